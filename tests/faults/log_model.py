@@ -15,7 +15,8 @@ from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.log import Log
 from minikafka.log.segment import Segment
 from minikafka.records.format import batch
-from minikafka.records.format.message_set import ENTRY_HEADER_BYTES, StoredRecord, iterate
+from minikafka.records.format.message_set import StoredRecord, iterate
+from minikafka.records.kernels.layout import ENTRY_HEADER_BYTES
 
 _ENTRY = Struct(">qi4xB6xi")
 

@@ -28,7 +28,7 @@ from minikafka.log.index.offset_index import Entries
 from minikafka.log.layout import CORRUPT_SUFFIX
 from minikafka.records.format import batch
 from minikafka.records.format.checksums import crc32c
-from minikafka.records.format.message_set import CRC_AT, MAGIC_AT
+from minikafka.records.kernels.layout import BATCH_COVERED_AT, BATCH_CRC_AT, MAGIC_AT, MESSAGE_CRC_AT
 from minikafka.records.scan.scan import ScanResult, scan
 
 WINDOW_BYTES = 8 << 20
@@ -146,9 +146,9 @@ def _is_whole(file: File, position: int, size: int, end: int) -> bool:
     """Return whether an entry larger than a window ends before ``end`` and has the right CRC."""
     if position + size > end:
         return False
-    head = file.read_at(position, batch.COVERED_AT)
+    head = file.read_at(position, BATCH_COVERED_AT)
     is_batch = head[MAGIC_AT] == batch.MAGIC
-    crc_at, covered_at = (batch.CRC_AT, batch.COVERED_AT) if is_batch else (CRC_AT, MAGIC_AT)
+    crc_at, covered_at = (BATCH_CRC_AT, BATCH_COVERED_AT) if is_batch else (MESSAGE_CRC_AT, MAGIC_AT)
     stored = int.from_bytes(head[crc_at : crc_at + 4], "big")
     computed, at = 0, position + covered_at
     while at < position + size:

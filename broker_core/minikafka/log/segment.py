@@ -29,17 +29,19 @@ from minikafka.log.index.index_file import RELATIVE_OFFSET_MAX
 from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.log.index.time_index import TimeIndex
 from minikafka.records.format import batch
-from minikafka.records.format.message_set import (
+from minikafka.records.format.message_set import NO_TIMESTAMP
+from minikafka.records.kernels.layout import (
+    BATCH_FIELDS,
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    MESSAGE_TIMESTAMP_AT,
     MIN_SIZE,
-    NO_TIMESTAMP,
-    TIMESTAMP_AT,
 )
 from minikafka.records.scan.isolation import has_transactions
 from minikafka.records.scan.scan import scan
 
-_HEADER = struct.Struct(">qi4xB6xi")
+_HEADER = BATCH_FIELDS.struct("base_offset", "size", "magic", "last_offset_delta")
 """Offset, size, magic and, in a batch, the last offset's distance from the first."""
 _TIMESTAMP = struct.Struct(">q")
 _WINDOW_BYTES = 1 << 20
@@ -197,9 +199,9 @@ class Segment:
         return now_ms - self._created_ms
 
     def _read_first_timestamp(self) -> int:
-        head = self.file.read_at(0, batch.MAX_TIMESTAMP_AT + _TIMESTAMP.size)
+        head = self.file.read_at(0, MAX_TIMESTAMP_AT + _TIMESTAMP.size)
         magic = head[MAGIC_AT] if len(head) > MAGIC_AT else 0
-        at = {1: TIMESTAMP_AT, batch.MAGIC: batch.MAX_TIMESTAMP_AT}.get(magic)
+        at = {1: MESSAGE_TIMESTAMP_AT, batch.MAGIC: MAX_TIMESTAMP_AT}.get(magic)
         if at is None or len(head) < at + _TIMESTAMP.size:
             return NO_TIMESTAMP
         return int(_TIMESTAMP.unpack_from(head, at)[0])

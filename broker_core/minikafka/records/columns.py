@@ -29,13 +29,14 @@ from minikafka.records.arrow.encoding import (
     partitions_by_java_hash,
     partitions_by_key,
 )
-from minikafka.records.format.batch import BATCH_HEADER_BYTES, read_header, records_of
+from minikafka.records.format.batch import read_header, records_of
 from minikafka.records.format.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.format.compression import MAX_CONTENT_BYTES
 from minikafka.records.format.headers import HEADERS_TYPE, RawHeaders, raw_headers, to_arrow
-from minikafka.records.format.message_set import Content, TimestampType, open_wrapper
+from minikafka.records.format.message_set import Content, TimestampType, inner_shift, open_wrapper
 from minikafka.records.kernels import decode_status
-from minikafka.records.kernels.arrays import INT64_MAX, as_int64, read_only
+from minikafka.records.kernels.arrays import INT64_MAX, read_only
+from minikafka.records.kernels.layout import BATCH_FIELDS, BATCH_HEADER_BYTES, ENTRY_HEADER_BYTES, entry_size
 
 __all__ = [
     "HEADERS_TYPE",
@@ -80,8 +81,8 @@ PIECE_ROWS = 1 << 18
 this many rows. A small response may decompress to gigabytes, of which only the next piece is in memory.
 """
 
-_HEAD_BYTES = 27
-"""The bytes of an entry up to the last offset of a batch; a message of magic 0 or 1 may have one less."""
+_HEAD = BATCH_FIELDS.struct("base_offset", "magic", "last_offset_delta")
+"""The start of an entry, up to the last offset of a batch; a message of magic 0 may have a byte less."""
 
 _TIMESTAMP_LIMIT_MS = INT64_MAX // 1000
 
@@ -376,21 +377,15 @@ class ColumnDecoder:
         """Decode a wrapper's content; END when all its rows in the range are decoded."""
         read = kernels.read
         state = self._state
-        array = read_only(content.data)
-        measured = np.zeros(3, dtype=np.int64)
-        stop = read.measure(array, measured)
-        if stop != decode_status.END:
-            raise decode_status.error(stop, int(measured[2]), content.position)
-        if measured[0] == 0:
-            raise decode_status.corrupt("the compressed message holds no message", content.position)
+        shift = inner_shift(content)
         self._intact = state.copy()
         state[read.INNER] = content.timestamp_type is TimestampType.LOG_APPEND_TIME
         state[read.WRAPPER_MAGIC] = content.magic
         state[read.WRAPPER_TIMESTAMP] = content.timestamp_ms
-        state[read.OFFSET_SHIFT] = as_int64(content.offset - int(measured[1])) if content.magic else 0
+        state[read.OFFSET_SHIFT] = shift
         try:
             self._reserve(len(content.data))
-            stop = yield from self._run(array, 0, content.position)
+            stop = yield from self._run(read_only(content.data), 0, content.position)
         except BrokerError:
             # Keep all rows of a wrapper or none, except those that were returned: any may be damaged.
             state[:] = self._intact
@@ -625,15 +620,13 @@ def _offset_after(view: memoryview, position: int, offset: int) -> int:
     from the base offset of a batch that follows. Either may be damaged too: an offset that is lower, or
     further than an entry can reach, is ignored.
     """
-    if len(view) - position >= _HEAD_BYTES:
-        size = 12 + int.from_bytes(view[position + 8 : position + 12], "big", signed=True)
-        following = view[position + size : position + size + _HEAD_BYTES] if size > 12 else b""
-        own = int.from_bytes(view[position : position + 8], "big", signed=True)
-        if view[position + 16] == 2:
-            own += int.from_bytes(view[position + 23 : position + 27], "big", signed=True)
-        after = own + 1
-        if len(following) == _HEAD_BYTES and following[16] == 2:
-            after = int.from_bytes(following[:8], "big", signed=True)
+    if len(view) - position >= _HEAD.size:
+        own, magic, more = _HEAD.unpack_from(view, position)
+        after: int = own + 1 + (more if magic == 2 else 0)
+        following = position + entry_size(view, position)
+        if position + ENTRY_HEADER_BYTES < following <= len(view) - _HEAD.size:
+            base_offset, magic, _ = _HEAD.unpack_from(view, following)
+            after = base_offset if magic == 2 else after
         if offset < after <= offset + MAX_COLUMN_BYTES:
             return after
     return offset + 1

@@ -52,28 +52,26 @@ from numpy.typing import NDArray
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
 from minikafka.records import kernels
-from minikafka.records.format.batch import BATCH_HEADER_BYTES, MAGIC, read_header, records_of, write_checksum
+from minikafka.records.format.batch import MAGIC, read_header, records_of, write_checksum
 from minikafka.records.format.checksums import CRC_TABLES
 from minikafka.records.format.compression import MAX_CONTENT_BYTES, compress
 from minikafka.records.format.message_set import (
-    ENTRY_HEADER_BYTES,
-    MAGIC_AT,
     NO_TIMESTAMP,
     Content,
     TimestampType,
+    inner_shift,
     open_wrapper,
     wrap,
 )
 from minikafka.records.kernels import decode_status
-from minikafka.records.kernels.arrays import INT64_MAX, as_int64, read_only
+from minikafka.records.kernels.arrays import INT64_MAX, read_only
+from minikafka.records.kernels.layout import BATCH_HEADER_BYTES, ENTRY_HEADER_BYTES, MAGIC_AT, SIZE_AT
 
 SLOT_BYTES = 24
 """A hash of 16 bytes and an offset."""
 PRODUCER_EXPIRATION_MS = 86_400_000
 
 _INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
-_PRODUCER = struct.Struct(">qh")
 _NOTHING = np.zeros(0, dtype=np.uint8)
 _NOTHING.flags.writeable = False
 
@@ -287,7 +285,7 @@ class OffsetMap:
         keys, state = kernels.keys, self._state
         inner = read_only(content.data)
         state[keys.POSITION] = 0
-        state[keys.INNER], state[keys.SHIFT] = content.magic, _shift(content)
+        state[keys.INNER], state[keys.SHIFT] = content.magic, inner_shift(content)
         stop = keys.map_run(inner, inner, self.table, self._rows.reshape(-1), state)
         if stop in {decode_status.ROWS_FULL, decode_status.REACHED_END_OFFSET}:
             return False
@@ -458,7 +456,7 @@ class RecordFilter:
         header = read_header(built, 0, check_crc=False)
         entry = bytearray(built[:BATCH_HEADER_BYTES])
         entry += compress(header.codec, built[BATCH_HEADER_BYTES:], MAGIC)
-        _INT32.pack_into(entry, 8, len(entry) - ENTRY_HEADER_BYTES)
+        _INT32.pack_into(entry, SIZE_AT, len(entry) - ENTRY_HEADER_BYTES)
         write_checksum(entry, 0, len(entry))
         state[compact.OUT_BYTES], state[keys.OPENED] = begin, 0
         self._append(entry, state)
@@ -485,7 +483,7 @@ class RecordFilter:
         keys, compact = kernels.keys, kernels.compact
         inner_state = state.copy()
         inner_state[keys.POSITION] = inner_state[compact.OUT_BYTES] = inner_state[compact.RUN] = 0
-        inner_state[keys.INNER], inner_state[keys.SHIFT] = content.magic, _shift(content)
+        inner_state[keys.INNER], inner_state[keys.SHIFT] = content.magic, inner_shift(content)
         inner_state[compact.MAX_TIMESTAMP] = NO_TIMESTAMP
         inner = read_only(content.data)
         out, stop = self._run(inner, inner, inner_state, np.empty(inner.size, dtype=np.uint8))
@@ -530,17 +528,6 @@ def _with_room(out: NDArray[np.uint8], state: NDArray[np.int64], more: int) -> N
     larger = np.empty(max(used + more, out.size + out.size // 4), dtype=np.uint8)
     larger[:used] = out[:used]
     return larger
-
-
-def _shift(content: Content) -> int:
-    """Return the number to add to the inner offsets of a wrapper. Raises CORRUPT_MESSAGE on damage."""
-    measured = np.zeros(3, dtype=np.int64)
-    stop = kernels.read.measure(read_only(content.data), measured)
-    if stop != decode_status.END:
-        raise decode_status.error(stop, int(measured[2]), content.position)
-    if not measured[0]:
-        raise decode_status.corrupt("the compressed message holds no message", content.position)
-    return as_int64(content.offset - int(measured[1]) if content.magic else 0)
 
 
 def _records(view: memoryview, position: int, max_content_bytes: int) -> NDArray[np.uint8]:

@@ -17,6 +17,7 @@ batches, and some consumers rely on it).
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -32,21 +33,13 @@ from minikafka.records.append.conversion import (
     run_state,
     wrapper_state,
 )
-from minikafka.records.format.batch import BATCH_HEADER_BYTES, BatchHeader, read_header, records_of
+from minikafka.records.format.batch import BatchHeader, read_header, records_of
 from minikafka.records.format.checksums import CRC32_TABLES
 from minikafka.records.format.compression import MAX_CONTENT_BYTES, Codec, content_bound
-from minikafka.records.format.message_set import (
-    ENTRY_HEADER_BYTES,
-    MAGIC_AT,
-    MIN_SIZE,
-    NO_TIMESTAMP,
-    Content,
-    open_wrapper,
-    wrap,
-    wrapper_value,
-)
+from minikafka.records.format.message_set import NO_TIMESTAMP, Content, open_wrapper, wrap, wrapper_value
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.arrays import read_only
+from minikafka.records.kernels.layout import BATCH_HEADER_BYTES, MAGIC_AT, MIN_MESSAGE_BYTES, entry_size
 from minikafka.records.scan.scan import find_position
 
 WINDOW_BYTES = 128 << 10
@@ -194,18 +187,18 @@ class DownConverter:
         codec, value = wrapper_value(view, 0)
         content_bytes = 0 if value is None else content_bound(codec, value)
         yield size + content_bytes + min(2 * PORTION_BYTES, content_bytes)
-        content = open_wrapper(view, 0, MAX_CONTENT_BYTES)
-        return self._portion_of_wrapper(content, position, inside or EntryPosition(0))
+        content = replace(open_wrapper(view, 0, MAX_CONTENT_BYTES), position=position)
+        return self._portion_of_wrapper(content, inside or EntryPosition(0))
 
-    def _portion_of_wrapper(self, content: Content, position: int, inside: EntryPosition) -> _Part:
-        state = wrapper_state(content, position)
+    def _portion_of_wrapper(self, content: Content, inside: EntryPosition) -> _Part:
+        state = wrapper_state(content)
         total, at, end, room = len(content.data), inside.at, 0, PORTION_BYTES
         data: Buffer = b""
         while not end:
             whole = at + room >= total
             # Only a portion that reaches the end of the content shows whether that is cut off.
             _, data, end = convert_messages(
-                content.data[at : at + room], 0, state, position if whole else None
+                content.data[at : at + room], 0, state, content.position if whole else None
             )
             room *= 4
         rest = EntryPosition(at + end) if at + end < total else None
@@ -348,14 +341,15 @@ def _entry_bytes(view: memoryview) -> int | None:
     """
     if len(view) <= MAGIC_AT:
         return None
-    size = int.from_bytes(view[8:12], "big", signed=True)
-    if size < MIN_SIZE:
+    size = entry_size(view)
+    if size < MIN_MESSAGE_BYTES:
         raise decode_status.error(decode_status.BAD_SIZE, 0)
-    return ENTRY_HEADER_BYTES + size
+    return size
 
 
 def _last_offset(data: Buffer) -> int:
     """Return the offset of the last message."""
-    measured = np.zeros(3, dtype=np.int64)
-    kernels.read.measure(read_only(data), measured)
-    return int(measured[1])
+    read = kernels.read
+    measured = np.zeros(read.MEASURED_SIZE, dtype=np.int64)
+    read.measure(read_only(data), measured)
+    return int(measured[read.MEASURED_LAST])

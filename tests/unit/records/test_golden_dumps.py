@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from minikafka.records.format.batch import read_header
-from minikafka.records.format.message_set import CRC_AT, MAGIC_AT, TimestampType
+from minikafka.records.format.message_set import TimestampType
+from minikafka.records.kernels.layout import MAGIC_AT, MESSAGE_CRC_AT
 from minikafka.records.scan.scan import scan
 from minikafka.records.scan.stream import MessageSet
 from tests.support.records import BATCH_CASES, SEGMENTS, segment
@@ -40,7 +41,7 @@ def classic(data: bytes) -> Iterator[Facts]:
     """Yield the facts of messages of magic 0 and 1."""
     position = 0
     for record in MessageSet(data).records(deep=False):
-        crc = int.from_bytes(data[position + CRC_AT : position + CRC_AT + 4], "big")
+        crc = int.from_bytes(data[position + MESSAGE_CRC_AT : position + MESSAGE_CRC_AT + 4], "big")
         facts = {
             "offset": record.offset,
             "position": position,

@@ -29,8 +29,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.message_and_metadata import K, MessageAndMetadata, V
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
 from minikafka.clients.serializer import Decoder
-from minikafka.records.format.message_set import ENTRY_HEADER_BYTES
 from minikafka.records.format.record import TimestampType
+from minikafka.records.kernels.layout import ENTRY_HEADER_BYTES, entry_size
 
 if TYPE_CHECKING:
     from minikafka.records.columns import Columns
@@ -433,4 +433,4 @@ def _page_end(columns: Columns, begin: int) -> int:
 
 def _entry_bytes(data: memoryview) -> int:
     """Return the size of the first entry according to its header."""
-    return ENTRY_HEADER_BYTES + max(0, int.from_bytes(data[8:ENTRY_HEADER_BYTES], "big", signed=True))
+    return max(ENTRY_HEADER_BYTES, entry_size(data))

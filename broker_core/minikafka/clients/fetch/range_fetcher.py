@@ -47,7 +47,7 @@ from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline, FailedAttempts
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
-from minikafka.records.format.message_set import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT
+from minikafka.records.kernels.layout import CODEC_MASK, MAGIC_AT, MESSAGE_ATTRIBUTES_AT, SIZE_AT
 from minikafka.records.scan.scan import ScanResult
 from minikafka.wire.apis.fetch import (
     FETCH,
@@ -351,5 +351,5 @@ def _is_transient(error: MinikafkaError) -> bool:
 
 def _starts_after(data: memoryview, end_offset: int) -> bool:
     """Return True if the first message is after the range. A compressed one may hold earlier messages."""
-    compressed = data[MAGIC_AT] < BATCH_MAGIC and data[ATTRIBUTES_AT] & CODEC_MASK
-    return not compressed and int.from_bytes(data[:8], "big", signed=True) >= end_offset
+    compressed = data[MAGIC_AT] < BATCH_MAGIC and data[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK
+    return not compressed and int.from_bytes(data[:SIZE_AT], "big", signed=True) >= end_offset

@@ -12,17 +12,17 @@ from minikafka.base.text import counted
 from minikafka.clients.produce.send_future import ProduceRequestResult, SendFuture
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.batch import set_producer
-from minikafka.records.format.message_set import CODEC_MASK, Codec, Record, build_message_set
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.records.format.record import NO_PRODUCER
+from minikafka.records.kernels.layout import (
+    BATCH_FLAGS_AT,
+    CODEC_MASK,
+    LAST_DELTA_AT,
+    MAGIC_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_OVERHEAD_BYTES,
+)
 
-MESSAGE_OVERHEAD_BYTES = 34
-"""Bytes of a magic 1 message around its key and value: offset 8, size 4, crc 4, magic 1, attributes 1,
-timestamp 8, and two lengths of 4."""
-
-_MAGIC_AT = 16
-_ATTRIBUTES_AT = 17
-_BATCH_CODEC_AT = 22
-_LAST_DELTA_AT = 23
 _NO_END = (1 << 63) - 1
 _LARGEST_SET = (1 << 31) - 1
 
@@ -178,10 +178,10 @@ class EncodedBatch(ProducerBatch):
 
     @property
     def is_legacy(self) -> bool:
-        return self.data[_MAGIC_AT] < BATCH_MAGIC
+        return self.data[MAGIC_AT] < BATCH_MAGIC
 
     def codec(self, configured: Codec) -> Codec:
-        return Codec(self.data[_ATTRIBUTES_AT if self.is_legacy else _BATCH_CODEC_AT] & CODEC_MASK)
+        return Codec(self.data[MESSAGE_ATTRIBUTES_AT if self.is_legacy else BATCH_FLAGS_AT] & CODEC_MASK)
 
     def encode(self, magic: int, codec: Codec) -> Buffer:
         if self._sealed or self.is_legacy:
@@ -195,13 +195,13 @@ class EncodedBatch(ProducerBatch):
 
     @property
     def sequence_count(self) -> int:
-        return int.from_bytes(self.data[_LAST_DELTA_AT : _LAST_DELTA_AT + 4], "big") + 1
+        return int.from_bytes(self.data[LAST_DELTA_AT : LAST_DELTA_AT + 4], "big") + 1
 
     def encode_without_producer(self, magic: int, codec: Codec) -> Buffer:
-        if self.data[_MAGIC_AT] > magic:
+        if self.data[MAGIC_AT] > magic:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"a message set of magic {self.data[_MAGIC_AT]} for {self.topic_partition} exceeds the "
+                f"a message set of magic {self.data[MAGIC_AT]} for {self.topic_partition} exceeds the "
                 f"newest format of its broker: encode it in magic {magic}",
             )
         return self.data
@@ -226,7 +226,7 @@ class EncodedBatch(ProducerBatch):
                 values,
                 found.timestamps,
                 half,
-                magic=self.data[_MAGIC_AT],
+                magic=self.data[MAGIC_AT],
                 codec=self.codec(Codec.NONE),
                 max_bytes=_LARGEST_SET,
                 headers=headers,

@@ -8,16 +8,16 @@ entry.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import File, Files
-from minikafka.records.format.message_set import ENTRY_HEADER_BYTES, MIN_SIZE, StoredRecord, iterate
+from minikafka.records.format.message_set import StoredRecord, iterate
+from minikafka.records.kernels.layout import ENTRY_HEADER_BYTES, MESSAGE_FIELDS, MIN_SIZE
 
 WINDOW_BYTES = 1 << 20
-_HEADER = struct.Struct(">qi")
+_HEADER = MESSAGE_FIELDS.struct("offset", "size")
 
 
 @dataclass(frozen=True, slots=True)

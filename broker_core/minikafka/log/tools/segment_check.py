@@ -20,7 +20,6 @@ A segment is read in windows; from each, only the facts that the index entries n
 from __future__ import annotations
 
 import contextlib
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -35,16 +34,20 @@ from minikafka.log.index.time_index import TimeIndex
 from minikafka.log.tools.dump import Damage, FileWindow, damaged_entry, entry_size
 from minikafka.records.columns import ColumnDecoder
 from minikafka.records.format import batch
-from minikafka.records.format.message_set import (
-    ATTRIBUTES_AT,
+from minikafka.records.format.message_set import NO_TIMESTAMP, Codec
+from minikafka.records.kernels.arrays import INT64_MAX, INT64_MIN
+from minikafka.records.kernels.layout import (
+    BATCH_FIELDS,
+    BATCH_FLAGS_AT,
     CODEC_MASK,
+    CONTROL_BIT,
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
-    MIN_SIZE,
-    NO_TIMESTAMP,
-    Codec,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_FIELDS,
+    MIN_MESSAGE_BYTES,
+    SIZE_AT,
 )
-from minikafka.records.kernels.arrays import INT64_MAX, INT64_MIN
 from minikafka.records.scan.scan import MAX_RELATIVE_OFFSET
 
 IndexEntries = npt.NDArray[np.int64]
@@ -55,16 +58,13 @@ Table = npt.NDArray[np.int64]
 OnBytes = Callable[[int], object]
 """Called with the number of bytes that were checked since the last call."""
 
-_SMALLEST_BYTES = ENTRY_HEADER_BYTES + MIN_SIZE
 _DECODE_BYTES = 1 << 20
 """Stored bytes that are decoded at once: compressed bytes may decode to many times as much."""
-_MESSAGE = struct.Struct(">q8xBxq")
+_MESSAGE = MESSAGE_FIELDS.struct("offset", "magic", "timestamp")
 """Offset, magic and timestamp. The smallest message has as many bytes, even without a timestamp."""
-_BATCH = struct.Struct(">q15xi8xq")
+_BATCH = BATCH_FIELDS.struct("base_offset", "last_offset_delta", "max_timestamp")
 """Base offset, last offset delta and largest timestamp."""
 _BAD_CRC = "the checksum does not match the message"
-_CONTROL = 32
-"""The bit of a control batch."""
 _NOTHING = -2
 _NONE_ASKED = np.empty(0, dtype=np.int64)
 
@@ -146,7 +146,7 @@ class _Check:
         self._end = file.size()
         self._reader = FileWindow(file, self._end)
         if base_offset is None:
-            head = self._reader.take(0, 8) if self._end >= ENTRY_HEADER_BYTES else b""
+            head = self._reader.take(0, SIZE_AT) if self._end >= ENTRY_HEADER_BYTES else b""
             base_offset = max(0, int.from_bytes(head, "big", signed=True))
         self._base = base_offset
         self._on_bytes = on_bytes
@@ -187,7 +187,7 @@ class _Check:
         """Check the entries from ``begin`` up to the next damage; return its position, and the reason."""
         position, why = begin, None
         # An interval below the smallest entry lists every entry. Checksums are checked with the content.
-        interval = _SMALLEST_BYTES - 1
+        interval = MIN_MESSAGE_BYTES - 1
         for window in windows(
             self._file, begin, self._end, self._base, interval_bytes=interval, check_crc=False
         ):
@@ -212,7 +212,7 @@ class _Check:
         self._note(damage)
         self._on_bytes(damage.length)
         # Offsets may restart from here, also in a file with a wrong name.
-        offset = int.from_bytes(self._reader.take(position, 8), "big")
+        offset = int.from_bytes(self._reader.take(position, SIZE_AT), "big")
         if not self._base <= offset <= self._base + MAX_RELATIVE_OFFSET:
             self._base = offset
         self._last_record = self._base - 1
@@ -295,13 +295,13 @@ class _Check:
         magics = data[begins + MAGIC_AT]
         batches = magics == batch.MAGIC
         # The low byte of the two attribute bytes of a batch.
-        attributes = data[begins + np.where(batches, batch.COVERED_AT + 1, ATTRIBUTES_AT)]
+        attributes = data[begins + np.where(batches, BATCH_FLAGS_AT, MESSAGE_ATTRIBUTES_AT)]
         self._entries += len(begins)
         self._magics.update(np.unique(magics).tolist())
         self._codecs.update(np.unique(attributes & CODEC_MASK).tolist())
         if self._first_offset is None and len(begins):
-            self._first_offset = int.from_bytes(window.data[begins[0] : begins[0] + 8], "big")
-        for begin in begins[batches & (attributes & _CONTROL != 0)].tolist():
+            self._first_offset = int.from_bytes(window.data[begins[0] : begins[0] + SIZE_AT], "big")
+        for begin in begins[batches & (attributes & CONTROL_BIT != 0)].tolist():
             self._records += batch.read_header(window.data, begin, check_crc=False).count
 
 

@@ -58,7 +58,7 @@ from minikafka.log.tools.segment_check import (
     check_segment,
     check_time_index,
 )
-from minikafka.records.format.message_set import ENTRY_HEADER_BYTES
+from minikafka.records.kernels.layout import ENTRY_HEADER_BYTES, entry_size
 
 NOTICEABLE_BYTES = 4096
 """A full segment larger than this has index entries: it is Kafka's default index interval."""
@@ -470,7 +470,7 @@ class _PartitionCheck:
             file.close()
         if len(data) < ENTRY_HEADER_BYTES or not any(data):
             return True
-        return int.from_bytes(data[8:12], "big", signed=True) > damage.length - ENTRY_HEADER_BYTES
+        return entry_size(data) > damage.length
 
     def _epochs(self) -> list[tuple[str, int, int]]:
         """Return (path, epoch, first offset) of each entry."""

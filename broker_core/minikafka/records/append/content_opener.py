@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from minikafka.records.append.conversion import REWRITE_MEMORY
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.wrappers import memory_to_open, open_group
-from minikafka.records.format.batch import ATTRIBUTES_AT, BATCH_HEADER_BYTES, BatchHeader, records_of, size_of
+from minikafka.records.format.batch import BatchHeader, records_of
 from minikafka.records.format.compression import ContentBudget, content_bound
-from minikafka.records.format.message_set import CODEC_MASK, Codec
+from minikafka.records.format.message_set import Codec
+from minikafka.records.kernels.layout import BATCH_FLAGS_AT, BATCH_HEADER_BYTES, CODEC_MASK, entry_size
 
 REWRITE_COST = 16
 """The cost of compressing a byte, in decompressed bytes."""
-_CODEC_AT = ATTRIBUTES_AT + 1
 """The attributes are an int16, whose second byte holds the codec."""
 
 
@@ -48,10 +48,10 @@ class ContentOpener:
 
     def memory_for_batch(self, view: memoryview, position: int, limits: Limits) -> int:
         """Return the maximum size of a batch's content. Only the batch's size field is verified."""
-        codec = view[position + _CODEC_AT] & CODEC_MASK
+        codec = view[position + BATCH_FLAGS_AT] & CODEC_MASK
         if codec > Codec.ZSTD:
             return 0
-        stored = view[position + BATCH_HEADER_BYTES : position + size_of(view, position)]
+        stored = view[position + BATCH_HEADER_BYTES : position + entry_size(view, position)]
         return content_bound(Codec(codec), stored, limits.max_content_bytes)
 
     def memory_for_group(self, view: memoryview, rows: NDArray[np.int64], limits: Limits) -> int:

@@ -21,25 +21,31 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels
 from minikafka.records.append.wrappers import Wrappers, memory_to_open, open_group
-from minikafka.records.format.batch import BATCH_HEADER_BYTES, BatchHeader, assemble, read_header, records_of
+from minikafka.records.format.batch import BatchHeader, assemble, read_header, records_of
 from minikafka.records.format.checksums import CRC32_TABLES
 from minikafka.records.format.compression import MAX_CONTENT_BYTES, Codec
 from minikafka.records.format.message_set import (
-    ENTRY_HEADER_BYTES,
-    MAGIC_AT,
-    MIN_SIZE,
     NO_TIMESTAMP,
-    TIMESTAMP_TYPE_BIT,
     Content,
     TimestampType,
+    inner_shift,
     open_wrapper,
     wrap,
 )
 from minikafka.records.kernels import decode_status
-from minikafka.records.kernels.arrays import INT64_MAX, as_int64, read_only, writable
+from minikafka.records.kernels.arrays import INT64_MAX, read_only, writable
+from minikafka.records.kernels.layout import (
+    APPEND_TIME_BIT,
+    BATCH_HEADER_BYTES,
+    ENTRY_HEADER_BYTES,
+    MAGIC_AT,
+    MESSAGE_OVERHEAD_BYTES,
+    MIN_MESSAGE_BYTES,
+    MIN_RECORD_BYTES,
+    TIMESTAMP_BYTES,
+    entry_size,
+)
 
-_TIMESTAMP_BYTES = 8
-"""The bytes that a message of magic 1 has and one of magic 0 has not."""
 _NO_COUNTS = np.zeros(0, dtype=np.int64)
 _NO_COUNTS.flags.writeable = False
 _NO_MARKS = np.zeros(0, dtype=np.int64)
@@ -47,8 +53,8 @@ HELD_BYTES = 8 << 20
 """The memory that the rewriting of a set in steps may hold between two steps."""
 REWRITE_MEMORY = 3
 """The memory for rewriting in multiples of the content: the content, the new content, and that compressed."""
-_GROWTH_BYTES = 27
-"""The overhead of a record is at least 7 bytes in a batch, and 34 in a message of magic 1."""
+_GROWTH_BYTES = MESSAGE_OVERHEAD_BYTES - MIN_RECORD_BYTES
+"""The bytes by which a message of magic 1 may be larger than the same record in a batch."""
 
 
 def down_convert(data: Buffer, max_magic: int = 0, max_content_bytes: int = MAX_CONTENT_BYTES) -> bytes:
@@ -77,17 +83,13 @@ def down_convert(data: Buffer, max_magic: int = 0, max_content_bytes: int = MAX_
         position += size
 
 
-def wrapper_state(content: Content, position: int) -> NDArray[np.int64]:
+def wrapper_state(content: Content) -> NDArray[np.int64]:
     """Return the state of a run over a wrapper's content.
 
     Raises CORRUPT_MESSAGE for one that holds no message.
     """
-    measured = np.zeros(3, dtype=np.int64)
-    kernels.read.measure(read_only(content.data), measured)
-    if not measured[0]:
-        raise decode_status.corrupt("the compressed message holds no message", position)
     state = run_state(0)
-    state[kernels.write.CONVERT_SHIFT] = as_int64(content.offset - int(measured[1]))
+    state[kernels.write.CONVERT_SHIFT] = inner_shift(content)
     return state
 
 
@@ -96,7 +98,7 @@ def _convert_wrapper(view: memoryview, position: int, max_content_bytes: int) ->
     content = open_wrapper(view, position, max_content_bytes)
     if content.magic == 0:
         return bytes(view[position : position + content.size_bytes]), content.size_bytes
-    state = wrapper_state(content, position)
+    state = wrapper_state(content)
     _, inner, _ = convert_messages(content.data, 0, state, position)
     entry = wrap(inner, offset=content.offset, magic=0, codec=content.codec, timestamp_ms=NO_TIMESTAMP)
     return entry, content.size_bytes
@@ -156,7 +158,7 @@ def batch_state(header: BatchHeader, magic: int) -> NDArray[np.int64]:
     state[batches.CONVERT_LAST_DELTA] = header.last_offset_delta
     state[batches.CONVERT_BASE_OFFSET] = header.base_offset if plain or magic == 0 else 0
     state[batches.CONVERT_MAGIC] = magic
-    state[batches.CONVERT_ATTRIBUTES] = TIMESTAMP_TYPE_BIT if plain and append_time and magic else 0
+    state[batches.CONVERT_ATTRIBUTES] = APPEND_TIME_BIT if plain and append_time and magic else 0
     state[batches.CONVERT_TIMESTAMP] = header.max_timestamp_ms if append_time else header.base_timestamp_ms
     state[batches.CONVERT_APPEND_TIME] = append_time
     state[batches.CONVERT_MAX_TIMESTAMP] = header.max_timestamp_ms if append_time else NO_TIMESTAMP
@@ -167,11 +169,11 @@ def pass_messages(view: memoryview, position: int) -> tuple[int, bytes, int]:
     """Copy a run of messages of magic 0 and 1. Return the code at which it ended, its bytes, and its end."""
     at = position
     while True:
-        room = len(view) - at - ENTRY_HEADER_BYTES
-        if room < 0:
+        room = len(view) - at
+        if room < ENTRY_HEADER_BYTES:
             return decode_status.PARTIAL, bytes(view[position:at]), at
-        size = int.from_bytes(view[at + 8 : at + 12], "big", signed=True)
-        if size < MIN_SIZE:
+        size = entry_size(view, at)
+        if size < MIN_MESSAGE_BYTES:
             raise decode_status.error(decode_status.BAD_SIZE, at)
         if size > room:
             return decode_status.PARTIAL, bytes(view[position:at]), at
@@ -179,7 +181,7 @@ def pass_messages(view: memoryview, position: int) -> tuple[int, bytes, int]:
             raise decode_status.error(decode_status.OTHER_MAGIC, at)
         if view[at + MAGIC_AT] == 2:
             return decode_status.BATCH, bytes(view[position:at]), at
-        at += ENTRY_HEADER_BYTES + size
+        at += size
 
 
 def run_state(magic: int, max_message_bytes: int = INT64_MAX) -> NDArray[np.int64]:
@@ -200,7 +202,7 @@ def convert_messages(
     state[write.CONVERT_BYTES] = 0
     room = len(view) - position
     if state[write.CONVERT_MAGIC]:
-        room += _TIMESTAMP_BYTES * (room // (ENTRY_HEADER_BYTES + MIN_SIZE))
+        room += TIMESTAMP_BYTES * (room // MIN_MESSAGE_BYTES)
     out = np.empty(room, dtype=np.uint8)
     stop = write.convert_run(read_only(view), CRC32_TABLES, out, state)
     at = int(state[write.CONVERT_POSITION])

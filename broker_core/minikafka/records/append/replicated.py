@@ -6,7 +6,6 @@ offsets are valid, as compaction leaves them. Compressed content is not decompre
 
 from __future__ import annotations
 
-import struct
 from itertools import pairwise
 
 import numpy as np
@@ -15,16 +14,20 @@ from numpy.typing import NDArray
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.base.values import fast_value
-from minikafka.records.format.batch import ATTRIBUTES_AT as BATCH_ATTRIBUTES_AT
-from minikafka.records.format.batch import LEADER_EPOCH_AT
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
-from minikafka.records.format.message_set import MAGIC_AT, NO_TIMESTAMP
+from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.records.kernels.arrays import read_only
+from minikafka.records.kernels.layout import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_FIELDS,
+    LEADER_EPOCH_AT,
+    MAGIC_AT,
+    TRANSACTION_BITS,
+)
 from minikafka.records.scan.producer_batches import EVERY_ENTRY
 from minikafka.records.scan.scan import scan
 
-_IN_TRANSACTION = 0x30
-_HEAD = struct.Struct(">q8xB6xi")
+_HEAD = BATCH_FIELDS.struct("base_offset", "magic", "last_offset_delta")
 """First offset, magic and last offset delta of a batch."""
 
 
@@ -106,7 +109,7 @@ def replicated(data: Buffer, next_offset: int) -> FollowerRecords | None:
         found.max_timestamp_ms if found.max_timestamp_ms >= 0 else NO_TIMESTAMP,
         found.max_timestamp_at,
         batches.size == 0,
-        not np.any(_at(view, positions[batches], BATCH_ATTRIBUTES_AT, ">i2") & _IN_TRANSACTION),
+        not np.any(_at(view, positions[batches], BATCH_ATTRIBUTES_AT, ">i2") & TRANSACTION_BITS),
     )
 
 

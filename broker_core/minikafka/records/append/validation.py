@@ -47,25 +47,20 @@ from minikafka.records.format.batch import (
     read_header,
     set_max_timestamp,
     set_offset_and_epoch,
-    size_of,
 )
 from minikafka.records.format.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.format.compression import ContentBudget
-from minikafka.records.format.message_set import (
-    ATTRIBUTES_AT,
-    CODEC_MASK,
-    ENTRY_HEADER_BYTES,
-    MAGIC_AT,
-    MIN_SIZE,
-    NO_TIMESTAMP,
-    TIMESTAMP_AT,
-    Codec,
-    TimestampType,
-    open_wrapper,
-    wrap,
-)
+from minikafka.records.format.message_set import NO_TIMESTAMP, Codec, TimestampType, open_wrapper, wrap
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.arrays import read_only, writable
+from minikafka.records.kernels.layout import (
+    CODEC_MASK,
+    MAGIC_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_TIMESTAMP_AT,
+    MIN_MESSAGE_BYTES,
+    entry_size,
+)
 
 ASSIGNED_AGAIN_BYTES = 64 << 10
 """The most content that ``assign`` compresses again, under locks, if the offset has changed."""
@@ -74,7 +69,6 @@ REBUILT_MOST = 64
 _SELDOM = 1 << 40
 """An interval larger than any set, so that only the first entry is marked."""
 _INT64 = struct.Struct(">q")
-_UINT32 = struct.Struct(">I")
 
 
 Steps = Generator[int, None, ValidatedRecords]
@@ -176,7 +170,7 @@ def _steps(view: memoryview, limits: Limits, now_ms: int, opener: ContentOpener)
 
 def _is_one_batch(view: memoryview, limits: Limits) -> bool:
     """Return True if the set is a single batch of magic 2."""
-    return limits.max_magic >= BATCH_MAGIC and is_whole(view, 0) and size_of(view, 0) == len(view)
+    return limits.max_magic >= BATCH_MAGIC and is_whole(view, 0) and entry_size(view, 0) == len(view)
 
 
 def _one_batch(view: memoryview, header: BatchHeader, limits: Limits, now_ms: int) -> ValidatedRecords:
@@ -282,7 +276,7 @@ def _first(view: memoryview, batches: list[BatchHeader]) -> tuple[Codec, int]:
     """Return codec and magic of the first entry."""
     if batches:
         return batches[0].codec, 2
-    return Codec(view[ATTRIBUTES_AT] & CODEC_MASK), view[MAGIC_AT]
+    return Codec(view[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK), view[MAGIC_AT]
 
 
 def _new_state(limits: Limits, now_ms: int) -> NDArray[np.int64]:
@@ -375,7 +369,7 @@ def _check_batch(
     view: memoryview, position: int, limits: Limits, now_ms: int, opener: ContentOpener
 ) -> BatchHeader:
     """Check a batch and return its header. Correct its largest timestamp if it is wrong."""
-    size = size_of(view, position)
+    size = entry_size(view, position)
     if size > limits.max_message_bytes:
         raise _fault(decode_status.TOO_LARGE, view, position, limits, now_ms)
     header = read_header(view, position)
@@ -430,7 +424,7 @@ def _fault(
     error = decode_status.error(stop, position, inside)
     more = ""
     if stop == decode_status.TIMESTAMP_RANGE:
-        (timestamp_ms,) = _INT64.unpack_from(view, position + TIMESTAMP_AT)
+        (timestamp_ms,) = _INT64.unpack_from(view, position + MESSAGE_TIMESTAMP_AT)
         more = _times(timestamp_ms, limits, now_ms)
     elif stop == decode_status.TOO_LARGE:
         more = f"; max.message.bytes={limits.max_message_bytes}"
@@ -544,11 +538,12 @@ def assign(
         if moved and valid.wrappers.absolute_bytes > ASSIGNED_AGAIN_BYTES:
             raise OffsetMoved
         data = _renumber_magic_0(valid, base_offset)
-    room = 2 + len(data) // max(mark_every, ENTRY_HEADER_BYTES + MIN_SIZE)
-    marks = np.empty(1 + 2 * room, dtype=np.int64)
-    kernels.write.assign_offsets(writable(data), base_offset, counts, leader_epoch, mark_every, marks)
-    found = marks[1 : 1 + 2 * int(marks[0])].tolist()
-    return _assigned(valid, data, base_offset, tuple(zip(found[::2], found[1::2], strict=True)))
+    room = 2 + len(data) // max(mark_every, MIN_MESSAGE_BYTES)
+    write = kernels.write
+    marks = np.empty(write.MARKS_AT + write.MARK_FIELDS * room, dtype=np.int64)
+    write.assign_offsets(writable(data), base_offset, counts, leader_epoch, mark_every, marks)
+    found = marks[write.MARKS_AT :].reshape(-1, write.MARK_FIELDS)[: int(marks[write.MARKS_COUNT])]
+    return _assigned(valid, data, base_offset, tuple((offset, at) for offset, at in found.tolist()))
 
 
 def _assigned(
@@ -578,9 +573,9 @@ def _renumber_magic_0(valid: ValidatedRecords, base_offset: int) -> memoryview:
     position = 0
     for row in wrappers.rows:
         at = int(row[write.WRAPPER_AT])
-        between = np.zeros(3, dtype=np.int64)
+        between = np.zeros(kernels.read.MEASURED_SIZE, dtype=np.int64)
         kernels.read.measure(read_only(valid.data[position:at]), between)
-        offset += int(between[0])
+        offset += int(between[kernels.read.MEASURED_COUNT])
         if not row[write.WRAPPER_FORMAT] and not (row[write.WRAPPER_CONSECUTIVE] and offset == 0):
             replaced.append((row, _rebuilt(valid.data, row, offset, valid.max_message_bytes)))
         offset += int(row[write.WRAPPER_COUNT])

@@ -12,15 +12,21 @@ from numpy.typing import NDArray
 
 from minikafka.records import kernels
 from minikafka.records.arrow.buffers import empty, grown
-from minikafka.records.format.batch import BATCH_HEADER_BYTES, BatchHeader, assemble, write_header
+from minikafka.records.format.batch import BatchHeader, assemble, write_header
 from minikafka.records.format.checksums import CRC32_TABLES
 from minikafka.records.format.headers import RawHeaders
 from minikafka.records.format.message_set import NO_TIMESTAMP, Codec, wrap
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.arrays import read_only
+from minikafka.records.kernels.layout import (
+    BATCH_HEADER_BYTES,
+    MESSAGE_OVERHEAD_BYTES,
+    MIN_MESSAGE_BYTES,
+    TIMESTAMP_BYTES,
+)
 
 _FIRST_OUTPUT_BYTES = 1 << 20
-_ROW_OVERHEAD_BYTES = 34
+_ROW_OVERHEAD_BYTES = MESSAGE_OVERHEAD_BYTES
 """The overhead of a row in magic 1; in magic 2 it is less, and headers are not counted."""
 
 T = TypeVar("T", bound=np.generic)
@@ -138,7 +144,7 @@ def _frozen(array: NDArray[T]) -> NDArray[T]:
 
 
 def _wrapper_overhead(magic: int) -> int:
-    return 34 if magic else 26
+    return MIN_MESSAGE_BYTES + TIMESTAMP_BYTES * magic
 
 
 def _header_column(raw: RawHeaders | None, magic: int) -> _Column:

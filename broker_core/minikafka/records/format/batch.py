@@ -59,32 +59,34 @@ from minikafka.records.format.record import (
 )
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.arrays import as_int64
+from minikafka.records.kernels.layout import (
+    APPEND_TIME_BIT,
+    BATCH_COVERED_AT,
+    BATCH_CRC_AT,
+    BATCH_FIELDS,
+    BATCH_FLAGS_AT,
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CONTROL_KEY,
+    CONTROL_VALUE,
+    DELETE_HORIZON_BIT,
+    ENTRY_HEADER_BYTES,
+    LEADER_EPOCH_AT,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    PRODUCER_ID_AT,
+    TRANSACTIONAL_BIT,
+    entry_size,
+)
 
 MAGIC = 2
-BATCH_HEADER_BYTES = 61
-MIN_BATCH_SIZE = 49
-"""The smallest value of the size field: a batch without records."""
-LEADER_EPOCH_AT = 12
-MAGIC_AT = 16
-CRC_AT = 17
-COVERED_AT = 21
-"""The start of the bytes that the checksum covers."""
-ATTRIBUTES_AT = 21
-MAX_TIMESTAMP_AT = 35
-_PRODUCER_AT = 43
-_CODEC_MASK = 7
-_APPEND_TIME_BIT = 8
-_TRANSACTIONAL_BIT = 16
-_CONTROL_BIT = 32
-_DELETE_HORIZON_BIT = 64
 
-_LAYOUT = struct.Struct(">qiibIhiqqqhii")
+_LAYOUT = BATCH_FIELDS.struct()
 _UINT32 = struct.Struct(">I")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _PRODUCER = struct.Struct(">qhi")
-_CONTROL_KEY = struct.Struct(">hh")
-_CONTROL_VALUE = struct.Struct(">hi")
 _CODECS = tuple(sorted(Codec))
 _TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 _SEQUENCES = 1 << 31
@@ -129,21 +131,14 @@ def is_whole(data: memoryview, position: int) -> bool:
     left = len(data) - position
     if left < BATCH_HEADER_BYTES or data[position + MAGIC_AT] != MAGIC:
         return False
-    size: int = _INT32.unpack_from(data, position + 8)[0]
-    return MIN_BATCH_SIZE <= size <= left - 12
-
-
-def size_of(data: memoryview, position: int) -> int:
-    """Return the size of the whole batch at ``position`` by its size field."""
-    size: int = _INT32.unpack_from(data, position + 8)[0]
-    return size + 12
+    return BATCH_HEADER_BYTES <= entry_size(data, position) <= left
 
 
 def has_producer_id(data: memoryview) -> bool:
     """Return True if the batch at the start has a producer id, for idempotence. Nothing is validated."""
     if len(data) < BATCH_HEADER_BYTES or data[MAGIC_AT] != MAGIC:
         return False
-    producer_id, _, _ = _PRODUCER.unpack_from(data, _PRODUCER_AT)
+    producer_id, _, _ = _PRODUCER.unpack_from(data, PRODUCER_ID_AT)
     return bool(producer_id != NO_PRODUCER)
 
 
@@ -159,14 +154,14 @@ def read_header(data: Buffer, position: int, *, check_crc: bool = True) -> Batch
     Raises CORRUPT_MESSAGE with the position if its size, checksum, codec, deltas or count are invalid.
     """
     view = memoryview(data)
-    (size,) = _INT32.unpack_from(view, position + 8)
-    if size < MIN_BATCH_SIZE:
+    size_bytes = entry_size(view, position)
+    if size_bytes < BATCH_HEADER_BYTES:
         raise decode_status.error(decode_status.BAD_SIZE, position)
     base_offset, _, epoch, _, crc, attributes, last_delta, *rest = _LAYOUT.unpack_from(view, position)
     base_ms, max_ms, producer_id, producer_epoch, base_sequence, count = rest
-    if check_crc and crc32c(view[position + COVERED_AT : position + 12 + size]) != crc:
+    if check_crc and crc32c(view[position + BATCH_COVERED_AT : position + size_bytes]) != crc:
         raise decode_status.error(decode_status.BAD_CRC, position)
-    if attributes & _CODEC_MASK > Codec.ZSTD:
+    if attributes & CODEC_MASK > Codec.ZSTD:
         raise decode_status.error(decode_status.BAD_CODEC, position)
     if last_delta < 0 or base_offset + last_delta >= 1 << 63:
         raise decode_status.error(decode_status.BAD_DELTA, position)
@@ -174,16 +169,16 @@ def read_header(data: Buffer, position: int, *, check_crc: bool = True) -> Batch
         raise decode_status.error(decode_status.BAD_COUNT, position)
     return BatchHeader(
         base_offset,
-        12 + size,
-        _CODECS[attributes & _CODEC_MASK],
+        size_bytes,
+        _CODECS[attributes & CODEC_MASK],
         last_delta,
         base_ms,
         max_ms,
         count,
-        _TIMESTAMP_TYPES[attributes >> 3 & 1],
-        attributes & _TRANSACTIONAL_BIT != 0,
-        attributes & _CONTROL_BIT != 0,
-        attributes & _DELETE_HORIZON_BIT != 0,
+        _TIMESTAMP_TYPES[attributes & APPEND_TIME_BIT != 0],
+        attributes & TRANSACTIONAL_BIT != 0,
+        attributes & CONTROL_BIT != 0,
+        attributes & DELETE_HORIZON_BIT != 0,
         epoch,
         producer_id,
         producer_epoch,
@@ -221,20 +216,20 @@ def assemble(content: Buffer, header: BatchHeader, *, sealed: bool = True) -> by
 
 
 def write_header(out: bytearray | memoryview, header: BatchHeader, *, sealed: bool = True) -> None:
-    """Write the header into the first 61 bytes of ``out``, the whole batch, with its size and checksum.
+    """Write the header at the start of ``out``, the whole batch, with its size and checksum.
 
     If not ``sealed``, the checksum is 0.
     """
     attributes = int(header.codec)
-    attributes |= _APPEND_TIME_BIT if header.timestamp_type is TimestampType.LOG_APPEND_TIME else 0
-    attributes |= _TRANSACTIONAL_BIT if header.transactional else 0
-    attributes |= _CONTROL_BIT if header.control else 0
-    attributes |= _DELETE_HORIZON_BIT if header.has_delete_horizon else 0
+    attributes |= APPEND_TIME_BIT if header.timestamp_type is TimestampType.LOG_APPEND_TIME else 0
+    attributes |= TRANSACTIONAL_BIT if header.transactional else 0
+    attributes |= CONTROL_BIT if header.control else 0
+    attributes |= DELETE_HORIZON_BIT if header.has_delete_horizon else 0
     _LAYOUT.pack_into(
         out,
         0,
         header.base_offset,
-        len(out) - 12,
+        len(out) - ENTRY_HEADER_BYTES,
         header.leader_epoch,
         2,
         0,
@@ -253,7 +248,9 @@ def write_header(out: bytearray | memoryview, header: BatchHeader, *, sealed: bo
 
 def write_checksum(out: bytearray | memoryview, position: int, end: int) -> None:
     """Compute and write the checksum of the batch between ``position`` and ``end``."""
-    _UINT32.pack_into(out, position + CRC_AT, crc32c(memoryview(out)[position + COVERED_AT : end]))
+    _UINT32.pack_into(
+        out, position + BATCH_CRC_AT, crc32c(memoryview(out)[position + BATCH_COVERED_AT : end])
+    )
 
 
 def set_producer(
@@ -267,15 +264,15 @@ def set_producer(
     """Write the producer and the checksum into a batch that is otherwise complete; ``out`` is the whole
     batch.
     """
-    _PRODUCER.pack_into(out, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    _PRODUCER.pack_into(out, PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
     if transactional:
-        out[ATTRIBUTES_AT + 1] |= _TRANSACTIONAL_BIT
+        out[BATCH_FLAGS_AT] |= TRANSACTIONAL_BIT
     write_checksum(out, 0, len(out))
 
 
 def set_max_timestamp(out: bytearray | memoryview, position: int, end: int, timestamp_ms: int) -> None:
     """Write the largest timestamp, and the checksum, into the batch between ``position`` and ``end``."""
-    struct.pack_into(">q", out, position + MAX_TIMESTAMP_AT, timestamp_ms)
+    _INT64.pack_into(out, position + MAX_TIMESTAMP_AT, timestamp_ms)
     write_checksum(out, position, end)
 
 
@@ -328,7 +325,7 @@ def build_control_batch(
     base_offset: int = 0,
 ) -> bytes:
     """Build the marker that ends a producer's transaction."""
-    marker = Record(_CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch), timestamp_ms)
+    marker = Record(CONTROL_KEY.pack(0, kind), CONTROL_VALUE.pack(0, coordinator_epoch), timestamp_ms)
     return build_batch(
         [marker],
         base_offset=base_offset,
@@ -341,9 +338,9 @@ def build_control_batch(
 
 def control_type(record: StoredRecord) -> ControlType | None:
     """Return the type of a control record; None for an unknown type, and for other records."""
-    if not record.control or record.key is None or len(record.key) < _CONTROL_KEY.size:
+    if not record.control or record.key is None or len(record.key) < CONTROL_KEY.size:
         return None
-    _, kind = _CONTROL_KEY.unpack_from(record.key)
+    _, kind = CONTROL_KEY.unpack_from(record.key)
     return ControlType(kind) if kind in {0, 1} else None
 
 
@@ -500,11 +497,6 @@ def _append_number(out: bytearray, number: int) -> None:
 
 
 __all__ = [
-    "BATCH_HEADER_BYTES",
-    "COVERED_AT",
-    "CRC_AT",
-    "LEADER_EPOCH_AT",
-    "MIN_BATCH_SIZE",
     "NO_TIMESTAMP",
     "BatchHeader",
     "ControlType",

@@ -28,8 +28,11 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
+from minikafka.records import kernels
 from minikafka.records.format.batch import build_batch, iterate_batch
 from minikafka.records.format.compression import (
     CLASSIC_CODECS,
@@ -41,43 +44,41 @@ from minikafka.records.format.compression import (
 )
 from minikafka.records.format.record import NO_TIMESTAMP, Record, StoredRecord, TimestampType
 from minikafka.records.kernels import decode_status
-from minikafka.records.kernels.arrays import as_int64
+from minikafka.records.kernels.arrays import as_int64, read_only
+from minikafka.records.kernels.layout import (
+    APPEND_TIME_BIT,
+    CODEC_MASK,
+    ENTRY_HEADER_BYTES,
+    LENGTH_BYTES,
+    MAGIC_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_COVERED_AT,
+    MESSAGE_CRC_AT,
+    MESSAGE_FIELDS,
+    MESSAGE_HEADER_BYTES,
+    MESSAGE_TIMESTAMP_AT,
+    MIN_MESSAGE_BYTES,
+    TIMESTAMP_BYTES,
+    entry_size,
+)
 
 __all__ = [
-    "ATTRIBUTES_AT",
     "CLASSIC_CODECS",
-    "CODEC_MASK",
-    "CRC_AT",
-    "ENTRY_HEADER_BYTES",
-    "MAGIC_AT",
-    "MIN_SIZE",
     "NO_TIMESTAMP",
-    "TIMESTAMP_AT",
-    "TIMESTAMP_TYPE_BIT",
     "Codec",
     "Content",
     "Record",
     "StoredRecord",
     "TimestampType",
     "build_message_set",
+    "inner_shift",
     "iterate",
     "open_wrapper",
     "wrap",
     "wrapper_value",
 ]
 
-ENTRY_HEADER_BYTES = 12
-"""The bytes of offset and size."""
-CRC_AT = 12
-MAGIC_AT = 16
-ATTRIBUTES_AT = 17
-TIMESTAMP_AT = 18
-MIN_SIZE = 14
-"""The smallest value of the size field: checksum, magic, attributes and two lengths."""
-CODEC_MASK = 7
-TIMESTAMP_TYPE_BIT = 8
-
-_HEADER = struct.Struct(">qi")
+_HEADER = MESSAGE_FIELDS.struct("offset", "size")
 _UINT32 = struct.Struct(">I")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -134,7 +135,7 @@ def wrap(
     """Build the compressed message with ``content``. The timestamp is left out for magic 0."""
     attributes = int(codec)
     if magic and timestamp_type is TimestampType.LOG_APPEND_TIME:
-        attributes |= TIMESTAMP_TYPE_BIT
+        attributes |= APPEND_TIME_BIT
     head = bytes([attributes]) + (_INT64.pack(timestamp_ms) if magic else b"")
     out = bytearray()
     _append_entry(out, offset, magic, head, None, compress(codec, content, magic))
@@ -148,7 +149,7 @@ def _append_entry(
     for field in (key, value):
         body += _INT32.pack(-1 if field is None else len(field))
         body += field or b""
-    out += _HEADER.pack(offset, len(body) + 4)
+    out += _HEADER.pack(offset, len(body) + LENGTH_BYTES)
     out += _UINT32.pack(zlib.crc32(body))
     out += body
 
@@ -164,10 +165,10 @@ def iterate(
     view = memoryview(data)
     position = 0
     while len(view) - position >= ENTRY_HEADER_BYTES:
-        _, size = _HEADER.unpack_from(view, position)
-        if size < MIN_SIZE:
+        size = entry_size(view, position)
+        if size < MIN_MESSAGE_BYTES:
             raise decode_status.error(decode_status.BAD_SIZE, position)
-        end = position + ENTRY_HEADER_BYTES + size
+        end = position + size
         if end > len(view):
             return
         magic = view[position + MAGIC_AT]
@@ -182,7 +183,7 @@ def _read_message(
     view: memoryview, position: int, deep: bool, max_content_bytes: int
 ) -> Iterator[StoredRecord]:
     """Yield the messages of an entry of magic 0 or 1."""
-    end = position + ENTRY_HEADER_BYTES + _HEADER.unpack_from(view, position)[1]
+    end = position + entry_size(view, position)
     record = _parse(view, position, end, None, None)
     if not deep or record.codec is Codec.NONE:
         yield record
@@ -210,10 +211,10 @@ def _inner_records(content: Content) -> Iterator[StoredRecord]:
     while position < len(view):
         if len(view) - position < ENTRY_HEADER_BYTES:
             raise decode_status.error(decode_status.PARTIAL, position, content.position)
-        _, size = _HEADER.unpack_from(view, position)
-        if size < MIN_SIZE:
+        size = entry_size(view, position)
+        if size < MIN_MESSAGE_BYTES:
             raise decode_status.error(decode_status.BAD_SIZE, position, content.position)
-        end = position + ENTRY_HEADER_BYTES + size
+        end = position + size
         if end > len(view):
             raise decode_status.error(decode_status.PARTIAL, position, content.position)
         if view[position + MAGIC_AT] != content.magic:
@@ -230,23 +231,23 @@ def _parse(
 ) -> StoredRecord:
     """Parse the message between ``position`` and ``end``. ``content`` is the wrapper around it, if any."""
     offset, _ = _HEADER.unpack_from(view, position)
-    (crc,) = _UINT32.unpack_from(view, position + CRC_AT)
-    if zlib.crc32(view[position + MAGIC_AT : end]) != crc:
+    (crc,) = _UINT32.unpack_from(view, position + MESSAGE_CRC_AT)
+    if zlib.crc32(view[position + MESSAGE_COVERED_AT : end]) != crc:
         raise decode_status.error(decode_status.BAD_CRC, position, inside)
     magic = view[position + MAGIC_AT]
-    attributes = view[position + ATTRIBUTES_AT]
+    attributes = view[position + MESSAGE_ATTRIBUTES_AT]
     if attributes & CODEC_MASK > Codec.LZ4:
         raise decode_status.error(decode_status.BAD_CODEC, position, inside)
     key, value_at = _field(
-        view, _body_at(position, magic), end, 4, decode_status.BAD_KEY_LENGTH, position, inside
+        view, _body_at(position, magic), end, LENGTH_BYTES, decode_status.BAD_KEY_LENGTH, position, inside
     )
     value, after = _field(view, value_at, end, 0, decode_status.BAD_VALUE_LENGTH, position, inside)
     if after != end:
         raise decode_status.error(decode_status.BAD_VALUE_LENGTH, position, inside)
     timestamp_ms, timestamp_type = NO_TIMESTAMP, TimestampType.NO_TIMESTAMP_TYPE
     if magic:
-        (timestamp_ms,) = _INT64.unpack_from(view, position + TIMESTAMP_AT)
-        timestamp_type = TimestampType(attributes & TIMESTAMP_TYPE_BIT and 1)
+        (timestamp_ms,) = _INT64.unpack_from(view, position + MESSAGE_TIMESTAMP_AT)
+        timestamp_type = TimestampType(attributes & APPEND_TIME_BIT and 1)
         if content is not None:
             timestamp_type = content.timestamp_type
             if timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -264,22 +265,21 @@ def _parse(
 
 
 def _body_at(position: int, magic: int) -> int:
-    return position + TIMESTAMP_AT + (8 if magic else 0)
+    return position + MESSAGE_HEADER_BYTES + TIMESTAMP_BYTES * magic
 
 
 def _field(
     view: memoryview, at: int, end: int, reserve: int, stop: int, position: int, inside: int | None
 ) -> tuple[memoryview | None, int]:
     """Return the nullable field at ``at``, which must leave ``reserve`` bytes before ``end``, and its end."""
-    room = end - at - 4 - reserve
+    room = end - at - LENGTH_BYTES - reserve
     if room < 0:
         raise decode_status.error(stop, position, inside)
     (length,) = _INT32.unpack_from(view, at)
     if length < -1 or length > room:
         raise decode_status.error(stop, position, inside)
-    if length < 0:
-        return None, at + 4
-    return view[at + 4 : at + 4 + length], at + 4 + length
+    at += LENGTH_BYTES
+    return (None, at) if length < 0 else (view[at : at + length], at + length)
 
 
 def open_wrapper(
@@ -296,7 +296,7 @@ def open_wrapper(
     view = memoryview(data)
     offset, size = _HEADER.unpack_from(view, position)
     magic = view[position + MAGIC_AT]
-    attributes = view[position + ATTRIBUTES_AT]
+    attributes = view[position + MESSAGE_ATTRIBUTES_AT]
     codec, value = wrapper_value(view, position)
     if value is None:
         raise decode_status.corrupt("the compressed message has no value", position)
@@ -306,11 +306,26 @@ def open_wrapper(
         raise decode_status.corrupt(error.detail, position) from None
     timestamp_ms, timestamp_type = NO_TIMESTAMP, TimestampType.NO_TIMESTAMP_TYPE
     if magic:
-        (timestamp_ms,) = _INT64.unpack_from(view, position + TIMESTAMP_AT)
-        timestamp_type = TimestampType(attributes & TIMESTAMP_TYPE_BIT and 1)
+        (timestamp_ms,) = _INT64.unpack_from(view, position + MESSAGE_TIMESTAMP_AT)
+        timestamp_type = TimestampType(attributes & APPEND_TIME_BIT and 1)
     return Content(
         position, ENTRY_HEADER_BYTES + size, offset, magic, codec, timestamp_type, timestamp_ms, content
     )
+
+
+def inner_shift(content: Content) -> int:
+    """Return the number to add to the inner offsets of a wrapper: 0 in magic 0, where they are absolute.
+
+    Raises CORRUPT_MESSAGE if the content holds no message, or is not whole messages of magic 0 and 1.
+    """
+    read = kernels.read
+    measured = np.zeros(read.MEASURED_SIZE, dtype=np.int64)
+    stop = read.measure(read_only(content.data), measured)
+    if stop != decode_status.END:
+        raise decode_status.error(stop, int(measured[read.MEASURED_END]), content.position)
+    if not measured[read.MEASURED_COUNT]:
+        raise decode_status.corrupt("the compressed message holds no message", content.position)
+    return as_int64(content.offset - int(measured[read.MEASURED_LAST])) if content.magic else 0
 
 
 def wrapper_value(view: memoryview, position: int) -> tuple[Codec, memoryview | None]:
@@ -319,13 +334,13 @@ def wrapper_value(view: memoryview, position: int) -> tuple[Codec, memoryview | 
     Raises CORRUPT_MESSAGE if a field does not fit, or its attributes do not name a codec that wrappers can
     have.
     """
-    codec = view[position + ATTRIBUTES_AT] & CODEC_MASK
+    codec = view[position + MESSAGE_ATTRIBUTES_AT] & CODEC_MASK
     if codec > Codec.LZ4:
         raise decode_status.error(decode_status.BAD_CODEC, position)
-    end = position + ENTRY_HEADER_BYTES + _HEADER.unpack_from(view, position)[1]
+    end = position + entry_size(view, position)
     magic = view[position + MAGIC_AT]
     _, value_at = _field(
-        view, _body_at(position, magic), end, 4, decode_status.BAD_KEY_LENGTH, position, None
+        view, _body_at(position, magic), end, LENGTH_BYTES, decode_status.BAD_KEY_LENGTH, position, None
     )
     value, after = _field(view, value_at, end, 0, decode_status.BAD_VALUE_LENGTH, position, None)
     if after != end:

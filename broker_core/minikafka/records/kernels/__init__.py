@@ -16,6 +16,7 @@ Kernels never raise and never allocate: they take arrays and return a code of ``
 untrusted bytes, so each one checks a length against the available bytes before it uses it. Each has one
 explicit signature (``signatures``); all of them release the GIL.
 
+    layout    the table of the fields of entries, which everything that looks into entries uses
     jit       decorators and primitives of the sources     compiler, folding   compilation with numba
     native    loading and calling of machine code          cache               cache of machine code
 """

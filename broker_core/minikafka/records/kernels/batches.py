@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records.kernels import decode_status, read, write
-from minikafka.records.kernels.crc import crc32, crc32c
-from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u32, load_u64, store_u32, store_u64
-from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, load_i32
+from minikafka.records.kernels import decode_status, layout, read, write
+from minikafka.records.kernels.entries import (
+    BATCH,
+    WHOLE,
+    entry_end,
+    is_batch_damaged,
+    load_i32,
+    load_i64,
+    producer_epoch,
+    seal_message,
+)
+from minikafka.records.kernels.jit import copy_bytes, inner, kernel, store_u64
 from minikafka.records.kernels.record import (
     POSITIVE,
     number_size,
@@ -41,20 +49,11 @@ END = decode_status.END
 CLASSIC = decode_status.CLASSIC
 WRAPPER = decode_status.WRAPPER
 REACHED_END_OFFSET = decode_status.REACHED_END_OFFSET
-FIRST_PROBLEM = decode_status.FIRST_PROBLEM
-ROWS_FULL = decode_status.ROWS_FULL
-KEYS_FULL = decode_status.KEYS_FULL
 VALUES_FULL = decode_status.VALUES_FULL
-HEADERS_FULL = decode_status.HEADERS_FULL
-BAD_CRC = decode_status.BAD_CRC
-BAD_CODEC = decode_status.BAD_CODEC
 BAD_ROW = decode_status.BAD_ROW
 BAD_HEADERS = decode_status.BAD_HEADERS
 BAD_COUNT = decode_status.BAD_COUNT
 BAD_DELTA = decode_status.BAD_DELTA
-NO_KEY = decode_status.NO_KEY
-NOT_CONSECUTIVE = decode_status.NOT_CONSECUTIVE
-TIMESTAMP_RANGE = decode_status.TIMESTAMP_RANGE
 BELOW = read.BELOW
 
 
@@ -68,8 +67,8 @@ def enter_batch(data: Bytes, tables: Tables, state: Longs) -> Number:
     code, end = entry_end(data, position)
     if code != BATCH:
         return CLASSIC if code == WHOLE else code
-    base = np.int64(load_u64(data, position))
-    last_delta = load_i32(data, position + 23)
+    base = load_i64(data, position)
+    last_delta = load_i32(data, position + layout.LAST_DELTA_AT)
     if last_delta < 0 or base > POSITIVE - last_delta:
         return BAD_DELTA
     state[read.BATCH_END] = end
@@ -79,24 +78,27 @@ def enter_batch(data: Bytes, tables: Tables, state: Longs) -> Number:
         return BELOW
     if base >= state[read.END_OFFSET]:
         return REACHED_END_OFFSET
-    if state[read.CHECK_CRC] and load_u32(data, position + 17) != crc32c(tables, data, position + 21, end):
-        return BAD_CRC
-    attributes = np.int64(data[position + 22])
-    state[read.RECORDS_LEFT] = load_i32(data, position + 57)
-    if attributes & 7 > 4:
-        return BAD_CODEC
+    if state[read.CHECK_CRC] and is_batch_damaged(data, tables, position, end):
+        return decode_status.BAD_CRC
+    attributes = np.int64(data[position + layout.BATCH_FLAGS_AT])
+    state[read.RECORDS_LEFT] = load_i32(data, position + layout.COUNT_AT)
+    if attributes & layout.CODEC_MASK > layout.MAX_BATCH_CODEC:
+        return decode_status.BAD_CODEC
     if state[read.RECORDS_LEFT] < 0:
         return BAD_COUNT
     state[read.BATCH_BASE] = base
-    state[read.BATCH_TIMESTAMP] = np.int64(load_u64(data, position + 35 if attributes & 8 else position + 27))
-    state[read.BATCH_TYPE] = attributes >> 3 & 1
-    state[read.BATCH_CONTROL] = attributes >> 5 & 1
+    timestamp_at = (
+        layout.MAX_TIMESTAMP_AT if attributes & layout.APPEND_TIME_BIT else layout.BASE_TIMESTAMP_AT
+    )
+    state[read.BATCH_TIMESTAMP] = load_i64(data, position + timestamp_at)
+    state[read.BATCH_TYPE] = attributes & layout.APPEND_TIME_BIT != 0
+    state[read.BATCH_CONTROL] = attributes & layout.CONTROL_BIT != 0
     state[read.DELTA_BEFORE] = -1
     for i in range(read.COUNTERS):
         state[read.COUNTERS_BEFORE + i] = state[read.ROWS + i]
-    if attributes & 7:
+    if attributes & layout.CODEC_MASK:
         return WRAPPER
-    state[read.RECORD_AT] = position + 61
+    state[read.RECORD_AT] = position + layout.BATCH_HEADER_BYTES
     state[read.RECORDS_END] = end
     return WHOLE
 
@@ -130,10 +132,10 @@ def write_row(
     """Append key and value as row ROWS. Return WHOLE, or the code of the column that is full."""
     row = state[read.ROWS]
     if row >= has_key.size:
-        return ROWS_FULL
+        return decode_status.ROWS_FULL
     key_end = state[read.KEY_BYTES]
     if max(key_length, 0) > keys.size - key_end:
-        return KEYS_FULL
+        return decode_status.KEYS_FULL
     value_end = state[read.VALUE_BYTES]
     if max(value_length, 0) > values.size - value_end:
         return VALUES_FULL
@@ -189,7 +191,7 @@ def decode_records(
                 return REACHED_END_OFFSET
             size = after - headers_at if count and state[read.WITH_HEADERS] else 0
             if size > headers.size - state[read.HEADER_BYTES]:
-                return HEADERS_FULL
+                return decode_status.HEADERS_FULL
             code = write_row(
                 data, state, key_at, key_length, value_at, value_length, key_ends, value_ends, has_key,
                 has_value, keys, values
@@ -265,7 +267,7 @@ def decode_batches(
             data, state, offsets, timestamps, types, key_ends, value_ends, header_ends, has_key, has_value,
             keys, values, headers
         )  # fmt: skip
-        if code >= FIRST_PROBLEM:
+        if code >= decode_status.FIRST_PROBLEM:
             for i in range(read.COUNTERS):
                 state[read.ROWS + i] = state[read.COUNTERS_BEFORE + i]
         if code != WHOLE:
@@ -344,13 +346,13 @@ def validate_records(data: Bytes, state: Longs) -> Number:
         if count < 0:
             return BAD_HEADERS
         if offset_delta != state[CHECK_COUNT]:
-            return NOT_CONSECUTIVE
+            return decode_status.NOT_CONSECUTIVE
         if state[CHECK_KEY_NEEDED] and key_length < 0:
-            return NO_KEY
+            return decode_status.NO_KEY
         timestamp = state[CHECK_BASE_TIMESTAMP] + delta
         state[CHECK_TIMESTAMP] = timestamp
         if timestamp < state[CHECK_EARLIEST] or timestamp > state[CHECK_LATEST]:
-            return TIMESTAMP_RANGE
+            return decode_status.TIMESTAMP_RANGE
         state[CHECK_MAX_TIMESTAMP] = max(state[CHECK_MAX_TIMESTAMP], timestamp)
         state[CHECK_COUNT] += 1
         state[CHECK_AT] = after
@@ -385,40 +387,45 @@ def survey_batches(data: Bytes, tables: Tables, rows: Longs) -> Number:
     found = np.int64(0)
     while rows.size - found * SURVEY_COLUMNS >= SURVEY_COLUMNS:
         code, end = entry_end(data, position)
-        if code != BATCH or data[position + 21] != 0 or data[position + 22] != 0:
+        if (
+            code != BATCH
+            or data[position + layout.BATCH_ATTRIBUTES_AT] != 0
+            or data[position + layout.BATCH_FLAGS_AT] != 0
+        ):
             return found
-        base = np.int64(load_u64(data, position))
-        last_delta = load_i32(data, position + 23)
-        if last_delta < 0 or load_i32(data, position + 57) != last_delta + 1 or base > POSITIVE - last_delta:
+        base = load_i64(data, position)
+        last_delta = load_i32(data, position + layout.LAST_DELTA_AT)
+        count = load_i32(data, position + layout.COUNT_AT)
+        if last_delta < 0 or count != last_delta + 1 or base > POSITIVE - last_delta:
             return found
-        if load_u32(data, position + 17) != crc32c(tables, data, position + 21, end):
+        if is_batch_damaged(data, tables, position, end):
             return found
-        base_timestamp = np.int64(load_u64(data, position + 27))
+        base_timestamp = load_i64(data, position + layout.BASE_TIMESTAMP_AT)
         first, last, keyless = np.int64(POSITIVE), np.int64(-1), np.int64(0)
-        at = position + 61
-        for index in range(last_delta + 1):
+        at = position + layout.BATCH_HEADER_BYTES
+        for index in range(count):
             code, after, delta, offset_delta, _, key_length, _, _, headers_at = read_record(data, at, end)
             if code != WHOLE or offset_delta != index:
                 return found
-            count, _, _ = read_headers(data, headers_at, after)
-            if count < 0:
+            headers, _, _ = read_headers(data, headers_at, after)
+            if headers < 0:
                 return found
             first, last = min(first, base_timestamp + delta), max(last, base_timestamp + delta)
             keyless += key_length < 0
             at = after
-        max_timestamp = np.int64(load_u64(data, position + 35))
+        max_timestamp = load_i64(data, position + layout.MAX_TIMESTAMP_AT)
         if at != end or last != max_timestamp:
             return found
         row = found * SURVEY_COLUMNS
         rows[row + SURVEY_SIZE] = end - position
         rows[row + SURVEY_BASE_OFFSET] = base
-        rows[row + SURVEY_EPOCH] = load_i32(data, position + 12)
+        rows[row + SURVEY_EPOCH] = load_i32(data, position + layout.LEADER_EPOCH_AT)
         rows[row + SURVEY_LAST_DELTA] = last_delta
         rows[row + SURVEY_BASE_TIMESTAMP] = base_timestamp
         rows[row + SURVEY_MAX_TIMESTAMP] = max_timestamp
-        rows[row + SURVEY_PRODUCER] = np.int64(load_u64(data, position + 43))
-        rows[row + SURVEY_PRODUCER_EPOCH] = load_i32(data, position + 51) >> 16
-        rows[row + SURVEY_SEQUENCE] = load_i32(data, position + 53)
+        rows[row + SURVEY_PRODUCER] = load_i64(data, position + layout.PRODUCER_ID_AT)
+        rows[row + SURVEY_PRODUCER_EPOCH] = producer_epoch(data, position)
+        rows[row + SURVEY_SEQUENCE] = load_i32(data, position + layout.BASE_SEQUENCE_AT)
         rows[row + SURVEY_FIRST] = first
         rows[row + SURVEY_KEYLESS] = keyless
         found += 1
@@ -515,13 +522,14 @@ def join_headers(
         first = np.int64(row_offsets[row])
         last = np.int64(row_offsets[row + 1])
         if last > first:
-            if out.size - at < 5:
+            if out.size - at < layout.MAX_VARINT32_BYTES:
                 return BAD_ROW
             at = write_number(out, at, last - first)
         for header in range(first, last):
             name_at, name_length = cell(header, name_offsets, names, contents_valid[:0], 0)
             content_at, length = cell(header, content_offsets, contents, contents_valid, shift)
-            if name_length < 0 or length < -1 or name_length + max(length, 0) + 10 > out.size - at:
+            room = out.size - at - 2 * layout.MAX_VARINT32_BYTES
+            if name_length < 0 or length < -1 or name_length + max(length, 0) > room:
                 return BAD_ROW
             at = write_bytes(out, at, names, name_at, name_length)
             at = write_bytes(out, at, contents, content_at, length)
@@ -564,16 +572,23 @@ def convert_records(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Nu
             return BAD_HEADERS
         if offset_delta <= state[CONVERT_DELTA] or offset_delta > state[CONVERT_LAST_DELTA]:
             return BAD_DELTA
-        size = 26 + 8 * magic + max(key_length, 0) + max(value_length, 0)
+        size = (
+            layout.MIN_MESSAGE_BYTES
+            + layout.TIMESTAMP_BYTES * magic
+            + max(key_length, 0)
+            + max(value_length, 0)
+        )
         at = state[CONVERT_BYTES]
         if size > out.size - at:
             return VALUES_FULL
         timestamp = state[CONVERT_TIMESTAMP] + (0 if state[CONVERT_APPEND_TIME] else delta)
         store_u64(out, at, np.uint64(state[CONVERT_BASE_OFFSET] + offset_delta))
-        end = write_head(out, at, size - 12, magic, state[CONVERT_ATTRIBUTES], timestamp)
+        end = write_head(
+            out, at, size - layout.ENTRY_HEADER_BYTES, magic, state[CONVERT_ATTRIBUTES], timestamp
+        )
         end = write_field(out, end, data, key_at, key_length)
         end = write_field(out, end, data, value_at, value_length)
-        store_u32(out, at + 12, crc32(tables, out, at + 16, end))
+        seal_message(out, tables, at, end)
         state[CONVERT_MAX_TIMESTAMP] = max(state[CONVERT_MAX_TIMESTAMP], timestamp)
         state[CONVERT_BYTES] = end
         state[CONVERT_DELTA] = offset_delta

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from minikafka.records.kernels import decode_status
-from minikafka.records.kernels.crc import crc32c
+from minikafka.records.kernels.entries import (
+    BATCH,
+    WHOLE,
+    entry_end,
+    fields,
+    load_i32,
+    load_i64,
+    message_timestamp,
+    seal_batch,
+)
 from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u64, store_u32, store_u64
 from minikafka.records.kernels.keys import (
     ADMITTED,
@@ -18,13 +27,32 @@ from minikafka.records.kernels.keys import (
     POSITION,
     RECORD_AT,
     SHIFT,
+    SLOT_OFFSET,
     enter,
     fetch_entries,
     fetch_records,
     offsets_of,
     slot_of,
 )
-from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
+from minikafka.records.kernels.layout import (
+    APPEND_TIME_BIT,
+    BASE_TIMESTAMP_AT,
+    BATCH_FLAGS_AT,
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    COUNT_AT,
+    DELETE_HORIZON_BIT,
+    ENTRY_HEADER_BYTES,
+    MAGIC_AT,
+    MAX_MESSAGE_CODEC,
+    MAX_TIMESTAMP_AT,
+    MAX_VARINT_BYTES,
+    MESSAGE_ATTRIBUTES_AT,
+    MIN_RECORD_BYTES,
+    PRODUCER_ID_AT,
+    SIZE_AT,
+    TRANSACTION_BITS,
+)
 from minikafka.records.kernels.record import number_size, read_headers, read_number, read_record, write_number
 from minikafka.records.kernels.signatures import (
     BYTES,
@@ -97,7 +125,7 @@ def judged(
     if value_length < 0 and not tombstones_stay:
         return GOES
     at, _, _ = slot_of(slots, data, key_at, key_length)
-    return STAYS if offset >= slots[at + 2] - 1 else GOES
+    return STAYS if offset >= slots[at + SLOT_OFFSET] - 1 else GOES
 
 
 @inner
@@ -125,22 +153,21 @@ def copy_run(data: Bytes, out: Bytes, state: Longs, position: Number) -> None:
 @inner
 def sift_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: Number) -> Number:
     """Return STAYS or GOES for an entry of magic 0 or 1, or the code at which the run ends."""
-    offset = np.int64(load_u64(data, position)) + state[SHIFT]
-    codec = np.int64(data[position + 17]) & 7
-    if state[INNER] >= 0 and data[position + 16] != state[INNER]:
+    offset = load_i64(data, position) + state[SHIFT]
+    codec = np.int64(data[position + MESSAGE_ATTRIBUTES_AT]) & CODEC_MASK
+    if state[INNER] >= 0 and data[position + MAGIC_AT] != state[INNER]:
         return INNER_MAGIC
     code, key_at, key_length, _, value_length = fields(data, position, end)
     if code != WHOLE:
         return code
-    if codec and (codec > 3 or state[INNER] >= 0):
-        return BAD_CODEC if codec > 3 else NESTED
+    if codec and (codec > MAX_MESSAGE_CODEC or state[INNER] >= 0):
+        return BAD_CODEC if codec > MAX_MESSAGE_CODEC else NESTED
     if codec and state[NEXT] < state[END]:
         return WRAPPER
     state[MESSAGES] += 1
     code = judged(slots, state, data, key_at, key_length, value_length, offset, state[TOMBSTONES_STAY])
     if code == STAYS:
-        timestamp = np.int64(-1) if data[position + 16] == 0 else np.int64(load_u64(data, position + 18))
-        note_stay(state, offset, offset, timestamp, 1)
+        note_stay(state, offset, offset, message_timestamp(data, position), 1)
     state[NEXT] = offset + 1
     return code
 
@@ -163,9 +190,9 @@ def judge_records(
     is always retained, and does not count as a tombstone.
     """
     base, last = offsets_of(data, position)
-    count = load_i32(data, position + 57)
-    horizon = np.int64(load_u64(data, position + 27))
-    tombstones_stay = data[position + 22] & 64 == 0 or state[NOW] < horizon
+    count = load_i32(data, position + COUNT_AT)
+    horizon = load_i64(data, position + BASE_TIMESTAMP_AT)
+    tombstones_stay = data[position + BATCH_FLAGS_AT] & DELETE_HORIZON_BIT == 0 or state[NOW] < horizon
     kept = np.int64(0)
     tombstones = np.int64(0)
     first_delta = np.int64(0)
@@ -218,11 +245,11 @@ def write_records(
 
     They were judged before, and there is room for them.
     """
-    append_time = data[position + 22] & 8
-    base_before = np.int64(load_u64(data, position + (35 if append_time else 27)))
+    append_time = data[position + BATCH_FLAGS_AT] & APPEND_TIME_BIT
+    base_before = load_i64(data, position + (MAX_TIMESTAMP_AT if append_time else BASE_TIMESTAMP_AT))
     largest = np.int64(-1)
-    to = state[OUT_BYTES] + 61
-    for i in range(load_i32(data, position + 57)):
+    to = state[OUT_BYTES] + BATCH_HEADER_BYTES
+    for i in range(load_i32(data, position + COUNT_AT)):
         length, body = read_number(content, at, stop, 32)
         after = body + length
         if marks[i]:
@@ -256,13 +283,13 @@ def write_head(
     which end at ``to``.
     """
     at = state[OUT_BYTES]
-    copy_bytes(out, at, data, position, 61)
-    store_u32(out, at + 8, np.uint32(to - at - 12))
-    out[at + 22] = np.uint8(attributes)
-    store_u64(out, at + 27, np.uint64(base_timestamp))
-    store_u64(out, at + 35, np.uint64(max_timestamp))
-    store_u32(out, at + 57, np.uint32(count))
-    store_u32(out, at + 17, crc32c(tables, out, at + 21, to))
+    copy_bytes(out, at, data, position, BATCH_HEADER_BYTES)
+    store_u32(out, at + SIZE_AT, np.uint32(to - at - ENTRY_HEADER_BYTES))
+    out[at + BATCH_FLAGS_AT] = np.uint8(attributes)
+    store_u64(out, at + BASE_TIMESTAMP_AT, np.uint64(base_timestamp))
+    store_u64(out, at + MAX_TIMESTAMP_AT, np.uint64(max_timestamp))
+    store_u32(out, at + COUNT_AT, np.uint32(count))
+    seal_batch(out, tables, at, to)
     state[OUT_BYTES] = to
 
 
@@ -271,7 +298,7 @@ def needed_empty(
     data: Bytes, producers: Longs, lasts: Longs, state: Longs, position: Number, last: Number
 ) -> Number:
     """Return True if the batch is retained without records: it may have its producer's last sequence."""
-    producer = np.int64(load_u64(data, position + 43))
+    producer = load_i64(data, position + PRODUCER_ID_AT)
     if producer < 0:
         return False
     low = np.int64(0)
@@ -284,7 +311,7 @@ def needed_empty(
             high = middle
     if low < producers.size and producers[low] == producer:
         return last >= lasts[low]
-    return np.int64(load_u64(data, position + 35)) >= state[ACTIVE_SINCE]
+    return load_i64(data, position + MAX_TIMESTAMP_AT) >= state[ACTIVE_SINCE]
 
 
 @inner
@@ -301,16 +328,15 @@ def emptied(
     """Return the verdict on a batch without retained records: GOES, REBUILT, or STAYS if it was empty."""
     if not needed_empty(data, producers, lasts, state, position, last):
         return GOES
-    max_timestamp = np.int64(load_u64(data, position + 35))
+    max_timestamp = load_i64(data, position + MAX_TIMESTAMP_AT)
     state[BATCHES] += 1
-    note_stay(state, np.int64(load_u64(data, position)), last, max_timestamp, 0)
-    if load_i32(data, position + 57) == 0:
+    note_stay(state, load_i64(data, position), last, max_timestamp, 0)
+    if load_i32(data, position + COUNT_AT) == 0:
         return STAYS
     copy_run(data, out, state, position)
-    attributes = data[position + 22] & 0x38
-    write_head(
-        data, tables, out, state, position, state[OUT_BYTES] + 61, attributes, np.int64(-1), max_timestamp, 0
-    )
+    attributes = data[position + BATCH_FLAGS_AT] & (TRANSACTION_BITS | APPEND_TIME_BIT)
+    to = state[OUT_BYTES] + BATCH_HEADER_BYTES
+    write_head(data, tables, out, state, position, to, attributes, np.int64(-1), max_timestamp, 0)
     return REBUILT
 
 
@@ -331,21 +357,21 @@ def rebuilt(
 ) -> Number:
     """Write the marked records as a batch. Return REBUILT, or PACK if they have to be compressed."""
     base, last = offsets_of(data, position)
-    attributes = np.int64(data[position + 22])
-    base_timestamp = np.int64(load_u64(data, position + 27))
+    attributes = np.int64(data[position + BATCH_FLAGS_AT])
+    base_timestamp = load_i64(data, position + BASE_TIMESTAMP_AT)
     if gets_horizon:
         base_timestamp = state[HORIZON]
-        attributes |= 64
-    elif attributes & 8 and not attributes & 64:
-        base_timestamp = np.int64(load_u64(data, position + 35))
-    elif not attributes & 64:
+        attributes |= DELETE_HORIZON_BIT
+    elif attributes & APPEND_TIME_BIT and not attributes & DELETE_HORIZON_BIT:
+        base_timestamp = load_i64(data, position + MAX_TIMESTAMP_AT)
+    elif not attributes & DELETE_HORIZON_BIT:
         base_timestamp += first_delta
     copy_run(data, out, state, position)
     state[PACK_AT] = state[OUT_BYTES]
     to, largest = write_records(data, content, marks, out, state, position, at, stop, base_timestamp)
     write_head(data, tables, out, state, position, to, attributes, base_timestamp, largest, kept)
     note_stay(state, base, last, largest, kept)
-    return PACK if attributes & 7 else REBUILT
+    return PACK if attributes & CODEC_MASK else REBUILT
 
 
 @inner
@@ -364,8 +390,8 @@ def sift_batch(
 ) -> Number:
     """Return STAYS, GOES, or (written to ``out``) REBUILT or PACK, or the code at which the run ends."""
     base, last = offsets_of(data, position)
-    count = load_i32(data, position + 57)
-    max_timestamp = np.int64(load_u64(data, position + 35))
+    count = load_i32(data, position + COUNT_AT)
+    max_timestamp = load_i64(data, position + MAX_TIMESTAMP_AT)
     if last >= 0 and base >= state[END] and count >= 0:
         state[BATCHES] += 1
         state[MESSAGES] += count
@@ -374,12 +400,12 @@ def sift_batch(
     code = enter(data, state, position, last)
     if code != WHOLE:
         return code
-    at = np.int64(0) if state[OPENED] else position + 61
+    at = np.int64(0) if state[OPENED] else position + BATCH_HEADER_BYTES
     stop = np.int64(content.size) if state[OPENED] else end
     # A record has at least seven bytes, and at most ten more with another timestamp delta.
-    if count > marks.size or count > (stop - at) // 7:
+    if count > marks.size or count > (stop - at) // MIN_RECORD_BYTES:
         return BAD_COUNT
-    state[WANTED] = position - state[RUN] + 61 + (stop - at) + 10 * count
+    state[WANTED] = position - state[RUN] + BATCH_HEADER_BYTES + (stop - at) + MAX_VARINT_BYTES * count
     if state[WANTED] > out.size - state[OUT_BYTES]:
         return VALUES_FULL
     kept = tombstones = first_delta = np.int64(0)
@@ -396,7 +422,7 @@ def sift_batch(
         return emptied(data, tables, producers, lasts, out, state, position, last)
     state[BATCHES] += 1
     due = tombstones or (admitted and state[FORCE_HORIZON])
-    gets_horizon = due and data[position + 22] & 64 == 0
+    gets_horizon = due and data[position + BATCH_FLAGS_AT] & DELETE_HORIZON_BIT == 0
     if kept == count and not gets_horizon:
         note_stay(state, base, last, max_timestamp, count)
         return STAYS

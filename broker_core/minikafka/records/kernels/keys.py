@@ -16,8 +16,33 @@ from __future__ import annotations
 import numpy as np
 
 from minikafka.records.kernels import decode_status
-from minikafka.records.kernels.jit import fetch_early, inner, kernel, load_u64, load_u64_little
-from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
+from minikafka.records.kernels.entries import (
+    BATCH,
+    WHOLE,
+    entry_end,
+    fields,
+    load_i32,
+    load_i64,
+    producer_epoch,
+)
+from minikafka.records.kernels.jit import fetch_early, inner, kernel, load_u32, load_u64_little
+from minikafka.records.kernels.layout import (
+    BATCH_FLAGS_AT,
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CONTROL_KEY_BYTES,
+    CONTROL_TYPE_MASK,
+    COUNT_AT,
+    LAST_DELTA_AT,
+    MAGIC_AT,
+    MAX_BATCH_CODEC,
+    MAX_MESSAGE_CODEC,
+    MAX_TIMESTAMP_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    PRODUCER_ID_AT,
+    TRANSACTION_BITS,
+)
 from minikafka.records.kernels.record import POSITIVE, read_record
 from minikafka.records.kernels.signatures import BYTES, I64S_OUT, Bytes, Longs, Number
 
@@ -54,10 +79,22 @@ MAP_STATE_SIZE = 13
 
 AHEAD = 32
 """The number of keys whose slots are prefetched at once."""
-PRODUCER_FIELDS = 4  # id, epoch, last offset, largest timestamp
-SURVEY_FIELDS = 6  # those four, base offset, and the kind
+# Fields of a slot.
+SLOT_HASH = 0
+SLOT_HASH_REST = 1
+SLOT_OFFSET = 2  # offset plus 1, 0 in an empty slot
+SLOT_FIELDS = 3
+# Fields of a row of ``producers``, with which a row of survey begins.
+PRODUCER_ID = 0
+PRODUCER_EPOCH = 1
+PRODUCER_LAST_OFFSET = 2
+PRODUCER_MAX_TIMESTAMP = 3
+PRODUCER_FIELDS = 4
+SURVEY_BASE_OFFSET = 4
+SURVEY_KIND = 5  # SURVEY_DATA, SURVEY_UNKNOWN, or the type of a marker: 0 abort, 1 commit
+SURVEY_FIELDS = 6
 SURVEY_DATA = -2
-SURVEY_UNKNOWN = -1  # a control record of another type; else the type: 0 abort, 1 commit
+SURVEY_UNKNOWN = -1  # a control record of another type
 
 C1 = np.uint64(0x87C37B91114253D5)
 C2 = np.uint64(0x4CF5AD432745937F)
@@ -113,7 +150,8 @@ def hashed(data: Bytes, at: Number, length: Number) -> tuple[Number, Number]:
 @inner
 def place_of(slots: Longs, hashed_first: Number) -> Number:
     """Return the first slot to search for a key."""
-    return 3 * np.int64((hashed_first >> np.uint64(32)) * np.uint64(slots.size // 3) >> np.uint64(32))
+    count = np.uint64(slots.size // SLOT_FIELDS)
+    return SLOT_FIELDS * np.int64((hashed_first >> np.uint64(32)) * count >> np.uint64(32))
 
 
 @inner
@@ -125,8 +163,8 @@ def fetch_entries(data: Bytes, slots: Longs, position: Number) -> Number:
         code, end = entry_end(data, position)
         if code == WHOLE:
             code, key_at, key_length, _, _ = fields(data, position, end)
-        elif code == BATCH and data[position + 22] & 7 == 0:
-            code, _, _, _, key_at, key_length, _, _, _ = read_record(data, position + 61, end)
+        elif code == BATCH and data[position + BATCH_FLAGS_AT] & CODEC_MASK == 0:
+            code, _, _, _, key_at, key_length, _, _, _ = read_record(data, position + BATCH_HEADER_BYTES, end)
         else:
             break
         if code == WHOLE and key_length > 0:
@@ -160,8 +198,8 @@ def slot_of(slots: Longs, data: Bytes, key_at: Number, key_length: Number) -> tu
     at = place_of(slots, first)
     one = np.int64(first)
     two = np.int64(second)
-    while slots[at + 2] != 0 and (slots[at] != one or slots[at + 1] != two):
-        at += 3
+    while slots[at + SLOT_OFFSET] and (slots[at + SLOT_HASH] != one or slots[at + SLOT_HASH_REST] != two):
+        at += SLOT_FIELDS
         if at == slots.size:
             at = 0
     return at, one, two
@@ -175,21 +213,21 @@ def put(
     if offset < 0 or offset == POSITIVE:
         return OFFSET_ORDER
     at, one, two = slot_of(slots, data, key_at, key_length)
-    if slots[at + 2] == 0:
+    if slots[at + SLOT_OFFSET] == 0:
         if state[ENTRIES] >= state[CAPACITY]:
             return ROWS_FULL
         state[ENTRIES] += 1
-        slots[at] = one
-        slots[at + 1] = two
-    slots[at + 2] = max(slots[at + 2], offset + 1)
+        slots[at + SLOT_HASH] = one
+        slots[at + SLOT_HASH_REST] = two
+    slots[at + SLOT_OFFSET] = max(slots[at + SLOT_OFFSET], offset + 1)
     return WHOLE
 
 
 @inner
 def offsets_of(data: Bytes, position: Number) -> tuple[Number, Number]:
     """Return base and last offset of a batch; the last one is -1 if they are invalid."""
-    base = np.int64(load_u64(data, position))
-    delta = load_i32(data, position + 23)
+    base = load_i64(data, position)
+    delta = load_i32(data, position + LAST_DELTA_AT)
     if base < 0 or delta < 0 or base >= POSITIVE - delta:
         return base, np.int64(-1)
     return base, base + delta
@@ -198,15 +236,15 @@ def offsets_of(data: Bytes, position: Number) -> tuple[Number, Number]:
 @inner
 def map_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: Number) -> Number:
     """Note the key of an entry of magic 0 or 1. Return WHOLE, or the code at which the run ends."""
-    offset = np.int64(load_u64(data, position)) + state[SHIFT]
-    codec = np.int64(data[position + 17]) & 7
-    if state[INNER] >= 0 and data[position + 16] != state[INNER]:
+    offset = load_i64(data, position) + state[SHIFT]
+    codec = np.int64(data[position + MESSAGE_ATTRIBUTES_AT]) & CODEC_MASK
+    if state[INNER] >= 0 and data[position + MAGIC_AT] != state[INNER]:
         return INNER_MAGIC
     if offset < state[START]:
         # The offset of a wrapper is that of its last message, so all of its messages are below START.
         return WHOLE
     if codec:
-        return BAD_CODEC if codec > 3 else NESTED if state[INNER] >= 0 else WRAPPER
+        return BAD_CODEC if codec > MAX_MESSAGE_CODEC else NESTED if state[INNER] >= 0 else WRAPPER
     if offset >= state[END]:
         return REACHED_END_OFFSET
     code, key_at, key_length, _, _ = fields(data, position, end)
@@ -219,31 +257,36 @@ def map_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: 
 
 
 @inner
+def write_producer(rows: Longs, at: Number, data: Bytes, position: Number, last: Number) -> None:
+    """Write the producer fields of a batch to a row."""
+    rows[at + PRODUCER_ID] = load_i64(data, position + PRODUCER_ID_AT)
+    rows[at + PRODUCER_EPOCH] = producer_epoch(data, position)
+    rows[at + PRODUCER_LAST_OFFSET] = last
+    rows[at + PRODUCER_MAX_TIMESTAMP] = load_i64(data, position + MAX_TIMESTAMP_AT)
+
+
+@inner
 def note_producer(producers: Longs, state: Longs, data: Bytes, position: Number, last: Number) -> None:
     """Write the batch to a new row, or to that of the previous batch if it has the same producer."""
-    producer = np.int64(load_u64(data, position + 43))
     at = PRODUCER_FIELDS * (state[PRODUCERS] - 1)
-    if at < 0 or producers[at] != producer:
+    if at < 0 or producers[at + PRODUCER_ID] != load_i64(data, position + PRODUCER_ID_AT):
         at += PRODUCER_FIELDS
         state[PRODUCERS] += 1
-    producers[at] = producer
-    producers[at + 1] = np.int64(data[position + 51]) << 8 | np.int64(data[position + 52])
-    producers[at + 2] = last
-    producers[at + 3] = np.int64(load_u64(data, position + 35))
+    write_producer(producers, at, data, position, last)
 
 
 @inner
 def enter(data: Bytes, state: Longs, position: Number, last: Number) -> Number:
     """Return WHOLE if the records of a batch can be read, or the code at which the run ends."""
-    attributes = np.int64(data[position + 22])
-    count = load_i32(data, position + 57)
+    attributes = np.int64(data[position + BATCH_FLAGS_AT])
+    count = load_i32(data, position + COUNT_AT)
     if last < 0 or count < 0:
         return BAD_DELTA if last < 0 else BAD_COUNT
-    if attributes & 0x30 and state[ADMITTED] != position:
+    if attributes & TRANSACTION_BITS and state[ADMITTED] != position:
         return TRANSACTIONAL
-    if attributes & 7 > 4:
+    if attributes & CODEC_MASK > MAX_BATCH_CODEC:
         return BAD_CODEC
-    return WRAPPER if attributes & 7 and count > 0 and not state[OPENED] else WHOLE
+    return WRAPPER if attributes & CODEC_MASK and count > 0 and not state[OPENED] else WHOLE
 
 
 @inner
@@ -303,12 +346,12 @@ def map_batch(
     code = enter(data, state, position, last)
     if code != WHOLE:
         return code
-    has_producer = np.int64(load_u64(data, position + 43)) >= 0
+    has_producer = load_i64(data, position + PRODUCER_ID_AT) >= 0
     if has_producer and PRODUCER_FIELDS * (state[PRODUCERS] + 1) > producers.size:
         return KEYS_FULL
-    at = np.int64(0) if state[OPENED] else position + 61
+    at = np.int64(0) if state[OPENED] else position + BATCH_HEADER_BYTES
     stop = np.int64(content.size) if state[OPENED] else end
-    code = map_records(content, slots, state, at, stop, base, last, load_i32(data, position + 57))
+    code = map_records(content, slots, state, at, stop, base, last, load_i32(data, position + COUNT_AT))
     if code == WHOLE:
         if has_producer:
             note_producer(producers, state, data, position, last)
@@ -351,13 +394,13 @@ SURVEY_STATE_SIZE = 2
 @inner
 def control_type(data: Bytes, position: Number, end: Number) -> Number:
     """Return the type in the first record of a control batch, or SURVEY_UNKNOWN."""
-    if data[position + 22] & 7 or load_i32(data, position + 57) < 1:
+    if data[position + BATCH_FLAGS_AT] & CODEC_MASK or load_i32(data, position + COUNT_AT) < 1:
         return np.int64(SURVEY_UNKNOWN)
-    code, _, _, _, key_at, key_length, _, _, _ = read_record(data, position + 61, end)
-    if code != WHOLE or key_length < 4:
+    code, _, _, _, key_at, key_length, _, _, _ = read_record(data, position + BATCH_HEADER_BYTES, end)
+    if code != WHOLE or key_length < CONTROL_KEY_BYTES:
         return np.int64(SURVEY_UNKNOWN)
-    kind = np.int64(data[key_at + 2]) << 8 | np.int64(data[key_at + 3])
-    return kind if kind < 2 else np.int64(SURVEY_UNKNOWN)
+    kind = load_u32(data, key_at) & CONTROL_TYPE_MASK
+    return np.int64(kind if kind < 2 else SURVEY_UNKNOWN)
 
 
 @kernel(BYTES, I64S_OUT, I64S_OUT)
@@ -369,21 +412,18 @@ def survey(data: Bytes, rows: Longs, state: Longs) -> Number:
     code, end = entry_end(data, state[POSITION])
     while code in (WHOLE, BATCH):
         position = state[POSITION]
-        if code == BATCH and data[position + 22] & 0x30:
+        if code == BATCH and data[position + BATCH_FLAGS_AT] & TRANSACTION_BITS:
             at = SURVEY_FIELDS * state[SURVEYED]
             if at + SURVEY_FIELDS > rows.size:
                 return ROWS_FULL
             base, last = offsets_of(data, position)
             if last < 0:
                 return BAD_DELTA
-            rows[at] = np.int64(load_u64(data, position + 43))
-            rows[at + 1] = np.int64(data[position + 51]) << 8 | np.int64(data[position + 52])
-            rows[at + 2] = last
-            rows[at + 3] = np.int64(load_u64(data, position + 35))
-            rows[at + 4] = base
-            rows[at + 5] = SURVEY_DATA
-            if data[position + 22] & 0x20:
-                rows[at + 5] = control_type(data, position, end)
+            write_producer(rows, at, data, position, last)
+            rows[at + SURVEY_BASE_OFFSET] = base
+            rows[at + SURVEY_KIND] = SURVEY_DATA
+            if data[position + BATCH_FLAGS_AT] & CONTROL_BIT:
+                rows[at + SURVEY_KIND] = control_type(data, position, end)
             state[SURVEYED] += 1
         state[POSITION] = end
         code, end = entry_end(data, end)

@@ -5,9 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from minikafka.records.kernels import decode_status
-from minikafka.records.kernels.crc import crc32, crc32c
-from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u32, load_u64
-from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
+from minikafka.records.kernels.entries import (
+    BATCH,
+    WHOLE,
+    entry_end,
+    fields,
+    is_batch_damaged,
+    is_message_damaged,
+    load_i32,
+    load_i64,
+    message_timestamp,
+)
+from minikafka.records.kernels.jit import copy_bytes, inner, kernel
+from minikafka.records.kernels.layout import (
+    APPEND_TIME_BIT,
+    CODEC_MASK,
+    LAST_DELTA_AT,
+    MAGIC_AT,
+    MAX_MESSAGE_CODEC,
+    MAX_TIMESTAMP_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_TIMESTAMP_AT,
+)
 from minikafka.records.kernels.record import read_headers, read_record
 from minikafka.records.kernels.signatures import (
     BYTES,
@@ -84,12 +103,12 @@ STATE_SIZE = 40
 @inner
 def timestamp_of(data: Bytes, position: Number, state: Longs) -> tuple[Number, Number]:
     """Return timestamp and timestamp type of a validated entry."""
-    if data[position + 16] == 0:
+    if data[position + MAGIC_AT] == 0:
         return -1, -1
     if state[INNER] == 1:
         return state[WRAPPER_TIMESTAMP], 1
-    own_type = np.int64(data[position + 17] >> 3 & 1)
-    return np.int64(load_u64(data, position + 18)), 0 if state[INNER] == 0 else own_type
+    own_type = np.int64(data[position + MESSAGE_ATTRIBUTES_AT] & APPEND_TIME_BIT != 0)
+    return load_i64(data, position + MESSAGE_TIMESTAMP_AT), 0 if state[INNER] == 0 else own_type
 
 
 @inner
@@ -104,20 +123,20 @@ def next_message(
     code, end = entry_end(data, position)
     if code != WHOLE:
         return code, end, 0, 0, 0, 0, 0
-    offset = np.int64(load_u64(data, position)) + state[OFFSET_SHIFT]
-    codec = np.int64(data[position + 17]) & 7
-    if state[INNER] >= 0 and data[position + 16] != state[WRAPPER_MAGIC]:
+    offset = load_i64(data, position) + state[OFFSET_SHIFT]
+    codec = np.int64(data[position + MESSAGE_ATTRIBUTES_AT]) & CODEC_MASK
+    if state[INNER] >= 0 and data[position + MAGIC_AT] != state[WRAPPER_MAGIC]:
         return INNER_MAGIC, end, offset, 0, 0, 0, 0
     if offset < state[START_OFFSET]:
         # The offset of a wrapper is that of its last message, so all of its messages are below START_OFFSET.
         return BELOW, end, offset, 0, 0, 0, 0
     if offset >= state[END_OFFSET] and codec == 0:
         return REACHED_END_OFFSET, end, offset, 0, 0, 0, 0
-    if state[CHECK_CRC] and load_u32(data, position + 12) != crc32(tables, data, position + 16, end):
+    if state[CHECK_CRC] and is_message_damaged(data, tables, position, end):
         return BAD_CRC, end, offset, 0, 0, 0, 0
     code, key_at, key_length, value_at, value_length = fields(data, position, end)
     if code == WHOLE and codec:
-        code = BAD_CODEC if codec > 3 else NESTED if state[INNER] >= 0 else WRAPPER
+        code = BAD_CODEC if codec > MAX_MESSAGE_CODEC else NESTED if state[INNER] >= 0 else WRAPPER
     return code, end, offset, key_at, key_length, value_at, value_length
 
 
@@ -207,31 +226,36 @@ def decode_run(
 @inner
 def last_offset(data: Bytes, position: Number) -> Number:
     """Return the last offset of a whole entry: its offset in magic 0 and 1."""
-    offset = np.int64(load_u64(data, position))
-    return offset + load_i32(data, position + 23) if data[position + 16] == 2 else offset
+    offset = load_i64(data, position)
+    return offset + load_i32(data, position + LAST_DELTA_AT) if data[position + MAGIC_AT] == 2 else offset
 
 
 @inner
 def largest_timestamp(data: Bytes, position: Number) -> Number:
     """Return the largest timestamp of a whole entry, -1 in magic 0."""
-    magic = data[position + 16]
-    if magic == 0:
-        return np.int64(-1)
-    return np.int64(load_u64(data, position + (35 if magic == 2 else 18)))
+    if data[position + MAGIC_AT] == 2:
+        return load_i64(data, position + MAX_TIMESTAMP_AT)
+    return message_timestamp(data, position)
 
 
 @inner
 def is_damaged(data: Bytes, tables: Tables, position: Number, end: Number) -> Number:
     """Return True if the checksum of a whole entry is wrong."""
-    if data[position + 16] == 2:
-        return load_u32(data, position + 17) != crc32c(tables, data, position + 21, end)
-    return load_u32(data, position + 12) != crc32(tables, data, position + 16, end)
+    if data[position + MAGIC_AT] == 2:
+        return is_batch_damaged(data, tables, position, end)
+    return is_message_damaged(data, tables, position, end)
+
+
+# Places in the ``result`` of measure.
+MEASURED_COUNT = 0
+MEASURED_LAST = 1  # offset of the last entry, -1 for none
+MEASURED_END = 2  # of the entries
+MEASURED_SIZE = 3
 
 
 @kernel(BYTES, I64S_OUT)
 def measure(data: Bytes, result: Longs) -> Number:
-    """Set ``result`` to the number of entries, the last one's offset (-1 for none) and the end of the
-    entries.
+    """Count the entries, and note the last one's offset and end.
 
     It is for the content of a wrapper, so a batch is INNER_MAGIC.
     """
@@ -240,24 +264,28 @@ def measure(data: Bytes, result: Longs) -> Number:
     last = np.int64(-1)
     code, end = entry_end(data, position)
     while code == WHOLE:
-        last = np.int64(load_u64(data, position))
+        last = load_i64(data, position)
         count += 1
         position = end
         code, end = entry_end(data, position)
-    result[0] = count
-    result[1] = last
-    result[2] = position
+    result[MEASURED_COUNT] = count
+    result[MEASURED_LAST] = last
+    result[MEASURED_END] = position
     return INNER_MAGIC if code == BATCH else code
+
+
+SEARCH_POSITION = 0
+"""The place in the ``result`` of find: in and out."""
 
 
 @kernel(BYTES, I64, I64, I64S_OUT)
 def find(data: Bytes, target_offset: Number, target_timestamp: Number, result: Longs) -> Number:
-    """Find the first entry, from ``result[0]`` on, whose last offset and timestamp are not below the targets.
+    """Find the first entry from SEARCH_POSITION on whose last offset and timestamp are not below the targets.
 
-    Return FOUND, with its position in ``result[0]``, or the code and position at which the search ended.
-    Magic 0 counts as timestamp -1.
+    Return FOUND, with its position there, or the code and position at which the search ended. Magic 0
+    counts as timestamp -1.
     """
-    position = result[0]
+    position = result[SEARCH_POSITION]
     code, end = entry_end(data, position)
     while code in (WHOLE, BATCH):
         if (
@@ -268,7 +296,7 @@ def find(data: Bytes, target_offset: Number, target_timestamp: Number, result: L
             break
         position = end
         code, end = entry_end(data, position)
-    result[0] = position
+    result[SEARCH_POSITION] = position
     return code
 
 
@@ -327,6 +355,11 @@ SCAN_WANTED = 9  # for PARTIAL: size of the incomplete entry, 0 if its size fiel
 SCAN_MAX_MAGIC = 10  # entries of a higher one are OTHER_MAGIC
 SCAN_MAX_AT = 11  # last offset of the entry with that timestamp; in and out
 SCAN_STATE_SIZE = 12
+# Fields of an entry of its ``index``.
+INDEX_OFFSET = 0  # last offset
+INDEX_POSITION = 1
+INDEX_MAX_TIMESTAMP = 2  # so far
+INDEX_MAX_AT = 3  # last offset of the entry with that timestamp
 INDEX_FIELDS = 4
 
 
@@ -335,8 +368,7 @@ def scan_run(data: Bytes, tables: Tables, state: Longs, index: Longs) -> Number:
     """Scan valid entries, and add one to ``index`` when it is more than the interval after the last one
     there.
 
-    An entry of ``index`` has INDEX_FIELDS numbers: last offset, position, and the largest timestamp so far
-    with its MAX_AT. There is room for ``data.size // interval + 1``.
+    An entry of ``index`` has INDEX_FIELDS numbers. There is room for ``data.size // interval + 1``.
     """
     position = state[SCAN_POSITION]
     while True:
@@ -348,7 +380,7 @@ def scan_run(data: Bytes, tables: Tables, state: Longs, index: Longs) -> Number:
         if state[SCAN_CHECK_CRC] and is_damaged(data, tables, position, end):
             code = BAD_CRC
             break
-        first = np.int64(load_u64(data, position))
+        first = load_i64(data, position)
         offset = last_offset(data, position)
         if first < state[SCAN_NEXT_OFFSET] or offset < first or offset > state[SCAN_LARGEST_OFFSET]:
             code = OFFSET_ORDER
@@ -359,10 +391,10 @@ def scan_run(data: Bytes, tables: Tables, state: Longs, index: Longs) -> Number:
             state[SCAN_MAX_AT] = offset
         if position - state[SCAN_INDEXED] > state[SCAN_INTERVAL]:
             at = INDEX_FIELDS * state[SCAN_INDEX_COUNT]
-            index[at] = offset
-            index[at + 1] = position
-            index[at + 2] = state[SCAN_MAX_TIMESTAMP]
-            index[at + 3] = state[SCAN_MAX_AT]
+            index[at + INDEX_OFFSET] = offset
+            index[at + INDEX_POSITION] = position
+            index[at + INDEX_MAX_TIMESTAMP] = state[SCAN_MAX_TIMESTAMP]
+            index[at + INDEX_MAX_AT] = state[SCAN_MAX_AT]
             state[SCAN_INDEX_COUNT] += 1
             state[SCAN_INDEXED] = position
         state[SCAN_NEXT_OFFSET] = offset + 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from minikafka.records.kernels import decode_status
+from minikafka.records.kernels.entries import WHOLE
 from minikafka.records.kernels.jit import copy_bytes, inner
-from minikafka.records.kernels.layout import WHOLE
 from minikafka.records.kernels.signatures import Bytes, Number
 
 BAD_KEY_LENGTH = decode_status.BAD_KEY_LENGTH

@@ -5,9 +5,37 @@ from __future__ import annotations
 import numpy as np
 
 from minikafka.records.kernels import decode_status
-from minikafka.records.kernels.crc import crc32, crc32c
-from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u32, load_u64, store_u32, store_u64
-from minikafka.records.kernels.layout import BATCH, WHOLE, entry_end, fields, load_i32
+from minikafka.records.kernels.entries import (
+    BATCH,
+    WHOLE,
+    entry_end,
+    fields,
+    is_message_damaged,
+    load_i32,
+    load_i64,
+    message_timestamp,
+    seal_batch,
+    seal_message,
+)
+from minikafka.records.kernels.jit import copy_bytes, inner, kernel, store_u32, store_u64
+from minikafka.records.kernels.layout import (
+    APPEND_TIME_BIT,
+    BATCH_FLAGS_AT,
+    CODEC_MASK,
+    ENTRY_HEADER_BYTES,
+    LAST_DELTA_AT,
+    LEADER_EPOCH_AT,
+    LENGTH_BYTES,
+    MAGIC_AT,
+    MAX_MESSAGE_CODEC,
+    MAX_TIMESTAMP_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_HEADER_BYTES,
+    MESSAGE_TIMESTAMP_AT,
+    MIN_MESSAGE_BYTES,
+    SIZE_AT,
+    TIMESTAMP_BYTES,
+)
 from minikafka.records.kernels.signatures import (
     BYTES,
     BYTES_OUT,
@@ -76,22 +104,23 @@ def check_entry(data: Bytes, tables: Tables, state: Longs, position: Number) -> 
         code = INNER_MAGIC
     if code != WHOLE:
         return code, end, 0
-    magic = data[position + 16]
-    attributes = data[position + 17]
+    magic = data[position + MAGIC_AT]
+    attributes = data[position + MESSAGE_ATTRIBUTES_AT]
     if state[INNER] and magic != state[WRAPPER_MAGIC]:
         return INNER_MAGIC, end, 0
     if end - position > state[MAX_MESSAGE_BYTES]:
         return TOO_LARGE, end, 0
-    if load_u32(data, position + 12) != crc32(tables, data, position + 16, end):
+    if is_message_damaged(data, tables, position, end):
         return BAD_CRC, end, 0
     code, _, key_length, _, _ = fields(data, position, end)
     if code != WHOLE:
         return code, end, 0
     # Inside a wrapper the bit is ignored: the wrapper's bit applies to all messages.
-    if magic == 1 and attributes & 8 and not state[INNER]:
+    if magic == 1 and attributes & APPEND_TIME_BIT and not state[INNER]:
         return TIMESTAMP_TYPE, end, 0
-    if attributes & 7:
-        return BAD_CODEC if attributes & 7 > 3 else NESTED if state[INNER] else WRAPPER, end, 0
+    codec = attributes & CODEC_MASK
+    if codec:
+        return BAD_CODEC if codec > MAX_MESSAGE_CODEC else NESTED if state[INNER] else WRAPPER, end, 0
     return WHOLE, end, key_length
 
 
@@ -106,14 +135,14 @@ def check_messages(data: Bytes, tables: Tables, state: Longs) -> Number:
         if state[KEY_NEEDED] and key_length < 0:
             code = NO_KEY
             break
-        if data[position + 16] == 1:
-            timestamp = np.int64(load_u64(data, position + 18))
+        if data[position + MAGIC_AT] == 1:
+            timestamp = load_i64(data, position + MESSAGE_TIMESTAMP_AT)
             if timestamp < state[EARLIEST] or timestamp > state[LATEST]:
                 code = TIMESTAMP_RANGE
                 break
             note_timestamp(state, timestamp)
             state[STAMPED] += 1
-        if np.int64(load_u64(data, position)) != state[COUNT]:
+        if load_i64(data, position) != state[COUNT]:
             state[CONSECUTIVE] = 0
         state[COUNT] += 1
         position = end
@@ -158,10 +187,10 @@ def survey_wrappers(data: Bytes, tables: Tables, state: Longs, rows: Longs) -> N
         row = found * WRAPPER_FIELDS
         rows[row + WRAPPER_AT] = position
         rows[row + WRAPPER_SIZE] = end - position
-        rows[row + WRAPPER_FORMAT] = data[position + 16]
-        rows[row + WRAPPER_CODEC] = data[position + 17] & 7
+        rows[row + WRAPPER_FORMAT] = data[position + MAGIC_AT]
+        rows[row + WRAPPER_CODEC] = data[position + MESSAGE_ATTRIBUTES_AT] & CODEC_MASK
         rows[row + WRAPPER_VALUE] = value_at - position if value_length >= 0 else -1
-        rows[row + WRAPPER_TIMESTAMP] = np.int64(load_u64(data, position + 18)) if data[position + 16] else -1
+        rows[row + WRAPPER_TIMESTAMP] = message_timestamp(data, position)
         found += 1
         position = end
     return found
@@ -227,13 +256,21 @@ def stamp_wrappers(data: Bytes, tables: Tables, rows: Longs) -> Number:
         position = rows[row + WRAPPER_AT]
         if rows[row + WRAPPER_FORMAT] == 0:
             continue
-        if np.int64(load_u64(data, position + 18)) == rows[row + WRAPPER_TIMESTAMP]:
+        if load_i64(data, position + MESSAGE_TIMESTAMP_AT) == rows[row + WRAPPER_TIMESTAMP]:
             continue
-        store_u64(data, position + 18, np.uint64(rows[row + WRAPPER_TIMESTAMP]))
+        store_u64(data, position + MESSAGE_TIMESTAMP_AT, np.uint64(rows[row + WRAPPER_TIMESTAMP]))
         end = position + rows[row + WRAPPER_SIZE]
-        store_u32(data, position + 12, crc32(tables, data, position + 16, end))
+        seal_message(data, tables, position, end)
         changed += 1
     return changed
+
+
+# Places in the ``marks`` of assign_offsets, and of a mark.
+MARKS_COUNT = 0
+MARKS_AT = 1  # of the first mark
+MARK_OFFSET = 0
+MARK_POSITION = 1
+MARK_FIELDS = 2
 
 
 @kernel(BYTES_OUT, I64, I64S, I64, I64, I64S_OUT)
@@ -251,7 +288,7 @@ def assign_offsets(
     leader epoch too.
 
     ``marks`` gets, as far as there is room, the last offset and the position of the first entry, and of each
-    entry more than ``interval`` bytes after the last marked one; ``marks[0]`` is their number.
+    entry more than ``interval`` bytes after the last marked one.
     """
     position = np.int64(0)
     offset = np.int64(base_offset)
@@ -262,24 +299,25 @@ def assign_offsets(
     while code in (WHOLE, BATCH):
         first = offset
         if code == BATCH:
-            store_u32(data, position + 12, np.uint32(np.int32(leader_epoch)))
-            offset += load_i32(data, position + 23)
+            store_u32(data, position + LEADER_EPOCH_AT, np.uint32(np.int32(leader_epoch)))
+            offset += load_i32(data, position + LAST_DELTA_AT)
         else:
-            if data[position + 17] & 7 and wrappers < wrapper_counts.size:
+            if data[position + MESSAGE_ATTRIBUTES_AT] & CODEC_MASK and wrappers < wrapper_counts.size:
                 offset += wrapper_counts[wrappers] - 1
                 wrappers += 1
             first = offset
         store_u64(data, position, np.uint64(first))
-        if position >= mark_from and 2 * marked + 2 < marks.size:
-            marks[2 * marked + 1] = offset
-            marks[2 * marked + 2] = position
+        mark_at = MARKS_AT + MARK_FIELDS * marked
+        if position >= mark_from and mark_at + MARK_FIELDS <= marks.size:
+            marks[mark_at + MARK_OFFSET] = offset
+            marks[mark_at + MARK_POSITION] = position
             marked += 1
             mark_from = position + interval + 1
         offset += 1
         position = end
         code, end = entry_end(data, position)
     if marks.size:
-        marks[0] = marked
+        marks[MARKS_COUNT] = marked
     return offset if code == END else np.int64(-1)
 
 
@@ -290,13 +328,13 @@ def stamp_append_time(data: Bytes, tables: Tables, timestamp: Number) -> Number:
     code, end = entry_end(data, position)
     while code in (WHOLE, BATCH):
         if code == BATCH:
-            data[position + 22] |= 8
-            store_u64(data, position + 35, np.uint64(timestamp))
-            store_u32(data, position + 17, crc32c(tables, data, position + 21, end))
-        elif data[position + 16] == 1:
-            data[position + 17] |= 8
-            store_u64(data, position + 18, np.uint64(timestamp))
-            store_u32(data, position + 12, crc32(tables, data, position + 16, end))
+            data[position + BATCH_FLAGS_AT] |= APPEND_TIME_BIT
+            store_u64(data, position + MAX_TIMESTAMP_AT, np.uint64(timestamp))
+            seal_batch(data, tables, position, end)
+        elif data[position + MAGIC_AT] == 1:
+            data[position + MESSAGE_ATTRIBUTES_AT] |= APPEND_TIME_BIT
+            store_u64(data, position + MESSAGE_TIMESTAMP_AT, np.uint64(timestamp))
+            seal_message(data, tables, position, end)
         position = end
         code, end = entry_end(data, position)
     return code
@@ -307,23 +345,24 @@ def write_head(
     out: Bytes, at: Number, size: Number, magic: Number, attributes: Number, timestamp: Number
 ) -> Number:
     """Write size, magic, attributes and timestamp of an entry at ``at``. Return the position of the key."""
-    store_u32(out, at + 8, np.uint32(size))
-    out[at + 16] = magic
-    out[at + 17] = attributes
+    store_u32(out, at + SIZE_AT, np.uint32(size))
+    out[at + MAGIC_AT] = magic
+    out[at + MESSAGE_ATTRIBUTES_AT] = attributes
     if magic == 0:
-        return at + 18
-    store_u64(out, at + 18, np.uint64(timestamp))
-    return at + 26
+        return at + MESSAGE_HEADER_BYTES
+    store_u64(out, at + MESSAGE_TIMESTAMP_AT, np.uint64(timestamp))
+    return at + MESSAGE_HEADER_BYTES + TIMESTAMP_BYTES
 
 
 @inner
 def write_field(out: Bytes, at: Number, data: Bytes, start: Number, length: Number) -> Number:
     """Write a nullable field (length -1 for null) at ``at``. Return the position after it."""
     store_u32(out, at, np.uint32(np.int32(length)))
+    at += LENGTH_BYTES
     if length > 0:
-        copy_bytes(out, at + 4, data, start, length)
-        return at + 4 + length
-    return at + 4
+        copy_bytes(out, at, data, start, length)
+        return at + length
+    return at
 
 
 @inner
@@ -376,7 +415,7 @@ def encode_run(
     """
     at = state[ENCODE_BYTES]
     magic = state[ENCODE_MAGIC]
-    head = 12 + 14 + 8 * magic
+    head = MIN_MESSAGE_BYTES + TIMESTAMP_BYTES * magic
     code = END
     while state[ENCODE_NEXT] < rows.size:
         row = rows[state[ENCODE_NEXT]]
@@ -391,10 +430,10 @@ def encode_run(
             code = VALUES_FULL
             break
         store_u64(out, at, np.uint64(state[ENCODE_OFFSET]))
-        after = write_head(out, at, size - 12, magic, 0, timestamps[row])
+        after = write_head(out, at, size - ENTRY_HEADER_BYTES, magic, 0, timestamps[row])
         after = write_field(out, after, keys, key_at, key_length)
         after = write_field(out, after, values, value_at, value_length)
-        store_u32(out, at + 12, crc32(tables, out, at + 16, after))
+        seal_message(out, tables, at, after)
         state[ENCODE_MAX_TIMESTAMP] = max(state[ENCODE_MAX_TIMESTAMP], timestamps[row])
         state[ENCODE_OFFSET] += 1
         state[ENCODE_NEXT] += 1
@@ -430,31 +469,31 @@ def convert_run(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number
         if code != WHOLE:
             break
         # A new checksum of damaged bytes would hide the damage.
-        if load_u32(data, position + 12) != crc32(tables, data, position + 16, end):
+        if is_message_damaged(data, tables, position, end):
             code = BAD_CRC
             break
         code, key_at, _, _, _ = fields(data, position, end)
         if code != WHOLE:
             break
-        if data[position + 17] & 7:
-            code = WRAPPER if data[position + 17] & 7 <= 3 else BAD_CODEC
+        codec = data[position + MESSAGE_ATTRIBUTES_AT] & CODEC_MASK
+        if codec:
+            code = WRAPPER if codec <= MAX_MESSAGE_CODEC else BAD_CODEC
             break
-        body = end - key_at + 4
-        size = 18 + 8 * magic + body
+        body_at = key_at - LENGTH_BYTES
+        body = end - body_at
+        size = MESSAGE_HEADER_BYTES + TIMESTAMP_BYTES * magic + body
         if size > state[CONVERT_MAX_MESSAGE_BYTES]:
             code = TOO_LARGE
             break
         if size > out.size - at:
             code = VALUES_FULL
             break
-        timestamp = np.int64(-1)
-        if data[position + 16] == 1:
-            timestamp = np.int64(load_u64(data, position + 18))
-        offset = np.int64(load_u64(data, position)) + state[CONVERT_SHIFT]
+        timestamp = message_timestamp(data, position)
+        offset = load_i64(data, position) + state[CONVERT_SHIFT]
         store_u64(out, at, np.uint64(offset))
-        after = write_head(out, at, size - 12, magic, np.int64(0), timestamp)
-        copy_bytes(out, after, data, key_at - 4, body)
-        store_u32(out, at + 12, crc32(tables, out, at + 16, after + body))
+        after = write_head(out, at, size - ENTRY_HEADER_BYTES, magic, np.int64(0), timestamp)
+        copy_bytes(out, after, data, body_at, body)
+        seal_message(out, tables, at, after + body)
         if magic == 1 and timestamp > state[CONVERT_MAX_TIMESTAMP]:
             state[CONVERT_MAX_TIMESTAMP] = timestamp
             state[CONVERT_MAX_AT] = state[CONVERT_COUNT]

@@ -14,9 +14,10 @@ import numpy as np
 
 from minikafka.base.files import Buffer
 from minikafka.records import kernels
-from minikafka.records.format.batch import BATCH_HEADER_BYTES, ControlType, size_of
+from minikafka.records.format.batch import ControlType
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.arrays import read_only
+from minikafka.records.kernels.layout import BATCH_HEADER_BYTES, entry_size
 from minikafka.records.scan.scan import find_position
 
 _ROWS = 4096
@@ -86,7 +87,7 @@ def without_aborted(data: memoryview, aborted: Iterable[tuple[int, int]]) -> mem
         assert start is not None
         if start > at:
             pieces.append(data[at:start])
-        at = start + size_of(data, start)
+        at = start + entry_size(data, start)
     if at < len(data):
         pieces.append(data[at:])
     if not pieces:

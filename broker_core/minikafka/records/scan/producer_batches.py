@@ -6,7 +6,6 @@ transactions only those few are read one by one, however many batches there are.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,33 +13,22 @@ from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
-from minikafka.records.format.batch import (
-    BATCH_HEADER_BYTES,
-    MAGIC,
-    BatchHeader,
-    control_type,
-    iterate_batch,
-    read_header,
-)
-from minikafka.records.format.message_set import ENTRY_HEADER_BYTES, MAGIC_AT, MIN_SIZE
+from minikafka.records.format.batch import MAGIC, BatchHeader, control_type, iterate_batch, read_header
 from minikafka.records.kernels.arrays import read_only
+from minikafka.records.kernels.layout import (
+    BATCH_FIELDS,
+    BATCH_HEADER_BYTES,
+    CONTROL_BIT,
+    CONTROL_VALUE,
+    MAGIC_AT,
+    MIN_MESSAGE_BYTES,
+    TRANSACTION_BITS,
+)
 
-EVERY_ENTRY = ENTRY_HEADER_BYTES + MIN_SIZE - 1
+EVERY_ENTRY = MIN_MESSAGE_BYTES - 1
 """An index interval at which a scan notes every entry but the first: the smallest entry is larger."""
 
-_HEADER = np.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("before", "V13"),
-        ("attributes", ">i2"),
-        ("between", "V20"),
-        ("producer_id", ">i8"),
-        ("behind", "V10"),
-    ]
-)
-_IN_TRANSACTION = 0x30
-_CONTROL = 0x20
-_MARK = struct.Struct(">hi")
+_HEADER = np.dtype([(name, f">{code}") for name, code in BATCH_FIELDS.codes.items()])
 
 
 def producer_state_batches(
@@ -57,8 +45,8 @@ def producer_state_batches(
     rows = array[positions[:, None] + np.arange(BATCH_HEADER_BYTES)].view(_HEADER).reshape(-1)
     wanted = (rows["producer_id"] >= 0) & (rows["base_offset"] >= first_offset)
     rows, positions = rows[wanted], positions[wanted]
-    special = rows["attributes"] & _IN_TRANSACTION != 0
-    plain = np.flatnonzero(rows["attributes"] & _CONTROL == 0)
+    special = rows["attributes"] & TRANSACTION_BITS != 0
+    plain = np.flatnonzero(rows["attributes"] & CONTROL_BIT == 0)
     order = plain[np.argsort(rows["producer_id"][plain], kind="stable")]
     producers = rows["producer_id"][order].astype(np.int64)
     from_end = np.searchsorted(producers, producers, side="right") - np.arange(producers.size)
@@ -74,8 +62,8 @@ def coordinator_epoch_of(data: Buffer, position: int) -> int | None:
     """
     try:
         for record in iterate_batch(memoryview(data), position):
-            if control_type(record) is not None and len(record.value or b"") >= _MARK.size:
-                return int(_MARK.unpack_from(record.value or b"")[1])
+            if control_type(record) is not None and len(record.value or b"") >= CONTROL_VALUE.size:
+                return int(CONTROL_VALUE.unpack_from(record.value or b"")[1])
     except BrokerError:
         pass  # the verification of the log reports it
     return None

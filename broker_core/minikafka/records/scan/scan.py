@@ -20,25 +20,29 @@ from minikafka.records.format import batch
 from minikafka.records.format.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.format.compression import Codec, content_bound
 from minikafka.records.format.message_set import (
-    ATTRIBUTES_AT,
-    CODEC_MASK,
-    CRC_AT,
-    ENTRY_HEADER_BYTES,
-    MAGIC_AT,
     NO_TIMESTAMP,
-    TIMESTAMP_AT,
     Content,
     TimestampType,
+    inner_shift,
     iterate,
     open_wrapper,
     wrapper_value,
 )
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.arrays import INT64_MAX, INT64_MIN, as_int64, read_only
+from minikafka.records.kernels.layout import (
+    BATCH_FLAGS_AT,
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    MAGIC_AT,
+    MESSAGE_ATTRIBUTES_AT,
+    MESSAGE_CRC_AT,
+    MESSAGE_TIMESTAMP_AT,
+    entry_size,
+)
 
-_HEAD = struct.Struct(">8xi4xb4xh")
+_INT64 = struct.Struct(">q")
 """The size, the magic and, for a batch, the attributes of an entry."""
-_BATCH_CODEC_AT = batch.ATTRIBUTES_AT + 1
 """The attributes are an int16, whose second byte holds the codec."""
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 """The limit of an offset index, which holds int32 offsets relative to the segment's first."""
@@ -115,7 +119,7 @@ def scan(
     valid_bytes = int(state[read.SCAN_POSITION])
     found = int(state[read.SCAN_INDEX_COUNT])
     index = index[:found]
-    index[:, 1] += position
+    index[:, read.INDEX_POSITION] += position
     return ScanResult(
         valid_bytes=valid_bytes,
         next_offset=int(state[read.SCAN_NEXT_OFFSET]),
@@ -125,8 +129,8 @@ def scan(
         problem=None if stop == decode_status.END else decode_status.describe(stop, position + valid_bytes),
         incomplete=stop == decode_status.PARTIAL,
         wanted_bytes=int(state[read.SCAN_WANTED]),
-        index_entries=index[:, :2],
-        time_entries=index[:, 2:],
+        index_entries=index[:, : read.INDEX_MAX_TIMESTAMP],
+        time_entries=index[:, read.INDEX_MAX_TIMESTAMP :],
         last_indexed=int(state[read.SCAN_INDEXED]) + position,
     )
 
@@ -151,7 +155,7 @@ def first_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) ->
         view = entry.data
         if view[MAGIC_AT] == batch.MAGIC:
             found = _first_of_batch(view, timestamp_ms, least_offset)
-        elif view[ATTRIBUTES_AT] & CODEC_MASK:
+        elif view[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
             found = _first_of_wrapper(view, timestamp_ms, least_offset)
         else:
             message = next(iterate(view))
@@ -182,11 +186,11 @@ def _first_of_batch(view: memoryview, timestamp_ms: int, least_offset: int) -> t
 
 
 def _first_of_wrapper(view: memoryview, timestamp_ms: int, least_offset: int) -> tuple[int, int] | None:
-    if zlib.crc32(view[MAGIC_AT:]) != int.from_bytes(view[CRC_AT:MAGIC_AT], "big"):
+    if zlib.crc32(view[MAGIC_AT:]) != int.from_bytes(view[MESSAGE_CRC_AT:MAGIC_AT], "big"):
         raise decode_status.error(decode_status.BAD_CRC, 0)
     content = open_wrapper(view, 0)
-    last_inside = _last_inside(content)
-    shift = content.offset - last_inside if content.magic else 0
+    _check_content(content)
+    shift = inner_shift(content)
     append_time = content.timestamp_type is TimestampType.LOG_APPEND_TIME
     if append_time and content.timestamp_ms < timestamp_ms:
         return None
@@ -195,32 +199,23 @@ def _first_of_wrapper(view: memoryview, timestamp_ms: int, least_offset: int) ->
     at = _find(read_only(data), 0, least_inside, INT64_MIN if append_time else timestamp_ms)
     if at is None:
         return None
-    offset = as_int64(int.from_bytes(data[at : at + 8], "big") + shift)
+    offset = as_int64(_INT64.unpack_from(data, at)[0] + shift)
     if append_time or not content.magic:
         return offset, content.timestamp_ms
-    return offset, int.from_bytes(data[at + TIMESTAMP_AT : at + TIMESTAMP_AT + 8], "big", signed=True)
+    return offset, _INT64.unpack_from(data, at + MESSAGE_TIMESTAMP_AT)[0]
 
 
-def _last_inside(content: Content) -> int:
-    """Return the inner offset of the last message of a wrapper.
-
-    Raises CORRUPT_MESSAGE if any message is damaged.
-    """
+def _check_content(content: Content) -> None:
+    """Check every message of a wrapper. Raises CORRUPT_MESSAGE."""
     write = kernels.write
     state = np.zeros(write.STATE_SIZE, dtype=np.int64)
     state[write.MAX_MESSAGE_BYTES] = state[write.LATEST] = INT64_MAX
     state[write.EARLIEST] = INT64_MIN
     state[write.INNER] = 1
     state[write.WRAPPER_MAGIC] = content.magic
-    data = read_only(content.data)
-    stop = write.validate_run(data, CRC32_TABLES, state)
+    stop = write.validate_run(read_only(content.data), CRC32_TABLES, state)
     if stop != decode_status.END:
         raise decode_status.error(stop, int(state[write.POSITION]), content.position)
-    if not state[write.COUNT]:
-        raise decode_status.corrupt("the compressed message holds no message", content.position)
-    measured = np.zeros(3, dtype=np.int64)
-    kernels.read.measure(data, measured)
-    return int(measured[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +231,9 @@ class TimedEntry:
         view = self.data
         size = len(view)
         if view[MAGIC_AT] == batch.MAGIC:
-            codec, stored = view[_BATCH_CODEC_AT] & CODEC_MASK, view[batch.BATCH_HEADER_BYTES :]
+            codec, stored = view[BATCH_FLAGS_AT] & CODEC_MASK, view[BATCH_HEADER_BYTES:]
             return size + (content_bound(Codec(codec), stored) if codec <= Codec.ZSTD else 0)
-        if not view[ATTRIBUTES_AT] & CODEC_MASK:
+        if not view[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
             return size
         wrapper_codec, value = wrapper_value(view, 0)
         return size + (0 if value is None else content_bound(wrapper_codec, value))
@@ -253,7 +248,7 @@ def entries_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) 
     view = memoryview(data)
     at = _find(array, 0, least_offset, timestamp_ms)
     while at is not None:
-        end = at + ENTRY_HEADER_BYTES + int.from_bytes(view[at + 8 : at + 12], "big")
+        end = at + entry_size(view, at)
         yield TimedEntry(at, view[at:end])
         at = _find(array, end, least_offset, timestamp_ms)
 
@@ -264,7 +259,7 @@ def _find(array: NDArray[np.uint8], position: int, target_offset: int, target_ti
     result = np.array([position], dtype=np.int64)
     stop = kernels.read.find(array, target_offset, target_timestamp, result)
     if stop == decode_status.FOUND:
-        return int(result[0])
+        return int(result[kernels.read.SEARCH_POSITION])
     if stop >= decode_status.FIRST_PROBLEM:
-        raise decode_status.error(stop, int(result[0]))
+        raise decode_status.error(stop, int(result[kernels.read.SEARCH_POSITION]))
     return None

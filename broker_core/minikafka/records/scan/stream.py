@@ -16,9 +16,10 @@ from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer, FileSlice
 from minikafka.records import kernels
 from minikafka.records.format.compression import MAX_CONTENT_BYTES
-from minikafka.records.format.message_set import ENTRY_HEADER_BYTES, StoredRecord, iterate
+from minikafka.records.format.message_set import StoredRecord, iterate
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.arrays import INT64_MAX, read_only
+from minikafka.records.kernels.layout import ENTRY_HEADER_BYTES, entry_size
 
 WINDOW_BYTES = 1 << 20
 MAX_ENTRY_BYTES = 128 << 20
@@ -155,15 +156,11 @@ def _whole_entries(data: memoryview) -> tuple[int, int, int]:
     place = np.zeros(1, dtype=np.int64)
     # ``find`` stops only at an entry with the largest possible offset and time; it is skipped like others.
     while (stop := kernels.read.find(array, INT64_MAX, INT64_MAX, place)) == decode_status.FOUND:
-        place += ENTRY_HEADER_BYTES + _size_field(data, int(place[0]))
+        place += entry_size(data, int(place[0]))
     end = int(place[0])
     if stop != decode_status.PARTIAL or len(data) - end < ENTRY_HEADER_BYTES:
         return end, stop, ENTRY_HEADER_BYTES
-    return end, stop, ENTRY_HEADER_BYTES + _size_field(data, end)
-
-
-def _size_field(data: memoryview, position: int) -> int:
-    return int.from_bytes(data[position + 8 : position + ENTRY_HEADER_BYTES], "big", signed=True)
+    return end, stop, entry_size(data, end)
 
 
 def _behind(error: BrokerError, position: int) -> BrokerError:

@@ -16,7 +16,6 @@ converted again later.
 from __future__ import annotations
 
 import logging
-import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
@@ -25,6 +24,7 @@ from weakref import ReferenceType, ref
 from minikafka.base.errors import BrokerError, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.records.down_conversion import START, Cursor, DownConverter, Piece
+from minikafka.records.kernels.layout import BATCH_HEADER_BYTES, MESSAGE_FIELDS, entry_size
 from minikafka.server.workers.work_pool import WorkPool
 from minikafka.wire.frame_parts import LazyPart, Part
 
@@ -35,11 +35,11 @@ PIECES_BYTES = 64 << 20
 PLAIN_BYTES = 256 << 10
 """The part of a response that is kept outside the budget: small partitions as a whole."""
 
-_MESSAGE_HEAD = struct.Struct(">qi")
+_MESSAGE_HEAD = MESSAGE_FIELDS.struct("offset", "size")
 FILLING = _MESSAGE_HEAD.pack(-1, 0x7FFFFFFF)
 """The beginning of a message, in place of entries that older formats cannot express (transaction markers).
 An empty response would say that the log ends here. Kafka since 2.0 does the same."""
-_LEAST_SIZE = 61
+_LEAST_SIZE = BATCH_HEADER_BYTES
 """The least size that the header of a filling message gives: larger than any header that clients know."""
 _ZEROS = bytes(64 << 10)
 
@@ -264,5 +264,5 @@ def converted(
             return piece.data
         return ConvertedRecords(converter, size, piece, cursor, pool, budget)
     # At least one message has to fit: otherwise a consumer would fetch the same offset for ever.
-    first = 12 + int.from_bytes(piece.data[8:12], "big")
+    first = entry_size(piece.data)
     return ConvertedRecords(converter, max(source.length, first), piece, cursor, pool, budget)

@@ -22,7 +22,6 @@ Behaviour
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Generator, Hashable
 from dataclasses import replace
 from functools import partial
@@ -36,13 +35,14 @@ from minikafka.partition.partition import LogAppendResult, Partition
 from minikafka.records.append.batch_fast_path import PlainBatch, survey
 from minikafka.records.append.produced import Limits, OffsetMoved, ValidatedRecords
 from minikafka.records.append.validation import memory_to_prepare, prepare, validate, validate_steps
-from minikafka.records.format.batch import BATCH_HEADER_BYTES
 from minikafka.records.format.compression import BudgetExceeded, ContentBudget
-from minikafka.records.format.message_set import (
+from minikafka.records.format.message_set import NO_TIMESTAMP, Codec
+from minikafka.records.kernels.layout import (
+    BATCH_FIELDS,
+    BATCH_HEADER_BYTES,
     CODEC_MASK,
     ENTRY_HEADER_BYTES,
-    NO_TIMESTAMP,
-    Codec,
+    TRANSACTIONAL_BIT,
 )
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
@@ -69,9 +69,8 @@ STORAGE_ERROR_SINCE = 4
 them refresh metadata and retry, as in 2.1."""
 ZSTD_SINCE = 7
 """The first version with zstd."""
-_BATCH = struct.Struct(">8xi4xb4xh")
+_BATCH = BATCH_FIELDS.struct("size", "magic", "attributes")
 """Size, magic and attributes."""
-_TRANSACTIONAL = 16
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics, as Kafka's tools do to repair them."""
 _ERRORS_WITH_LOG_START = {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
@@ -415,7 +414,7 @@ def _check_one_batch(records: memoryview, version: int) -> None:
             f"{len(records)} bytes "
             f"of another form",
         )
-    if attributes & _TRANSACTIONAL:
+    if attributes & TRANSACTIONAL_BIT:
         raise _no_transactions()
     if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
         raise BrokerError(
