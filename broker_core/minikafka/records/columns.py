@@ -2,12 +2,10 @@
 
 The kernels write the columns in Arrow's own layout (binary with int32 offsets, validity as bitmaps), so a
 record batch is made of them without a copy. Compressed messages are read from their decompressed content.
-
-Records of all formats are returned in their order; those of control batches are left out.
-
-The batch has the columns of Spark's Kafka connector: ``key`` and ``value`` binary, ``topic`` string,
-``partition`` int32, ``offset`` int64, ``timestamp`` microseconds UTC, ``timestampType`` int32 (-1 for magic
-0, whose timestamp is -1 ms, as in that connector), and ``headers`` if requested.
+Records of all formats are returned in their order; those of control batches are left out. The batch has the
+columns of Spark's Kafka connector: ``key`` and ``value`` binary, ``topic`` string, ``partition`` int32,
+``offset`` int64, ``timestamp`` microseconds UTC, ``timestampType`` int32 (-1 for magic 0, whose timestamp is
+-1 ms, as in that connector), and ``headers`` if requested.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from minikafka.records.arrow.buffers import grown
 from minikafka.records.arrow.encoding import (
     EncodedRecords,
     encode,
+    group_rows,
     partitions_by_java_hash,
     partitions_by_key,
 )
@@ -51,6 +50,7 @@ __all__ = [
     "decode",
     "decode_pieces",
     "encode",
+    "group_rows",
     "partitions_by_java_hash",
     "partitions_by_key",
     "raw_headers",

@@ -8,7 +8,7 @@ to group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,16 +66,3 @@ def override(ids: Ids, column: Any, partitions: int, topic: str) -> Ids:
             f"the column partition holds {chosen[row]}, but topic {topic} has only 0 to {partitions - 1}"
         )
     return np.where(named, chosen, ids).astype(np.int32, copy=False)
-
-
-def grouped(ids: Ids) -> Iterator[tuple[int, Rows]]:
-    """Yield ``(id, row numbers)`` for every id that occurs; rows keep their order."""
-    if len(ids) == 0:
-        return
-    # Numpy sorts 16 bits by counting, five times as fast.
-    narrow = ids.astype(np.uint16) if ids.max() < 1 << 16 else ids
-    order = np.argsort(narrow, kind="stable").astype(np.int64, copy=False)
-    ordered = ids[order]
-    starts = np.flatnonzero(np.diff(ordered)) + 1
-    for rows in np.split(order, starts):
-        yield int(ids[rows[0]]), rows

@@ -24,12 +24,12 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
-from minikafka.records.columns import RawHeaders, encode, partitions_by_key, raw_headers
+from minikafka.records.columns import RawHeaders, encode, group_rows, partitions_by_key, raw_headers
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.options import SinkOptions
 from pyspark_minikafka.schema import BadColumn, SinkColumns
-from pyspark_minikafka.writing.routing import RoundRobin, fill_unassigned, grouped, override
+from pyspark_minikafka.writing.routing import RoundRobin, fill_unassigned, override
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -106,7 +106,7 @@ class _Task:
         headers = None if columns.headers is None else raw_headers(batch.column(columns.headers))
         for topic, rows in self._topics(batch):
             ids = self._partition_ids(batch, keys, topic, rows)
-            for partition, chosen in grouped(ids):
+            for partition, chosen in group_rows(ids):
                 chosen = chosen if rows is None else rows[chosen]
                 self._queue(TopicPartition(topic, partition), keys, values, timestamps, chosen, headers)
         self._rows += batch.num_rows
@@ -184,7 +184,7 @@ class _Task:
         if len(names) == 1:
             yield names[0], None
             return
-        for code, rows in grouped(np.asarray(encoded.indices).astype(np.int32, copy=False)):
+        for code, rows in group_rows(np.asarray(encoded.indices).astype(np.int32, copy=False)):
             yield names[code], rows
 
     def _partition_ids(

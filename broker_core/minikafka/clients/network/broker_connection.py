@@ -132,6 +132,10 @@ class BrokerConnection:
             self._ready_connection(deadline)
         return self._latest_usable_version(api)
 
+    def known_version(self, api: Api[Any, Any]) -> int | None:
+        """Return the version of ``api`` to use, as ``version``; None if the broker was never connected."""
+        return self._latest_usable_version(api) if self._versions else None
+
     def send(
         self,
         api: Api[RequestT, ResponseT],

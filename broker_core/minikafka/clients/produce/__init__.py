@@ -1,10 +1,10 @@
-"""The batching producer.
+"""The one engine that sends records to brokers, and its API: the batching producer.
 
-    BatchingProducer.send ─▶ Accumulator (batches per partition) ─▶ Sender (requests per leader) ─▶ broker
-                                      SendFuture ◀ offset or error ◀─┘
+    BatchingProducer ─▶ RecordAccumulator ─▶ Sender ─▶ TaskRunner ─▶ broker
+                 SendFuture ◀ offset or error ◀┘
 
-``RecordAccumulator`` and ``Sender`` only make decisions and take the time as an argument;
-``BatchingProducer`` adds the threads.
+``RecordAccumulator`` and ``Sender`` only make decisions and take the time as an argument; ``TaskRunner`` does
+the I/O, and ``BatchingProducer`` adds the threads. ``clients.producer`` is the texts' API on this engine.
 """
 
 from minikafka.clients.produce.config import BatchingConfig

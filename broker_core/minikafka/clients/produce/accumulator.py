@@ -2,7 +2,8 @@
 
 Invariants
     A partition has at most one batch in flight; the others wait behind it in the order of their ``append``.
-    A batch that is retried goes back to the front. So the order of a partition never changes.
+    A batch that is retried goes back to the front. So the order of a partition never changes. Batches that
+    may go to any partition move to another one together, and in their order.
     ``used_bytes`` counts all batches from ``append`` to ``deallocate``, in flight or waiting.
 
 No I/O and no clock: the time is an argument, and the producer calls every method under its lock.
@@ -17,7 +18,7 @@ from enum import Enum
 
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce.batch import EncodedBatch, ProducerBatch, RecordListBatch
+from minikafka.clients.produce.batch import EncodedBatch, ProducerBatch, RecordListBatch, RetryGroup
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.send_future import ProduceRequestResult, SendFuture
 from minikafka.records.format.message_set import Record
@@ -86,13 +87,21 @@ class RecordAccumulator:
         return future, change
 
     def append_encoded(
-        self, tp: TopicPartition, data: Buffer, count: int, now_ms: int, *, sealed: bool = True
+        self,
+        tp: TopicPartition,
+        data: Buffer,
+        count: int,
+        now_ms: int,
+        *,
+        sealed: bool = True,
+        group: RetryGroup | None = None,
     ) -> SendFuture:
         """Queue an encoded message set of ``count`` records, after all queued batches."""
         queue = self._queue(tp)
         if queue.batches:
             queue.batches[-1].closed = True
-        batch = EncodedBatch(tp, ProduceRequestResult(self._condition), now_ms, data, count, sealed=sealed)
+        result = ProduceRequestResult(self._condition)
+        batch = EncodedBatch(tp, result, now_ms, data, count, sealed=sealed, group=group)
         queue.batches.append(batch)
         self.used_bytes += batch.size_bytes
         return batch.futures[0]
@@ -139,13 +148,33 @@ class RecordAccumulator:
         queue.in_flight = batch
 
     def reenqueue(self, batch: ProducerBatch, *replacements: ProducerBatch) -> None:
-        """Queue the batch in flight to be sent again, as it is or as ``replacements`` in its place."""
+        """Queue the batch in flight to be sent again, as it is or as ``replacements`` in its place. A batch
+        that waits stays where it is.
+        """
         queue = self._queues[batch.topic_partition]
-        assert queue.in_flight is batch
+        if queue.in_flight is not batch:
+            assert queue.batches[0] is batch
+            return
         queue.in_flight = None
         again = replacements or (batch,)
         queue.batches.extendleft(reversed(again))
         self.used_bytes += sum(b.size_bytes for b in again) - batch.size_bytes
+
+    def followers(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """Return the batches of the same group that wait behind ``batch``."""
+        queue = self._queues[batch.topic_partition]
+        return [other for other in queue.batches if other.group is batch.group and other is not batch]
+
+    def move(self, source: TopicPartition, target: TopicPartition) -> None:
+        """Move the waiting batches of ``source`` that may go to any partition behind those of ``target``."""
+        old, new = self._queues[source], self._queue(target)
+        moved = [batch for batch in old.batches if batch.group.movable]
+        old.batches = deque(batch for batch in old.batches if not batch.group.movable)
+        new.batches.extend(moved)
+        for batch in moved:
+            batch.move(target)
+        if old.in_flight is None and not old.batches:
+            del self._queues[source]
 
     def deallocate(self, batch: ProducerBatch) -> None:
         """Free the partition and the memory of ``batch``, which is acknowledged or has failed."""
@@ -186,8 +215,8 @@ class RecordAccumulator:
     def _wait_ms(self, queue: PartitionQueue, now_ms: int) -> int:
         """Return the remaining wait of the first batch; zero or negative when it may be sent."""
         first = queue.batches[0]
-        if first.failures:
-            return first.not_before_ms - now_ms
+        if first.group.failures:
+            return first.group.not_before_ms - now_ms
         if first.closed or self._flushing or len(queue.batches) > 1:
             return 0
         return first.created_ms + self._config.linger_ms - now_ms

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.files import Buffer
@@ -22,6 +22,9 @@ from minikafka.records.kernels.layout import (
     MESSAGE_ATTRIBUTES_AT,
     MESSAGE_OVERHEAD_BYTES,
 )
+
+if TYPE_CHECKING:
+    from minikafka.records.columns import EncodedRecords
 
 _NO_END = (1 << 63) - 1
 _LARGEST_SET = (1 << 31) - 1
@@ -43,11 +46,33 @@ class ProducerSequence(NamedTuple):
 _NO_SEQUENCE = ProducerSequence(NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
 
 
+class RetryGroup:
+    """The failed attempts in a row of batches that are retried together: batches of one partition that were
+    handed over together, or (the default) one batch. After the last retry all of them fail with ``error``.
+
+    The batches of a ``movable`` group may go to any partition: their records have no keys.
+    """
+
+    __slots__ = ("error", "failures", "last_error", "movable", "not_before_ms", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, *, movable: bool = False) -> None:
+        self.topic_partition = topic_partition
+        self.movable = movable
+        self.failures = 0
+        self.not_before_ms = 0
+        self.last_error: MinikafkaError | None = None
+        self.error: MinikafkaError | None = None
+
+
 class ProducerBatch(ABC):
     """The base of batches: the futures of its records, and its failed attempts. Times are monotonic ms."""
 
     def __init__(
-        self, topic_partition: TopicPartition, produce_result: ProduceRequestResult, created_ms: int
+        self,
+        topic_partition: TopicPartition,
+        produce_result: ProduceRequestResult,
+        created_ms: int,
+        group: RetryGroup | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.produce_result = produce_result
@@ -56,9 +81,7 @@ class ProducerBatch(ABC):
         self.count = 0
         self.size_bytes = 0
         self.closed = False
-        self.failures = 0
-        self.not_before_ms = 0
-        self.last_error: MinikafkaError | None = None
+        self.group = group or RetryGroup(topic_partition)
         self.producer_sequence: ProducerSequence | None = None
         self.may_be_appended = False
         """True after an attempt whose outcome is unknown: the log may have the batch."""
@@ -95,14 +118,19 @@ class ProducerBatch(ABC):
     def split(self) -> tuple[ProducerBatch, ProducerBatch] | None:
         """Return two halves in order, each with its own result, or None if it cannot be split."""
 
+    def move(self, target: TopicPartition) -> None:
+        """Change the partition of a batch that waits and has no numbers."""
+        self.topic_partition = self.group.topic_partition = target
+        for future in self.futures:
+            future.topic_partition = target
+
     def __str__(self) -> str:
         return f"{counted(self.count, 'record')} for {self.topic_partition}"
 
     def _take_over(self, parent: ProducerBatch, futures: list[SendFuture]) -> None:
         self.closed = True
-        self.failures = parent.failures
+        self.group = parent.group
         self.may_be_appended = parent.may_be_appended
-        self.last_error = parent.last_error
         self.futures = futures
 
 
@@ -166,8 +194,9 @@ class EncodedBatch(ProducerBatch):
         count: int,
         *,
         sealed: bool = True,
+        group: RetryGroup | None = None,
     ) -> None:
-        super().__init__(topic_partition, produce_result, created_ms)
+        super().__init__(topic_partition, produce_result, created_ms, group)
         self.data = data
         self._sealed = sealed
         self._written_sequence: ProducerSequence | None = None
@@ -184,9 +213,10 @@ class EncodedBatch(ProducerBatch):
         return Codec(self.data[MESSAGE_ATTRIBUTES_AT if self.is_legacy else BATCH_FLAGS_AT] & CODEC_MASK)
 
     def encode(self, magic: int, codec: Codec) -> Buffer:
+        data = self.encode_without_producer(magic, codec)
         if self._sealed or self.is_legacy:
             return super().encode(magic, codec)
-        data, sequence = self.encode_without_producer(magic, codec), self.producer_sequence or _NO_SEQUENCE
+        sequence = self.producer_sequence or _NO_SEQUENCE
         if sequence != self._written_sequence:  # a retry has the same, nearly always
             assert not isinstance(data, bytes)
             set_producer(data, *sequence)
@@ -199,39 +229,17 @@ class EncodedBatch(ProducerBatch):
 
     def encode_without_producer(self, magic: int, codec: Codec) -> Buffer:
         if self.data[MAGIC_AT] > magic:
-            raise BrokerError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"a message set of magic {self.data[MAGIC_AT]} for {self.topic_partition} exceeds the "
-                f"newest format of its broker: encode it in magic {magic}",
-            )
+            self._convert(magic)
         return self.data
 
     def split(self) -> tuple[ProducerBatch, ProducerBatch] | None:
         """Split by decoding and encoding again, which is slow but rare."""
-        if self.count < 2:
-            return None
-        import numpy as np
-
-        from minikafka.records.columns import decode, encode
-
-        found = decode(self.data, 0, _NO_END, headers=not self.is_legacy)
-        if found.count < 2 or not found.complete:
-            return None
-        keys, values, headers = found.key_array(), found.value_array(), found.headers
-        rows = np.arange(found.count, dtype=np.int64)
+        middle = self.count // 2
         parts = []
-        for half in (rows[: found.count // 2], rows[found.count // 2 :]):
-            sets = encode(
-                keys,
-                values,
-                found.timestamps,
-                half,
-                magic=self.data[MAGIC_AT],
-                codec=self.codec(Codec.NONE),
-                max_bytes=_LARGEST_SET,
-                headers=headers,
-            )
-            (encoded,) = sets
+        for start, end in ((0, middle), (middle, self.count)):
+            encoded = self._encoded(self.data[MAGIC_AT], start, end)
+            if encoded is None:
+                return None
             part = EncodedBatch(
                 self.topic_partition,
                 ProduceRequestResult(self.produce_result.condition),
@@ -244,3 +252,49 @@ class EncodedBatch(ProducerBatch):
         first, second = parts
         self.futures[0].chain(first.futures[0], second.futures[0])
         return first, second
+
+    def _convert(self, magic: int) -> None:
+        """Encode the records again in the older format of a leader. Raises BrokerError if that is impossible,
+        as for headers.
+        """
+        if not (self._sealed or self.is_legacy):
+            assert not isinstance(self.data, bytes)
+            set_producer(self.data, *_NO_SEQUENCE)
+        encoded = self._encoded(magic, 0, self.count)
+        if encoded is None:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"a message set of magic {self.data[MAGIC_AT]} for {self.topic_partition} exceeds the "
+                f"newest format of its broker, and cannot be converted to magic {magic}",
+            )
+        self.data = encoded.data
+
+    def _encoded(self, magic: int, start: int, end: int) -> EncodedRecords | None:
+        """Return some of the records in a format; None for no records, and if they cannot be decoded or the
+        format has no place for their headers.
+        """
+        if start == end:
+            return None
+        import numpy as np
+
+        from minikafka.records.columns import decode, encode
+
+        found = decode(self.data, 0, _NO_END, headers=not self.is_legacy)
+        if found.count != self.count or not found.complete:
+            return None
+        headers = found.headers
+        if magic < BATCH_MAGIC and headers is not None:
+            if headers.ends[-1] > headers.ends[0]:
+                return None
+            headers = None
+        (encoded,) = encode(
+            found.key_array(),
+            found.value_array(),
+            found.timestamps,
+            np.arange(start, end, dtype=np.int64),
+            magic=magic,
+            codec=self.codec(Codec.NONE),
+            max_bytes=_LARGEST_SET,
+            headers=headers,
+        )
+        return encoded

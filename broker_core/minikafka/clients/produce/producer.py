@@ -5,13 +5,16 @@ Threads
     the task itself, from encoding to the response. So no task is handed from thread to thread, a broker that
     does not respond delays only its own requests, and there are never more workers than requests in flight,
     plus one. Idle workers stay for the next burst; all end with ``close``.
+Without threads
+    The thread that calls ``poll``, ``wait``, ``flush`` or ``close`` executes the tasks. It sends all requests
+    that are due before it waits for a response, so that brokers work at the same time, and while it encodes.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.files import Buffer
@@ -22,48 +25,26 @@ from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.produce.accumulator import AppendResult, RecordAccumulator
-from minikafka.clients.produce.batch import ProducerBatch, message_bytes
+from minikafka.clients.produce.batch import RetryGroup, message_bytes
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.partitioner import DefaultPartitioner
 from minikafka.clients.produce.send_future import SendFuture
-from minikafka.clients.produce.sender import (
-    InitProducerIdTask,
-    MetadataTask,
-    ProduceTask,
-    Sender,
-    produce_request,
-)
+from minikafka.clients.produce.sender import Sender
+from minikafka.clients.produce.task_runner import Task, TaskRunner, magic_for_version
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
-from minikafka.records.format.message_set import Codec, Record
-from minikafka.wire.apis.init_producer_id import (
-    INIT_PRODUCER_ID,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from minikafka.wire.apis.produce import PRODUCE, ProduceRequest, ProduceResponse
+from minikafka.records.format.message_set import Record
+from minikafka.wire.apis.produce import PRODUCE
 
 logger = logging.getLogger("minikafka.clients.produce")
-retries_logger = logging.getLogger("minikafka.clients.produce.retries")
-"""Logs the warnings of ``retry_log``."""
-
-MAGIC_1_SINCE = 2
-"""The first Produce version with messages of magic 1; older ones have magic 0."""
-MAGIC_2_SINCE = 3
-"""The first Produce version with batches of magic 2, and nothing else."""
-ZSTD_SINCE = 7
-"""The first Produce version whose batches may be compressed with zstd."""
-
-_METADATA_TIMEOUT_MS = 10_000
-_NO_TRANSACTIONS_MS = (1 << 31) - 1
-"""The transaction time-out of a producer without transactions, as in Kafka's producer."""
 
 
 class BatchingProducer:
     """Sends records in batches. Thread-safe. Close it, or use it as a context manager: queued records are
     sent first.
 
-    ``threads=False`` creates a producer without threads, for a simulation: it works only in ``step``,
-    ``flush``, ``close`` and in calls that wait, and time passes by ``cluster.waiter`` only.
+    ``threads=False`` creates a producer without threads, for one thread at a time: it works only in ``step``,
+    ``poll``, ``wait``, ``flush``, ``close`` and in calls that wait for room, and pauses by ``cluster.waiter``
+    only. ``counts_lookups`` and ``other_partition`` are those of the ``Sender``.
     """
 
     def __init__(
@@ -73,6 +54,8 @@ class BatchingProducer:
         *,
         partitioner: DefaultPartitioner | None = None,
         threads: bool = True,
+        counts_lookups: bool = False,
+        other_partition: Callable[[TopicPartition], int] | None = None,
     ) -> None:
         self.config = config or BatchingConfig()
         self._cluster = cluster
@@ -83,7 +66,14 @@ class BatchingProducer:
         self._work = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)
         self._accumulator = RecordAccumulator(self.config, self._settled)
-        self._sender = Sender(self._accumulator, self.config, cluster)
+        self._sender = Sender(
+            self._accumulator,
+            self.config,
+            cluster,
+            counts_lookups=counts_lookups,
+            other_partition=other_partition,
+        )
+        self._runner = TaskRunner(cluster, self.config, self._sender, self._work, self._lock)
         self._workers: list[threading.Thread] = []
         self._idle = 0
         self._closing = False
@@ -129,14 +119,21 @@ class BatchingProducer:
         return future
 
     def send_encoded(
-        self, topic_partition: TopicPartition, data: Buffer, count: int, *, sealed: bool = True
+        self,
+        topic_partition: TopicPartition,
+        data: Buffer,
+        count: int,
+        *,
+        sealed: bool = True,
+        group: RetryGroup | None = None,
     ) -> SendFuture:
         """Queue an encoded message set of ``count`` records; it is sent unchanged, without a copy. (An
         idempotent producer writes its id and numbers into a copy, one request at a time.)
 
-        ``data`` must not change until the future is done, and its magic must be one that the broker supports
-        (see ``magic``); in magic 2 it is one batch. An unsealed set (``columns.encode``) must be writable and
-        belongs to the producer from then on, which writes its id, numbers and checksum into it.
+        ``data`` must not change until the future is done. In magic 2 it is one batch. For a leader with an
+        older format (see ``magic``) it is encoded again, unless it has headers. An unsealed set
+        (``columns.encode``) must be writable and belongs to the producer from then on, which writes its id,
+        numbers and checksum into it.
 
         Blocks and raises as ``send``. The future's offset is that of the first record; if a set is split
         after MESSAGE_TOO_LARGE, records of other producers may come between its records.
@@ -151,7 +148,7 @@ class BatchingProducer:
         with self._lock:
             self._wait_for_room(len(data), deadline)
             future = self._accumulator.append_encoded(
-                topic_partition, data, count, self._clock.monotonic_ms(), sealed=sealed
+                topic_partition, data, count, self._clock.monotonic_ms(), sealed=sealed, group=group
             )
             self._wake_worker()
         return future
@@ -179,6 +176,37 @@ class BatchingProducer:
         what = f"finding the message format of the leader of {topic_partition}"
         return self._cluster.retry(what, deadline, attempt)
 
+    def known_magic(self, topic_partition: TopicPartition) -> int:
+        """Return the newest format that the partition's leader supports, without a request: 2 if unknown."""
+        broker_id = self._cluster.known_leader(topic_partition)
+        if broker_id is None:
+            return BATCH_MAGIC
+        version = self._cluster.connection(broker_id, ConnectionPool.PRODUCE).known_version(PRODUCE)
+        return BATCH_MAGIC if version is None else magic_for_version(version)
+
+    @property
+    def resends(self) -> int:
+        """The number of retries of batches so far."""
+        return self._sender.resends
+
+    def wait(self, futures: Iterable[SendFuture], deadline: Deadline | None = None) -> bool:
+        """Wait until all ``futures`` are done; return False after ``deadline``."""
+        left = list(futures)
+
+        def all_done() -> bool:
+            while left and left[-1].done:
+                left.pop()
+            return not left
+
+        with self._lock:
+            return self._wait(self._settled, all_done, deadline)
+
+    def abort(self, error: MinikafkaError) -> None:
+        """Fail all records that are not acknowledged. Any thread may call this while another one waits."""
+        with self._lock:
+            self._sender.abort_incomplete(error)
+        self._runner.run_callbacks()
+
     def flush(self, timeout_ms: int | None = None) -> None:
         """Send all queued records and wait until each is acknowledged or has failed (see its future).
 
@@ -188,21 +216,16 @@ class BatchingProducer:
         with self._lock:
             # Futures and not batches: the futures of a batch that is split move to other batches.
             left = [future for batch in self._accumulator.incomplete_batches() for future in batch.futures]
-
-            def all_done() -> bool:
-                while left and left[-1].done:
-                    left.pop()
-                return not left
-
             self._accumulator.begin_flush()
-            try:
-                self._wake_worker()
-                if not self._wait(self._settled, all_done, self._deadline(timeout_ms)):
-                    undone = sum(d.count for d in left if not d.done)
-                    raise NetworkError(
-                        f"timed out after {timeout_ms} ms flushing: {counted(undone, 'record')} left"
-                    )
-            finally:
+            self._wake_worker()
+        try:
+            if not self.wait(left, self._deadline(timeout_ms)):
+                undone = sum(future.count for future in left if not future.done)
+                raise NetworkError(
+                    f"timed out after {timeout_ms} ms flushing: {counted(undone, 'record')} left"
+                )
+        finally:
+            with self._lock:
                 self._accumulator.end_flush()
 
     def close(self, timeout_ms: int | None = None) -> None:
@@ -225,21 +248,21 @@ class BatchingProducer:
             )
             self._work.notify_all()
             workers = list(self._workers)
-        self._run_callbacks()
+        self._runner.run_callbacks()
         for worker in workers:
             if worker is not threading.current_thread():
                 # A worker may be waiting for a broker that does not respond, until its request times out.
                 worker.join(None if timeout_ms is None else timeout_ms / 1000)
 
     def step(self) -> bool:
-        """Execute the next task; return False if there is none now. For producers without threads."""
-        with self._lock:
-            task = self._sender.next_task(self._clock.monotonic_ms())
-        self._run_callbacks()
-        if task is None:
-            return False
-        self._run_task(task)
-        return True
+        """Without threads: send all requests that are due, then wait for a response if any is under way.
+        Return False if there was nothing to do.
+        """
+        return self._runner.step(None)
+
+    def poll(self) -> None:
+        """Without threads: send all requests that are due, and handle the responses that have arrived."""
+        self._runner.poll()
 
     def __enter__(self) -> BatchingProducer:
         return self
@@ -293,11 +316,12 @@ class BatchingProducer:
         return True
 
     def _step_or_wait(self, left_ms: int | None) -> bool:
-        """Without threads: execute a task, or wait. Return False if there will never be a task."""
-        due_ms = self._sender.next_due_ms(self._clock.monotonic_ms())
+        """Without threads: execute tasks, or wait. Return False if there will never be a task."""
         self._lock.release()
         try:
-            if not self.step():
+            if not self._runner.step(left_ms):
+                with self._lock:
+                    due_ms = self._sender.next_due_ms(self._clock.monotonic_ms())
                 waits = [ms for ms in (due_ms, left_ms) if ms is not None]
                 if not waits:
                     return False
@@ -330,9 +354,9 @@ class BatchingProducer:
 
     def _run(self) -> None:
         while (task := self._await_task()) is not None:
-            self._run_task(task)
+            self._runner.run(task)
 
-    def _await_task(self) -> ProduceTask | MetadataTask | InitProducerIdTask | None:
+    def _await_task(self) -> Task | None:
         with self._lock:
             while not self._ended:
                 now_ms = self._clock.monotonic_ms()
@@ -340,7 +364,7 @@ class BatchingProducer:
                 if ran_callbacks := self._sender.has_callbacks:
                     self._lock.release()
                     try:
-                        self._run_callbacks()
+                        self._runner.run_callbacks()
                     finally:
                         self._lock.acquire()
                 if task is not None:
@@ -359,160 +383,6 @@ class BatchingProducer:
                 finally:
                     self._idle -= 1
         return None
-
-    def _run_task(self, task: ProduceTask | MetadataTask | InitProducerIdTask) -> None:
-        if isinstance(task, MetadataTask):
-            self._refresh_metadata(task)
-        elif isinstance(task, InitProducerIdTask):
-            self._request_producer_id()
-        else:
-            self._produce(task)
-        self._run_callbacks()
-        self._log_retry_warning()
-
-    def _refresh_metadata(self, task: MetadataTask) -> None:
-        error: MinikafkaError | None = None
-        try:
-            metadata = self._cluster.metadata(
-                task.topics,
-                refresh=True,
-                timeout_ms=_METADATA_TIMEOUT_MS,
-                caller_timeout_ms=self.config.delivery_timeout_ms,
-            )
-            error = next((e for e in map(metadata.why_unusable, task.topics) if e is not None), None)
-        except MinikafkaError as caught:
-            error = caught
-        with self._lock:
-            self._sender.handle_metadata(task, error, self._clock.monotonic_ms())
-            self._work.notify()
-
-    def _request_producer_id(self) -> None:
-        result: InitProducerIdResponse | MinikafkaError
-        try:
-            request = InitProducerIdRequest(None, _NO_TRANSACTIONS_MS)
-            result = self._cluster.call(None, INIT_PRODUCER_ID, request, timeout_ms=_METADATA_TIMEOUT_MS)
-            code = ErrorCode.of(result.error_code)
-            if code is not ErrorCode.NONE:
-                result = BrokerError(code, "requesting a producer id")
-        except MinikafkaError as error:
-            result = error
-        idempotence_off = False
-        with self._lock:
-            if isinstance(result, MinikafkaError):
-                idempotence_off = self._sender.handle_producer_id_error(result, self._clock.monotonic_ms())
-            else:
-                self._sender.handle_producer_id(result.producer_id, result.producer_epoch)
-            self._work.notify()
-        if idempotence_off:
-            too_old = isinstance(result, BrokerError) and result.code is ErrorCode.UNSUPPORTED_VERSION
-            level = logging.DEBUG if too_old else logging.WARNING
-            text = "minikafka: no producer id: idempotence is off, retries may duplicate records: %s"
-            logger.log(level, text, result)
-
-    def _produce(self, task: ProduceTask) -> None:
-        response: ProduceResponse | None = None
-        failure: MinikafkaError | None = None
-        try:
-            response = self._send_and_receive(task)
-        except _UnencodableBatch as unencodable:
-            with self._lock:
-                self._sender.fail_batch(unencodable.batch, unencodable.error)
-            self._produce(task.without(unencodable.batch))
-            return
-        except MinikafkaError as error:
-            failure = error
-        except Exception as error:  # the futures must end, or their owners would wait for ever
-            logger.exception("unexpected error while sending a produce request to broker %d", task.broker_id)
-            failure = MinikafkaError(f"unexpected error in the producer: {error!r}")
-        with self._lock:
-            now_ms = self._clock.monotonic_ms()
-            if failure is None:
-                self._sender.handle_response(task, response, now_ms)
-            else:
-                self._sender.handle_failure(task, failure, now_ms)
-            self._work.notify()
-
-    def _send_and_receive(self, task: ProduceTask) -> ProduceResponse | None:
-        """Encode, send, and return the response; None with acks=0, or if nothing is left to send."""
-        if not task.batches:
-            return None
-        acks, timeout_ms = self.config.acks, self.config.request_timeout_ms
-
-        def request(version: int) -> ProduceRequest:
-            sets = [self._encode(batch, version) for batch in task.batches]
-            # The broker times out a little earlier than the client, so that its response still arrives.
-            return produce_request(task, sets, acks, timeout_ms - timeout_ms // 10)
-
-        deadline = self._cluster.deadline(timeout_ms)
-        connection = self._cluster.connection(task.broker_id, ConnectionPool.PRODUCE)
-        legacy = next((batch for batch in task.batches if batch.is_legacy), None)
-        newest = None if legacy is None else MAGIC_2_SINCE - 1
-        try:
-            if acks == 0:
-                connection.send_without_response(PRODUCE, request, deadline, newest)
-                return None
-            reply = connection.send(PRODUCE, request, deadline, newest)
-        except BrokerError as error:
-            if legacy is not None and error.code is ErrorCode.UNSUPPORTED_VERSION:
-                raise _UnencodableBatch(legacy, error) from error  # the other batches can be sent without it
-            raise
-        return reply.result(timeout_ms)
-
-    def _encode(self, batch: ProducerBatch, version: int) -> Buffer:
-        codec, magic = self.config.compression, magic_for_version(version)
-        try:
-            if magic < BATCH_MAGIC and self.config.idempotence:
-                raise BrokerError(
-                    ErrorCode.UNSUPPORTED_VERSION,
-                    f"cannot send {batch} in format {magic}: enable.idempotence=true needs format 2, and "
-                    "Kafka 0.11 or newer",
-                )
-            if magic < BATCH_MAGIC and batch.producer_sequence is not None:
-                with self._lock:
-                    self._sender.remove_sequence(batch)
-            if version < ZSTD_SINCE and batch.codec(codec) is Codec.ZSTD:
-                raise BrokerError(
-                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                    f"{batch}: the broker does not support compression.type zstd, which needs Kafka 2.1",
-                )
-            return batch.encode(magic, codec)
-        except MinikafkaError as error:
-            raise _UnencodableBatch(batch, error) from error
-
-    def _run_callbacks(self) -> None:
-        if not self._sender.has_callbacks:
-            return
-        with self._lock:
-            futures = self._sender.take_callbacks()
-        for future in futures:
-            callback = future.take_callback()
-            if callback is not None:
-                try:
-                    callback(future)
-                except Exception:
-                    logger.exception("a callback of a record for %s failed", future.topic_partition)
-
-    def _log_retry_warning(self) -> None:
-        if not self._sender.has_retry_warning:
-            return
-        with self._lock:
-            text = self._sender.retry_warning(self._clock.monotonic_ms())
-        if text is not None:
-            retries_logger.warning("minikafka: %s", text)
-
-
-def magic_for_version(version: int) -> int:
-    """Return the message format of a version of Produce."""
-    return 2 if version >= MAGIC_2_SINCE else 1 if version >= MAGIC_1_SINCE else 0
-
-
-class _UnencodableBatch(Exception):
-    """A batch cannot be encoded for its broker."""
-
-    def __init__(self, batch: ProducerBatch, error: MinikafkaError) -> None:
-        super().__init__(batch, error)
-        self.batch = batch
-        self.error = error
 
 
 def _check_partition(topic: TopicMetadata, partition: int) -> None:

@@ -63,10 +63,12 @@ class RetryLog:
         if self._retrying:
             self._warned_ms = now_ms
 
-    def due_warning(self, waiting: Iterable[ProducerBatch], timeout_ms: int, now_ms: int) -> str | None:
+    def due_warning(
+        self, waiting: Iterable[ProducerBatch], timeout_ms: int | None, now_ms: int
+    ) -> str | None:
         """Return the warning that is due now, or None.
 
-        ``waiting``: all unacknowledged batches, which fail ``timeout_ms`` after their creation.
+        ``waiting``: all unacknowledged batches, which fail ``timeout_ms`` after their creation (None: later).
         """
         lasting = {tp: it for tp, it in self._retrying.items() if now_ms - it.since_ms >= WARN_AFTER_MS}
         if not lasting or (self._warned_ms is not None and now_ms - self._warned_ms < WARN_INTERVAL_MS):
@@ -76,13 +78,16 @@ class RetryLog:
             return None
         still = "" if self._warned_ms is None else "still "
         self._warned_ms = now_ms
-        left_ms = min(batch.created_ms for batch in batches) + timeout_ms - now_ms
+        limit = ""
+        if timeout_ms is not None:
+            left_ms = min(batch.created_ms for batch in batches) + timeout_ms - now_ms
+            limit = f", for {max(1, round(left_ms / 1000))} s more"
         oldest = min(lasting.values(), key=lambda it: it.since_ms)
         lasts_ms, reason = now_ms - oldest.since_ms, oldest.reason or NO_LEADER_KNOWN
         count = sum(batch.count for batch in batches)
         return (
             f"{still}{counted(count, 'record')} for {_named(lasting)} not acknowledged for "
-            f"{round(lasts_ms / 1000)} s: {reason}; retrying, for {max(1, round(left_ms / 1000))} s more"
+            f"{round(lasts_ms / 1000)} s: {reason}; retrying{limit}"
         )
 
 

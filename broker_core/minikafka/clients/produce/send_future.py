@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from minikafka.base.errors import MinikafkaError, NetworkError
@@ -72,6 +72,10 @@ class SplitBatchResult:
     def log_append_time_ms(self) -> int:
         return self.first.log_append_time_ms
 
+    def outcomes(self) -> Iterator[tuple[int, MinikafkaError | None]]:
+        yield from self.first.outcomes()
+        yield from self.second.outcomes()
+
 
 class SendFuture:
     """The future of one record, or of the ``count`` records of one pre-encoded set."""
@@ -100,6 +104,15 @@ class SendFuture:
     def error(self) -> MinikafkaError | None:
         """The error after a failure; None while it is pending and after an acknowledgement."""
         return self._produce_result.error
+
+    def outcomes(self) -> Iterator[tuple[int, MinikafkaError | None]]:
+        """Yield the number of records and the error of each part of a set, in their order: one part, or
+        several if the set was split.
+        """
+        if isinstance(self._produce_result, SplitBatchResult):
+            yield from self._produce_result.outcomes()
+        else:
+            yield self.count, self.error
 
     @property
     def offset(self) -> int:

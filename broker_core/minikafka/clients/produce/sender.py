@@ -10,7 +10,12 @@ Failures
     metadata, until ``retries`` or ``delivery_timeout_ms`` are used up; after CORRUPT_MESSAGE, which may be
     damage in transit, three times in total. When the response was lost the records may be in the log already:
     without idempotence delivery is at least once. MESSAGE_TOO_LARGE splits the batch; a batch that cannot be
-    split fails. Every other code fails the batch, and with it the futures of its records.
+    split fails. Every other code fails the batch, and with it the futures of its records. Batches of a
+    ``RetryGroup`` count failures in a row together, and fail together after the last retry.
+Counted retries (the texts' producer)
+    The pauses have one length, and a look-up of leaders is part of an attempt: if it fails, or the partition
+    has no leader, the attempt has failed. After a failed attempt the look-up also gives batches that may go
+    to any partition another one.
 Idempotence (``sequence_numbers``)
     The broker recognizes a numbered batch that it has, and repeats its response. A batch that fails after a
     lost response may be in the log or not, and its error does not tell; later batches continue. Of the
@@ -24,6 +29,7 @@ Idempotence (``sequence_numbers``)
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -33,6 +39,7 @@ from minikafka.base.errors import (
     LocalWireError,
     MinikafkaError,
     NetworkError,
+    RemoteWireError,
 )
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
@@ -42,6 +49,7 @@ from minikafka.clients.network.response_errors import (
     is_retriable,
     not_enough_replicas_hint,
 )
+from minikafka.clients.network.retry import Backoff
 from minikafka.clients.produce.accumulator import RecordAccumulator
 from minikafka.clients.produce.batch import ProducerBatch
 from minikafka.clients.produce.config import BatchingConfig
@@ -63,7 +71,11 @@ _CODE_HINTS = {
 _NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
 """Retriable codes that brokers send only before an append. All others may come while an append waits for
 replicas."""
-_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+TOO_LARGE_SETTINGS = {
+    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",
+}
+"""The topic setting that a batch of each code exceeds."""
 
 
 class LeaderCache(Protocol):
@@ -80,7 +92,7 @@ class LeaderCache(Protocol):
 
 
 METADATA_RETRY_BACKOFF_MS = 100
-"""The time between two metadata requests for the same topics (``retry.backoff.ms`` of Kafka)."""
+"""The time between two metadata requests for the same topics, if their number has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +122,27 @@ class ProduceTask:
 class Sender:
     """Chooses the next request. Every method is called under the producer's lock; times are monotonic ms."""
 
-    def __init__(self, accumulator: RecordAccumulator, config: BatchingConfig, leaders: LeaderCache) -> None:
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        config: BatchingConfig,
+        leaders: LeaderCache,
+        *,
+        counts_lookups: bool = False,
+        other_partition: Callable[[TopicPartition], int] | None = None,
+    ) -> None:
+        """``counts_lookups``: counted retries. ``other_partition`` chooses for the batches of a partition
+        that may go to any, from those with a leader; it raises BrokerError if there are none.
+        """
+        self._counts_lookups = counts_lookups
+        pause_ms = config.retry_backoff_ms
+        self._backoff = Backoff(pause_ms, pause_ms) if counts_lookups else config.backoff
+        self.delivery_timeout_ms = None if counts_lookups else config.delivery_timeout_ms
+        """The time for which batches are tried; None if retries are counted."""
+        self._lookup_backoff_ms = pause_ms if counts_lookups else METADATA_RETRY_BACKOFF_MS
+        self.resends = 0
+        """The number of retries of batches."""
+        self._other_partition = other_partition
         self._accumulator = accumulator
         self._config = config
         self._leaders = leaders
@@ -180,17 +212,44 @@ class Sender:
         dues = self._accumulator.next_due_ms(now_ms), self._sequences.next_id_request_ms(now_ms)
         return min([*waits, *(due for due in dues if due is not None)], default=None)
 
-    def handle_metadata(self, task: MetadataTask, error: MinikafkaError | None, now_ms: int) -> None:
-        """Record the end of a MetadataTask; ``error`` is its failure or a topic's problem, or None."""
+    def handle_metadata(self, task: MetadataTask, errors: Mapping[str, MinikafkaError], now_ms: int) -> None:
+        """Record the end of a MetadataTask; ``errors``: its failure, or the problems of topics, by topic."""
         self._pending_topics.difference_update(task.topics)
         self._next_lookup_ms = {
             topic: again for topic, again in self._next_lookup_ms.items() if again > now_ms
         }
-        self._next_lookup_ms.update(dict.fromkeys(task.topics, now_ms + METADATA_RETRY_BACKOFF_MS))
-        self._waiting_reason = "" if error is None else str(error)
-        if isinstance(error, NetworkError):
+        self._next_lookup_ms.update(dict.fromkeys(task.topics, now_ms + self._lookup_backoff_ms))
+        self._waiting_reason = next(map(str, errors.values()), "")
+        if any(isinstance(error, NetworkError) for error in errors.values()):
             # No broker responds: the ClusterClient logs warnings of that.
             self._retry_log.mark_reported(now_ms)
+        if self._counts_lookups:
+            for batch in list(self._accumulator.ready_batches(now_ms)):
+                if batch.topic_partition.topic in task.topics:
+                    self._count_lookup(batch, errors.get(batch.topic_partition.topic), now_ms)
+
+    def _count_lookup(self, batch: ProducerBatch, error: MinikafkaError | None, now_ms: int) -> None:
+        """Go on with the attempt of ``batch``, whose leader was looked up; ``error`` is that of its topic."""
+        tp = batch.topic_partition
+        known = self._leaders.known_leader(tp) is not None
+        if isinstance(error, (NetworkError, RemoteWireError)):
+            self._retry(batch, NetworkError(f"no broker could be reached: {error}"), now_ms)
+            return
+        try:
+            if self._other_partition and batch.group.movable and (batch.group.failures or not known):
+                target = TopicPartition(tp.topic, self._other_partition(tp))
+                known = self._leaders.known_leader(target) is not None
+                if target != tp:
+                    self._retry_log.clear(tp)
+                    self._accumulator.move(tp, target)
+            if not known:
+                missing = BrokerError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"{batch.topic_partition} has no leader"
+                )
+                lost = isinstance(error, BrokerError) and error.code is not missing.code
+                raise error if lost and error else missing
+        except BrokerError as failure:
+            self._retry(batch, failure, now_ms)
 
     def handle_producer_id(self, producer_id: int, producer_epoch: int) -> None:
         """Store the producer id that a broker has given."""
@@ -229,7 +288,7 @@ class Sender:
                 self._acknowledge(batch, result.base_offset, result.log_append_time_ms)
             elif code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 self._acknowledge(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
-            elif code in _TOO_LARGE:
+            elif code in TOO_LARGE_SETTINGS:
                 self._split_or_fail(batch, code, task.broker_id)
             else:
                 error = BrokerError(
@@ -271,7 +330,7 @@ class Sender:
     def retry_warning(self, now_ms: int) -> str | None:
         """Return the due warning about lasting failures: partitions, reason, time left; or None."""
         waiting = self._accumulator.incomplete_batches()
-        return self._retry_log.due_warning(waiting, self._config.delivery_timeout_ms, now_ms)
+        return self._retry_log.due_warning(waiting, self.delivery_timeout_ms, now_ms)
 
     @property
     def has_callbacks(self) -> bool:
@@ -287,7 +346,7 @@ class Sender:
         if batch.produce_result.done:
             return
         batch.may_be_appended = batch.may_be_appended or _may_be_appended(error)
-        tries = batch.failures + 1
+        tries = batch.group.failures + 1
         if not is_retriable(error) or (_is_corrupt(error) and tries >= _CORRUPT_TRIES):
             self._fail(batch, error)
         else:
@@ -296,16 +355,20 @@ class Sender:
     def _retry(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
         if batch.produce_result.done:
             return
-        batch.failures += 1
-        batch.last_error = error
+        group = batch.group
+        group.failures += 1
+        group.last_error = error
         self._retry_log.record_failure(batch.topic_partition, str(error), now_ms)
         self._leaders.invalidate(batch.topic_partition.topic)
-        batch.not_before_ms = now_ms + self._config.backoff.delay_ms(batch.failures)
-        if batch.failures > self._config.retries:
-            self._fail(batch, error)
-        elif batch.not_before_ms >= batch.created_ms + self._config.delivery_timeout_ms:
+        group.not_before_ms = now_ms + self._backoff.delay_ms(group.failures)
+        if group.failures > self._config.retries:
+            group.error = error
+            for failed in (batch, *self._accumulator.followers(batch)):
+                self._fail(failed, error)
+        elif group.not_before_ms >= batch.created_ms + self._config.delivery_timeout_ms:
             self._fail(batch, self._expiry_error(batch))
         else:
+            self.resends += 1
             self._accumulator.reenqueue(batch)
 
     def _split_or_fail(self, batch: ProducerBatch, code: ErrorCode, broker_id: int) -> None:
@@ -317,26 +380,26 @@ class Sender:
             self._sequences.reclaim(batch)
             self._accumulator.reenqueue(batch, *halves)
             return
-        self._fail(
-            batch,
-            BrokerError(
-                code,
-                f"broker {broker_id} rejected a message set of {batch.size_bytes} bytes ({batch}): raise "
-                "max.message.bytes or segment.bytes of the topic, or send smaller records or sets",
-            ),
+        what, setting = "message" if batch.count == 1 else f"message set of {batch}", TOO_LARGE_SETTINGS[code]
+        text = (
+            f"{what} of {batch.size_bytes} bytes, with key and header, is too large for {setting} of topic "
+            f"{batch.topic_partition.topic!r} on broker {broker_id}: make it smaller, or raise {setting}"
         )
+        self._fail(batch, BrokerError(code, text))
 
     def _expiry_error(self, batch: ProducerBatch) -> NetworkError:
-        reason = batch.last_error or self._waiting_reason or NO_LEADER_KNOWN
+        group = batch.group
+        reason = group.last_error or self._waiting_reason or NO_LEADER_KNOWN
         error = NetworkError(
             f"{batch} not acknowledged within {self._config.delivery_timeout_ms} ms "
-            f"after {batch.failures} failed attempts; last: {reason}"
+            f"after {group.failures} failed attempts; last: {reason}"
         )
-        error.__cause__ = batch.last_error
+        error.__cause__ = group.last_error
         return error
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
         if not batch.produce_result.done:
+            batch.group.failures = 0
             batch.produce_result.base_offset = base_offset
             batch.produce_result.log_append_time_ms = log_append_time_ms
             self._complete(batch)

@@ -1,9 +1,10 @@
-"""The producer of the reference texts, which Kafka 0.10.1 has as ``kafka.producer``.
+"""The producer of the reference texts, which Kafka 0.10.1 has as ``kafka.producer``: an API on the engine
+``clients.produce``.
 
-    Producer.send ─▶ (sync)                                   EventHandler ─▶ brokers
+    Producer.send ─▶ (sync)                                   EventHandler ─▶ engine ─▶ brokers
                   └▶ (async) EventQueue ─▶ ProducerSendThread ──────┘
 
-``DefaultEventHandler`` serializes, partitions and sends; ``ProducerConfig`` names the classes that can be
+``DefaultEventHandler`` serializes, partitions and encodes; ``ProducerConfig`` names the classes that can be
 plugged in. Behind the queue messages are columns (``messages.MessageColumns``), not objects.
 
     producer               Producer
@@ -12,10 +13,8 @@ plugged in. Behind the queue messages are columns (``messages.MessageColumns``),
     messages               KeyedMessage, and columns of messages
     partitioner            DefaultPartitioner and ByteArrayPartitioner, with Java's hashes
     async_producer, event_queue, producer_send_thread   the asynchronous producer
-    default_event_handler  serialization, partitions, retries
-    broker_partition_info  topics, leaders, and partitions for messages without a key
-    partition_records      one partition's messages as encoded batches
-    sync_producer          produce requests to one broker
+    default_event_handler  serialization, partitions, batches for the engine, failures
+    broker_partition_info  topics, and partitions for messages without a key
     producer_stats         counters
 """
 

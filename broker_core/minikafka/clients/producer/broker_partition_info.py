@@ -1,4 +1,6 @@
-"""``kafka.producer.BrokerPartitionInfo``: the old producer's metadata of topics, and its refreshes."""
+"""``kafka.producer.BrokerPartitionInfo``: the metadata of topics, its refreshes, and partitions for messages
+without a key.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.clients.network.metadata import TopicMetadata
+from minikafka.clients.network.metadata import NO_LEADER, TopicMetadata
 from minikafka.clients.producer.producer_config import EACH, ProducerConfig
 
 logger = logging.getLogger("minikafka.clients.producer")
 
 
 class BrokerPartitionInfo:
-    """The topics' partitions and leaders, refreshed every ``topic.metadata.refresh.interval.ms`` and after
-    failures; and the sticky partition of messages without a key. Not thread-safe.
+    """The partitions of topics, refreshed every ``topic.metadata.refresh.interval.ms``, and the sticky one
+    of messages without a key. Not thread-safe. The engine refreshes after failures.
     """
 
     def __init__(
@@ -31,73 +34,79 @@ class BrokerPartitionInfo:
         self._refreshed_ms = cluster.clock.monotonic_ms()
         self._seen: set[str] = set()
         self._sticky_partitions: dict[str, int] = {}
-        self.unreachable: NetworkError | None = None
-        """The error of the last look-up, if it reached no broker; else None."""
 
-    def refresh_if_due(self, topics: Iterable[str]) -> None:
-        """Refresh the metadata if it is due, before messages are sent to ``topics``."""
-        self.unreachable = None
-        self._seen.update(topics)
+    def refresh_if_due(self, topic: str) -> None:
+        """Refresh the metadata if it is due, before messages are sent to ``topic``; messages without a key
+        then go to another partition.
+        """
+        self._seen.add(topic)
         interval_ms = self._config.topic_metadata_refresh_interval_ms
         now_ms = self._cluster.clock.monotonic_ms()
         if 0 <= interval_ms <= now_ms - self._refreshed_ms:
             self._refreshed_ms = now_ms
-            self.refresh(self._seen)
+            self._sticky_partitions.clear()
+            self.refresh(self._seen, self._config.request_timeout_ms)
             self._seen = set()
 
-    def refresh(self, topics: Iterable[str], timeout_ms: int | None = None) -> None:
-        """Refresh the metadata now; messages without a key then go to another partition. A failure is only
-        logged, and kept in ``unreachable``. timeout_ms: default ``request.timeout.ms``.
-        """
-        self._sticky_partitions.clear()
-        timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
-        self.unreachable = None
+    def refresh(self, topics: Iterable[str], timeout_ms: int) -> NetworkError | None:
+        """Refresh the metadata now. A failure is logged; return it if no broker was reached."""
         try:
             self._cluster.metadata(topics, refresh=True, timeout_ms=timeout_ms)
         except MinikafkaError as error:
-            self._record_unreachable(error)
             logger.warning("minikafka: metadata refresh of a producer failed: %s", error)
+            return _unreachable(error)
+        return None
 
-    def topic(self, name: str, *, wait: bool) -> TopicMetadata:
-        """Return the topic's metadata, without a request if it is known. With ``wait`` an unknown topic is
-        looked up, with retries, as it may be under creation. Raises the reason if there is no metadata:
-        NetworkError if no broker answers, for all topics of one attempt.
+    def topic(self, name: str) -> TopicMetadata:
+        """Return the topic's metadata, without a request if it is known. An unknown topic is looked up, with
+        retries, as it may be under creation, for the time that the attempts for a batch may take. Raises the
+        reason if there is no metadata: NetworkError if no broker answers.
         """
         known = self._cluster.known_topic(name)
         if known is not None:
             return known
-        if self.unreachable is None and wait:
-            try:
-                return self._cluster.topic(name, self._config.request_timeout_ms)
-            except MinikafkaError as error:
-                self._record_unreachable(error)
-                if self.unreachable is None:
-                    raise
-        if self.unreachable is not None:
-            raise NetworkError(str(self.unreachable))
-        raise self._cluster.why_unusable(name)
-
-    def _record_unreachable(self, error: MinikafkaError) -> None:
-        if isinstance(error, (NetworkError, RemoteWireError)):
-            self.unreachable = NetworkError(f"no broker could be reached: {error}")
+        attempts = self._config.message_send_max_retries + 1
+        try:
+            return self._cluster.topic(name, attempts * self._config.request_timeout_ms)
+        except MinikafkaError as error:
+            raise _unreachable(error) or error from None
 
     def partitions_without_key(self, topic: TopicMetadata, count: int) -> NDArray[np.int32]:
         """Return partitions for ``count`` messages without a key, int32[count], chosen at random from those
-        with a leader.
-
-        Raises LEADER_NOT_AVAILABLE if there are none. A sticky partition is kept while its leader is
-        unavailable; the refresh after a failure selects another one.
+        with a leader; from all of them if none has one.
         """
+        available = topic.available or tuple(p.topic_partition.partition for p in topic.partitions)
         if self._config.null_key_partition == EACH:
-            return np.array(self._random.choices(self._available(topic), k=count), dtype=np.int32)
-        chosen = self._sticky_partitions.get(topic.name)
-        if chosen is None:
-            chosen = self._sticky_partitions[topic.name] = self._random.choice(self._available(topic))
-        return np.full(count, chosen, dtype=np.int32)
+            return np.array(self._random.choices(available, k=count), dtype=np.int32)
+        return np.full(count, self._sticky_partition(topic, available), dtype=np.int32)
 
-    def _available(self, topic: TopicMetadata) -> tuple[int, ...]:
-        if not topic.available:
+    def other_partition(self, tp: TopicPartition) -> int:
+        """Return a partition with a leader for messages without a key whose attempt at ``tp`` has failed:
+        another one, if there are several. Raises LEADER_NOT_AVAILABLE if there is none.
+        """
+        topic = self._cluster.known_topic(tp.topic)
+        available = () if topic is None else topic.available
+        if topic is None or not available:
             raise BrokerError(
-                ErrorCode.LEADER_NOT_AVAILABLE, f"no partition of topic {topic.name!r} has a leader"
+                ErrorCode.LEADER_NOT_AVAILABLE, f"no partition of topic {tp.topic!r} has a leader"
             )
-        return topic.available
+        others = tuple(number for number in available if number != tp.partition) or available
+        if self._config.null_key_partition == EACH:
+            return self._random.choice(others)
+        if self._sticky_partitions.get(tp.topic) == tp.partition:
+            del self._sticky_partitions[tp.topic]
+        return self._sticky_partition(topic, others)
+
+    def _sticky_partition(self, topic: TopicMetadata, available: tuple[int, ...]) -> int:
+        chosen = self._sticky_partitions.get(topic.name)
+        kept = None if chosen is None else topic.partition(chosen)
+        if chosen is None or kept is None or kept.leader_id == NO_LEADER:
+            chosen = self._sticky_partitions[topic.name] = self._random.choice(available)
+        return chosen
+
+
+def _unreachable(error: MinikafkaError) -> NetworkError | None:
+    """Return the error if it says that no broker was reached."""
+    if isinstance(error, (NetworkError, RemoteWireError)):
+        return NetworkError(f"no broker could be reached: {error}")
+    return None

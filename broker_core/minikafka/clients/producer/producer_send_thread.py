@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from minikafka.base.errors import FailedToSendMessage
-from minikafka.clients.producer.default_event_handler import DefaultEventHandler
+from minikafka.clients.producer.default_event_handler import DefaultEventHandler, Dispatch
 from minikafka.clients.producer.event_queue import (
     FIELDS_PER_MESSAGE,
     EventQueue,
@@ -21,6 +22,9 @@ from minikafka.clients.producer.producer_stats import ProducerStats
 
 logger = logging.getLogger("minikafka.clients.producer")
 
+DISPATCHES = 3
+"""The number of batches that are sent at a time: one is with the broker, the next is encoded."""
+
 
 class ProducerSendThread(threading.Thread):
     """Sends queued events until the queue is closed and empty. For producers without threads, ``step`` makes
@@ -28,7 +32,8 @@ class ProducerSendThread(threading.Thread):
 
     A plugged-in event handler or callback handler gets at most ``batch_messages`` at a time, as in the
     release. The default handler alone gets more if more are queued, so that a slow broker makes batches
-    larger, and not the number of requests.
+    larger, and not the number of requests; and up to ``DISPATCHES`` batches, so that the next ones are
+    encoded while brokers work.
     """
 
     def __init__(
@@ -47,6 +52,8 @@ class ProducerSendThread(threading.Thread):
         self._stats = stats
         self._batch_messages = batch_messages
         self._in_flight = 0
+        self._begun: deque[tuple[Dispatch, int]] = deque()
+        """Messages that the default handler has begun to send, with their numbers, the oldest first."""
         self.on_end: Callable[[], None] | None = None
         """Called when the thread ends, if code on the thread itself has closed the producer."""
 
@@ -57,8 +64,14 @@ class ProducerSendThread(threading.Thread):
 
     def run(self) -> None:
         try:
-            while (taken := self._queue.take(self._max_batch_messages())) is not None:
-                self._handle(taken)
+            while True:
+                taken = self._queue.take(self._max_batch_messages(), wait=not self._begun)
+                if taken is not None:
+                    self._handle(taken)
+                elif self._begun:
+                    self._finish_oldest()
+                else:
+                    break
             self.send_last_batch()
         except BaseException:
             # For example SystemExit in a callback. Callers that wait for room would wait for ever.
@@ -81,6 +94,8 @@ class ProducerSendThread(threading.Thread):
         if taken is None:
             return False
         self._handle(taken)
+        while self._begun:
+            self._finish_oldest()
         return True
 
     def send_last_batch(self) -> None:
@@ -101,21 +116,22 @@ class ProducerSendThread(threading.Thread):
         return max(self._batch_messages, min(PIECE_ROWS, PIECE_BYTES // mean_bytes))
 
     def _handle(self, taken: QueueBatch) -> None:
-        self._in_flight = len(taken)
-        if self._queue.is_closed and isinstance(self._handler, DefaultEventHandler):
-            self._handler.begin_close()
-        self._handle_pieces(taken)
+        handler, callback = self._handler, self._callback
+        self._in_flight += len(taken)
+        if isinstance(handler, DefaultEventHandler):
+            if self._queue.is_closed:
+                handler.begin_close()
+            if callback is None:
+                for piece in concatenate(taken.pieces):
+                    self._begin(handler, piece)
+                return
+        if callback is None:
+            self._send_events(messages_of(taken.pieces))
+        else:
+            self._send_with_callback(taken, callback)
         self._in_flight = 0
 
-    def _handle_pieces(self, taken: QueueBatch) -> None:
-        callback = self._callback
-        if callback is None:
-            if isinstance(self._handler, DefaultEventHandler):
-                for piece in concatenate(taken.pieces):
-                    self._send_piece(self._handler, piece)
-            else:
-                self._send_events(messages_of(taken.pieces))
-            return
+    def _send_with_callback(self, taken: QueueBatch, callback: CallbackHandler) -> None:
         left = messages_of(taken.pieces)
         dequeued = [*left, *((None,) if taken.expired else ())]
         events = self._call_callback(
@@ -131,12 +147,30 @@ class ProducerSendThread(threading.Thread):
         if events:
             self._send_events(events)
 
-    def _send_piece(self, handler: DefaultEventHandler, piece: Piece) -> None:
-        if isinstance(piece, MessageColumns):
-            self._attempt(lambda: handler.handle_columns([piece]), len(piece))
-        else:
-            fields = [piece[field::FIELDS_PER_MESSAGE] for field in range(FIELDS_PER_MESSAGE)]
-            self._attempt(lambda: handler.handle_fields(fields), len(fields[0]))
+    def _begin(self, handler: DefaultEventHandler, piece: Piece) -> None:
+        count = len(piece) if isinstance(piece, MessageColumns) else len(piece) // FIELDS_PER_MESSAGE
+
+        def begin() -> None:
+            if isinstance(piece, MessageColumns):
+                dispatch = handler.begin([piece])
+            else:
+                dispatch = handler.begin_fields(
+                    [piece[place::FIELDS_PER_MESSAGE] for place in range(FIELDS_PER_MESSAGE)]
+                )
+            self._begun.append((dispatch, count))
+            handler.poll()
+
+        if self._attempt(begin, count) is not None:
+            self._in_flight -= count
+        while len(self._begun) >= DISPATCHES:
+            self._finish_oldest()
+
+    def _finish_oldest(self) -> None:
+        assert isinstance(self._handler, DefaultEventHandler)
+        dispatch, count = self._begun.popleft()
+        finish = self._handler.finish
+        self._attempt(lambda: finish(dispatch), count)
+        self._in_flight -= count
 
     def _send_events(self, events: Sequence[KeyedMessage]) -> None:
         error = self._attempt(lambda: self._handler.handle(events), len(events))
@@ -186,14 +220,17 @@ def _check_events(given: object) -> Sequence[KeyedMessage]:
 
 
 def concatenate(pieces: Iterable[Piece]) -> list[Piece]:
-    """Return the same messages with neighbouring columns joined, because each piece is a separate request."""
+    """Return the same messages with neighbours of one kind joined, because each piece is a request."""
     found: list[Piece] = []
     for piece in pieces:
         last = found[-1] if found else None
-        if isinstance(last, MessageColumns) and isinstance(piece, MessageColumns):
+        both: Piece | None = None
+        if isinstance(last, list) and isinstance(piece, list):
+            both = last + piece
+        elif isinstance(last, MessageColumns) and isinstance(piece, MessageColumns):
             both = last.concatenate(piece)
-            if both is not None:
-                found[-1] = both
-                continue
-        found.append(piece)
+        if both is None:
+            found.append(piece)
+        else:
+            found[-1] = both
     return found

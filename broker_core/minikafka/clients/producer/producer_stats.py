@@ -82,10 +82,10 @@ class ProducerStats:
         with self._lock:
             self.serialization_errors += messages
 
-    def record_resend(self) -> None:
-        """Record a retry."""
+    def record_resends(self, batches: int) -> None:
+        """Record retries of batches."""
         with self._lock:
-            self.resends += 1
+            self.resends += batches
 
     def record_failed_batch(self, messages: int) -> None:
         """Record a batch of which ``messages`` messages have failed."""

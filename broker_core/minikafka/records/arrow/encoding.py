@@ -312,6 +312,21 @@ class _BatchEncoder(_Encoder):
         )
 
 
+def group_rows(ids: NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield ``(id, row numbers)`` for every id that occurs, none of them negative; rows keep their order."""
+    if len(ids) == 0:
+        return
+    if (ids == ids[0]).all():
+        yield int(ids[0]), np.arange(len(ids), dtype=np.int64)
+        return
+    # Numpy sorts 16 bits by counting, five times as fast.
+    narrow = ids.astype(np.uint16) if ids.max() < 1 << 16 else ids
+    order = np.argsort(narrow, kind="stable").astype(np.int64, copy=False)
+    starts = np.flatnonzero(np.diff(ids[order])) + 1
+    for rows in np.split(order, starts):
+        yield int(ids[rows[0]]), rows
+
+
 def partitions_by_key(keys: pa.Array | pa.ChunkedArray, partitions: int) -> NDArray[np.int32]:
     """Return the partition of each key by Java's default partitioner: int32[n], -1 where the key is null."""
     return _partitions(keys, partitions, kernels.hashing.MURMUR2)

@@ -123,7 +123,7 @@ def test_a_batch_given_back_is_the_first_again_after_its_pause() -> None:
     queue = accumulator(batch_bytes=SIZE)
     put(queue, A, count=2)
     batch = take(queue)
-    batch.failures, batch.not_before_ms = 1, 500
+    batch.group.failures, batch.group.not_before_ms = 1, 500
     queue.reenqueue(batch)
     assert sendable(queue, 499) == []
     assert queue.next_due_ms(400) == 100

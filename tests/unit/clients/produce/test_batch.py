@@ -49,13 +49,13 @@ def test_the_encoding_is_kept_for_retries_in_the_same_format() -> None:
 def test_a_batch_is_divided_in_order_and_deliveries_follow() -> None:
     batch = record_batch(5)
     futures = list(batch.futures)
-    batch.failures = 2
+    batch.group.failures = 2
     halves = batch.split()
     assert halves is not None
     first, second = halves
     assert [r.value for r in iterate(first.encode(1, Codec.NONE))] == [b"0", b"1"]
     assert [r.value for r in iterate(second.encode(1, Codec.NONE))] == [b"2", b"3", b"4"]
-    assert (first.count, second.count, first.failures, first.created_ms) == (2, 3, 2, 5)
+    assert (first.count, second.count, first.group.failures, first.created_ms) == (2, 3, 2, 5)
     assert first.size_bytes + second.size_bytes == batch.size_bytes
     second.produce_result.base_offset, second.produce_result.done = 70, True
     assert [d.done for d in futures] == [False, False, True, True, True]
@@ -110,11 +110,11 @@ def open_set(*values: bytes) -> bytearray:
     return data
 
 
-def test_an_encoded_set_of_a_newer_format_than_the_brokers_is_refused() -> None:
-    newer = build_message_set([Record(None, b"a")], magic=1)
+def test_a_set_with_headers_is_refused_for_an_older_leader() -> None:
+    newer = build_message_set([Record(None, b"a", 5, (("h", b"1"),))], magic=2)
     batch = EncodedBatch(TP, ProduceRequestResult(threading.Condition()), 0, newer, 1)
-    with pytest.raises(BrokerError, match="message set of magic 1 for t-0") as caught:
-        batch.encode(0, Codec.NONE)
+    with pytest.raises(BrokerError, match=r"message set of magic 2 for t-0 .* magic 1") as caught:
+        batch.encode(1, Codec.NONE)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
     older = build_message_set([Record(None, b"a")], magic=0)
     assert EncodedBatch(TP, batch.produce_result, 0, older, 1).encode(1, Codec.NONE) is older
@@ -131,7 +131,7 @@ def set_batch(magic: int, codec: Codec, count: int) -> EncodedBatch:
 )
 def test_an_encoded_set_is_divided_into_sets_of_its_kind(magic: int, codec: Codec) -> None:
     whole = set_batch(magic, codec, 5)
-    whole.failures = 2
+    whole.group.failures = 2
     halves = whole.split()
     assert halves is not None
     found = [list(iterate(half.encode(magic, codec))) for half in halves]
@@ -141,7 +141,7 @@ def test_an_encoded_set_is_divided_into_sets_of_its_kind(magic: int, codec: Code
     assert times == ([-1] * 5 if magic == 0 else [1_000, 1_001, 1_002, 1_003, 1_004])
     assert {(r.magic, r.codec) for half in found for r in half} == {(magic, codec)}
     assert [half.count for half in halves] == [2, 3]
-    assert {(half.failures, half.created_ms) for half in halves} == {(2, 5)}
+    assert {(half.group.failures, half.created_ms) for half in halves} == {(2, 5)}
 
 
 def test_a_divided_set_is_delivered_when_all_its_parts_are() -> None:

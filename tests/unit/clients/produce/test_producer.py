@@ -363,12 +363,29 @@ def test_unknown_topics_and_partitions_are_refused_at_once(
     assert brokers.clock.monotonic_ms() <= 5_000
 
 
-def test_set_of_another_format_fails_alone_in_its_request(
-    brokers: BrokerHarness,
+@pytest.mark.parametrize(("version", "magic"), [(2, 1), (1, 0)])
+def test_sets_of_a_newer_format_are_converted_for_an_older_leader(
+    brokers: BrokerHarness, version: int, magic: int
 ) -> None:
-    brokers.newest[ApiKey.PRODUCE] = 1
+    brokers.newest[ApiKey.PRODUCE] = version
+    records = [Record(b"k", b"v", 5), Record(None, None, 6)]
+    unsealed = bytearray(build_message_set(records, magic=2))
+    unsealed[17:21] = bytes(4)
+    with producer_of(brokers, acks=-1) as producer:
+        sent = [
+            producer.send_encoded(A, build_message_set(records, magic=2, codec=Codec.GZIP), 2),
+            producer.send_encoded(A, unsealed, 2, sealed=False),
+        ]
+    assert [future.result().offset for future in sent] == [0, 2]
+    stored = brokers.logs[A].records()
+    assert [(r.magic, r.key, r.value) for r in stored] == 2 * [(magic, b"k", b"v"), (magic, None, None)]
+
+
+def test_set_that_an_older_leader_cannot_hold_fails_alone(brokers: BrokerHarness) -> None:
+    brokers.newest[ApiKey.PRODUCE] = 2
     with producer_of(brokers) as producer:
-        refused = producer.send_encoded(A, build_message_set([Record(None, b"v")], magic=1), 1)
+        with_headers = build_message_set([Record(None, b"v", 5, (("h", b"1"),))], magic=2)
+        refused = producer.send_encoded(A, with_headers, 1)
         taken = producer.send_encoded(
             TopicPartition("t", 2), build_message_set([Record(None, b"v")], magic=0), 1
         )
@@ -468,7 +485,7 @@ def test_a_defect_fails_the_deliveries_instead_of_hanging(
 ) -> None:
     producer = producer_of(brokers)
     future = producer.send("t", b"v", partition=0)
-    producer._encode = None  # type: ignore[assignment, method-assign]
+    producer._runner._encode = None  # type: ignore[assignment, method-assign]
     run(producer)
     assert "unexpected error in the producer: TypeError" in str(future.error)
     assert "unexpected error while sending a produce request to broker 1" in caplog.text

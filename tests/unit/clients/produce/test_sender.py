@@ -237,7 +237,7 @@ def test_a_batch_that_never_found_a_leader_tells_why() -> None:
     (future,) = harness.put(OTHER)
     task = harness.sender.next_task(0)
     assert task == MetadataTask(("u",))
-    harness.sender.handle_metadata(task, NetworkError("nobody answers"), 0)
+    harness.sender.handle_metadata(task, {"u": NetworkError("nobody answers")}, 0)
     harness.sender.next_task(1_000)
     assert "after 0 failed attempts; last: nobody answers" in str(future.error)
 
@@ -249,7 +249,7 @@ def test_leaders_are_looked_for_once_at_a_time_and_not_in_a_loop() -> None:
     assert task == MetadataTask(("u",))
     assert partitions_of(harness.produce()) == [A]
     assert harness.sender.next_task(10_000) is None  # the question is under way
-    harness.sender.handle_metadata(task, None, 10_000)
+    harness.sender.handle_metadata(task, {}, 10_000)
     assert harness.sender.next_task(10_000) is None
     assert harness.sender.next_due_ms(10_000) == 100
     assert harness.sender.next_task(10_100) == MetadataTask(("u",))

@@ -103,11 +103,27 @@ def test_brokers_back_during_close_get_the_remaining_messages(brokers: BrokerHar
 
 def test_each_batch_before_close_has_all_its_attempts(brokers: BrokerHarness) -> None:
     producer = queueing(brokers)
+    producer.send([message(9)] * 3)
+    producer.step()
     brokers.stop(1)
     for count in (1, 2):
         producer.send([message(0)] * 3)
         producer.step()
         assert producer.stats.resends == 3 * count
+    brokers.start(1)
+    producer.send([message(1)] * 3)
+    producer.close()
+    assert values(brokers, 0, "u") == [b"9"] * 3 + [b"1"] * 3
+
+
+def test_topic_is_looked_up_as_long_as_all_attempts_may_take(brokers: BrokerHarness) -> None:
+    producer = queueing(brokers)
+    brokers.stop(1)
+    for _ in range(2):
+        start_ms = brokers.clock.monotonic_ms()
+        producer.send([message(0)] * 3)
+        producer.step()
+        assert brokers.clock.monotonic_ms() - start_ms > 3 * TIMEOUT_MS
     brokers.start(1)
     producer.send([message(1)] * 3)
     producer.close()

@@ -413,7 +413,7 @@ def test_not_enough_replicas_error_names_setting_and_brokers(brokers: BrokerHarn
     with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
         producer.send(KeyedMessage("u", b"a"))
     assert re.search(
-        r"broker \d refused records for u-0; fewer replicas are in sync \(brokers: [\d, ]+\) than "
+        r"broker \d rejected 1 record for u-0; fewer replicas are in sync \(brokers: [\d, ]+\) than "
         r"the topic's min\.insync\.replicas\)$",
         str(failure.value),
     )

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from minikafka.records.columns import group_rows
 from pyspark_minikafka.schema import BadColumn
-from pyspark_minikafka.writing.routing import RoundRobin, fill_unassigned, grouped, override
+from pyspark_minikafka.writing.routing import RoundRobin, fill_unassigned, override
 
 
 def ids(*values: int) -> np.ndarray:
@@ -46,21 +47,21 @@ def test_a_partition_that_the_topic_does_not_have_is_named(wrong: int) -> None:
 
 
 def test_rows_of_a_partition_keep_their_order() -> None:
-    found = [(partition, rows.tolist()) for partition, rows in grouped(ids(2, 0, 2, 1, 0, 2))]
+    found = [(partition, rows.tolist()) for partition, rows in group_rows(ids(2, 0, 2, 1, 0, 2))]
     assert found == [(0, [1, 4]), (1, [3]), (2, [0, 2, 5])]
 
 
 def test_rows_of_a_large_batch_keep_their_order_too() -> None:
     many = np.random.default_rng(7).integers(0, 5, 20_000).astype(np.int32)
-    found = dict(grouped(many))
+    found = dict(group_rows(many))
     assert sum(map(len, found.values())) == len(many)
     assert all((np.diff(rows) > 0).all() and (many[rows] == p).all() for p, rows in found.items())
 
 
 def test_ids_beyond_16_bits_are_told_apart() -> None:
-    found = [(partition, rows.tolist()) for partition, rows in grouped(ids(65_537, 1, 65_536, 0, 65_537))]
+    found = [(partition, rows.tolist()) for partition, rows in group_rows(ids(65_537, 1, 65_536, 0, 65_537))]
     assert found == [(0, [3]), (1, [1]), (65_536, [2]), (65_537, [0, 4])]
 
 
 def test_no_rows_make_no_groups() -> None:
-    assert list(grouped(ids())) == []
+    assert list(group_rows(ids())) == []

@@ -1,0 +1,319 @@
+"""Executes the tasks of the ``Sender``: requests for metadata, for a producer id, and to produce."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.files import Buffer
+from minikafka.clients.network.broker_connection import ResponseFuture
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.connections import ConnectionPool
+from minikafka.clients.network.retry import Deadline
+from minikafka.clients.produce.batch import ProducerBatch
+from minikafka.clients.produce.config import BatchingConfig
+from minikafka.clients.produce.sender import (
+    InitProducerIdTask,
+    MetadataTask,
+    ProduceTask,
+    Sender,
+    produce_request,
+)
+from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.format.message_set import Codec
+from minikafka.wire.apis.init_producer_id import (
+    INIT_PRODUCER_ID,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from minikafka.wire.apis.produce import PRODUCE, ProduceRequest, ProduceResponse
+
+logger = logging.getLogger("minikafka.clients.produce")
+retries_logger = logging.getLogger("minikafka.clients.produce.retries")
+"""Logs the warnings of ``retry_log``."""
+
+MAGIC_1_SINCE = 2
+"""The first Produce version with messages of magic 1; older ones have magic 0."""
+MAGIC_2_SINCE = 3
+"""The first Produce version with batches of magic 2, and nothing else."""
+ZSTD_SINCE = 7
+"""The first Produce version whose batches may be compressed with zstd."""
+
+_METADATA_TIMEOUT_MS = 10_000
+_NO_TRANSACTIONS_MS = (1 << 31) - 1
+"""The transaction time-out of a producer without transactions, as in Kafka's producer."""
+
+
+Task = ProduceTask | MetadataTask | InitProducerIdTask
+
+
+class TaskRunner:
+    """Does the I/O of one producer, without its lock, and tells the ``Sender`` of each result under it.
+
+    ``run`` executes one task to its end, for a worker thread. ``step`` and ``poll`` execute all tasks that
+    are due, for one thread at a time: requests are sent before the first response is awaited. ``work`` is a
+    condition of ``lock``, and notified of results.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: BatchingConfig,
+        sender: Sender,
+        work: threading.Condition,
+        lock: threading.Lock,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = cluster.clock
+        self._config = config
+        self._sender = sender
+        self._work = work
+        self._lock = lock
+        self._requests: list[_Request] = []
+        """The requests in flight of ``step`` and ``poll``."""
+
+    def poll(self) -> None:
+        """Send all requests that are due, and handle the responses that have arrived."""
+        while self._begin_tasks() or self._receive_arrived():
+            pass
+
+    def step(self, left_ms: int | None) -> bool:
+        """Send all requests that are due, then wait for a response, if any is under way, until the next task
+        is due or ``left_ms`` have passed. Return False if there was nothing to do.
+        """
+        began = self._begin_tasks()
+        if not self._requests:
+            return began
+        with self._lock:
+            due_ms = self._sender.next_due_ms(self._clock.monotonic_ms())
+        waits = [ms for ms in (due_ms, left_ms) if ms is not None]
+        if len(self._requests) == 1 and not waits:
+            self._receive(self._requests[0])
+            return True
+        waits.extend(request.deadline.remaining_ms() for request in self._requests)
+        self._cluster.wait_any([request.reply for request in self._requests], min(waits))
+        self._receive_arrived()
+        return True
+
+    def _begin_tasks(self) -> bool:
+        """Execute all tasks that are due, without waiting for responses to produce requests. Return whether
+        there were any.
+        """
+        began = False
+        while True:
+            with self._lock:
+                task = self._sender.next_task(self._clock.monotonic_ms())
+            self.run_callbacks()
+            if task is None:
+                return began
+            began = True
+            if isinstance(task, ProduceTask):
+                request = self._send(task)
+                if request is not None:
+                    self._requests.append(request)
+                self._report()
+            else:
+                self.run(task)
+
+    def _receive_arrived(self) -> bool:
+        """Handle the responses that have arrived, or have not come in time. Return whether there were any."""
+        ended = [request for request in self._requests if request.reply.done() or request.deadline.expired]
+        for request in ended:
+            self._receive(request)
+        return bool(ended)
+
+    def _receive(self, request: _Request) -> None:
+        outcome = self._response(request)
+        self._requests.remove(request)
+        self._handle(request.task, outcome)
+        self._report()
+
+    def run(self, task: Task) -> None:
+        """Execute a task, from encoding to the response, and call the callbacks of what ended."""
+        if isinstance(task, MetadataTask):
+            self._refresh_metadata(task)
+        elif isinstance(task, InitProducerIdTask):
+            self._request_producer_id()
+        else:
+            request = self._send(task)
+            if request is not None:
+                self._handle(request.task, self._response(request))
+        self._report()
+
+    def _report(self) -> None:
+        self.run_callbacks()
+        self._log_retry_warning()
+
+    def _refresh_metadata(self, task: MetadataTask) -> None:
+        errors: dict[str, MinikafkaError] = {}
+        try:
+            metadata = self._cluster.metadata(
+                task.topics,
+                refresh=True,
+                timeout_ms=min(_METADATA_TIMEOUT_MS, self._config.request_timeout_ms),
+                caller_timeout_ms=self._sender.delivery_timeout_ms,
+            )
+            unusable = {topic: metadata.why_unusable(topic) for topic in task.topics}
+            errors = {topic: error for topic, error in unusable.items() if error is not None}
+        except MinikafkaError as caught:
+            errors = dict.fromkeys(task.topics, caught)
+        with self._lock:
+            self._sender.handle_metadata(task, errors, self._clock.monotonic_ms())
+            self._work.notify()
+
+    def _request_producer_id(self) -> None:
+        result: InitProducerIdResponse | MinikafkaError
+        try:
+            request = InitProducerIdRequest(None, _NO_TRANSACTIONS_MS)
+            result = self._cluster.call(None, INIT_PRODUCER_ID, request, timeout_ms=_METADATA_TIMEOUT_MS)
+            code = ErrorCode.of(result.error_code)
+            if code is not ErrorCode.NONE:
+                result = BrokerError(code, "requesting a producer id")
+        except MinikafkaError as error:
+            result = error
+        idempotence_off = False
+        with self._lock:
+            if isinstance(result, MinikafkaError):
+                idempotence_off = self._sender.handle_producer_id_error(result, self._clock.monotonic_ms())
+            else:
+                self._sender.handle_producer_id(result.producer_id, result.producer_epoch)
+            self._work.notify()
+        if idempotence_off:
+            too_old = isinstance(result, BrokerError) and result.code is ErrorCode.UNSUPPORTED_VERSION
+            level = logging.DEBUG if too_old else logging.WARNING
+            text = "minikafka: no producer id: idempotence is off, retries may duplicate records: %s"
+            logger.log(level, text, result)
+
+    def _send(self, task: ProduceTask) -> _Request | None:
+        """Encode and send a request; None if it has ended already, with acks=0 or a failure."""
+        try:
+            reply = self._encode_and_send(task)
+        except _UnencodableBatch as unencodable:
+            with self._lock:
+                self._sender.fail_batch(unencodable.batch, unencodable.error)
+            return self._send(task.without(unencodable.batch))
+        except MinikafkaError as error:
+            self._handle(task, error)
+            return None
+        except BaseException as error:
+            self._handle(task, MinikafkaError(f"unexpected error in the producer: {error!r}"))
+            if not isinstance(error, Exception):  # Ctrl-C
+                raise
+            logger.exception("unexpected error while sending a produce request to broker %d", task.broker_id)
+            return None
+        if reply is None:
+            self._handle(task, None)
+            return None
+        return _Request(task, reply, self._cluster.deadline(self._config.request_timeout_ms))
+
+    def _response(self, request: _Request) -> ProduceResponse | MinikafkaError:
+        try:
+            return request.reply.result(self._config.request_timeout_ms)
+        except MinikafkaError as error:
+            return error
+        except Exception as error:  # the futures must end, or their owners would wait for ever
+            logger.exception("unexpected error in a response of broker %d", request.task.broker_id)
+            return MinikafkaError(f"unexpected error in the producer: {error!r}")
+
+    def _handle(self, task: ProduceTask, outcome: ProduceResponse | MinikafkaError | None) -> None:
+        """Handle the response to a request; None with acks=0."""
+        with self._lock:
+            now_ms = self._clock.monotonic_ms()
+            if isinstance(outcome, MinikafkaError):
+                self._sender.handle_failure(task, outcome, now_ms)
+            else:
+                self._sender.handle_response(task, outcome, now_ms)
+            self._work.notify()
+
+    def _encode_and_send(self, task: ProduceTask) -> ResponseFuture[ProduceResponse] | None:
+        """Encode and send; return None with acks=0, or if nothing is left to send."""
+        if not task.batches:
+            return None
+        acks, timeout_ms = self._config.acks, self._config.request_timeout_ms
+
+        def request(version: int) -> ProduceRequest:
+            sets = [self._encode(batch, version) for batch in task.batches]
+            # The broker times out a little earlier than the client, so that its response still arrives.
+            return produce_request(task, sets, acks, timeout_ms - timeout_ms // 10)
+
+        deadline = self._cluster.deadline(timeout_ms)
+        connection = self._cluster.connection(task.broker_id, ConnectionPool.PRODUCE)
+        legacy = next((batch for batch in task.batches if batch.is_legacy), None)
+        newest = None if legacy is None else MAGIC_2_SINCE - 1
+        try:
+            if acks == 0:
+                connection.send_without_response(PRODUCE, request, deadline, newest)
+                return None
+            return connection.send(PRODUCE, request, deadline, newest)
+        except BrokerError as error:
+            if legacy is not None and error.code is ErrorCode.UNSUPPORTED_VERSION:
+                raise _UnencodableBatch(legacy, error) from error  # the other batches can be sent without it
+            raise
+
+    def _encode(self, batch: ProducerBatch, version: int) -> Buffer:
+        codec, magic = self._config.compression, magic_for_version(version)
+        try:
+            if magic < BATCH_MAGIC and self._config.idempotence:
+                raise BrokerError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"cannot send {batch} in format {magic}: enable.idempotence=true needs format 2, and "
+                    "Kafka 0.11 or newer",
+                )
+            if magic < BATCH_MAGIC and batch.producer_sequence is not None:
+                with self._lock:
+                    self._sender.remove_sequence(batch)
+            if version < ZSTD_SINCE and batch.codec(codec) is Codec.ZSTD:
+                raise BrokerError(
+                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                    f"{batch}: the broker does not support compression.type zstd, which needs Kafka 2.1",
+                )
+            return batch.encode(magic, codec)
+        except MinikafkaError as error:
+            raise _UnencodableBatch(batch, error) from error
+
+    def run_callbacks(self) -> None:
+        """Call the callbacks of futures that have ended."""
+        if not self._sender.has_callbacks:
+            return
+        with self._lock:
+            futures = self._sender.take_callbacks()
+        for future in futures:
+            callback = future.take_callback()
+            if callback is not None:
+                try:
+                    callback(future)
+                except Exception:
+                    logger.exception("a callback of a record for %s failed", future.topic_partition)
+
+    def _log_retry_warning(self) -> None:
+        if not self._sender.has_retry_warning:
+            return
+        with self._lock:
+            text = self._sender.retry_warning(self._clock.monotonic_ms())
+        if text is not None:
+            retries_logger.warning("minikafka: %s", text)
+
+
+def magic_for_version(version: int) -> int:
+    """Return the message format of a version of Produce."""
+    return 2 if version >= MAGIC_2_SINCE else 1 if version >= MAGIC_1_SINCE else 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """A produce request in flight."""
+
+    task: ProduceTask
+    reply: ResponseFuture[ProduceResponse]
+    deadline: Deadline
+
+
+class _UnencodableBatch(Exception):
+    """A batch cannot be encoded for its broker."""
+
+    def __init__(self, batch: ProducerBatch, error: MinikafkaError) -> None:
+        super().__init__(batch, error)
+        self.batch = batch
+        self.error = error

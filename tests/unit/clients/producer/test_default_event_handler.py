@@ -1,0 +1,132 @@
+"""``clients/producer/default_event_handler``: messages on their way through the engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from minikafka.base.errors import ErrorCode, FailedToSendMessage
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.producer import KeyedMessage, Producer
+from minikafka.clients.producer.default_event_handler import MAX_BATCH_BYTES, DefaultEventHandler
+from minikafka.clients.producer.messages import columns_of
+from minikafka.clients.serializer import DefaultEncoder
+from minikafka.net.memory import Fault
+from minikafka.wire.api import ApiKey
+from tests.support.broker_harness import BrokerHarness, produce_error
+from tests.support.producer_harness import everything, make_producer, values
+
+
+@pytest.fixture
+def brokers() -> BrokerHarness:
+    return BrokerHarness(2, {"t": 4, "u": 1})
+
+
+def handler_of(producer: Producer) -> DefaultEventHandler:
+    assert isinstance(producer._handler, DefaultEventHandler)
+    return producer._handler
+
+
+def columns(*given: bytes, topic: str = "u") -> Any:
+    return columns_of(topic, list(given), None, DefaultEncoder(), DefaultEncoder())
+
+
+def test_keyless_messages_among_keyed_ones_move_after_the_last_attempt(brokers: BrokerHarness) -> None:
+    brokers.lose_leader(TopicPartition("t", 3))
+    key = b"\x00"  # its hash is 31
+    with make_producer(brokers, message_send_max_retries=1) as producer:
+        handler_of(producer)._topics._sticky_partitions["t"] = 3
+        with pytest.raises(FailedToSendMessage) as failure:
+            producer.send([KeyedMessage("t", b"keyed", key), KeyedMessage("t", b"free")])
+    assert list(failure.value.failed) == [KeyedMessage("t", b"keyed", key)]
+    assert everything(brokers) == [b"free"]
+
+
+def test_column_of_many_batches_fails_after_the_attempts_for_one(brokers: BrokerHarness) -> None:
+    given = pa.array([b"%04d" % number + b"x" * 100_000 for number in range(60)])
+    with make_producer(brokers) as producer:
+        producer.send(KeyedMessage("u", b"first"))
+        brokers.lose_leader(TopicPartition("u", 0))
+        start_ms = brokers.clock.monotonic_ms()
+        with pytest.raises(FailedToSendMessage, match=r"60 of 60 messages .* u") as failure:
+            producer.send_values("u", given)
+    assert len(given) * 100_000 > 6 * MAX_BATCH_BYTES
+    assert brokers.clock.monotonic_ms() - start_ms < 2_000
+    assert [message.message for message in failure.value.failed] == given.to_pylist()
+
+
+def test_rows_after_a_batch_that_recovers_are_sent_in_order(brokers: BrokerHarness) -> None:
+    given = [b"%04d" % number + b"x" * 100_000 for number in range(40)]
+    with make_producer(brokers) as producer:
+        producer.send(KeyedMessage("u", b"first"))
+        brokers.fault(brokers.leader(TopicPartition("u", 0)), Fault.CUT_REQUEST, 2)
+        producer.send_values("u", pa.array(given))
+    assert values(brokers, 0, "u") == [b"first", *given]
+    assert producer.stats.resends >= 1
+
+
+def test_permanent_error_fails_one_batch_and_others_are_sent(brokers: BrokerHarness) -> None:
+    given = [b"%04d" % number + b"x" * 100_000 for number in range(20)]
+    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
+        producer.send_values("u", pa.array(given))
+    failed = [message.message for message in failure.value.failed]
+    assert failed == given[: len(failed)]
+    assert 0 < len(failed) < len(given)
+    assert values(brokers, 0, "u") == given[len(failed) :]
+
+
+def test_messages_are_begun_while_others_are_under_way(brokers: BrokerHarness) -> None:
+    with make_producer(brokers) as producer:
+        handler = handler_of(producer)
+        first = handler.begin(columns(b"1"))
+        handler.poll()
+        before = len(brokers.asked(ApiKey.PRODUCE))
+        second = handler.begin(columns(b"2"))
+        handler.poll()
+        assert before == 1
+        for dispatch in (first, second):
+            handler.finish(dispatch)
+    assert values(brokers, 0, "u") == [b"1", b"2"]
+
+
+def test_failed_messages_are_reported_with_those_they_were_begun_with(brokers: BrokerHarness) -> None:
+    with make_producer(brokers, message_send_max_retries=0) as producer:
+        handler = handler_of(producer)
+        producer.send(KeyedMessage("u", b"0"))
+        brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.NOT_ENOUGH_REPLICAS))
+        first, second = handler.begin(columns(b"1")), handler.begin(columns(b"2"))
+        with pytest.raises(FailedToSendMessage) as failure:
+            handler.finish(first)
+        handler.finish(second)
+    assert [message.message for message in failure.value.failed] == [b"1"]
+    assert values(brokers, 0, "u") == [b"0", b"2"]
+
+
+def test_interrupted_send_leaves_nothing_to_be_sent_later(
+    brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with make_producer(brokers) as producer:
+        brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.NOT_ENOUGH_REPLICAS))
+        with monkeypatch.context() as patch:
+            patch.setattr(producer._cluster.waiter, "wait", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                producer.send(KeyedMessage("u", b"1"))
+        producer.send(KeyedMessage("u", b"2"))
+    assert values(brokers, 0, "u") == [b"2"]
+
+
+def test_given_up_messages_fail_at_once(brokers: BrokerHarness) -> None:
+    with make_producer(brokers) as producer:
+        handler = handler_of(producer)
+        begun = handler.begin(columns(b"1"))
+        handler.give_up()
+        for dispatch in (begun, handler.begin(columns(b"2"))):
+            with pytest.raises(FailedToSendMessage, match="not sent, as the producer was closed without"):
+                handler.finish(dispatch)
+    assert values(brokers, 0, "u") == []
