@@ -1,89 +1,27 @@
-"""Connectors without threads, on a ZooKeeper in memory: tests step them, and provide the messages."""
+"""Connectors without threads, on a broker in memory: tests step them, and provide the messages."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ConsumerTimeout
-from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
+from minikafka.clients.consumer.offsets import GroupOffsetsChannel
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.registry import paths
-from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
-from minikafka.registry.topics import TopicAssignment
-from tests.support.consumer_streams import Message, fill
+from minikafka.registry.memory import MemoryStore
+from tests.support.broker_harness import BrokerHarness
+from tests.support.consumer_streams import Message
+from tests.support.fetcher_harness import SteppedFetcher
 
 GROUP = "g"
 
 
-class FakeFetcher:
-    """Records the partitions that a connector starts to fetch; tests fill the queues."""
-
-    def __init__(self) -> None:
-        self.infos: dict[TopicPartition, PartitionTopicInfo] = {}
-        self.starts = 0
-        self.ended = False
-
-    def start_connections(self, infos: list[PartitionTopicInfo]) -> None:
-        self.starts += 1
-        self.infos = {info.topic_partition: info for info in infos}
-
-    def stop_connections(self) -> None:
-        self.infos = {}
-
-    def shutdown(self) -> None:
-        self.ended = True
-
-    def deliver(self, count: int) -> None:
-        """Put the next ``count`` messages of each partition into the queues."""
-        for info in self.infos.values():
-            if info.fetched_offset < 0:
-                info.reset(0)
-            if count:
-                fill(info, count)
-
-
-class FakeOffsetsChannel:
-    """Stores the offsets of ``offsets.storage=kafka``."""
-
-    def __init__(self) -> None:
-        self.offsets: dict[TopicPartition, int] = {}
-        self.connected = 0
-        self.closed = False
-
-    def connect(self) -> None:
-        self.connected += 1
-
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.offsets |= offsets
-
-    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: self.offsets[tp] for tp in partitions if tp in self.offsets}
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class ClockWaiter:
-    """Waits by advancing the clock."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-
-    def wait(self, milliseconds: int) -> None:
-        self._clock.advance(milliseconds)
-
-    def stop(self) -> None:
-        return
-
-
 class ConsumerHarness:
-    """A connector with its fake fetcher and its session."""
+    """A connector with its fetcher and its session."""
 
     def __init__(self, harness: ZooKeeperGroupHarness, settings: Mapping[str, Any]) -> None:
         config = {
@@ -96,14 +34,15 @@ class ConsumerHarness:
             **settings,
         }
         self.store: MemoryStore = harness.zookeeper.connect()
-        self.fetcher = FakeFetcher()
+        checked = ConsumerConfig(**config)
+        self.fetcher = SteppedFetcher(harness.brokers, checked)
         self.connector = ZookeeperConsumerConnector(
-            ConsumerConfig(**config),
+            checked,
             store=self.store,
             fetcher=self.fetcher,
             channel=harness.coordinator,
             clock=harness.clock,
-            waiter=ClockWaiter(harness.clock),
+            waiter=harness.brokers.make_waiter(),
             threads=False,
         )
         self.streams: list[KafkaStream[Any, Any]] = []
@@ -124,25 +63,15 @@ class ConsumerHarness:
 
 
 class ZooKeeperGroupHarness:
-    """ZooKeeper in memory with a broker and topics, an offsets channel, a clock, and a group's consumers."""
+    """A broker in memory with topics, its ZooKeeper, and a group's consumers."""
 
     def __init__(self, **topics: int) -> None:
-        self.clock = ManualClock()
-        self.zookeeper = MemoryZooKeeper(self.clock)
+        self.brokers = BrokerHarness(1, topics)
+        self.clock = self.brokers.clock
+        self.zookeeper = self.brokers.zookeeper
         self.admin = self.zookeeper.connect()
-        self.coordinator = FakeOffsetsChannel()
+        self.coordinator = GroupOffsetsChannel(self.brokers.client, GROUP, 10_000)
         self.consumers: list[ConsumerHarness] = []
-        self.admin.create(f"{paths.BROKER_IDS}/0", b"{}", make_parents=True)
-        for topic, partitions in topics.items():
-            self.topic(topic, partitions)
-
-    def topic(self, name: str, partitions: int) -> None:
-        """Create a topic, or change its number of partitions."""
-        data = TopicAssignment(dict.fromkeys(range(partitions), (0,))).to_json()
-        if self.admin.exists(paths.topic_path(name)) is None:
-            self.admin.create(paths.topic_path(name), data, make_parents=True)
-        else:
-            self.admin.write(paths.topic_path(name), data)
 
     def consumer(self, name: str | None = None, **settings: Any) -> ConsumerHarness:
         """Create a consumer."""
@@ -160,7 +89,7 @@ class ZooKeeperGroupHarness:
                 if requests and consumer.connector.is_rebalancing:
                     for number in range(len(consumer.streams)):
                         consumer.take(1, number)
-            self.clock.advance(10)
+            self.brokers.advance(10)
 
     def owners(self, topic: str = "t", group: str = GROUP) -> list[str]:
         """Return the owners of a topic's partitions, in order of the partitions that have one."""

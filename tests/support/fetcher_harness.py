@@ -1,7 +1,8 @@
-"""A fetcher manager without threads, on brokers and a ZooKeeper in memory."""
+"""A consumer's fetchers without threads, on brokers in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from minikafka.base.ids import TopicPartition
@@ -11,11 +12,56 @@ from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.serializer import DefaultDecoder
+from minikafka.registry.store import Store
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness
 from tests.support.consumer_streams import StreamHarness
 
 CLIENT = "fetchers-of-tests"
+
+
+class SteppedFetcher(ConsumerFetcherManager):
+    """The fetchers of a consumer, which run only in ``step`` and ``deliver``."""
+
+    def __init__(
+        self, brokers: BrokerHarness, config: ConsumerConfig | None = None, store: Store | None = None
+    ) -> None:
+        super().__init__(
+            "g_c",
+            config or ConsumerConfig("g", "memory:1"),
+            store or brokers.zookeeper.connect(),
+            connector=brokers.network,
+            clock=brokers.clock,
+            make_waiter=brokers.make_waiter,
+            threads=False,
+        )
+        self.brokers = brokers
+        self.starts = 0
+        self.ended = False
+
+    @property
+    def infos(self) -> dict[TopicPartition, PartitionTopicInfo]:
+        return {} if self._current is None else self._current.infos
+
+    def start_connections(self, infos: Iterable[PartitionTopicInfo]) -> None:
+        self.starts += 1
+        super().start_connections(infos)
+
+    def shutdown(self) -> None:
+        self.ended = True
+        super().shutdown()
+
+    def deliver(self, count: int) -> None:
+        """Bring the next ``count`` messages of each partition, which are written if they are not there."""
+        if any(info.fetched_offset < 0 for info in self.infos.values()):
+            self.step()
+        wanted = {tp: info.fetched_offset + count for tp, info in self.infos.items()}
+        for tp, offset in wanted.items():
+            end = self.brokers.logs[tp].end_offset
+            if end < offset:
+                self.brokers.fill(tp, *(b"%d" % number for number in range(end, offset)))
+        while any(info.fetched_offset < wanted[tp] for tp, info in self.infos.items()):
+            self.step()
 
 
 class FetcherHarness:
@@ -28,15 +74,7 @@ class FetcherHarness:
         self.config = ConsumerConfig(
             "g", "memory:2181", client_id=CLIENT, **{"auto_offset_reset": "smallest", **config}
         )
-        self.manager = ConsumerFetcherManager(
-            "g_c",
-            self.config,
-            self.store,
-            connector=brokers.network,
-            clock=brokers.clock,
-            make_waiter=brokers.make_waiter,
-            threads=False,
-        )
+        self.manager = SteppedFetcher(brokers, self.config, self.store)
         FetchRequestAndResponseStatsRegistry.remove(CLIENT)
         ConsumerTopicStatsRegistry.remove(CLIENT)
 

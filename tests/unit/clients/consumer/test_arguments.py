@@ -15,7 +15,8 @@ from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
 from minikafka.clients.consumer.topic_filter import TopicFilter, Whitelist
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.serializer import StringDecoder
-from tests.support.connector_harness import FakeFetcher, ZooKeeperGroupHarness
+from tests.support.connector_harness import ZooKeeperGroupHarness
+from tests.support.fetcher_harness import SteppedFetcher
 
 Call = Callable[[Any], object]
 
@@ -127,7 +128,7 @@ def test_connector_takes_a_mapping_of_properties() -> None:
     with ZookeeperConsumerConnector(
         properties,
         store=harness.zookeeper.connect(),
-        fetcher=FakeFetcher(),
+        fetcher=SteppedFetcher(harness.brokers),
         clock=harness.clock,
         threads=False,
     ) as connector:

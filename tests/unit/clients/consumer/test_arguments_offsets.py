@@ -69,4 +69,4 @@ def test_commit_after_expiry_does_not_overwrite_the_new_owners_offset(
     with pytest.raises((SessionExpired, CoordinationLost)):
         a.connector.commit_offsets({T0: 5})
     assert harness.offset() == b"9"
-    assert harness.coordinator.offsets.get(T0, 9) == 9
+    assert harness.brokers.committed("g").get(T0, 9) == 9

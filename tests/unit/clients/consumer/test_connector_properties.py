@@ -36,7 +36,7 @@ def test_connector_has_its_own_stats(harness: ZooKeeperGroupHarness) -> None:
     consumer.take(1)
     assert consumer.connector.topic_stats.client_id == "a-client"
     assert consumer.connector.topic_stats.topic("t").messages.count == 20
-    assert consumer.connector.fetch_stats.all_brokers.requests.count == 0
+    assert consumer.connector.fetch_stats.all_brokers.requests.count > 0
 
 
 def test_partitions_are_owned_until_they_are_released() -> None:

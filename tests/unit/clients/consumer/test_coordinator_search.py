@@ -51,4 +51,5 @@ def test_permanent_error_ends_the_coordinator_lookup(
         harness.consumer("a", offsets_storage="kafka")
     assert len(attempts_ms) == 1
     assert caplog.messages == []
-    assert harness.coordinator.closed
+    with pytest.raises(NetworkError, match="closed"):
+        harness.coordinator.commit({})

@@ -15,8 +15,9 @@ from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.runtime import Scheduler
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.registry import paths
-from tests.support.connector_harness import FakeFetcher, ZooKeeperGroupHarness
+from tests.support.connector_harness import ZooKeeperGroupHarness
 from tests.support.consumer_streams import offsets
+from tests.support.fetcher_harness import SteppedFetcher
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -70,12 +71,12 @@ def test_rebalance_listener_may_shut_the_consumer_down(place: str) -> None:
 
 
 def on_threads(
-    harness: ZooKeeperGroupHarness, fetcher: FakeFetcher | None = None, **settings: Any
+    harness: ZooKeeperGroupHarness, fetcher: SteppedFetcher | None = None, **settings: Any
 ) -> ZookeeperConsumerConnector:
     settings = {"rebalance_backoff_ms": 1, "auto_commit_enable": False, **settings}
     config = ConsumerConfig(group_id="g", zookeeper_connect="memory:1", consumer_id="a", **settings)
     return ZookeeperConsumerConnector(
-        config, store=harness.zookeeper.connect(), fetcher=fetcher or FakeFetcher()
+        config, store=harness.zookeeper.connect(), fetcher=fetcher or SteppedFetcher(harness.brokers)
     )
 
 
@@ -88,7 +89,8 @@ def ends(act: Callable[[], object]) -> bool:
 
 @pytest.mark.parametrize("place", ["release", "start"])
 def test_rebalance_listener_may_shut_down_a_threaded_consumer(place: str) -> None:
-    harness, fetcher, done = ZooKeeperGroupHarness(t=2), FakeFetcher(), threading.Event()
+    harness, done = ZooKeeperGroupHarness(t=2), threading.Event()
+    fetcher = SteppedFetcher(harness.brokers)
     connector = on_threads(harness, fetcher)
     calls = []
 
@@ -100,7 +102,7 @@ def test_rebalance_listener_may_shut_down_a_threaded_consumer(place: str) -> Non
 
     connector.set_consumer_rebalance_listener(CallingListener(**{place: shut_down}))
     connector.create_message_streams({"t": 1})
-    harness.topic("t", 3)
+    harness.brokers.add_topic("t", 3)
     harness.zookeeper.deliver()
     assert done.wait(5)
     assert ends(connector.shutdown)
@@ -120,7 +122,7 @@ def test_rebalance_listener_may_shut_down_during_another_shutdown() -> None:
 
     connector.set_consumer_rebalance_listener(CallingListener(release=shut_down))
     connector.create_message_streams({"t": 1})
-    harness.topic("t", 3)
+    harness.brokers.add_topic("t", 3)
     harness.zookeeper.deliver()
     assert started.wait(5)
     assert ends(connector.shutdown)
@@ -156,13 +158,14 @@ def test_shutdown_at_the_start_of_a_rebalance_ends() -> None:
 
 
 def test_shutdown_during_a_rebalance_counts_delivered_messages() -> None:
-    harness, fetcher, waits = ZooKeeperGroupHarness(t=2), FakeFetcher(), threading.Event()
+    harness, waits = ZooKeeperGroupHarness(t=2), threading.Event()
+    fetcher = SteppedFetcher(harness.brokers)
     connector = on_threads(harness, fetcher, rebalance_backoff_ms=60_000, auto_commit_enable=True)
     (stream,) = connector.create_message_streams({"t": 1})["t"]
     fetcher.deliver(2)
     assert next(stream.iterator()).offset == 0
     stream.clear = waits.set  # type: ignore[method-assign]  # the last before the wait
-    harness.topic("t", 3)
+    harness.brokers.add_topic("t", 3)
     harness.zookeeper.deliver()
     assert waits.wait(5)
     assert ends(connector.shutdown)

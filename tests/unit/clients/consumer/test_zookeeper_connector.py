@@ -15,6 +15,7 @@ from minikafka.base.errors import (
     ConsumerRebalanceFailed,
     CoordinationLost,
     MessageStreamsExist,
+    NetworkError,
     NodeExists,
     SessionExpired,
     UndecodableMessage,
@@ -26,6 +27,7 @@ from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRe
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.serializer import LongDecoder, StringDecoder
 from minikafka.registry import paths
+from minikafka.wire.api import ApiKey
 from tests.support.connector_harness import GROUP, ZooKeeperGroupHarness, cut_off
 from tests.support.consumer_streams import fill, offsets
 
@@ -134,7 +136,7 @@ def test_messages_are_decoded(harness: ZooKeeperGroupHarness) -> None:
 
 def test_message_is_committed_once_the_next_is_requested(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a", auto_commit_interval_ms=100).reads(t=1)
-    harness.topic("t", 1)
+    harness.brokers.add_topic("t", 1)
     harness.go()
     consumer.fetcher.deliver(3)
     assert offsets(consumer.take(2)) == [0, 1]
@@ -271,7 +273,7 @@ def test_kept_partition_continues_in_place_without_auto_commit() -> None:
 def test_rebalance_without_changes_does_not_stop_a_consumer(harness: ZooKeeperGroupHarness) -> None:
     a = harness.consumer("a").reads(t=1)
     harness.go()
-    harness.admin.create(f"{paths.BROKER_IDS}/1", b"{}")
+    harness.admin.create(f"{paths.BROKER_IDS}/2", b"{}")
     harness.consumer("b").reads(u=1)
     harness.go()
     assert a.fetcher.starts == 1
@@ -285,9 +287,9 @@ def test_later_topics_and_partitions_are_read() -> None:
     harness.go()
     assert set(consumer.fetcher.infos) == {TopicPartition("ta", 0)}
     assert not static.fetcher.infos
-    harness.topic("tb", 1)
-    harness.topic("ta", 2)
-    harness.topic("no", 1)
+    harness.brokers.add_topic("tb", 1)
+    harness.brokers.add_topic("ta", 2)
+    harness.brokers.add_topic("no", 1)
     harness.go()
     assert set(consumer.fetcher.infos) == {("ta", 0), ("ta", 1), ("tb", 0)}
     assert set(static.fetcher.infos) == {("tb", 0)}
@@ -297,7 +299,7 @@ def test_deleted_topic_is_released_with_a_warning(caplog: pytest.LogCaptureFixtu
     harness = ZooKeeperGroupHarness(ta=1, tb=1)
     consumer = harness.consumer("a").reads(ta=1, tb=1)
     harness.go()
-    harness.admin.delete(paths.topic_path("tb"))
+    harness.brokers.delete_topic("tb")
     with caplog.at_level(logging.WARNING, "minikafka.clients.consumer"):
         harness.go()
     assert "topic tb was deleted while this consumer reads it" in caplog.text
@@ -312,7 +314,7 @@ def test_deleted_topic_is_released_with_a_warning(caplog: pytest.LogCaptureFixtu
 def test_consumer_without_brokers_waits_for_the_first(
     harness: ZooKeeperGroupHarness, connect: str, path: str, chroot: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    harness.admin.delete(f"{paths.BROKER_IDS}/0")
+    harness.brokers.stop(1)
     consumer = harness.consumer("a", zookeeper_connect=connect).reads(t=1)
     with caplog.at_level(logging.WARNING, "minikafka.clients.consumer"):
         harness.go()
@@ -323,7 +325,7 @@ def test_consumer_without_brokers_waits_for_the_first(
         f"with its chroot ({chroot})"
     )
     assert set(caplog.messages) == {warning}
-    harness.admin.create(f"{paths.BROKER_IDS}/3", b"{}")
+    harness.brokers.start(1)
     harness.go()
     assert len(consumer.fetcher.infos) == 4
 
@@ -346,7 +348,7 @@ def test_nothing_is_delivered_while_others_may_own_partitions(harness: ZooKeeper
 
 def test_consumer_registers_again_after_its_session_expired() -> None:
     harness = ZooKeeperGroupHarness(t=2)
-    a, b = harness.consumer("a").reads(t=1), harness.consumer("b").reads(t=1)
+    a, b = harness.consumer("a", auto_offset_reset="smallest").reads(t=1), harness.consumer("b").reads(t=1)
     harness.go()
     a.fetcher.deliver(3)
     a.take(2)
@@ -392,10 +394,12 @@ def test_late_expiry_event_pauses_the_new_session_only_until_renewal() -> None:
     cut_off(harness, consumer)
     harness.zookeeper.resume(consumer.store)
     consumer.connector.load_balancer_listener.rebalance_event_triggered()
-    for _ in range(60):  # before events of the session are delivered
+    harness.brokers.simulation.watches_are_held = True
+    for _ in range(60):
         consumer.connector.step()
     consumer.fetcher.deliver(5)
     assert len(consumer.take(1)) == 1
+    harness.brokers.simulation.watches_are_held = False
     harness.zookeeper.deliver()
     assert consumer.take(1) == []
     harness.go(101)
@@ -526,17 +530,19 @@ def test_rebalance_listeners_commit_excludes_the_message_in_process(late: bool) 
 
 
 def test_offsets_are_kept_at_the_coordinator_and_in_zookeeper(harness: ZooKeeperGroupHarness) -> None:
-    harness.coordinator.offsets[T0] = 2
+    harness.brokers.fill(T0, b"0", b"1")
+    harness.brokers.commit("g", {T0: 2})
     consumer = harness.consumer("a", offsets_storage="kafka", auto_commit_interval_ms=100).reads(t=1)
-    assert harness.coordinator.connected == 1
+    assert len(harness.brokers.asked(ApiKey.FIND_COORDINATOR)) == 1
     harness.go()
     assert {tp.partition: info.fetched_offset for tp, info in consumer.fetcher.infos.items()}[0] == 2
     consumer.fetcher.deliver(3)
     consumer.take(100)
     consumer.connector.shutdown()
-    assert harness.coordinator.offsets[T0] == 5
+    assert harness.brokers.committed("g")[T0] == 5
     assert harness.offset() == b"5"
-    assert harness.coordinator.closed
+    with pytest.raises(NetworkError, match="closed"):
+        harness.coordinator.fetch([T0])
 
 
 def test_stats_are_removed_with_the_last_consumer_of_a_client(harness: ZooKeeperGroupHarness) -> None:
