@@ -17,12 +17,10 @@ from minikafka.base.errors import (
     MessageStreamsExist,
     NetworkError,
     NodeExists,
-    SessionExpired,
     UndecodableMessage,
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import ConsumerThreadId
-from minikafka.clients.consumer.ownership import PartitionOwnership
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.serializer import LongDecoder, StringDecoder
@@ -365,26 +363,6 @@ def test_consumer_registers_again_after_its_session_expired() -> None:
     assert harness.offset() is None
     a.fetcher.deliver(1)
     assert offsets(a.take(1)) == [0]
-
-
-def test_owner_created_between_check_and_delete_stays(
-    harness: ZooKeeperGroupHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    consumer = harness.consumer("a").reads(t=1)
-    harness.go()
-    ownership = PartitionOwnership(consumer.store, consumer.connector.registration)
-    owned, path = ownership.still_owned, paths.consumer_owner_path(GROUP, *T0)
-
-    def look(partitions: list[TopicPartition]) -> frozenset[TopicPartition]:
-        found = owned(partitions)
-        harness.zookeeper.expire(consumer.store)
-        harness.admin.create(path, b"g_z-0", ephemeral=True)
-        return found
-
-    monkeypatch.setattr(ownership, "still_owned", look)
-    with pytest.raises(SessionExpired, match="g_a no longer exists"):
-        ownership.delete_partition_ownership_from_zk(T0)
-    assert harness.admin.read(path)[0] == b"g_z-0"
 
 
 def test_late_expiry_event_pauses_the_new_session_only_until_renewal() -> None:
