@@ -45,8 +45,8 @@ class Streams:
     """``count`` streams of the topic, of a consumer in a group of its own."""
 
     def __init__(self, zookeeper: str, count: int, **config: int) -> None:
+        from minikafka.clients.consumer import Consumer
         from minikafka.clients.consumer.config import ConsumerConfig
-        from minikafka.clients.consumer.connector import Consumer
 
         settings = ConsumerConfig(
             f"g{time.monotonic_ns()}",

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from minikafka.clients.consumer.connector import Consumer
+from minikafka.clients.consumer import Consumer
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.network.cluster import ClusterClient as Client

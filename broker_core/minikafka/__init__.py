@@ -12,7 +12,7 @@ from minikafka.base.exports import lazy_exports
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
     from minikafka.clients.admin.admin import Admin
-    from minikafka.clients.consumer.connector import Consumer
+    from minikafka.clients.consumer.zookeeper_connector import Consumer
     from minikafka.clients.group.consumer import GroupConsumer
     from minikafka.clients.network.cluster import ClusterClient
     from minikafka.clients.producer.producer import Producer
@@ -35,7 +35,7 @@ __getattr__ = lazy_exports(
     {
         "Admin": "minikafka.clients.admin.admin",
         "ClusterClient": "minikafka.clients.network.cluster",
-        "Consumer": "minikafka.clients.consumer.connector",
+        "Consumer": "minikafka.clients.consumer.zookeeper_connector",
         "GroupConsumer": "minikafka.clients.group.consumer",
         "Producer": "minikafka.clients.producer.producer",
         "SimpleConsumer": "minikafka.clients.simple_consumer.simple_consumer",

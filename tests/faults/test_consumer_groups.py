@@ -10,8 +10,8 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.groups import GroupAdmin
+from minikafka.clients.consumer import Consumer
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.connector import Consumer
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer

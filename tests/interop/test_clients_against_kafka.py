@@ -15,7 +15,7 @@ from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin, NewTopic
 from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
-from minikafka.clients.consumer.streams import KafkaStream
+from minikafka.clients.consumer.streams import ConsumerIterator, KafkaStream
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetched
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
@@ -256,7 +256,7 @@ def test_a_stream_reads_what_the_producer_writes(
             producer.send(topic, record.value, record.key, partition=0, timestamp_ms=record.timestamp_ms)
     config = ConsumerConfig("g", "memory:1", auto_offset_reset="smallest", fetch_message_max_bytes=400_000)
     queue, decoder = ChunkQueue(config.queued_max_message_chunks), DefaultDecoder()
-    stream = KafkaStream(queue, 30_000, decoder, decoder, config.client_id)
+    stream = KafkaStream(ConsumerIterator(queue, 30_000, decoder, decoder, config.client_id))
     # Kafka 4 has no ZooKeeper; fetchers only want to know of brokers there.
     store = MemoryZooKeeper().connect()
     (broker,) = cluster.metadata().brokers.values()

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.consumer import Consumer, ConsumerConnector
 from minikafka.clients.consumer.assignment import AssignmentContext, create_assignor
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.network.cluster import ClusterClient as Client

@@ -10,7 +10,7 @@ from minikafka.base.errors import ConsumerTimeout
 from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
 from minikafka.clients.consumer.stats import ConsumerTopicStats, ConsumerTopicStatsRegistry
-from minikafka.clients.consumer.streams import ALWAYS_VALID, KafkaStream, LeaseState
+from minikafka.clients.consumer.streams import ALWAYS_VALID, ConsumerIterator, KafkaStream, LeaseState
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 
@@ -48,7 +48,8 @@ def stream_harness(
     queue = ChunkQueue(max_chunks)
     decoder = DefaultDecoder()
     try:
-        yield StreamHarness(queue, KafkaStream(queue, timeout_ms, decoder, decoder, CLIENT, lease))
+        iterator = ConsumerIterator(queue, timeout_ms, decoder, decoder, CLIENT, lease)
+        yield StreamHarness(queue, KafkaStream(iterator))
     finally:
         ConsumerTopicStatsRegistry.remove(CLIENT)
 

@@ -10,7 +10,7 @@ from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
-from minikafka.clients.consumer.streams import KafkaStream
+from minikafka.clients.consumer.streams import ConsumerIterator, KafkaStream
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.registry.store import Store
 from minikafka.wire.api import ApiKey
@@ -80,7 +80,8 @@ class FetcherHarness:
 
     def stream(self, max_chunks: int | None = None) -> StreamHarness:
         queue = ChunkQueue(self.config.queued_max_message_chunks if max_chunks is None else max_chunks)
-        return StreamHarness(queue, KafkaStream(queue, 0, DefaultDecoder(), DefaultDecoder(), CLIENT))
+        iterator = ConsumerIterator(queue, 0, DefaultDecoder(), DefaultDecoder(), CLIENT)
+        return StreamHarness(queue, KafkaStream(iterator))
 
     def info(self, stream: StreamHarness, partition: int = 0, offset: int = 0) -> PartitionTopicInfo:
         size = self.config.fetch_message_max_bytes

@@ -14,9 +14,10 @@ from minikafka.base.values import fast_value
 from minikafka.cli.output import note
 from minikafka.clients.consumer.assignment import ConsumerThreadId
 from minikafka.clients.consumer.config import LARGEST, SMALLEST, ConsumerConfig
-from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
+from minikafka.clients.consumer.connector import ConsumerConnector
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import TopicFilter
+from minikafka.clients.consumer.zookeeper_connector import Consumer
 
 IDLE_MS = 100
 """The idle time after which the output is flushed."""

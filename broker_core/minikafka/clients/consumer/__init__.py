@@ -1,8 +1,8 @@
 """The high-level consumer: a group that shares partitions through ZooKeeper, as Kafka's consumers of 0.8 to
 0.10 do. Classes have the names of the reference texts in Python's spelling.
 
-    connector             ConsumerConnector, the interface, and Consumer, its factory
-    zookeeper_connector   ZookeeperConsumerConnector: streams, commits, shutdown
+    connector             ConsumerConnector, the interface
+    zookeeper_connector   ZookeeperConsumerConnector: streams, commits, shutdown; and Consumer, its factory
     config, arguments     settings, and checks of the arguments of public methods
     topic_filter          Whitelist and Blacklist
     rebalancer            the rebalance: read, close, release, claim, start
@@ -31,11 +31,12 @@ from minikafka.base.exports import lazy_exports
 
 if TYPE_CHECKING:
     from minikafka.clients.consumer.config import ConsumerConfig
-    from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
+    from minikafka.clients.consumer.connector import ConsumerConnector
     from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
     from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
     from minikafka.clients.consumer.streams import KafkaStream
     from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
+    from minikafka.clients.consumer.zookeeper_connector import Consumer
 
 __all__ = [
     "Blacklist",
@@ -52,7 +53,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "Blacklist": "minikafka.clients.consumer.topic_filter",
-        "Consumer": "minikafka.clients.consumer.connector",
+        "Consumer": "minikafka.clients.consumer.zookeeper_connector",
         "ConsumerConfig": "minikafka.clients.consumer.config",
         "ConsumerConnector": "minikafka.clients.consumer.connector",
         "ConsumerRebalanceListener": "minikafka.clients.consumer.listeners",

@@ -1,56 +1,67 @@
-"""The high-level consumer's interface, ``ConsumerConnector``, and its factory, ``Consumer`` (text 004)."""
+"""The high-level consumer's interface, ``ConsumerConnector`` (text 004), and the checks of its arguments."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.config import ConsumerConfig
+from minikafka.clients.consumer import arguments
 from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
 from minikafka.clients.consumer.stats import ConsumerTopicStats, FetchRequestAndResponseStats
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import TopicFilter
-from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
-from minikafka.clients.serializer import AnyDecoder
+from minikafka.clients.serializer import AnyDecoder, Decoder, DefaultDecoder, as_decoder
 
 K = TypeVar("K")
 V = TypeVar("V")
+Self = TypeVar("Self", bound="ConsumerConnector")
+
+Decoders = tuple[Decoder[Any], Decoder[Any]]
+"""The decoders of keys and of values."""
 
 
-class ConsumerConnector(Protocol):
+class ConsumerConnector(ABC):
     """A consumer of a group, whose streams share the topics. See ``ZookeeperConsumerConnector``.
 
     A context manager: it shuts down at the end of the block. If the block raised, the messages in process do
     not count as consumed, and are delivered again.
     """
 
-    def __enter__(self) -> ConsumerConnector: ...
+    def __enter__(self: Self) -> Self:
+        return self
 
+    @abstractmethod
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
     @property
+    @abstractmethod
     def owned_partitions(self) -> tuple[TopicPartition, ...]:
         """The partitions that this consumer reads, in order; none before the first rebalance."""
 
     @property
+    @abstractmethod
     def positions(self) -> Mapping[TopicPartition, int]:
         """The owned partitions, with the offset after their last processed message; -1 if it is unknown."""
 
     @property
+    @abstractmethod
     def lag(self) -> Mapping[TopicPartition, int]:
         """The owned partitions, with the number of messages after their position, as far as the last response
         to a fetch tells; 0 before the first.
         """
 
     @property
+    @abstractmethod
     def topic_stats(self) -> ConsumerTopicStats:
         """Counts and rates of messages and bytes, for each topic and for all."""
 
     @property
+    @abstractmethod
     def fetch_stats(self) -> FetchRequestAndResponseStats:
         """Counts, times and sizes of fetches, for each broker and for all."""
 
@@ -79,7 +90,8 @@ class ConsumerConnector(Protocol):
         not together with ``create_message_streams_by_filter``: MessageStreamsExist. Raises
         ConsumerRebalanceFailed if other consumers do not release the partitions that this consumer is to own.
         """
-        raise NotImplementedError
+        arguments.check_topic_counts(topic_count_map)
+        return self._create_message_streams(dict(topic_count_map), _decoders(key_decoder, value_decoder))
 
     @overload
     def create_message_streams_by_filter(
@@ -106,36 +118,42 @@ class ConsumerConnector(Protocol):
         allows, including topics created later. Each stream may return messages of all of them. Otherwise as
         ``create_message_streams``.
         """
-        raise NotImplementedError
+        arguments.check_filter(topic_filter)
+        return self._create_streams_by_filter(
+            topic_filter, num_streams, _decoders(key_decoder, value_decoder)
+        )
 
+    @abstractmethod
+    def _create_message_streams(
+        self, topic_count_map: dict[str, int], decoders: Decoders
+    ) -> dict[str, list[KafkaStream[Any, Any]]]: ...
+
+    @abstractmethod
+    def _create_streams_by_filter(
+        self, topic_filter: TopicFilter, num_streams: int, decoders: Decoders
+    ) -> list[KafkaStream[Any, Any]]: ...
+
+    @abstractmethod
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit ``offsets``, which maps partitions to the offset of the next message. None commits all
         delivered messages, except a last message that could not be decoded.
         """
 
+    @abstractmethod
     def fetch_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the group's committed offsets of ``partitions``, without partitions that have none."""
 
+    @abstractmethod
     def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
         """Set the listener that each rebalance calls. Call this before streams are created."""
 
+    @abstractmethod
     def shutdown(self) -> None:
         """Leave the group, after a commit of all delivered messages (auto commit only). A second call does
         nothing.
         """
 
 
-class Consumer:
-    """The factory of connectors. The texts' second method, ``createJavaConsumerConnector``, returns Java's
-    collections; in Python ``create`` serves for both.
-    """
-
-    @staticmethod
-    def create(config: ConsumerConfig | Mapping[str, object]) -> ConsumerConnector:
-        """Return a connector that is connected to ZooKeeper. ``config`` may be a mapping of Kafka's property
-        names, as for ``ConsumerConfig.from_properties``.
-
-        Raises ConfigErrors for its faults, CoordinationLost if ZooKeeper does not answer, and NetworkError or
-        BrokerError if the group's coordinator is needed and not found.
-        """
-        return ZookeeperConsumerConnector(config)
+def _decoders(key_decoder: AnyDecoder[Any] | None, value_decoder: AnyDecoder[Any] | None) -> Decoders:
+    arguments.check_decoders(key_decoder, value_decoder)
+    return as_decoder(key_decoder or DefaultDecoder()), as_decoder(value_decoder or DefaultDecoder())

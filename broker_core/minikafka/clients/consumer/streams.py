@@ -253,19 +253,9 @@ class KafkaStream(Generic[K, V]):
     ``skip_corrupt``.
     """
 
-    def __init__(
-        self,
-        queue: ChunkQueue,
-        consumer_timeout_ms: int,
-        key_decoder: Decoder[K],
-        value_decoder: Decoder[V],
-        client_id: str,
-        lease: LeaseState = ALWAYS_VALID,
-    ) -> None:
-        self.client_id = client_id
-        self._iterator = ConsumerIterator(
-            queue, consumer_timeout_ms, key_decoder, value_decoder, client_id, lease
-        )
+    def __init__(self, iterator: ConsumerIterator[K, V]) -> None:
+        self.client_id = iterator.client_id
+        self._iterator = iterator
 
     def iterator(self) -> ConsumerIterator[K, V]:
         """Return the stream's one iterator."""

@@ -13,7 +13,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import ConsumerThreadId, ThreadIds
 from minikafka.clients.consumer.chunks import ChunkQueue, PartitionPosition, PartitionTopicInfo, error_chunk
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.streams import KafkaStream, LeaseState
+from minikafka.clients.consumer.streams import ConsumerIterator, KafkaStream, LeaseState
 from minikafka.clients.serializer import Decoder
 
 
@@ -46,9 +46,10 @@ class TopicRegistry:
         self, queue: ChunkQueue, key_decoder: Decoder[Any], value_decoder: Decoder[Any]
     ) -> KafkaStream[Any, Any]:
         config = self._config
-        return KafkaStream(
+        iterator = ConsumerIterator(
             queue, config.consumer_timeout_ms, key_decoder, value_decoder, config.client_id, self._lease
         )
+        return KafkaStream(iterator)
 
     def assign_queues(self, threads: ThreadIds) -> None:
         """Give each thread the queue of its stream, for the topics that the consumer reads now."""

@@ -1,5 +1,5 @@
 """A consumer of a group that shares its partitions through ZooKeeper (``ZookeeperConsumerConnector`` of text
-004).
+004), and the factory of such consumers, ``Consumer``.
 
     /consumers/G/ids/ID          ConsumerRegistration, ephemeral: this consumer and its subscription
     /consumers/G/owners/T/P      ID-N, ephemeral: the owner's thread N reads the partition
@@ -19,7 +19,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import (
@@ -39,6 +39,7 @@ from minikafka.clients.consumer.assignment import (
     list_topics,
 )
 from minikafka.clients.consumer.config import KAFKA, ZOOKEEPER, ConsumerConfig
+from minikafka.clients.consumer.connector import ConsumerConnector, Decoders
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.listeners import ConsumerRebalanceListener, ZookeeperTopicEventWatcher
 from minikafka.clients.consumer.offsets import (
@@ -66,13 +67,9 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.outage_log import FailureLog
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import EventWaiter, Waiter
-from minikafka.clients.serializer import AnyDecoder, DefaultDecoder, as_decoder
 from minikafka.registry.consumer_offsets import ZookeeperOffsets
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 OFFSET_MANAGER_TIMEOUT_MS = 60_000
 """Timeout of a new connector's look-up of its group's coordinator. (The release has none.)"""
@@ -80,7 +77,7 @@ OFFSET_MANAGER_TIMEOUT_MS = 60_000
 logger = logging.getLogger("minikafka.clients.consumer")
 
 
-class ZookeeperConsumerConnector:
+class ZookeeperConsumerConnector(ConsumerConnector):
     """A consumer of a group. Thread-safe; each of its streams is for one thread.
 
     ``store``, ``fetcher`` and ``channel`` replace the objects that the connector would create; it closes them
@@ -158,13 +155,7 @@ class ZookeeperConsumerConnector:
         self.scheduler = Scheduler(self.clock, threads=threads)
         self._schedule()
 
-    def __enter__(self) -> ZookeeperConsumerConnector:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Shut down. If the block raised, the message in process may not be finished: it does not count as
-        consumed, and is delivered again.
-        """
         self._shut_down(mark_consumed=kind is None)
 
     @property
@@ -214,77 +205,29 @@ class ZookeeperConsumerConnector:
     # --- streams
     # -------------------------------------------------------------------------------------------
 
-    @overload
-    def create_message_streams(
-        self, topic_count_map: Mapping[str, int]
-    ) -> dict[str, list[KafkaStream[bytes, bytes]]]: ...
-
-    @overload
-    def create_message_streams(
-        self, topic_count_map: Mapping[str, int], key_decoder: AnyDecoder[K], value_decoder: AnyDecoder[V]
-    ) -> dict[str, list[KafkaStream[K, V]]]: ...
-
-    def create_message_streams(
-        self,
-        topic_count_map: Mapping[str, int],
-        key_decoder: AnyDecoder[Any] | None = None,
-        value_decoder: AnyDecoder[Any] | None = None,
+    def _create_message_streams(
+        self, topic_count_map: dict[str, int], decoders: Decoders
     ) -> dict[str, list[KafkaStream[Any, Any]]]:
-        """Return streams for topics. ``topic_count_map`` maps each topic to its number of streams; each
-        stream gets a part of the topic's partitions.
-
-        Registers the consumer and makes the first rebalance. Raises MessageStreamsExist at the second call,
-        ConsumerRebalanceFailed if other consumers do not release the partitions that this consumer is to own,
-        and ConfigError for an invalid topic name.
-        """
-        arguments.check_topic_counts(topic_count_map)
-        arguments.check_decoders(key_decoder, value_decoder)
-        topic_count = StaticTopicCount(self.consumer_id_string, dict(topic_count_map))
+        topic_count = StaticTopicCount(self.consumer_id_string, topic_count_map)
         self._mark_streams_created()
         streams = {
-            topic: self._new_streams(topic, number, key_decoder, value_decoder)
+            topic: self.topic_registry.create_streams(topic, number, *decoders)
             for topic, number in topic_count_map.items()
         }
         self._join_group(topic_count)
         return streams
 
-    @overload
-    def create_message_streams_by_filter(
-        self, topic_filter: TopicFilter, num_streams: int = 1
-    ) -> list[KafkaStream[bytes, bytes]]: ...
-
-    @overload
-    def create_message_streams_by_filter(
-        self,
-        topic_filter: TopicFilter,
-        num_streams: int,
-        key_decoder: AnyDecoder[K],
-        value_decoder: AnyDecoder[V],
-    ) -> list[KafkaStream[K, V]]: ...
-
-    def create_message_streams_by_filter(
-        self,
-        topic_filter: TopicFilter,
-        num_streams: int = 1,
-        key_decoder: AnyDecoder[Any] | None = None,
-        value_decoder: AnyDecoder[Any] | None = None,
+    def _create_streams_by_filter(
+        self, topic_filter: TopicFilter, num_streams: int, decoders: Decoders
     ) -> list[KafkaStream[Any, Any]]:
-        """Return streams of all topics that ``topic_filter`` allows, including topics created later; each
-        stream may return messages of all of them. Otherwise as ``create_message_streams``.
-        """
-        arguments.check_filter(topic_filter)
-        arguments.check_decoders(key_decoder, value_decoder)
         excluded = self.config.exclude_internal_topics
         topic_count = WildcardTopicCount(
             self.consumer_id_string, topic_filter, num_streams, excluded, lambda: list_topics(self.store)
         )
         self._mark_streams_created()
-        streams = self._new_streams(None, num_streams, key_decoder, value_decoder)
+        streams = self.topic_registry.create_streams(None, num_streams, *decoders)
         handler = WildcardStreamsHandler(
-            topic_filter,
-            excluded,
-            list_topics(self.store),
-            lambda topics: self._trigger_rebalance(),
+            topic_filter, excluded, list_topics(self.store), lambda topics: self._trigger_rebalance()
         )
         self._join_group(topic_count)
         self.wildcard_topic_watcher = ZookeeperTopicEventWatcher(self.store, handler)
@@ -304,16 +247,6 @@ class ZookeeperConsumerConnector:
             if self.message_stream_created:
                 raise MessageStreamsExist("message streams exist: a connector creates them only once")
             self.message_stream_created = True
-
-    def _new_streams(
-        self,
-        topic: str | None,
-        number: int,
-        key_decoder: AnyDecoder[Any] | None,
-        value_decoder: AnyDecoder[Any] | None,
-    ) -> list[KafkaStream[Any, Any]]:
-        decoders = [as_decoder(decoder or DefaultDecoder()) for decoder in (key_decoder, value_decoder)]
-        return self.topic_registry.create_streams(topic, number, *decoders)
 
     def _join_group(self, topic_count: TopicCount) -> None:
         """Register, watch the group and make the first rebalance."""
@@ -568,3 +501,19 @@ class ZookeeperConsumerConnector:
                 # The end of the session removes the registration and the owners' znodes.
                 self.store.close()
                 release_stats(self.config.client_id)
+
+
+class Consumer:
+    """The factory of connectors. The texts' second method, ``createJavaConsumerConnector``, returns Java's
+    collections; in Python ``create`` serves for both.
+    """
+
+    @staticmethod
+    def create(config: ConsumerConfig | Mapping[str, object]) -> ConsumerConnector:
+        """Return a connector that is connected to ZooKeeper. ``config`` may be a mapping of Kafka's property
+        names, as for ``ConsumerConfig.from_properties``.
+
+        Raises ConfigErrors for its faults, CoordinationLost if ZooKeeper does not answer, and NetworkError or
+        BrokerError if the group's coordinator is needed and not found.
+        """
+        return ZookeeperConsumerConnector(config)

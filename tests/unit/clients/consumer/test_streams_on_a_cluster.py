@@ -12,7 +12,7 @@ from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, Partit
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
-from minikafka.clients.consumer.streams import KafkaStream
+from minikafka.clients.consumer.streams import ConsumerIterator, KafkaStream
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
@@ -73,7 +73,10 @@ def test_streams_continue_while_a_leader_is_restarted(cluster: Cluster) -> None:
     )
     queues = [ChunkQueue(config.queued_max_message_chunks) for _ in range(2)]
     text = StringDecoder()
-    streams = [KafkaStream(queue, config.consumer_timeout_ms, text, text, CLIENT) for queue in queues]
+    streams = [
+        KafkaStream(ConsumerIterator(queue, config.consumer_timeout_ms, text, text, CLIENT))
+        for queue in queues
+    ]
     infos = [
         PartitionTopicInfo(
             "t", number, queues[number // 2], INVALID_OFFSET, INVALID_OFFSET, FETCH_BYTES, CLIENT
