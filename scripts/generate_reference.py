@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import importlib
 import inspect
@@ -137,31 +136,27 @@ def broker_properties() -> str:
 
 def spark_options() -> str:
     """Return the page of options of the Spark source and sink."""
+    from minikafka.base.config.config_def import definition_of
+    from minikafka.clients.produce.config import BatchingConfig
     from pyspark_minikafka.options import kafka_options, options
 
-    def rows(chosen: Mapping[str, tuple[str, str, str, str]]) -> list[list[str]]:
-        return [
-            [f"`{name}`", default, versions, parity, text]
-            for name, (default, versions, parity, text) in chosen.items()
-        ]
+    defined = {
+        **definition_of(options.TriggerOptions).keys,
+        **definition_of(options.SourceOptions).keys,
+    }
+
+    def row(name: str, texts_of: tuple[str, ...]) -> list[str]:
+        if len(texts_of) == 4:
+            return [f"`{name}`", *texts_of]
+        return [f"`{name}`", default_of(defined[name]) or "none", *texts_of, defined[name].doc]
 
     prefixed = re.compile(r"(?:kafka|minikafka)\.(offsets\.storage|zookeeper\.connect)")
     matched(
-        {name for name in options._SOURCE_KEYS if not prefixed.fullmatch(name)},
+        {name for name in options.SOURCE_KEYS if not prefixed.fullmatch(name)},
         texts.SPARK_SOURCE,
         "options of the source",
     )
-    matched(options._SINK_KEYS, texts.SPARK_SINK, "options of the sink")
-    clients = (
-        ("Connections", kafka_options._CONNECTION, kafka_options.ConnectionOptions),
-        ("Reads", kafka_options._FETCH, kafka_options.FetchOptions),
-        ("Writes", kafka_options._PRODUCER, kafka_options.ProducerOptions),
-    )
-    matched(
-        [name for _, properties, _ in clients for name in properties],
-        texts.CLIENT_MEANINGS,
-        "client properties",
-    )
+    matched(options.SINK_KEYS, texts.SPARK_SINK, "options of the sink")
     header = "Option | Default | Spark | Spark's connector | Meaning"
     parts = [
         "# Spark options",
@@ -173,25 +168,35 @@ def spark_options() -> str:
             "Names are not case-sensitive."
         ),
         "## Reading",
-        table(header, rows(texts.SPARK_SOURCE)),
+        table(header, [row(name, found) for name, found in texts.SPARK_SOURCE.items()]),
         "## Writing",
-        table(header, rows(texts.SPARK_SINK)),
+        table(header, [row(name, found) for name, found in texts.SPARK_SINK.items()]),
         "## Client properties",
         "Kafka's own, with the prefix `kafka.`.",
     ]
-    for title, properties, config in clients:
-        defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    connection = definition_of(kafka_options.ConnectionOptions).keys
+    clients: tuple[tuple[str, Mapping[str, ConfigKey]], ...] = (
+        ("Connections", connection),
+        ("Reads", definition_of(kafka_options.FetchOptions).keys),
+        ("Writes", definition_of(BatchingConfig).keys),
+    )
+    for title, keys in clients:
         parts.append(f"### {title}")
+        defaults = kafka_options.SINK_DEFAULTS if title == "Writes" else {}
         parts.append(
             table(
-                "Property | Default | Meaning",
+                "Property | Default | Allowed | Meaning",
                 (
                     [
                         f"`kafka.{name}`",
-                        client_default(name, defaults[attribute]),
-                        texts.CLIENT_MEANINGS[name],
+                        shown(defaults[name]) if name in defaults else default_of(key) or "see the meaning",
+                        allowed(key),
+                        key.doc.partition("; by default")[0].rstrip(".") + "."
+                        if name in defaults
+                        else key.doc,
                     ]
-                    for name, (attribute, _) in properties.items()
+                    for name, key in keys.items()
+                    if keys is connection or name not in connection
                 ),
             )
         )
@@ -199,8 +204,50 @@ def spark_options() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def client_properties() -> str:
+    """Return the page of settings of the Python clients."""
+    from minikafka.base.config.config_def import definition_of
+    from minikafka.clients.consumer.config import ConsumerConfig
+    from minikafka.clients.group.config import GroupConsumerConfig
+    from minikafka.clients.produce.config import BatchingConfig
+    from minikafka.clients.producer.producer_config import ProducerConfig
+
+    parts = [
+        "# Client properties",
+        NOTE,
+        (
+            "The settings of the Python clients, under Kafka's own names. Pass them to `from_properties`, as text or as Python values; "
+            "the fields of the classes have the same settings. Blanks around a text are removed, and `true`, `false` and other words are read in any case. "
+            "Every invalid setting is named in one error; an unknown name is a warning. Times are in milliseconds and sizes in bytes."
+        ),
+    ]
+    for config in (BatchingConfig, GroupConsumerConfig, ProducerConfig, ConsumerConfig):
+        parts.append(f"## {config.__module__.rpartition('.')[0]}.{config.__name__}")
+        parts.append(
+            table(
+                "Property | Field | Default | Allowed | Meaning",
+                (
+                    [f"`{name}`", f"`{key.field}`", class_name(default_of(key)), allowed(key), key.doc]
+                    for name, key in definition_of(config).keys.items()
+                ),
+            )
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def class_name(text: str) -> str:
+    """Return a default that is a class by its name."""
+    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
+
+
 def unusable_properties() -> list[str]:
     """Return the sections of client properties that are refused, or have no effect."""
+    from minikafka.clients.common_client_configs import (
+        NOT_YET,
+        UNSUPPORTED_NAMES,
+        UNSUPPORTED_PREFIXES,
+        WITHOUT_EFFECT,
+    )
     from pyspark_minikafka.options import kafka_options
 
     parts = []
@@ -209,8 +256,8 @@ def unusable_properties() -> list[str]:
         table(
             "Property | Reason",
             [[f"`kafka.{name}`", reason] for name, reason in kafka_options.REJECTED.items()]
-            + [[f"`kafka.{prefix}*`", kafka_options.NOT_YET] for prefix in kafka_options.UNSUPPORTED_PREFIXES]
-            + [[f"`kafka.{name}`", kafka_options.NOT_YET] for name in sorted(kafka_options.UNSUPPORTED_KEYS)]
+            + [[f"`kafka.{prefix}*`", NOT_YET] for prefix in UNSUPPORTED_PREFIXES]
+            + [[f"`kafka.{name}`", NOT_YET] for name in UNSUPPORTED_NAMES]
             + [
                 [f"`kafka.{name}`", f"only {value} in this version"]
                 for name, value in kafka_options.ONLY_DEFAULT.items()
@@ -220,19 +267,10 @@ def unusable_properties() -> list[str]:
     parts.append("### Without effect")
     parts.append(
         "Accepted with a warning; the value must still be one that Kafka accepts: "
-        + ", ".join(f"`{name}`" for name in kafka_options._KAFKAS_OWN)
+        + ", ".join(f"`{name}`" for name in WITHOUT_EFFECT)
         + "."
     )
     return parts
-
-
-def client_default(name: str, value: object) -> str:
-    """Return the default of a client property in Kafka's own words."""
-    if value is None:
-        return "see the meaning"
-    if name == "acks":
-        return "`all`" if value == -1 else f"`{value}`"
-    return shown(getattr(value, "name", str(value)).lower() if not isinstance(value, int | str) else value)
 
 
 def protocol_versions() -> str:
@@ -478,6 +516,7 @@ def znodes() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "broker-properties.md": broker_properties,
+    "client-properties.md": client_properties,
     "spark-options.md": spark_options,
     "protocol-versions.md": protocol_versions,
     "error-codes.md": error_codes,

@@ -12,8 +12,8 @@ SHIM_OR_4_2 = "4.2; 4.0 and 4.1 with the Scala shim"
 SAME = "same"
 OURS = "only here"
 
-SPARK_SOURCE: dict[str, tuple[str, str, str, str]] = {
-    # name: (default, Spark versions, parity, meaning)
+SPARK_SOURCE: dict[str, tuple[str, ...]] = {
+    # name: (default, Spark versions, parity, meaning), or without default and meaning if the code defines them
     "assign": ("none", WORKS, SAME, 'Partitions to read, as JSON: `{"orders":[0,1]}`.'),
     "subscribe": ("none", WORKS, SAME, "Topics to read, separated by commas."),
     "subscribePattern": ("none", WORKS, SAME, "Topics to read, by a Java regular expression."),
@@ -46,37 +46,17 @@ SPARK_SOURCE: dict[str, tuple[str, str, str, str]] = {
         "Start this many records before the end, divided by the size of partitions.",
     ),
     "minikafka.last.duration": ("none", WORKS, OURS, "Start this long before now; units ms, s, m, h, d."),
-    "minOffsetsPerTrigger": ("none", WORKS, SAME, "The fewest offsets of a micro-batch."),
-    "maxOffsetsPerTrigger": (
-        "none",
-        SHIM_OR_4_2,
-        SAME,
-        "The most offsets of a micro-batch, divided by what waits. Without support a batch takes all there is, with a warning.",
-    ),
-    "maxTriggerDelay": ("`15m`", WORKS, SAME, "How long `minOffsetsPerTrigger` may delay a batch."),
-    "minPartitions": ("none", WORKS, SAME, "The fewest tasks: ranges of offsets are split."),
-    "maxRecordsPerPartition": (
-        "none",
-        WORKS,
-        "better: without `minPartitions` too",
-        "The most records of a task.",
-    ),
-    "failOnDataLoss": (
-        "`true`",
-        WORKS,
-        "better: a topic made again is read whole",
-        "Whether lost data ends the query, or is a warning.",
-    ),
-    "kafkaConsumer.pollTimeoutMs": (
-        "120000",
-        WORKS,
-        SAME,
-        "How long a task waits for records of its range.",
-    ),
-    "fetchOffset.numRetries": ("3", WORKS, SAME, "How often offsets are looked up again."),
-    "fetchOffset.retryIntervalMs": ("1000", WORKS, SAME, "How long to wait in between."),
+    "minOffsetsPerTrigger": (WORKS, SAME),
+    "maxOffsetsPerTrigger": (SHIM_OR_4_2, SAME),
+    "maxTriggerDelay": (WORKS, SAME),
+    "minPartitions": (WORKS, SAME),
+    "maxRecordsPerPartition": (WORKS, "better: without `minPartitions` too"),
+    "failOnDataLoss": (WORKS, "better: a topic made again is read whole"),
+    "kafkaConsumer.pollTimeoutMs": (WORKS, SAME),
+    "fetchOffset.numRetries": (WORKS, SAME),
+    "fetchOffset.retryIntervalMs": (WORKS, SAME),
     "groupIdPrefix": ("none", WORKS, "same: no effect", "Taken, with a warning: the source has no group."),
-    "includeHeaders": ("`false`", WORKS, SAME, "Whether the column `headers` is there."),
+    "includeHeaders": (WORKS, SAME),
     "minikafka.commit.group": ("none", WORKS, OURS, "A group that shows what the query has read."),
     "offsets.storage": (
         "`kafka`",
@@ -90,25 +70,10 @@ SPARK_SOURCE: dict[str, tuple[str, str, str, str]] = {
         OURS,
         "ZooKeeper of a group that lives there. Also with the prefix `kafka.` or `minikafka.`.",
     ),
-    "minikafka.log.tasks": ("`false`", WORKS, OURS, "Whether each task logs a line."),
-    "minikafka.pushdown": (
-        "`false` on 4.1 to 4.3",
-        "4.1",
-        OURS,
-        "Whether conditions narrow what is fetched.",
-    ),
-    "minikafka.single.batch": (
-        "none",
-        "4.0, 4.1",
-        OURS,
-        "`allow`: no warning about AvailableNow's missing closing batch.",
-    ),
-    "minikafka.estimate": (
-        "none",
-        WORKS,
-        "internal",
-        "Set by the Scala shim, which asks for the size of a read.",
-    ),
+    "minikafka.log.tasks": (WORKS, OURS),
+    "minikafka.pushdown": ("4.1", OURS),
+    "minikafka.single.batch": ("4.0, 4.1", OURS),
+    "minikafka.estimate": (WORKS, "internal"),
     "minikafka.resume.from": (
         "none",
         WORKS,
@@ -141,31 +106,6 @@ SPARK_SINK: dict[str, tuple[str, str, str, str]] = {
         "Brokers: HOST:PORT, separated by commas.",
     ),
 }
-
-CLIENT_MEANINGS: dict[str, str] = {
-    "client.id": "The name of this client in the brokers' logs and quotas.",
-    "request.timeout.ms": "How long to wait for a response, and for a first broker.",
-    "metadata.max.age.ms": "How old metadata may be; a second where a query looks for topics, five minutes where it writes.",
-    "connections.max.idle.ms": "How long a connection may be idle and still be used; -1: for ever.",
-    "max.partition.fetch.bytes": "Bytes of a partition in one fetch.",
-    "fetch.min.bytes": "Bytes for which a broker waits.",
-    "fetch.max.wait.ms": "How long it waits.",
-    "check.crcs": "Whether checksums are verified.",
-    "isolation.level": "`read_uncommitted` or `read_committed`.",
-    "acks": "Acknowledgements of a write: `0`, `1` or `all`.",
-    "compression.type": "`none`, `gzip`, `snappy`, `lz4` or `zstd`.",
-    "retries": "How often a batch is sent again.",
-    "linger.ms": "How long a batch waits for more records.",
-    "batch.size": "The largest batch; by default a batch fills a request.",
-    "max.request.size": "The largest request, and row.",
-    "buffer.memory": "Memory for records that wait.",
-    "max.in.flight.requests.per.connection": "Requests under way to one broker.",
-    "max.block.ms": "How long a write waits for room or metadata.",
-    "retry.backoff.ms": "How long to wait before a batch is sent again.",
-    "delivery.timeout.ms": "How long a batch is tried in all.",
-    "enable.idempotence": "Whether batches are numbered, so that a retry writes nothing twice; by default where the brokers allow it.",
-}
-"""Client property, written with the prefix ``kafka.`` -> meaning."""
 
 ERROR_MEANINGS: dict[str, str] = {
     "UNKNOWN": "An unexpected error, or a code that this version does not know.",

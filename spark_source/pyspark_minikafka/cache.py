@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.clients.network.cluster import ClusterClient
-from pyspark_minikafka.options.kafka_options import ConnectionOptions
-from pyspark_minikafka.options.options import SERVERS
+from pyspark_minikafka.options.kafka_options import SERVERS, ConnectionOptions
 
 if TYPE_CHECKING:
     from minikafka.clients.produce import BatchingConfig, BatchingProducer

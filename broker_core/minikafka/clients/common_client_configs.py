@@ -56,9 +56,8 @@ SECURITY: dict[str, Type] = {
 """The commonly set ones of TLS and SASL, so that a misspelt one is reported as such."""
 
 UNSUPPORTED_PREFIXES = ("ssl.", "sasl.")
-UNSUPPORTED: dict[str, str] = dict.fromkeys(
-    (*UNSUPPORTED_PREFIXES, "transactional.id", "partitioner.class", *SECURITY), NOT_YET
-)
+UNSUPPORTED_NAMES = ("partitioner.class", "transactional.id")
+UNSUPPORTED: dict[str, str] = dict.fromkeys((*UNSUPPORTED_PREFIXES, *UNSUPPORTED_NAMES, *SECURITY), NOT_YET)
 """Name, or prefix that ends with a dot -> reason."""
 
 _AGE_MS = capped_int64(0)

@@ -11,14 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 
-from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.config.types import choice
+from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.checkpoint import spark_checkpoint
 from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.strategy import Assign, Strategy, Subscribe
 
 CHANGED_TOPICS = "minikafka.changed.topics"
-_ACCEPT, _REFUSE = "accept", "refuse"
+_ACCEPTS = choice(
+    {"refuse": False, "accept": True},
+    "refuse, or accept to drop topics of the checkpoint that are no longer read",
+)
 _NAMED = 5
 """The most partitions that a message names."""
 
@@ -31,15 +35,8 @@ def accepts_changes(options: Mapping[str, str]) -> bool:
     """Return whether ``options`` (keys in lower case) accept that topics are dropped. Raise ConfigError for
     an invalid value.
     """
-    value = options.get(CHANGED_TOPICS, _REFUSE)
-    word = value.strip().lower()
-    if word not in (_ACCEPT, _REFUSE):
-        raise ConfigError(
-            CHANGED_TOPICS,
-            value,
-            f"must be {_REFUSE}, or {_ACCEPT} to drop topics of the checkpoint that are no longer read",
-        )
-    return word == _ACCEPT
+    accepts: bool = _ACCEPTS.parse(CHANGED_TOPICS, options.get(CHANGED_TOPICS, "refuse"))
+    return accepts
 
 
 def dropped_partitions(strategy: Strategy, *positions: Iterable[TopicPartition]) -> set[TopicPartition]:
@@ -64,7 +61,7 @@ def check(
     raise SubscriptionChanged(
         f"{option} was changed from {before} to {now} {at}: {now} does not include {_names(dropped)}, which "
         f"the checkpoint contains. {_restored(strategy, dropped)} to continue; set a new checkpointLocation "
-        f"to start over; or set {CHANGED_TOPICS}={_ACCEPT} to drop {_names(dropped)}: a planned batch is "
+        f"to start over; or set {CHANGED_TOPICS}=accept to drop {_names(dropped)}: a planned batch is "
         "finished first, and topics that are new to the query are read from their first offset"
     )
 
@@ -72,7 +69,7 @@ def check(
 def dropped_warning(dropped: Collection[TopicPartition], positions: Mapping[TopicPartition, int]) -> str:
     """Return the warning about dropped partitions."""
     partitions = _with_offsets(dropped, positions)
-    return f"the query drops {partitions}: its options no longer read that ({CHANGED_TOPICS}={_ACCEPT})"
+    return f"the query drops {partitions}: its options no longer read that ({CHANGED_TOPICS}=accept)"
 
 
 def _described(strategy: Strategy, positions: Iterable[TopicPartition]) -> tuple[str, str, str]:

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from minikafka.base.config.types import LONG_MAX, choice, int64
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import TopicPartition, check_topic_name
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, parse_object, to_json
 from pyspark_minikafka.options.group_options import group_name
-from pyspark_minikafka.options.kafka_options import LONG_MAX, duration_ms, integer
+from pyspark_minikafka.options.kafka_options import duration
 
 LAST_RECORDS = "minikafka.last.records"
 LAST_DURATION = "minikafka.last.duration"
@@ -24,6 +25,8 @@ NO_MATCH = "startingOffsetsByTimestampStrategy"
 
 START_NAMES = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 END_NAMES = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+
+_NO_MATCH = choice({"error": False, "latest": True})
 
 GROUP_PREFIX = "group:"
 """``startingOffsets=group:NAME``."""
@@ -137,7 +140,7 @@ ALL_EARLIEST = OffsetBound(EARLIEST)
 
 def starting(options: Mapping[str, str], default: Bound) -> Bound:
     """Return the start that ``options`` (keys in lower case) ask for. Raise ConfigError when invalid."""
-    or_latest = _or_latest(options.get(NO_MATCH.lower()))
+    or_latest: bool = _NO_MATCH.parse(NO_MATCH, options.get(NO_MATCH.lower(), "error"))
     own = [name for name in (LAST_RECORDS, LAST_DURATION) if name in options]
     if own:
         others = [name for name in START_NAMES if name.lower() in options]
@@ -163,7 +166,7 @@ def ending(options: Mapping[str, str], default: Bound) -> Bound:
 def _bound(options: Mapping[str, str], names: tuple[str, str, str], or_latest: bool, default: Bound) -> Bound:
     moment, moments, offsets = names
     if moment.lower() in options:
-        return TimeBound(moment, integer(moment, options[moment.lower()], 0, LONG_MAX), or_latest=or_latest)
+        return TimeBound(moment, int64(0).parse(moment, options[moment.lower()]), or_latest=or_latest)
     if moments.lower() in options:
         times = _times(moments, options[moments.lower()])
         return TimeBound(moments, None, times, or_latest=or_latest)
@@ -172,17 +175,10 @@ def _bound(options: Mapping[str, str], names: tuple[str, str, str], or_latest: b
     return default
 
 
-def _or_latest(value: str | None) -> bool:
-    text = "error" if value is None else value.strip().lower()
-    if text not in ("error", "latest"):
-        raise ConfigError(NO_MATCH, value, "must be error or latest")
-    return text == "latest"
-
-
 def _newest(name: str, value: str) -> Newest:
     if name == LAST_RECORDS:
-        return Newest(records=integer(name, value, 1, LONG_MAX))
-    return Newest(duration_ms=duration_ms(name, value, low=1))
+        return Newest(records=int64(1).parse(name, value))
+    return Newest(duration_ms=duration(1).parse(name, value))
 
 
 def parse_bound(name: str, value: str) -> OffsetBound:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from minikafka.base.config.types import choice
 from minikafka.base.errors import ConfigError
 
 COMMIT_GROUP = "minikafka.commit.group"
@@ -27,6 +28,9 @@ class Storage(Enum):
 
     KAFKA = "kafka"
     ZOOKEEPER = "zookeeper"
+
+
+_STORAGE = choice({storage.value: storage for storage in Storage})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,7 @@ def group_options(options: Mapping[str, str], *, embedded: bool, starts_at: str 
     are the query's start.
     """
     name, text = _property(options, STORAGE)
-    storage = None
-    if text is not None:
-        try:
-            storage = Storage(text.strip().lower())
-        except ValueError:
-            raise ConfigError(name, text, "must be kafka or zookeeper") from None
+    storage: Storage | None = None if text is None else _STORAGE.parse(name, text)
     name, connect = _property(options, ZOOKEEPER)
     if connect is not None:
         _check_connect(name, connect)

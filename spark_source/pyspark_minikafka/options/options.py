@@ -10,9 +10,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING, Any
 
+from minikafka.base.config.config_def import definition_of, setting
+from minikafka.base.config.types import BOOLEAN, capped_int64, choice, int32, int64
 from minikafka.base.config.unknown_names import closest_match, did_you_mean, with_suggestion
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import ConfigError, ConfigErrors
 from pyspark_minikafka import workers
 from pyspark_minikafka.checkpoint import spark_checkpoint, subscription
 from pyspark_minikafka.options import bounds
@@ -21,60 +24,26 @@ from pyspark_minikafka.options.group_options import COMMIT_GROUP, GroupOptions, 
 from pyspark_minikafka.options.group_options import NAMES as GROUP_KEYS
 from pyspark_minikafka.options.kafka_options import (
     GROUP_ID,
-    INT_MAX,
-    LONG_MAX,
     PREFIX,
+    SERVERS,
     ConnectionOptions,
     FetchOptions,
     KafkaOptions,
-    ProducerOptions,
-    boolean,
-    duration_ms,
-    integer,
+    duration,
     kafka_options,
-    long_ms,
 )
 from pyspark_minikafka.options.kafka_options import meant as meant_by
 from pyspark_minikafka.strategy import NAMES as STRATEGIES
 from pyspark_minikafka.strategy import Strategy, strategy, topic_name
 
-SERVERS = "kafka.bootstrap.servers"
+if TYPE_CHECKING:
+    from minikafka.clients.produce.config import BatchingConfig
+
 DATA_DIR = "minikafka.data.dir"
-LOG_TASKS = "minikafka.log.tasks"
-PUSHDOWN = "minikafka.pushdown"
-SINGLE_BATCH = "minikafka.single.batch"
 ESTIMATE = "minikafka.estimate"
 DEFAULT_DATA_DIR = "minikafka-data"
 OUR_PREFIX = "minikafka."
 
-_TRIGGER_KEYS = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay")
-_SOURCE_KEYS = (
-    *STRATEGIES,
-    *bounds.START_NAMES,
-    *bounds.END_NAMES,
-    bounds.NO_MATCH,
-    bounds.LAST_RECORDS,
-    bounds.LAST_DURATION,
-    *_TRIGGER_KEYS,
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "failOnDataLoss",
-    "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "groupIdPrefix",
-    "includeHeaders",
-    *GROUP_KEYS,
-    LOG_TASKS,
-    PUSHDOWN,
-    SINGLE_BATCH,
-    ESTIMATE,
-    spark_checkpoint.RESUME_FROM,
-    subscription.CHANGED_TOPICS,
-    DATA_DIR,
-    SERVERS,
-)
-_SINK_KEYS = ("topic", "includeHeaders", DATA_DIR, SERVERS)
 _SELECTING = frozenset({*STRATEGIES, *bounds.START_NAMES, *bounds.END_NAMES, bounds.NO_MATCH, "topic"})
 """Options that choose what is read or written. A misspelt one is an error, not a warning."""
 
@@ -111,23 +80,31 @@ class TriggerOptions:
     after the previous batch.
     """
 
-    min_offsets: int | None = None
-    max_offsets: int | None = None
-    max_delay_ms: int = 15 * 60_000
+    min_offsets: int | None = setting(
+        "minOffsetsPerTrigger", int64(1), None, "The fewest offsets of a micro-batch."
+    )
+    max_offsets: int | None = setting(
+        "maxOffsetsPerTrigger",
+        int64(1),
+        None,
+        "The most offsets of a micro-batch, divided by what waits. Without support a batch takes all there "
+        "is, with a warning.",
+    )
+    max_delay_ms: int = setting(
+        "maxTriggerDelay", duration(0), "15m", "How long `minOffsetsPerTrigger` may delay a batch."
+    )
 
 
-@dataclass(frozen=True, slots=True)
+_HEADERS = "includeHeaders"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """The parsed options of a read. Times are in milliseconds.
 
-    poll_timeout_ms: the time that a task waits for records of its range.
-    pushdown: whether filters of the query narrow the read; None: where Spark plans them correctly.
-    min_partitions, max_records_per_partition: the split of ranges; None: one task a partition.
-    estimate: the Scala shim asks for the size of a batch query, not for rows.
-    single_batch_allowed: no warning about the batch that Trigger.AvailableNow omits before Spark 4.2.
-    checkpoint: the query's checkpoint, when the options name it.
-    accept_changed_topics: topics of the checkpoint that are no longer subscribed are dropped.
-    warnings: logged once a query.
+    groups: options about consumer groups. checkpoint: the query's checkpoint, when the options name it.
+    accept_changed_topics: topics of the checkpoint that are no longer subscribed are dropped. warnings:
+    logged once a query.
     """
 
     location: Location
@@ -136,22 +113,50 @@ class SourceOptions:
     strategy: Strategy
     starting: Bound
     ending: Bound
-    fail_on_data_loss: bool
-    poll_timeout_ms: int
-    offset_retries: int
-    offset_retry_interval_ms: int
     trigger: TriggerOptions
-    min_partitions: int | None
-    max_records_per_partition: int | None
-    include_headers: bool
     groups: GroupOptions
-    log_tasks: bool
-    pushdown: bool | None
-    estimate: bool
-    single_batch_allowed: bool
     checkpoint: spark_checkpoint.CheckpointLocation | None
     accept_changed_topics: bool
     warnings: tuple[str, ...]
+    min_partitions: int | None = setting(
+        "minPartitions", int32(1), None, "The fewest tasks: ranges of offsets are split."
+    )
+    max_records_per_partition: int | None = setting(
+        "maxRecordsPerPartition", int64(1), None, "The most records of a task."
+    )
+    fail_on_data_loss: bool = setting(
+        "failOnDataLoss", BOOLEAN, True, "Whether lost data ends the query, or is a warning."
+    )
+    poll_timeout_ms: int = setting(
+        "kafkaConsumer.pollTimeoutMs",
+        capped_int64(1),
+        120_000,
+        "How long a task waits for records of its range.",
+    )
+    offset_retries: int = setting(
+        "fetchOffset.numRetries", int32(0), 3, "How often offsets are looked up again."
+    )
+    offset_retry_interval_ms: int = setting(
+        "fetchOffset.retryIntervalMs", capped_int64(0), 1_000, "How long to wait in between."
+    )
+    include_headers: bool = setting(_HEADERS, BOOLEAN, False, "Whether the column `headers` is there.")
+    log_tasks: bool = setting("minikafka.log.tasks", BOOLEAN, False, "Whether each task logs a line.")
+    pushdown: bool | None = setting(
+        "minikafka.pushdown",
+        BOOLEAN,
+        None,
+        "Whether conditions narrow what is fetched; by default where Spark plans them correctly: not on 4.1 "
+        "to 4.3.",
+    )
+    single_batch_allowed: bool = setting(
+        "minikafka.single.batch",
+        choice({"warn": False, "allow": True}),
+        "warn",
+        "`allow`: no warning about the closing batch that AvailableNow omits before Spark 4.2.",
+    )
+    estimate: bool = setting(
+        ESTIMATE, BOOLEAN, False, "Set by the Scala shim, which asks for the size of a read."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +165,28 @@ class SinkOptions:
 
     location: Location
     connection: ConnectionOptions
-    producer: ProducerOptions
+    producer: BatchingConfig
     topic: str | None
     warnings: tuple[str, ...]
+
+
+SOURCE_KEYS = (
+    *STRATEGIES,
+    *bounds.START_NAMES,
+    *bounds.END_NAMES,
+    bounds.NO_MATCH,
+    bounds.LAST_RECORDS,
+    bounds.LAST_DURATION,
+    *definition_of(TriggerOptions).keys,
+    *definition_of(SourceOptions).keys,
+    "groupIdPrefix",
+    *GROUP_KEYS,
+    spark_checkpoint.RESUME_FROM,
+    subscription.CHANGED_TOPICS,
+    DATA_DIR,
+    SERVERS,
+)
+SINK_KEYS = ("topic", _HEADERS, DATA_DIR, SERVERS)
 
 
 def _lowered(options: Mapping[str, str]) -> dict[str, str]:
@@ -201,7 +225,7 @@ def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str,
     """Return warnings about options without effect. Raise ConfigError for a misspelt option that chooses what
     is read: the query would read something else.
     """
-    anywhere = {name.lower() for name in (*_SOURCE_KEYS, *_SINK_KEYS)}
+    anywhere = {name.lower() for name in (*SOURCE_KEYS, *SINK_KEYS)}
     unused = []
     for name in sorted(options):
         client = name.startswith(PREFIX)
@@ -227,8 +251,14 @@ def _unknown_own_option(name: str, known: tuple[str, ...]) -> str:
     return f"unknown option{did_you_mean(meant)}" if meant else f"unknown option; expected one of {own}"
 
 
-def _headers(options: Mapping[str, str]) -> bool:
-    return boolean("includeHeaders", options.get("includeheaders", "false"))
+def _read(section: type, options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of ``section``, by field. Raise ConfigErrors."""
+    keys = definition_of(section).keys
+    given = {name: options[name.lower()] for name in keys if name.lower() in options}
+    values, faults = definition_of(section).read(given)
+    if faults:
+        raise ConfigErrors(faults)
+    return values
 
 
 def _bounds(options: Mapping[str, str], mode: Mode) -> tuple[Bound, Bound]:
@@ -242,26 +272,13 @@ def _bounds(options: Mapping[str, str], mode: Mode) -> tuple[Bound, Bound]:
     return start, end
 
 
-def _optional(options: Mapping[str, str], name: str, high: int = LONG_MAX) -> int | None:
-    """Return a number of at least 1, or None when the option is absent."""
-    value = options.get(name.lower())
-    return None if value is None else integer(name, value, 1, high)
-
-
 def _trigger(options: Mapping[str, str]) -> TriggerOptions:
-    least, most = _optional(options, "minOffsetsPerTrigger"), _optional(options, "maxOffsetsPerTrigger")
-    delay_ms = duration_ms("maxTriggerDelay", options.get("maxtriggerdelay", "15m"))
+    trigger = TriggerOptions(**_read(TriggerOptions, options))
+    least, most = trigger.min_offsets, trigger.max_offsets
     if least is not None and most is not None and least > most:
         allowed = f"must not be higher than maxOffsetsPerTrigger, {most}"
         raise ConfigError("minOffsetsPerTrigger", str(least), allowed)
-    return TriggerOptions(least, most, delay_ms)
-
-
-def _single_batch_allowed(options: Mapping[str, str]) -> bool:
-    value = options.get(SINGLE_BATCH, "warn")
-    if value.strip().lower() not in ("warn", "allow"):
-        raise ConfigError(SINGLE_BATCH, value, "must be warn or allow")
-    return value.strip().lower() == "allow"
+    return trigger
 
 
 def _group_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -297,7 +314,7 @@ def source_options(
     """
     options = _lowered(given)
     kafka = kafka_options(options, sink=False)
-    warnings = _warnings(options, kafka, _SOURCE_KEYS)
+    warnings = _warnings(options, kafka, SOURCE_KEYS)
     chosen = strategy(options)
     starting, ending = _bounds(options, mode)
     trigger = _trigger(options)
@@ -310,7 +327,7 @@ def source_options(
         warnings += tuple(
             f"{name} has no effect on a batch query"
             for name in (
-                *_TRIGGER_KEYS,
+                *definition_of(TriggerOptions).keys,
                 COMMIT_GROUP,
                 spark_checkpoint.RESUME_FROM,
                 subscription.CHANGED_TOPICS,
@@ -325,26 +342,12 @@ def source_options(
         strategy=chosen,
         starting=starting,
         ending=ending,
-        fail_on_data_loss=boolean("failOnDataLoss", options.get("failondataloss", "true")),
-        poll_timeout_ms=long_ms(
-            "kafkaConsumer.pollTimeoutMs", options.get("kafkaconsumer.polltimeoutms", "120000"), 1
-        ),
-        offset_retries=integer("fetchOffset.numRetries", options.get("fetchoffset.numretries", "3")),
-        offset_retry_interval_ms=long_ms(
-            "fetchOffset.retryIntervalMs", options.get("fetchoffset.retryintervalms", "1000")
-        ),
         trigger=trigger,
-        min_partitions=_optional(options, "minPartitions", INT_MAX),
-        max_records_per_partition=_optional(options, "maxRecordsPerPartition"),
-        include_headers=_headers(options),
         groups=groups,
-        log_tasks=boolean(LOG_TASKS, options.get(LOG_TASKS, "false")),
-        pushdown=boolean(PUSHDOWN, options[PUSHDOWN]) if PUSHDOWN in options else None,
-        estimate=boolean(ESTIMATE, options.get(ESTIMATE, "false")),
-        single_batch_allowed=_single_batch_allowed(options),
         checkpoint=None if mode is Mode.BATCH else _checkpoint(options, working_directory),
         accept_changed_topics=subscription.accepts_changes(options),
         warnings=warnings,
+        **_read(SourceOptions, options),
     )
 
 
@@ -352,9 +355,10 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
     """Parse the options of a write. Raise ConfigError for the first invalid one."""
     options = _lowered(given)
     kafka = kafka_options(options, sink=True)
-    _headers(options)
+    BOOLEAN.parse(_HEADERS, options.get(_HEADERS.lower(), "false"))
     topic = options.get("topic")
-    warnings = _warnings(options, kafka, _SINK_KEYS)
+    warnings = _warnings(options, kafka, SINK_KEYS)
+    assert kafka.producer is not None, "a sink has a producer"
     if kafka.producer.acks == 0:
         warnings += (_NO_ACKNOWLEDGEMENT,)
     return SinkOptions(

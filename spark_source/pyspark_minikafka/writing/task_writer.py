@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
-from minikafka.clients.produce import BatchingConfig, BatchingProducer
+from minikafka.clients.produce import BatchingProducer
 from minikafka.records.columns import RawHeaders, encode, group_rows, partitions_by_key, raw_headers
+from minikafka.records.format.compression import Codec
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
+from pyspark_minikafka.options.kafka_options import BATCH_BYTES
 from pyspark_minikafka.options.options import SinkOptions
 from pyspark_minikafka.schema import BadColumn, SinkColumns
 from pyspark_minikafka.writing.routing import RoundRobin, fill_unassigned, override
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.int64]
     Longs = npt.NDArray[np.int64]
 
-BATCH_BYTES = 900_000
-"""The largest encoded batch unless ``kafka.batch.size`` is set: a broker with default limits accepts it."""
 
 PARTITION_BYTES = 64 << 10
 """The target size of a partition's rows at a time, if the producer's buffer has room for that much of all
@@ -52,7 +52,7 @@ def send(
 ) -> tuple[int, int]:
     """Send every row and wait until all are acknowledged. Return the rows, and the bytes as encoded."""
     cluster = cache.writing(target.bootstrap_servers, options.connection)
-    with cache.producing(cluster, producer_config(options)) as producer:
+    with cache.producing(cluster, options.producer) as producer:
         task = _Task(cluster, producer, options, columns)
         for batch in merged(batches, task.wanted_bytes):
             task.add(batch)
@@ -90,8 +90,7 @@ class _Task:
         self._most_partitions = 1
         self._rows = 0
         self._bytes = 0
-        request_bytes = self._config.max_request_bytes
-        self._batch_bytes = min(options.producer.batch_bytes or BATCH_BYTES, request_bytes)
+        self._batch_bytes = min(self._config.batch_bytes or BATCH_BYTES, self._config.max_request_bytes)
 
     def wanted_bytes(self) -> int:
         """Return the bytes to add at a time, for the topics seen so far."""
@@ -137,7 +136,7 @@ class _Task:
                     "later); drop the column headers",
                 )
             headers = None
-        if magic < 2 and self._options.producer.codec == "zstd":
+        if magic < 2 and self._config.compression is Codec.ZSTD:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"the broker of {tp} does not support kafka.compression.type=zstd (it needs Kafka 2.1 or "
@@ -252,27 +251,3 @@ def timestamps_ms(column: pa.Array, now_ms: int, *, is_ms: bool) -> Longs:
 def as_binary(column: pa.Array) -> pa.Array:
     """Return ``column``, of strings or bytes in any Arrow layout, as pa.BinaryArray; strings as UTF-8."""
     return column if column.type == pa.binary() else column.cast(pa.binary())
-
-
-def producer_config(options: SinkOptions) -> BatchingConfig:
-    """Return the producer's settings. Errors name the user's option, with ``kafka.``."""
-    producer = options.producer
-    properties: dict[str, object] = {
-        "acks": producer.acks,
-        "compression.type": producer.codec,
-        "retries": producer.retries,
-        "linger.ms": producer.linger_ms,
-        "max.request.size": producer.max_request_bytes,
-        "buffer.memory": producer.buffer_bytes,
-        "max.in.flight.requests.per.connection": producer.max_in_flight,
-        "max.block.ms": producer.max_block_ms,
-        "delivery.timeout.ms": producer.delivery_timeout_ms,
-        "request.timeout.ms": options.connection.request_timeout_ms,
-        "retry.backoff.ms": producer.retry_backoff_ms,
-    }
-    if producer.idempotence is not None:
-        properties["enable.idempotence"] = producer.idempotence
-    try:
-        return BatchingConfig.from_properties(properties)
-    except ConfigError as problem:
-        raise ConfigError(f"kafka.{problem.name}", problem.value, problem.allowed) from None

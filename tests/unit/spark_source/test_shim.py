@@ -17,7 +17,9 @@ import pytest
 
 import pyspark_minikafka
 from minikafka.base import cache_dirs
+from minikafka.base.config.config_def import definition_of
 from minikafka.base.errors import ConfigError
+from minikafka.clients.produce import BatchingConfig
 from pyspark_minikafka import shim
 from pyspark_minikafka.options import group_options, kafka_options, options
 
@@ -38,9 +40,9 @@ def names_in_scala() -> list[str]:
 
 
 def names_in_python() -> set[str]:
-    tables = (kafka_options._CONNECTION, kafka_options._FETCH, kafka_options._PRODUCER)
-    client = {*kafka_options.ONLY_DEFAULT, *(name for table in tables for name in table)}
-    keys = {*options._SOURCE_KEYS, *options._SINK_KEYS, kafka_options.GROUP_ID} - OTHER_NAMES
+    parts = (kafka_options.ConnectionOptions, kafka_options.FetchOptions, BatchingConfig)
+    client = {*kafka_options.ONLY_DEFAULT, *(name for part in parts for name in definition_of(part).keys)}
+    keys = {*options.SOURCE_KEYS, *options.SINK_KEYS, kafka_options.GROUP_ID} - OTHER_NAMES
     keys.remove(options.ESTIMATE)  # which the shim sets by itself
     return keys | {kafka_options.PREFIX + name for name in client}
 

@@ -36,16 +36,18 @@ def with_suggestions(names: Iterable[str], known: Collection[str]) -> str:
     return ", ".join(with_suggestion(name, closest_match(name, known)) for name in names)
 
 
-def reason_unsupported(name: str, unsupported: Mapping[str, str]) -> str | None:
+def reason_unsupported(name: str, unsupported: Mapping[str, str], prefix: str = "") -> str | None:
     """Return why Kafka's setting ``name`` is not supported, and the name that was probably meant; None if
     ``unsupported`` has neither the name nor a prefix of it that ends with a dot.
+
+    prefix: precedes the name that was meant.
     """
     if name in unsupported:
         return unsupported[name]
-    for prefix, reason in unsupported.items():
-        if prefix.endswith(".") and name.startswith(prefix):
-            names = [other for other in unsupported if not other.endswith(".")]
-            return reason + did_you_mean(closest_match(name, names))
+    for start, reason in unsupported.items():
+        if start.endswith(".") and name.startswith(start):
+            meant = closest_match(name, [other for other in unsupported if not other.endswith(".")])
+            return reason + did_you_mean(None if meant is None else prefix + meant)
     return None
 
 

@@ -40,7 +40,7 @@ class BatchingConfig(AbstractConfig):
         "acks",
         ACKS,
         None,
-        "Acknowledgements: `0`, `1` or `all`; by default `all` with `enable.idempotence=true`, else `1`.",
+        "Acknowledgements of a write: `0`, `1` or `all`; by default `1`, or `all` with `enable.idempotence`.",
         derive=lambda values: ACKS_ALL if values["idempotence"] else 1,
     )
     retries: int = setting("retries", int32(0), INT_MAX, "How often a batch is sent again.")

@@ -19,11 +19,11 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce import BatchingConfig
 from minikafka.records.columns import HEADERS_TYPE
 from pyspark_minikafka.location import Target
-from pyspark_minikafka.options.kafka_options import ConnectionOptions, ProducerOptions
-from pyspark_minikafka.options.options import Location, SinkOptions, sink_options
+from pyspark_minikafka.options import kafka_options
+from pyspark_minikafka.options.options import sink_options
 from pyspark_minikafka.schema import BadColumn, SinkColumns, sink_columns
 from pyspark_minikafka.writing import task_writer, writer
-from pyspark_minikafka.writing.task_writer import as_binary, producer_config, timestamps_ms
+from pyspark_minikafka.writing.task_writer import as_binary, timestamps_ms
 
 UTC = datetime.timezone.utc
 
@@ -102,17 +102,29 @@ def test_text_and_bytes_of_every_layout_become_binary(kind: pa.DataType) -> None
 
 def test_producer_settings_are_those_of_the_options() -> None:
     given = {"topic": "t", "kafka.compression.type": "gzip", "kafka.linger.ms": "3", "kafka.retries": "2"}
-    config = producer_config(sink_options({**given, "kafka.request.timeout.ms": "9"}))
+    config = sink_options({**given, "kafka.request.timeout.ms": "9"}).producer
     assert (config.acks, config.compression.name, config.linger_ms) == (-1, "GZIP", 3)
     assert (config.retries, config.request_timeout_ms) == (2, 9)
 
 
-def test_a_setting_that_the_producer_refuses_has_the_options_name() -> None:
-    options = SinkOptions(
-        Location("h:1", None), ConnectionOptions(), ProducerOptions(max_in_flight=0), "t", ()
-    )
-    with pytest.raises(ConfigError, match=r"kafka\.max\.in\.flight\.requests\.per\.connection=0"):
-        producer_config(options)
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            {"kafka.max.in.flight.requests.per.connection": "0"},
+            r"^kafka\.max\.in\.flight\.requests\.per\.connection='0': must be",
+        ),
+        (
+            {"kafka.enable.idempotence": "true", "kafka.retries": "0"},
+            r"^kafka\.retries=0: must be 1 or more with",
+        ),
+    ],
+)
+def test_setting_that_the_producer_refuses_has_the_name_of_the_option(
+    given: dict[str, str], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        sink_options({"topic": "t", **given})
 
 
 def test_brokers_that_nobody_can_reach_are_waited_for_as_long_as_by_a_read() -> None:
@@ -220,7 +232,7 @@ def test_each_task_tells_what_it_wrote() -> None:
 
 
 def test_a_set_is_at_most_what_a_broker_takes_by_default() -> None:
-    assert np.iinfo(np.int32).max > 1_000_012 > task_writer.BATCH_BYTES
+    assert np.iinfo(np.int32).max > 1_000_012 > kafka_options.BATCH_BYTES
 
 
 def rows_of(*sizes: int) -> Iterator[pa.RecordBatch]:
