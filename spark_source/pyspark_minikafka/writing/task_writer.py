@@ -25,7 +25,6 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.produce import BatchingProducer
 from minikafka.records.columns import RawHeaders, encode, group_rows, partitions_by_key, raw_headers
-from minikafka.records.format.compression import Codec
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.kafka_options import BATCH_BYTES
@@ -136,7 +135,7 @@ class _Task:
                     "later); drop the column headers",
                 )
             headers = None
-        if magic < 2 and self._config.compression is Codec.ZSTD:
+        if magic < 2 and self._config.compression.name == "ZSTD":
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"the broker of {tp} does not support kafka.compression.type=zstd (it needs Kafka 2.1 or "
