@@ -201,17 +201,6 @@ class ClusterClient:
         topic = self._metadata.view.topics.get(name)
         return topic if topic is not None and topic.partitions else None
 
-    def why_unusable(self, name: str) -> BrokerError:
-        """Return the error of a requested topic that has no known partitions."""
-        topic = self._metadata.view.topics.get(name)
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
-        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return BrokerError(code, f"there is no topic {name!r} in the cluster at {self.bootstrap_text}")
-        return BrokerError(
-            code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE,
-            f"topic {name!r} is not available in the cluster at {self.bootstrap_text}",
-        )
-
     def known_leader(self, tp: TopicPartition) -> int | None:
         """Return the leader of a partition from the cache; None if it is unknown or stale."""
         if not self._metadata.is_fresh(tp.topic, self.clock.monotonic_ms()):
@@ -335,7 +324,18 @@ class ClusterClient:
         if topic is not None and topic.partitions and topic.error is ErrorCode.NONE:
             return topic
         self.invalidate(name)
-        raise self.why_unusable(name)
+        raise self._unusable_topic_error(name)
+
+    def _unusable_topic_error(self, name: str) -> BrokerError:
+        """Return the error of a requested topic that has no usable partitions."""
+        topic = self._metadata.view.topics.get(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return BrokerError(code, f"there is no topic {name!r} in the cluster at {self.bootstrap_text}")
+        return BrokerError(
+            code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE,
+            f"topic {name!r} is not available in the cluster at {self.bootstrap_text}",
+        )
 
     def _refresh(
         self,

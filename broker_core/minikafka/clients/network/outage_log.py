@@ -32,6 +32,21 @@ class OutageLog:
         """Start of the first attempt that failed; None after a success."""
         self.failures = 0
 
+    @property
+    def warned(self) -> bool:
+        """True if a warning about this outage was logged."""
+        return self._warned_ms is not None
+
+    def is_due(self, since_ms: int, now_ms: int) -> bool:
+        """Return True if a warning is due about an outage that began at ``since_ms``."""
+        if self._warned_ms is None:
+            return now_ms - since_ms >= self._warn_after_ms
+        return now_ms - self._warned_ms >= self._warn_interval_ms
+
+    def record_warning(self, now_ms: int) -> None:
+        """Record that a warning about this outage is logged now."""
+        self._warned_ms = now_ms
+
     def record_failure(self, started_ms: int, now_ms: int) -> bool:
         """Record an attempt that began at ``started_ms`` and has failed. Return True if a warning is due,
         which the caller logs.
@@ -39,12 +54,9 @@ class OutageLog:
         self.failures += 1
         if self.since_ms is None:
             self.since_ms = started_ms
-        if self._warned_ms is None:
-            due = now_ms - self.since_ms >= self._warn_after_ms
-        else:
-            due = now_ms - self._warned_ms >= self._warn_interval_ms
+        due = self.is_due(self.since_ms, now_ms)
         if due:
-            self._warned_ms = now_ms
+            self.record_warning(now_ms)
         return due
 
     def record_success(self) -> None:

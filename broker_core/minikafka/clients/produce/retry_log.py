@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
+from minikafka.clients.network.outage_log import OutageLog
 from minikafka.clients.produce.batch import ProducerBatch
 
 WARN_AFTER_MS = 2_000
@@ -35,8 +36,7 @@ class RetryLog:
 
     def __init__(self) -> None:
         self._retrying: dict[TopicPartition, _RetryingPartition] = {}
-        self._warned_ms: int | None = None
-        """The time of the last warning about the current partitions."""
+        self._outage = OutageLog(WARN_AFTER_MS, WARN_INTERVAL_MS)
 
     def __bool__(self) -> bool:
         """Return True if a partition is retrying. May be called without the producer's lock."""
@@ -56,12 +56,12 @@ class RetryLog:
     def clear(self, partition: TopicPartition) -> None:
         """Forget a partition whose batch was acknowledged or has failed for good."""
         if self._retrying and self._retrying.pop(partition, None) is not None and not self._retrying:
-            self._warned_ms = None
+            self._outage.record_success()
 
     def mark_reported(self, now_ms: int) -> None:
         """Record that another warning has covered all current failures."""
         if self._retrying:
-            self._warned_ms = now_ms
+            self._outage.record_warning(now_ms)
 
     def due_warning(
         self, waiting: Iterable[ProducerBatch], timeout_ms: int | None, now_ms: int
@@ -71,18 +71,18 @@ class RetryLog:
         ``waiting``: all unacknowledged batches, which fail ``timeout_ms`` after their creation (None: later).
         """
         lasting = {tp: it for tp, it in self._retrying.items() if now_ms - it.since_ms >= WARN_AFTER_MS}
-        if not lasting or (self._warned_ms is not None and now_ms - self._warned_ms < WARN_INTERVAL_MS):
+        oldest = min(lasting.values(), key=lambda it: it.since_ms, default=None)
+        if oldest is None or not self._outage.is_due(oldest.since_ms, now_ms):
             return None
         batches = [batch for batch in waiting if batch.topic_partition in lasting]
         if not batches:
             return None
-        still = "" if self._warned_ms is None else "still "
-        self._warned_ms = now_ms
+        still = "still " if self._outage.warned else ""
+        self._outage.record_warning(now_ms)
         limit = ""
         if timeout_ms is not None:
             left_ms = min(batch.created_ms for batch in batches) + timeout_ms - now_ms
             limit = f", for {max(1, round(left_ms / 1000))} s more"
-        oldest = min(lasting.values(), key=lambda it: it.since_ms)
         lasts_ms, reason = now_ms - oldest.since_ms, oldest.reason or NO_LEADER_KNOWN
         count = sum(batch.count for batch in batches)
         return (
