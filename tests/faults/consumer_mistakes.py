@@ -11,7 +11,6 @@ from typing import Any
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import RebalancePlan
-from minikafka.clients.consumer.ownership import PartitionOwnership
 from minikafka.clients.consumer.rebalancer import RebalanceResult, ZkRebalancerListener
 from minikafka.clients.consumer.registration import GroupRegistration, Lease
 from minikafka.clients.consumer.runtime import Steps
@@ -19,6 +18,7 @@ from minikafka.clients.consumer.streams import ConsumerIterator
 from minikafka.clients.consumer.topic_registry import TopicRegistry
 from minikafka.registry import paths
 from minikafka.registry.consumer_offsets import ZookeeperOffsets
+from minikafka.registry.consumer_session import ConsumerSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Mistake:
 release = ZkRebalancerListener.release_partition_ownership
 close = ZkRebalancerListener.close_fetchers
 close_queues = ZkRebalancerListener.close_fetchers_for_queues
-own = PartitionOwnership.claim
+own = ConsumerSession.claim
 
 
 def clear_queues_only(registry: TopicRegistry) -> None:
@@ -43,9 +43,9 @@ def clear_queues_only(registry: TopicRegistry) -> None:
             queue.clear_locked()
 
 
-def own_at_once(ownership: PartitionOwnership, tp: TopicPartition, thread: Any) -> None:
+def own_at_once(session: ConsumerSession, tp: TopicPartition, thread: Any) -> None:
     """Claim the partition whoever owns it."""
-    own(ownership, tp, thread)
+    own(session, tp, thread)
 
 
 def do_not_commit(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[bool]:
@@ -136,7 +136,7 @@ MISTAKES = {
         (4,), [(TopicRegistry, "clear_fetcher_queues", clear_queues_only)]
     ),
     "a partition is owned before the other has let go": Mistake(
-        (1,), [(PartitionOwnership, "claim", own_at_once)]
+        (1,), [(ConsumerSession, "claim", own_at_once)]
     ),
     "partitions are released before anything is stopped": Mistake(
         (3,), [(LISTENER, "close_fetchers", release_then_close)]

@@ -6,7 +6,7 @@ The parents of the znodes are persistent and created when needed. Offsets are in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from minikafka.base.ids import TopicPartition
@@ -110,15 +110,3 @@ def read_owners(store: Store, group: str) -> dict[TopicPartition, str]:
     partitions = partitions_below(store, paths.consumer_owners_path(group))
     by_path = {paths.consumer_owner_path(group, *tp): tp for tp in partitions}
     return {by_path[path]: owner for path, (owner, _) in Znodes(store).read_all(by_path, OWNER).items()}
-
-
-def owned_in_session(
-    store: Store, group: str, partitions: Iterable[TopicPartition], session_id: int
-) -> frozenset[TopicPartition]:
-    """Return those of ``partitions`` whose owner znode was created in the session. All are read at once."""
-    paths_to_partitions = {paths.consumer_owner_path(group, *tp): tp for tp in partitions}
-    return frozenset(
-        paths_to_partitions[path]
-        for path, (_, stat) in store.read_all(paths_to_partitions).items()
-        if stat.ephemeral_owner == session_id
-    )

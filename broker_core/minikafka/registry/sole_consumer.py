@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from minikafka.base.errors import GroupInUse, NodeExists, NoNode, SessionExpired
+from minikafka.base.errors import GroupInUse, SessionExpired
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.consumer_offsets import ZookeeperOffsets
-from minikafka.registry.consumers import ConsumerRegistration, owned_in_session
+from minikafka.registry.consumer_session import ConsumerSession
+from minikafka.registry.consumers import ConsumerRegistration
 from minikafka.registry.store import Store
 from minikafka.registry.znodes import children
 
@@ -27,8 +28,7 @@ class SoleConsumer:
         self._id = consumer_id
         self._now_ms = now_ms
         self._offsets = ZookeeperOffsets(store, group)
-        self._session = 0
-        """The session in which the registration and the owner znodes were created."""
+        self._session = ConsumerSession(store, group, consumer_id)
         self._topics: frozenset[str] | None = None
         self._owned: set[TopicPartition] = set()
 
@@ -42,14 +42,14 @@ class SoleConsumer:
 
         Raises GroupInUse with the names of the present members.
         """
-        if self._session != self._store.session_id:
+        if self._session.session_id != self._store.session_id:
             self._topics, self._owned = None, set()
             self._offsets.forget()
         topics = frozenset(tp.topic for tp in partitions)
         if self._topics is None:
             self._register(topics)
         elif topics != self._topics:
-            self._store.write(self._path, self._registration(topics))
+            self._store.write(self._session.path, self._registration(topics))
         self._topics = topics
         for tp in sorted(self._owned - set(partitions)):
             self._disown(tp)
@@ -62,7 +62,7 @@ class SoleConsumer:
         Raises SessionExpired if a partition is not owned, or no longer owned, in the session in which
         ``hold`` registered; the others are committed.
         """
-        lost = self._offsets.commit(offsets, self._still_owned)
+        lost = self._offsets.commit(offsets, self._session.still_owned)
         if lost:
             self._owned -= lost  # the next ``hold`` owns them again, or raises GroupInUse
             names = ", ".join(map(str, sorted(lost)))
@@ -74,15 +74,8 @@ class SoleConsumer:
         """Give up all partitions and the registration. Znodes of other sessions stay."""
         for tp in sorted(self._owned):
             self._disown(tp)
-        session, self._topics, self._session = self._session, None, 0
-        stat = self._store.exists(self._path)
-        if stat is not None and stat.ephemeral_owner == session:
-            with contextlib.suppress(NoNode):
-                self._store.delete(self._path)
-
-    @property
-    def _path(self) -> str:
-        return paths.consumer_id_path(self._group, self._id)
+        self._topics = None
+        self._session.unregister()
 
     def _registration(self, topics: Iterable[str]) -> bytes:
         return ConsumerRegistration(dict.fromkeys(sorted(topics), 1), self._now_ms()).to_json()
@@ -90,15 +83,13 @@ class SoleConsumer:
     def _register(self, topics: Iterable[str]) -> None:
         """Check before and after: of two consumers that register at once at least one sees the other."""
         self._check_alone()
-        session = self._store.session_id
-        self._create(self._path, self._registration(topics), session)
+        while not self._session.register(self._registration(topics)):
+            pass
         try:
             self._check_alone()
         except GroupInUse:
-            with contextlib.suppress(NoNode):
-                self._store.delete(self._path)
+            self._session.unregister()
             raise
-        self._session = session
 
     def _check_alone(self) -> None:
         others = [
@@ -108,33 +99,13 @@ class SoleConsumer:
             raise GroupInUse(self._group, others)
 
     def _own(self, tp: TopicPartition) -> None:
-        path = paths.consumer_owner_path(self._group, *tp)
-        try:
-            self._create(path, self.thread_id.encode("utf-8"), self._session)
-        except NodeExists:
-            with contextlib.suppress(NoNode):
-                owner = self._store.read(path)[0].decode("utf-8", "replace")
-                raise GroupInUse(self._group, [owner]) from None
-            return self._own(tp)  # it has just been given up
+        owner = self._session.claim(tp, self.thread_id)
+        if owner is not None:
+            raise GroupInUse(self._group, [owner])
         self._owned.add(tp)
-        return None
-
-    def _create(self, path: str, data: bytes, session: int) -> None:
-        """Create an ephemeral znode, unless an earlier call, whose answer was lost, has created it."""
-        try:
-            self._store.create(path, data, ephemeral=True, make_parents=True)
-        except NodeExists:
-            stat = self._store.exists(path)
-            if stat is None or stat.ephemeral_owner != session:
-                raise
-
-    def _still_owned(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        return owned_in_session(self._store, self._group, partitions, self._session)
 
     def _disown(self, tp: TopicPartition) -> None:
-        # The registration proves the session: after its end the owner znode may be of another consumer, and
-        # stays.
-        with contextlib.suppress(NoNode):
-            self._store.delete_if_exists(paths.consumer_owner_path(self._group, *tp), self._path)
+        with contextlib.suppress(SessionExpired):
+            self._session.delete_partition_ownership_from_zk(tp)
         self._owned.discard(tp)
         self._offsets.forget([tp])

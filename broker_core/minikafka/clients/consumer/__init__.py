@@ -7,8 +7,7 @@
     topic_filter          Whitelist and Blacklist
     rebalancer            the rebalance: read, close, release, claim, start
     assignment            subscriptions, and the assignors
-    registration          the consumer's znode, and the lease of its session
-    ownership             the owners' znodes: claim and release
+    registration          the lease of the consumer's session (``registry.consumer_session``)
     topic_registry        the partitions that are read, with their streams and queues
     listeners             listeners for rebalances, topics, partitions and sessions
     offsets               committed offsets in ZooKeeper and at the coordinator

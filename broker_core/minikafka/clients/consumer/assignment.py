@@ -30,6 +30,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
 from minikafka.records.format.hashes import string_hash
 from minikafka.registry import paths
+from minikafka.registry.consumer_session import PartitionOwner
 from minikafka.registry.consumers import CONSUMER, ConsumerRegistration
 from minikafka.registry.store import Store
 from minikafka.registry.topics import read_assignments
@@ -425,16 +426,6 @@ def _warn_missing_topics(ctx: AssignmentContext) -> None:
 
 def _format_threads(threads: tuple[ConsumerThreadId, ...]) -> str:
     return "{" + ", ".join(map(str, threads)) + "}"
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionOwner:
-    """The content of ``/consumers/G/owners/T/P``."""
-
-    thread: str
-    """The text of a ConsumerThreadId."""
-    session_id: int
-    """The session that owns the ephemeral znode."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,6 @@ from minikafka.clients.consumer.listeners import (
     ZkTopicPartitionChangeListener,
 )
 from minikafka.clients.consumer.offsets import ConsumerOffsets
-from minikafka.clients.consumer.ownership import PartitionOwnership
 from minikafka.clients.consumer.registration import GroupRegistration
 from minikafka.clients.consumer.runtime import Steps, Wait
 from minikafka.clients.consumer.topic_registry import TopicRegistry
@@ -88,7 +87,6 @@ class RebalanceContext:
     clock: Clock
     store: Store
     registration: GroupRegistration
-    ownership: PartitionOwnership
     registry: TopicRegistry
     fetcher: Fetcher
     offsets: ConsumerOffsets
@@ -228,7 +226,7 @@ class ZkRebalancerListener:
         if not _children(parts.store, paths.BROKER_IDS):
             logger.warning("%s: no brokers to read from: %s", self.consumer_id, parts.config.no_brokers_hint)
             return RebalanceResult.DONE
-        owners = parts.ownership.owners(context.my_partitions | parts.registry.partitions.keys())
+        owners = registration.session.owners(context.my_partitions | parts.registry.partitions.keys())
         yield None
         plan = rebalance_plan(context, self._assignor, owners, session_id)
         if plan.is_unchanged and plan.my_assignment == self._fetched:
@@ -354,14 +352,14 @@ class ZkRebalancerListener:
     def release_partition_ownership(self, partitions: tuple[TopicPartition, ...]) -> Steps[None]:
         """Release partitions, so that other consumers can own them."""
         for tp in partitions:
-            self._context.ownership.delete_partition_ownership_from_zk(tp)
+            self._context.registration.session.delete_partition_ownership_from_zk(tp)
             yield None
 
     def reflect_partition_ownership_decision(self, plan: RebalancePlan) -> Steps[bool]:
         """Claim the new partitions of the plan. Return whether all of them are owned."""
         held: dict[TopicPartition, str] = {}
         for tp in plan.claim:
-            owner = self._context.ownership.claim(tp, plan.my_assignment[tp])
+            owner = self._context.registration.session.claim(tp, str(plan.my_assignment[tp]))
             if owner is not None:
                 logger.info("%s: waiting for %s to release %s", self.consumer_id, owner, tp)
                 held[tp] = owner

@@ -20,6 +20,7 @@ from minikafka.clients.consumer.assignment import TopicCount, make_registration
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.runtime import Steps, Wait
 from minikafka.registry import paths
+from minikafka.registry.consumer_session import ConsumerSession
 from minikafka.registry.store import Store
 
 
@@ -102,9 +103,8 @@ class GroupRegistration:
     ) -> None:
         self.group = config.group_id
         self.consumer_id = consumer_id
-        self.path = paths.consumer_id_path(config.group_id, consumer_id)
-        self.session_id = 0
-        """The session that created the znode; 0 before the registration."""
+        self.session = ConsumerSession(store, config.group_id, consumer_id)
+        """The registration's znode, and the owned partitions."""
         self.topic_count: TopicCount | None = None
         """The subscription to register."""
         self.lease = Lease(clock, min(config.zookeeper_session_timeout_ms, store.session_timeout_ms))
@@ -113,6 +113,11 @@ class GroupRegistration:
         self._clock = clock
         self._on_lost = on_lost
         self._stopped = False
+
+    @property
+    def session_id(self) -> int:
+        """The session that created the znode; 0 before the registration."""
+        return self.session.session_id
 
     def register(self) -> Steps[None]:
         """Register in the present session, and start the lease.
@@ -126,23 +131,16 @@ class GroupRegistration:
         while True:
             if self._stopped:
                 raise CoordinationLost(f"{self.consumer_id} is shut down")
-            sent_ms, session_id = self._clock.monotonic_ms(), self._store.session_id
+            sent_ms = self._clock.monotonic_ms()
             try:
-                self._store.create(self.path, data, ephemeral=True, make_parents=True)
+                if self.session.register(data):
+                    break
+                yield None
             except NodeExists:
-                stat = self._store.exists(self.path)
-                if stat is not None and stat.ephemeral_owner != session_id:
-                    if self._clock.monotonic_ms() >= end_ms:
-                        raise NodeExists(
-                            f"{self.path} exists: another consumer is registered with this consumer.id"
-                        ) from None
-                    yield Wait(self._config.rebalance_backoff_ms)
-                    continue
-            if self._store.session_id == session_id:
-                break
-            yield None
-        self.session_id = session_id
-        self.lease.grant(session_id, sent_ms, self._store.session_timeout_ms)
+                if self._clock.monotonic_ms() >= end_ms:
+                    raise
+                yield Wait(self._config.rebalance_backoff_ms)
+        self.lease.grant(self.session_id, sent_ms, self._store.session_timeout_ms)
 
     def stop(self) -> None:
         """End the wait for another consumer of the same name: ``register`` raises CoordinationLost."""
@@ -150,7 +148,7 @@ class GroupRegistration:
 
     def forget(self) -> None:
         """Make the next rebalance register again."""
-        self.session_id = 0
+        self.session.session_id = 0
 
     def renew(self) -> bool:
         """Query ZooKeeper for this consumer's znode, and renew the lease. Return whether the lease is valid
@@ -158,7 +156,7 @@ class GroupRegistration:
         """
         sent_ms = self._clock.monotonic_ms()
         try:
-            stat = self._store.exists(self.path)
+            stat = self._store.exists(self.session.path)
         except CoordinationError as error:
             logger.debug("%s: %s", self.consumer_id, error)
             return self.lease.is_valid

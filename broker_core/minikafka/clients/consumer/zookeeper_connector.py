@@ -48,7 +48,6 @@ from minikafka.clients.consumer.offsets import (
     OffsetsChannel,
     registered_brokers,
 )
-from minikafka.clients.consumer.ownership import PartitionOwnership
 from minikafka.clients.consumer.rebalancer import Fetcher, RebalanceContext, ZkRebalancerListener
 from minikafka.clients.consumer.registration import GroupRegistration, make_consumer_id
 from minikafka.clients.consumer.runtime import Scheduler, Stepper, Steps, run_steps
@@ -123,13 +122,12 @@ class ZookeeperConsumerConnector(ConsumerConnector):
             self.lease = self.registration.lease
             self.topic_registry = TopicRegistry(config, self.lease)
             self.offsets_channel = self._offsets_channel(channel)
-            ownership = PartitionOwnership(self.store, self.registration)
             self.offsets = ConsumerOffsets(
                 ZookeeperOffsets(self.store, config.group_id),
                 self.offsets_channel,
                 in_zookeeper=config.offsets_storage == ZOOKEEPER or config.dual_commit_enabled,
                 zookeeper_first=config.offsets_storage == ZOOKEEPER,
-                still_owned=ownership.still_owned,
+                still_owned=self.registration.session.still_owned,
                 max_retries=config.offsets_commit_max_retries,
                 backoff_ms=config.offsets_channel_backoff_ms,
             )
@@ -139,7 +137,6 @@ class ZookeeperConsumerConnector(ConsumerConnector):
                     clock=self.clock,
                     store=self.store,
                     registration=self.registration,
-                    ownership=ownership,
                     registry=self.topic_registry,
                     fetcher=self.fetcher,
                     offsets=self.offsets,

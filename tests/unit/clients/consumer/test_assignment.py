@@ -15,7 +15,6 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import (
     AssignmentContext,
     ConsumerThreadId,
-    PartitionOwner,
     RangeAssignor,
     RebalancePlan,
     StaticTopicCount,
@@ -28,6 +27,7 @@ from minikafka.clients.consumer.assignment import (
     rebalance_plan,
 )
 from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
+from minikafka.registry.consumer_session import PartitionOwner
 from minikafka.registry.consumers import CONSUMER
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 
