@@ -45,6 +45,10 @@ TESTS = Path(__file__).parent
 # a fifth of the pure suite's work. So it comes round seldom, and passes over what was there at the start.
 gc.set_threshold(100_000, 20, 20)
 
+# Hundreds of interpreters that tests start would compile the product anew, and each run all tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # The tests start many Java programs that live for seconds: these come up in half the time.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SPARK_CLASSES = Path(sys.prefix, "spark-classes.jsa")
