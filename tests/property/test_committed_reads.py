@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.records.columns import decode
@@ -63,7 +63,6 @@ class History:
         return offsets
 
 
-@settings(max_examples=100)
 @given(st.lists(STEPS, min_size=12, max_size=30), st.data())
 def test_any_part_of_a_log_gives_its_committed_records(
     steps: list[tuple[int, str, int, int, int]], data: st.DataObject

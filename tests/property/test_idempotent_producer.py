@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.base.errors import ErrorCode
@@ -84,7 +84,6 @@ class ProducerHarness:
                     assert stored[future.result().offset + number] == value
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 1 << 32), st.sampled_from([1, 3, 1 << 30]), st.sampled_from([100, 16_384]))
 def test_nothing_is_lost_doubled_or_moved(seed: int, retries: int, batch_bytes: int) -> None:
     harness = ProducerHarness(seed, retries=retries, batch_bytes=batch_bytes, delivery_timeout_ms=60_000)
