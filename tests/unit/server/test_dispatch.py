@@ -151,13 +151,13 @@ MANY = 60_000
 
 
 def fetched(replica_id: int, client_id: str | None) -> bytes:
-    partitions = tuple(FetchPartition(number, -1, 0, -1, 1_000) for number in range(MANY))
+    partitions = (FetchPartition(0, -1, 0, -1, 1_000),) * MANY
     body = FetchRequest(replica_id, 0, 1, 1 << 20, 0, 0, -1, (FetchTopic("t", partitions),))
     return framed(Request(ApiKey.FETCH, 3, body), client_id)
 
 
 def elected() -> bytes:
-    partitions = tuple(LeaderAndIsrPartition("t", number, 1, 0, 0, (0,), 0, (0,)) for number in range(MANY))
+    partitions = (LeaderAndIsrPartition("t", 0, 1, 0, 0, (0,), 0, (0,)),) * MANY
     return framed(Request(ApiKey.LEADER_AND_ISR, 0, LeaderAndIsrRequest(0, 1, partitions, ())), "0")
 
 

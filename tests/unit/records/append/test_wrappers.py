@@ -108,7 +108,7 @@ def test_large_content_among_small_is_a_step_of_its_own() -> None:
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(codec=Codec.LZ4), Limits(magic=0)])
 def test_very_many_wrappers_take_many_steps_and_little_memory(limits: Limits) -> None:
-    count = 20_000
+    count = 10_000
     data = bytearray(build_message_set([Record(None, b"x", 1)], codec=Codec.LZ4) * count)
     steps = validate_steps(data, limits, NOW_MS)
     tracemalloc.start()
