@@ -14,7 +14,7 @@ from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.records.format.hashes import partition_of_key
 
 
-class DefaultPartitioner:
+class StickyPartitioner:
     """Java's choice for keys, sticky partitions for the rest. Not thread-safe: the producer calls it under
     its lock.
 

@@ -27,7 +27,7 @@ from minikafka.clients.network.retry import Deadline
 from minikafka.clients.produce.accumulator import AppendResult, RecordAccumulator
 from minikafka.clients.produce.batch import RetryGroup, message_bytes
 from minikafka.clients.produce.config import BatchingConfig
-from minikafka.clients.produce.partitioner import DefaultPartitioner
+from minikafka.clients.produce.partitioner import StickyPartitioner
 from minikafka.clients.produce.send_future import SendFuture
 from minikafka.clients.produce.sender import Sender
 from minikafka.clients.produce.task_runner import Task, TaskRunner, magic_for_version
@@ -52,7 +52,7 @@ class BatchingProducer:
         cluster: ClusterClient,
         config: BatchingConfig | None = None,
         *,
-        partitioner: DefaultPartitioner | None = None,
+        partitioner: StickyPartitioner | None = None,
         threads: bool = True,
         counts_lookups: bool = False,
         other_partition: Callable[[TopicPartition], int] | None = None,
@@ -60,7 +60,7 @@ class BatchingProducer:
         self.config = config or BatchingConfig()
         self._cluster = cluster
         self._clock = cluster.clock
-        self._partitioner = partitioner or DefaultPartitioner()
+        self._partitioner = partitioner or StickyPartitioner()
         self._threads = threads
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)

@@ -103,13 +103,6 @@ class MessageColumns:
         """Return values and keys; None if there are separate partition keys, or originals."""
         return (self.values, self.keys) if self.part_keys is self.keys and self.originals is None else None
 
-    def part_keys_of(self, rows: NDArray[np.int64]) -> pa.Array | Sequence[Any] | None:
-        """Return the partition keys of some rows."""
-        parts = self.part_keys
-        if parts is None or len(rows) == len(self):
-            return parts
-        return parts.take(pa.array(rows)) if isinstance(parts, pa.Array) else [parts[row] for row in rows]
-
     def messages(self, rows: Sequence[int] | NDArray[np.int64]) -> list[KeyedMessage]:
         """Return some rows as messages: the original ones, or else of bytes."""
         if self.originals is not None:

@@ -9,7 +9,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
-from minikafka.clients.produce.partitioner import DefaultPartitioner
+from minikafka.clients.produce.partitioner import StickyPartitioner
 from minikafka.net.memory import Fault
 from minikafka.records.format.batch import BatchHeader, read_header
 from minikafka.records.format.message_set import Codec, Record, build_message_set
@@ -33,7 +33,7 @@ def producer_of(brokers: BrokerHarness, **settings: Any) -> BatchingProducer:
     return BatchingProducer(
         brokers.client(),
         BatchingConfig(**{"idempotence": True} | settings),
-        partitioner=DefaultPartitioner(first_turn=0),
+        partitioner=StickyPartitioner(first_turn=0),
         threads=False,
     )
 

@@ -11,7 +11,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
-from minikafka.clients.produce.partitioner import DefaultPartitioner
+from minikafka.clients.produce.partitioner import StickyPartitioner
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from minikafka.wire.api import ApiKey
@@ -30,7 +30,7 @@ def producer_of(brokers: BrokerHarness, cluster: Any = None, **settings: Any) ->
     return BatchingProducer(
         cluster or brokers.client(),
         BatchingConfig(**settings),
-        partitioner=DefaultPartitioner(first_turn=0),
+        partitioner=StickyPartitioner(first_turn=0),
         threads=False,
     )
 
