@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from minikafka.embedded.broker import properties_text
-from minikafka.server.config.properties import parse_properties
+from minikafka.base.config.property_files import parse_properties, properties_text
 
 # Mostly what the format gives a meaning to.
 TEXTS = st.text(st.one_of(st.sampled_from(" \t\f\n\r\\=:#!uxn"), st.characters(codec="utf-8")), max_size=12)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from minikafka.cli.options import Settings, key_values
+from minikafka.base.config.property_files import key_values
+from minikafka.cli.options import Settings
 
 
 def broker(

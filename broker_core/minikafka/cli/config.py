@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from minikafka.base.config.property_files import key_values
 from minikafka.base.config.types import whole_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import redact, redact_all
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, key_values
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Optional, Protocol
 
 import typer
 
+from minikafka.base.config.property_files import key_values
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values, number_option
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, number_option
 from minikafka.cli.start_position import Start, parse_start
 
 if TYPE_CHECKING:

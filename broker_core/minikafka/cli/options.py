@@ -142,17 +142,6 @@ Settings = Annotated[
 ]
 
 
-def key_values(name: str, given: list[str] | None) -> dict[str, str]:
-    """Parse ``key=value`` texts into a dict; the last value of a key wins. Raise ConfigError for ``name``."""
-    pairs: dict[str, str] = {}
-    for text in given or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(name, text, "must be KEY=VALUE")
-        pairs[key.strip()] = value.strip()
-    return pairs
-
-
 def check_data_dir(data_dir: Path) -> None:
     """Raise ConfigError unless the directory is usable for a cluster. It need not exist yet."""
     path = data_dir.absolute()

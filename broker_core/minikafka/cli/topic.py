@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from minikafka.base.config.property_files import key_values
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.base.secrets import redact_all
@@ -24,7 +25,6 @@ from minikafka.cli.options import (
     Format,
     OutputFormat,
     ZooKeeper,
-    key_values,
     number_option,
 )
 

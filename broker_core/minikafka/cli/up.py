@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from minikafka.base.config.property_files import key_values
 from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.base.ids import host_port
 from minikafka.base.printable import printable
@@ -19,7 +20,6 @@ from minikafka.base.secrets import redact
 from minikafka.cli.options import (
     Settings,
     check_data_dir,
-    key_values,
     make_data_dir,
     number_option,
     parse_data_dir,

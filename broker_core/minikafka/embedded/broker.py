@@ -8,13 +8,13 @@ of its start, and that it is ready. It ends with its parent.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from minikafka.base.config.property_files import write_properties
 from minikafka.embedded import data_directory
 from minikafka.embedded.process import ChildProcess, ProcessFailed
 
@@ -51,33 +51,6 @@ class Ready:
     def port(self) -> int:
         """The port that was bound."""
         return int(self.address.rpartition(":")[2])
-
-
-def properties_text(properties: Mapping[str, str]) -> str:
-    """Return ``properties`` in the ``.properties`` format, with its escapes."""
-    return "".join(
-        f"{_escaped(_IN_NAMES, name)}={_escaped(_IN_VALUES, value)}\n" for name, value in properties.items()
-    )
-
-
-_IN_NAMES = re.compile(r"[\\\n\r\t\f =:#!]")
-_IN_VALUES = re.compile(r"[\\\n\r\t\f]|\A | \Z")
-_LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\f": "f"}
-
-
-def _escaped(special: re.Pattern[str], text: str) -> str:
-    return special.sub(lambda found: "\\" + _LETTERS.get(found[0], found[0]), text)
-
-
-def write_properties(path: str, properties: Mapping[str, str]) -> None:
-    """Write a ``.properties`` file that only its owner can read, as it may hold passwords."""
-
-    def for_the_owner(name: str, flags: int) -> int:
-        return os.open(name, flags, 0o600)
-
-    with open(path, "w", encoding="utf-8", opener=for_the_owner) as file:
-        os.fchmod(file.fileno(), 0o600)  # an older file may be readable by all
-        file.write(properties_text(properties))
 
 
 def progress_text(report: Mapping[str, object] | None) -> str | None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from minikafka.base.config.property_files import read_properties
 from minikafka.base.errors import ConfigError
 from minikafka.log.layout import LOCK_FILE
 
@@ -79,12 +80,10 @@ def broker_lock_paths(data_dir: Path, number: int) -> list[Path]:
 
     These are the directories in its properties file, and its own in ``data_dir``, which may have been moved.
     """
-    from minikafka.server.config.properties import parse_properties
-
     path = broker_properties_path(data_dir, number)
     try:
-        properties = parse_properties(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError, ConfigError):
+        properties = read_properties(str(path), "log.dirs")
+    except ConfigError:
         properties = {}
     given = (properties.get("log.dirs") or properties.get("log.dir") or "").split(",")
     directories = [

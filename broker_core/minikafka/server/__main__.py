@@ -21,11 +21,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 from minikafka.base.cache_dirs import is_open_to_others, write_address
 from minikafka.base.clock import SystemClock
+from minikafka.base.config.property_files import key_values, read_properties
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import host_port
@@ -43,7 +43,7 @@ from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore, servers_of
 from minikafka.server.assembly import Ports, RunningBroker, start_patiently
 from minikafka.server.config.listeners import unreachable
-from minikafka.server.config.properties import BrokerConfig, parse_properties
+from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.inter_broker_connection import InterBrokerConnection
 from minikafka.server.workers.work_pool import MEMORY_BYTES, ThreadWorkPool
 from minikafka.server.workers.worker import ThreadWorker
@@ -179,18 +179,7 @@ def announce(running: RunningBroker, config: BrokerConfig) -> None:
 
 
 def _config(path: str, overrides: list[str]) -> BrokerConfig:
-    try:
-        properties = parse_properties(Path(path).read_text(encoding="utf-8"), path)
-    except OSError as error:
-        raise ConfigError("FILE.properties", path, f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        what = f"byte {error.start}, {error.object[error.start]:#04x}, is not UTF-8"
-        raise ConfigError("FILE.properties", path, f"cannot be read: {what}") from None
-    for override in overrides:
-        name, separator, value = override.partition("=")
-        if not separator:
-            raise ConfigError("--set", override, "must be key=value")
-        properties[name.strip()] = value.strip()
+    properties = read_properties(path, "FILE.properties") | key_values("--set", overrides)
     config = BrokerConfig.from_properties(properties)
     if config.unknown:
         _log.warning("%s", config.unused())

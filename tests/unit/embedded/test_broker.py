@@ -9,35 +9,11 @@ from minikafka.embedded.broker import (
     BrokerFailed,
     BrokerProcess,
     Ready,
-    properties_text,
-    write_properties,
 )
-from minikafka.server.config.properties import parse_properties
 
 
 def test_port_follows_the_last_colon() -> None:
     assert Ready("::1:9093", "x").port == 9093
-
-
-def test_written_properties_are_read_back_as_they_were() -> None:
-    properties = {
-        "log.dirs": "/a b/c=d",
-        "zookeeper.connect": "h:1/chroot",
-        "x": "",
-        "metrics": "back\\slash\\n and ends with one\\",
-        "lines": " first\nsecond\r\u2028third",
-        "no.continuation": "\\\\",
-    }
-    assert parse_properties(properties_text(properties), "f") == properties
-
-
-def test_properties_are_written_for_their_owner_alone(tmp_path: Path) -> None:
-    path = tmp_path / "broker-0.properties"
-    path.write_text("from before")
-    path.chmod(0o644)
-    write_properties(str(path), {"ssl.key.password": "tiger"})
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.read_text() == "ssl.key.password=tiger\n"
 
 
 def test_refused_property_is_reported_with_the_exit_code(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
     broker.id=3
     cluster.id=SM7-…
 
-Java properties; lines with ``#`` or ``!`` are comments; other properties belong to later releases and are
+Java properties; other properties belong to later releases and are
 left alone. Every data directory of a broker has the file, and all must name the same broker and cluster.
 0.10.1 writes no cluster and ignores it; later releases write it and do not start in another cluster.
 """
@@ -17,7 +17,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from minikafka.base.errors import StorageError
+from minikafka.base.config.property_files import parse_properties, properties_text
+from minikafka.base.errors import ConfigError, StorageError
 from minikafka.base.files import Files, read_file, replace_file
 
 META_FILE = "meta.properties"
@@ -39,14 +40,11 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
     """Read the file in ``directory``; None when it is absent. Raises StorageError when it is not valid."""
     path = os.path.join(directory, META_FILE)
     try:
-        text = read_file(files, path).decode("latin-1")
+        values = parse_properties(read_file(files, path).decode("latin-1"), path)
     except FileNotFoundError:
         return None
-    values = {}
-    for line in text.splitlines():
-        name, separator, value = line.partition("=")
-        if separator and not line.lstrip().startswith(("#", "!")):
-            values[name.strip()] = value.strip()
+    except ConfigError as error:
+        raise StorageError(str(error)) from None
     if values.get("version") != str(VERSION):
         raise StorageError(f"{path}: version={values.get('version')}, expected version={VERSION}")
     broker_id = values.get("broker.id", "")
@@ -57,9 +55,10 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
 
 def write_meta(files: Files, directory: str, meta: MetaProperties) -> None:
     """Write the file durably."""
-    text = f"#\nversion={VERSION}\nbroker.id={meta.broker_id}\n"
+    properties = {"version": str(VERSION), "broker.id": str(meta.broker_id)}
     if meta.cluster_id is not None:
-        text += f"cluster.id={meta.cluster_id}\n"
+        properties["cluster.id"] = meta.cluster_id
+    text = "#\n" + properties_text(properties)
     replace_file(files, os.path.join(directory, META_FILE), text.encode("latin-1"))
 
 

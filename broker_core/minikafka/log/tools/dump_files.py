@@ -25,7 +25,8 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from minikafka.base.errors import StorageError
+from minikafka.base.config.property_files import parse_properties
+from minikafka.base.errors import ConfigError, StorageError
 from minikafka.base.files import Files, read_file
 from minikafka.log.checkpoints.leader_epochs import read_epochs
 from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint
@@ -39,7 +40,6 @@ Row = Mapping[str, object]
 
 PASSING = re.compile(r"(?:(?:\.[0-9]+)?\.(?:deleted|cleaned|swap|corrupt))+$")
 """Suffixes of files that are being written or removed."""
-_PROPERTY = re.compile(r"([^=:]+)[=:](.*)")
 _OFFSET = re.compile(r"[0-9]+(?=\.)")
 
 _TRANSACTION = struct.Struct(">hqqqq")
@@ -167,11 +167,7 @@ def producers(path: str, data: bytes) -> Iterator[Row | Damage]:
 
 def read_properties(files: Files, path: str) -> dict[str, str]:
     """Read names and values. Raises StorageError for a line without a value."""
-    values = {}
-    for line in read_file(files, path).decode("latin-1").splitlines():
-        if line.strip() and not line.lstrip().startswith(("#", "!")):
-            found = _PROPERTY.fullmatch(line)
-            if found is None:
-                raise StorageError(f"{path} is not a properties file: {line!r} has no value")
-            values[found[1].strip()] = found[2].strip()
-    return values
+    try:
+        return parse_properties(read_file(files, path).decode("latin-1"), path)
+    except ConfigError as error:
+        raise StorageError(f"not a properties file: {error}") from None

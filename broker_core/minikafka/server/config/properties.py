@@ -1,7 +1,6 @@
 """The broker's configuration: Kafka's own property names, with 0.10.1's defaults.
 
-A ``.properties`` file is Java's: ``key=value`` or ``key: value``, ``#`` and ``!`` start comments, a backslash
-at the end of a line continues it. Differences from 0.10.1's defaults: ``delete.topic.enable`` is true (text
+Differences from 0.10.1's defaults: ``delete.topic.enable`` is true (text
 003), ``num.recovery.threads.per.data.dir`` is as many as there are processors, for all directories together
 (0.10.1: one for each), ``log.flush.scheduler.interval.ms`` is 1,000 (0.10.1: never, so that
 ``log.flush.interval.ms`` alone does nothing), ``offsets.retention.minutes`` is a week and
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -527,42 +525,3 @@ BROKER_CONFIG = ConfigDef(
     ]
 )
 """Every property of a broker, with the names that give the defaults of a topic's settings."""
-
-
-def parse_properties(text: str, source: str) -> dict[str, str]:
-    """Parse Java's ``.properties`` format. ``source`` names the file in errors."""
-    properties: dict[str, str] = {}
-    lines = iter(enumerate(_LINE_END.split(text), start=1))
-    for number, raw in lines:
-        line = raw.lstrip(_SPACES)
-        if not line or line[0] in "#!":
-            continue
-        while _GOES_ON.search(line):
-            line = line[:-1] + next(lines, (0, ""))[1].lstrip(_SPACES)
-        pair = _KEY_VALUE.match(line)
-        if pair is None:
-            # Not the line itself: it may be the second half of a secret.
-            raise ConfigError(
-                source, f"line {number}", "expected key=value; end a line with \\ to continue it"
-            )
-        key, value = (_ESCAPE.sub(_unescaped, _stripped(text)) for text in pair.groups())
-        properties[key] = value
-    return properties
-
-
-_SPACES = " \t\f"
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_GOES_ON = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
-_KEY_VALUE = re.compile(r"((?:[^\\=:]|\\.)*)[=:](.*)", re.DOTALL)
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _stripped(text: str) -> str:
-    """Return ``text`` without the spaces around it; a space after a backslash is kept."""
-    bare = text.rstrip(_SPACES)
-    return text[: len(bare) + bool(_GOES_ON.search(bare))].lstrip(_SPACES)
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return chr(int(found[1], 16)) if found[1] else _ESCAPED.get(found[2], found[2])

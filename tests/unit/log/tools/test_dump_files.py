@@ -186,5 +186,5 @@ def test_properties_are_one_row() -> None:
 
 
 def test_invalid_properties_file_is_reported() -> None:
-    with pytest.raises(StorageError, match=r"meta\.properties is not a properties file: 'nonsense'"):
+    with pytest.raises(StorageError, match=r"not a properties file: meta\.properties='line 1'"):
         rows_of("meta.properties", b"nonsense\n")

@@ -5,7 +5,7 @@ import pytest
 from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.log.layout import Layout
 from minikafka.net.connection_quotas import ConnectionLimits
-from minikafka.server.config.properties import BrokerConfig, parse_properties
+from minikafka.server.config.properties import BrokerConfig
 
 
 def config(**properties: str) -> BrokerConfig:
@@ -107,51 +107,9 @@ def test_names_that_nobody_uses_are_listed_for_one_warning() -> None:
     assert made.log.segment_bytes == 1024
 
 
-def test_a_properties_file_is_read_as_java_reads_it() -> None:
-    text = "# a comment\n! another\n\nbroker.id=3\nlog.dirs : one,\\\n    two\nempty=\n"
-    assert parse_properties(text, "f") == {"broker.id": "3", "log.dirs": "one,two", "empty": ""}
-
-
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
-        (r"k=C:\\logs", "C:\\logs"),
-        (r"k=ends with one\\", "ends with one\\"),
-        (r"k=a\=b\:c\#d", "a=b:c#d"),
-        (r"k=\u00e9\n\t.", "\u00e9\n\t."),
-        (r"k=\ leading", " leading"),
-        ("k=a\u2028b\x85c", "a\u2028b\x85c"),
-        ("k=one\\\r\n   two", "onetwo"),
-        ("k=b\\ ", "b "),
-        ("k=b\\ \t", "b "),
-        (r"k=b\\ ", "b\\"),
-        (" \tk \t= \\\tb\t ", "\tb"),
-        ("k=a\\\n\\ b ", "a b"),
-    ],
-)
-def test_escapes_are_those_of_java(line: str, value: str) -> None:
-    assert parse_properties(f"{line}\nnext=1\n", "f") == {"k": value, "next": "1"}
-
-
-def test_an_escaped_separator_is_part_of_the_key() -> None:
-    assert parse_properties(r"a\:b=c:d", "f") == {"a:b": "c:d"}
-
-
-def test_a_line_that_is_no_property_is_named_by_its_number() -> None:
-    with pytest.raises(ConfigError, match="line 2"):
-        parse_properties("broker.id=1\nnonsense\n", "server.properties")
-
-
 def test_the_text_of_a_configuration_has_no_property_as_it_was_given() -> None:
     given = {"zookeeper.connect": "h:1", "listeners": "PLAINTEXT://h:1", "ssl.key.password": "tiger"}
     assert "tiger" not in repr(BrokerConfig.from_properties(given))
-
-
-def test_a_line_that_is_no_property_is_named_by_its_number_alone() -> None:
-    with pytest.raises(ConfigError) as refused:
-        parse_properties("sasl.jaas.config=a\ntiger\n", "server.properties")
-    assert "tiger" not in str(refused.value)
-    assert "server.properties='line 2'" in str(refused.value)
 
 
 def test_defaults_of_the_texts_override_those_of_the_release() -> None:
