@@ -9,7 +9,7 @@ the place of a broker, or changes its answer, where a test needs what a broker n
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,9 +47,10 @@ from minikafka.wire.apis.produce import (
     ProduceTopic,
     ProduceTopicResponse,
 )
-from minikafka.wire.frame_parts import Part, join
+from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader, response_header, split_response
 from tests.support.partition_log import PartitionLog, split_entries
+from tests.support.recorded_exchange import RecordedExchange
 from tests.support.simulation import PORT, Client, Request, Simulation, produce
 
 HOST = "memory"
@@ -384,16 +385,15 @@ class BrokerHarness:
             for _, key, version, asked in reversed(self.requests)
             if type(asked) is type(request)
         )
-        api, told = APIS[key], _Capture()
+        api, exchange = APIS[key], RecordedExchange()
         header = RequestHeader(int(key), version, 0, "script")
         frame = join([header.encode(), *api.encode_request(version, request)])
-        self.simulation.machine_of(broker_id)
-        self._handlers[broker_id].on_request(told, memoryview(bytearray(frame)))
-        while told.frame is None:
-            self.settle()
-            if told.frame is None:
-                self.clock.advance(10)
-        return api.decode_response(version, split_response(memoryview(told.frame))[1]) if told.frame else None
+        self._handlers[broker_id].on_request(exchange, memoryview(bytearray(frame)))
+        self.settle()
+        while not exchange.answered:
+            assert not exchange.closed, exchange.closed
+            self.advance(10)
+        return api.decode_response(version, split_response(exchange.frame)[1]) if exchange.response else None
 
     def _to(self, broker_id: int) -> Client:
         client = self._clients.get(broker_id)
@@ -459,29 +459,6 @@ class _Handler:
             self._handler.on_request(exchange, frame)
         else:
             self._harness.respond(self._broker_id, exchange, frame)
-
-
-class _Capture:
-    """An exchange that keeps the response."""
-
-    client_host = "script"
-    listener = "PLAINTEXT"
-
-    def __init__(self) -> None:
-        self.memory: dict[str, Any] = {}
-        self.frame: bytes | None = None
-
-    def park(self) -> None:
-        pass
-
-    def keep_counted(self, kept: bool = True) -> None:
-        pass
-
-    def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
-        self.frame = join(parts)
-
-    def close(self, reason: str) -> None:
-        raise AssertionError(reason)
 
 
 class _BetweenBrokers:

@@ -9,28 +9,19 @@ from typing import Any
 from minikafka.base.errors import NetworkError
 from minikafka.wire.frame_parts import Part, join
 from tests.support.broker_harness import FIRST_PORT, BrokerHarness
+from tests.support.recorded_exchange import RecordedExchange
 
 
-class _Pending:
-    client_host = "thread"
-    listener = "PLAINTEXT"
-
+class _Pending(RecordedExchange):
     def __init__(self) -> None:
-        self.memory: dict[str, Any] = {}
+        super().__init__()
         self.settled = threading.Event()
-        self.frame = b""
         self.error = ""
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
-        self.frame = join(parts)
-        if self.frame:
+        super().respond(parts)
+        if parts:
             self.settled.set()
-
-    def park(self) -> None:
-        pass
-
-    def keep_counted(self, kept: bool = True) -> None:
-        pass
 
     def close(self, reason: str) -> None:
         self.error = self.error or reason
@@ -41,9 +32,9 @@ class _Pending:
 
     def result(self, timeout_ms: int | None = None) -> memoryview:
         self.settled.wait(None if timeout_ms is None else timeout_ms / 1000)
-        if self.error or not self.frame:
+        if self.error or not self.response:
             raise NetworkError(self.error or "no response in time")
-        return memoryview(bytearray(self.frame))
+        return self.frame
 
 
 class _Connection:

@@ -2,38 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from minikafka.net.interfaces import Exchange
 from minikafka.server.workers.request_admission import RequestAdmission, leave
-
-
-class RecordedExchange:
-    """An exchange that notes what is done with it."""
-
-    client_host = "host"
-    listener = "PLAINTEXT"
-
-    def __init__(self, fails: bool = False) -> None:
-        self.memory: dict[str, Any] = {}
-        self.done: list[str] = []
-        self._fails = fails
-
-    def park(self) -> None:
-        self.done.append("park")
-
-    def keep_counted(self, kept: bool = True) -> None:
-        self.done.append(f"keep_counted {kept}")
-
-    def respond(self, parts: Any, pause_ms: int = 0) -> None:
-        self.done.append(f"respond {parts} {pause_ms}")
-        if self._fails:
-            raise ValueError("cannot be sent")
-
-    def close(self, reason: str) -> None:
-        self.done.append(f"close {reason}")
+from tests.support.recorded_exchange import RecordedExchange
 
 
 class Harness:
@@ -94,7 +67,12 @@ def test_calls_reach_the_exchange() -> None:
     admitted.respond([b"x"], 7)
     admitted.close("why")
     assert (admitted.client_host, admitted.listener, exchange.memory) == ("host", "PLAINTEXT", {"key": 1})
-    assert exchange.done == ["park", "keep_counted False", "respond [b'x'] 7", "close why"]
+    assert exchange.calls == [
+        ("park",),
+        ("keep_counted", False),
+        ("respond", [b"x"], 7),
+        ("close", "why"),
+    ]
 
 
 def test_other_exchanges_have_nothing_to_leave() -> None:
