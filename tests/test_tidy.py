@@ -67,7 +67,6 @@ SHORT_MODULES = {
     "broker_core/minikafka/cli/main.py": "starts before anything is imported",
     "broker_core/minikafka/cli/signals.py": "imported by commands that run until stopped",
     "broker_core/minikafka/clients/admin/zookeeper/topics.py": "a noun of the administration",
-    "broker_core/minikafka/clients/fetch/fetch_response.py": "shared by every fetcher",
     "broker_core/minikafka/clients/fetch/isolation_level.py": "public, imported without a fetcher",
     "broker_core/minikafka/clients/network/arguments.py": "shared by all clients",
     "broker_core/minikafka/clients/network/bootstrap.py": "imported by commands that open no connection",

@@ -30,16 +30,14 @@ from minikafka.wire import classic
 from minikafka.wire.api import Api
 from minikafka.wire.apis.fetch import (
     FETCH,
-    READ_UNCOMMITTED,
     FetchPartitionResponse,
+    consumer_partition,
     consumer_request,
 )
 from minikafka.wire.apis.list_offsets import (
     LIST_OFFSETS,
-    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
+    offsets_request,
 )
 from minikafka.wire.apis.produce import PRODUCE, ProducePartition, ProduceRequest, ProduceTopic
 from minikafka.wire.frame_parts import LazyPart, Part, buffer_of, part_size, total_size
@@ -48,7 +46,6 @@ from minikafka.wire.framing import RequestHeader
 TOPIC_PATIENCE_MS = 5_000
 """The maximum wait of a produce request for a topic that is being created, or for the broker's start."""
 
-_UNKNOWN_EPOCH = -1
 _PRODUCES_AT_ONCE = 50
 """The number of appends of one request before other requests get a turn."""
 
@@ -243,8 +240,8 @@ def _read(
             found.append(classic.MessageSetSend(classic.code_of(ErrorCode.INVALID_FETCH_SIZE), b""))
             continue
         limit = min(asked.max_size, left)
-        position = {TopicPartition(asked.topic, asked.partition): asked.offset}
-        request = consumer_request(position, partition_max_bytes=limit, max_bytes=limit)
+        part = consumer_partition(asked.partition, asked.offset, limit)
+        request = consumer_request({TopicPartition(asked.topic, asked.partition): part}, max_bytes=limit)
         context, guarded, permitted = _permitted(broker, exchange, FETCH, 2, request)
         if permitted is not None:
             yield from fetch.serve_at_once(broker, guarded, permitted)
@@ -260,8 +257,8 @@ def _read(
 
 
 def _offsets(broker: Broker, exchange: Exchange, asked: classic.Offsets) -> ListOffsetsPartitionResponse:
-    part = ListOffsetsPartition(asked.partition, _UNKNOWN_EPOCH, asked.time_ms, max(0, asked.max_count))
-    request = ListOffsetsRequest(-1, READ_UNCOMMITTED, (ListOffsetsTopic(asked.topic, (part,)),))
+    timestamps = {TopicPartition(asked.topic, asked.partition): asked.time_ms}
+    request = offsets_request(timestamps, max_num_offsets=max(0, asked.max_count))
     answer: ListOffsetsPartitionResponse = _ask(
         list_offsets.handle, broker, exchange, LIST_OFFSETS, 0, request
     )

@@ -12,7 +12,13 @@ from minikafka.wire.__main__ import main
 from minikafka.wire.api_table import APIS, describe
 from minikafka.wire.apis.api_versions import ApiVersion, table_of
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
-from minikafka.wire.apis.fetch import FETCH, LARGEST_MESSAGE_BYTES, FetchRequest, consumer_request
+from minikafka.wire.apis.fetch import (
+    FETCH,
+    LARGEST_MESSAGE_BYTES,
+    FetchRequest,
+    consumer_partition,
+    consumer_request,
+)
 from minikafka.wire.apis.list_offsets import LIST_OFFSETS
 from minikafka.wire.apis.produce import (
     PRODUCE,
@@ -129,14 +135,15 @@ def test_the_module_prints_the_table_of_all_apis(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_fetch_response_limit_follows_from_the_request(version: int, allowed: int) -> None:
-    positions = {TopicPartition("t", number): 0 for number in range(3)}
-    request = consumer_request(positions, partition_max_bytes=1_000_000, max_bytes=500_000)
+    parts = {TopicPartition("t", number): consumer_partition(number, 0, 1_000_000) for number in range(3)}
+    request = consumer_request(parts, max_bytes=500_000)
     most = FETCH.response_bytes_max(version, request)
     assert allowed <= most <= allowed + (16 << 20)
 
 
 def test_fetch_response_limit_exceeds_the_largest_message() -> None:
-    request = consumer_request({TopicPartition("t", 0): 0}, partition_max_bytes=1 << 30, max_bytes=1 << 30)
+    parts = {TopicPartition("t", 0): consumer_partition(0, 0, 1 << 30)}
+    request = consumer_request(parts, max_bytes=1 << 30)
     assert 1 << 30 <= FETCH.response_bytes_max(10, request) < (1 << 30) + (1 << 25)
 
 

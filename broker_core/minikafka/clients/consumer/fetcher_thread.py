@@ -1,15 +1,12 @@
 """The thread that fetches from one broker, and puts records into the queues of the streams.
 
-One request is in flight, for the partitions whose stream has room. It requests half of
-``fetch.message.max.bytes`` in all, or ``fetch.max.bytes`` if that is less; the other half is room for what a
-stream holds beside its chunks. (A broker sends a larger first message whole. Before Fetch 3 it does not: then
-the request is for all of ``fetch.message.max.bytes``.) If a queue has no room, its records wait here, and
-nothing more is requested for that stream. So a slow application neither makes memory grow nor delays the
-other streams: a request that leaves out a full stream waits at the broker no longer than the stream has
-already been full.
-
-A partition that returned data moves to the end of the order, because a broker fills its response from the
-first partition on.
+A driver of a fetch session (``clients.fetch.fetch_session``) with one broker. A request is for the partitions
+whose stream has room, and for half of ``fetch.message.max.bytes`` in all, or ``fetch.max.bytes`` if that is
+less; the other half is room for what a stream holds beside its chunks. A larger message is fetched with up to
+``fetch.message.max.bytes`` if the broker cuts it off, and is taken whole if the broker sends it whole. If a
+queue has no room, its records wait here, and nothing more is requested for that stream. So a slow application
+neither makes memory grow nor delays the other streams: a request that leaves out a full stream waits at the
+broker no longer than the stream has already been full.
 """
 
 from __future__ import annotations
@@ -17,8 +14,7 @@ from __future__ import annotations
 import logging
 import mmap
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Protocol
 
@@ -37,26 +33,26 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.consumer.stats import FetchRequestAndResponseStatsRegistry
-from minikafka.clients.fetch.fetch_response import fetch_error, records_of, whole_entries
-from minikafka.clients.fetch.list_offsets import CONSUMER, NO_EPOCH
+from minikafka.clients.fetch.fetch_session import FetchRequestData, FetchSession
+from minikafka.clients.fetch.fetch_state import (
+    CompletedFetch,
+    FetchSettings,
+    FetchStatus,
+    fetch_status,
+    records_of,
+)
 from minikafka.clients.network.broker_connection import BrokerConnection
 from minikafka.clients.network.outage_log import FailureLog
-from minikafka.clients.network.response_errors import is_retriable
-from minikafka.clients.network.retry import Deadline
-from minikafka.wire.apis.fetch import (
-    FETCH,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    consumer_request,
-)
+from minikafka.clients.network.retry import Backoff, Deadline
+from minikafka.wire.apis.fetch import FETCH, FetchResponse
+from minikafka.wire.apis.fetch import partitions_of as fetched_partitions
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,
     LATEST,
     LIST_OFFSETS,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
+    found_offset,
+    offsets_request,
+    partitions_of,
 )
 
 _IDLE_MS = 1_000
@@ -65,8 +61,6 @@ _SHORT_WAIT_MS = 5
 """Shortest wait at the broker when a full stream is left out."""
 _MAPPED_BYTES = 1 << 16
 """Smallest chunk with its own memory mapping."""
-_WHOLE_MESSAGE_SINCE = 3
-"""The Fetch version that returns a first message whole, whatever its size."""
 _RESETS = {"smallest": EARLIEST, "largest": LATEST}
 _NOTHING = memoryview(b"")
 
@@ -139,20 +133,23 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._clock = clock
         self._stats = FetchRequestAndResponseStatsRegistry.get(config.client_id)
         self._lock = threading.Lock()
-        self._partitions: OrderedDict[TopicPartition, PartitionTopicInfo] = OrderedDict()
+        half = max(1, config.fetch_message_max_bytes // 2)
+        self._session = FetchSession(
+            FetchSettings(
+                partition_max_bytes=half,
+                max_bytes=min(half, config.fetch_max_bytes),
+                message_max_bytes=config.fetch_message_max_bytes,
+                min_bytes=config.fetch_min_bytes,
+                max_wait_ms=config.fetch_wait_max_ms,
+                retry_backoff=Backoff(0, 0),  # the leader finder pauses
+            )
+        )
+        self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}
         self._pending_puts: dict[TopicPartition, Callable[[], bool]] = {}
         """Puts into full queues, to be retried."""
         self._failed_partitions: set[TopicPartition] = set()
         """Partitions whose stream got an error, after which nothing is fetched."""
-        self._corrupt_offsets: dict[TopicPartition, int] = {}
-        """Offsets at which the last response was unreadable. As the write may have been under way, they are
-        fetched once more.
-        """
         self._full_since_ms: dict[ChunkQueue, int] = {}
-        self._truncates_first_message = False
-        """True if the broker, by the version of its last response, never returns more than the requested
-        bytes.
-        """
 
     # --- partitions
 
@@ -188,23 +185,29 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._retry_pending_puts()
         self._initialize_offsets()
         positions, wait_ms = self._next_positions()
-        if not positions:
-            self.wait_for_work(_IDLE_MS)
-            return
-        start_ms = self._clock.monotonic_ms()
-        try:
-            response = self._fetch(positions, wait_ms)
-        except (NetworkError, RemoteWireError, BrokerError) as error:
-            if self.is_running:
-                self._failure_log.record_failure(self.name, error)
-                self._return_partitions(
-                    tp for tp in list(self._partitions) if tp not in self._failed_partitions
-                )
-                self.back_off(self._config.refresh_leader_backoff_ms)
-            return
-        self._failure_log.record_recovery(self.name)
-        self._record_stats(response, self._clock.monotonic_ms() - start_ms)
-        self._process_response(response, positions)
+        self._session.retain(self._partitions)
+        self._session.update(positions)
+        now_ms, broker_id = self._clock.monotonic_ms(), self._broker.broker_id
+        requests = list(self._session.next_requests(lambda _: broker_id, now_ms, wait_ms))
+        if not requests:
+            ready_ms = self._session.next_ready_ms(now_ms)
+            self.wait_for_work(_IDLE_MS if ready_ms is None else min(_IDLE_MS, ready_ms - now_ms))
+        for data in requests:
+            try:
+                found = self._fetch(data)
+            except (NetworkError, RemoteWireError, BrokerError) as error:
+                self._handle_failed_fetch(error)
+            else:
+                self._failure_log.record_recovery(self.name)
+                self._process_response(found)
+            finally:
+                self._session.handle_disconnect(broker_id, now_ms)  # unless there was a response
+
+    def _handle_failed_fetch(self, error: MinikafkaError) -> None:
+        if self.is_running:
+            self._failure_log.record_failure(self.name, error)
+            self._return_partitions(tp for tp in list(self._partitions) if tp not in self._failed_partitions)
+            self.back_off(self._config.refresh_leader_backoff_ms)
 
     def _next_positions(self) -> tuple[dict[TopicPartition, int], int]:
         """Return the positions to fetch, and the longest time in ms that the broker may wait for data."""
@@ -221,29 +224,18 @@ class ConsumerFetcherThread(ShutdownableThread):
         positions = {info.topic_partition: info.fetched_offset for info in infos if info.queue not in full}
         return {tp: offset for tp, offset in positions.items() if offset >= 0}, wait_ms
 
-    def _fetch(self, positions: Mapping[TopicPartition, int], wait_ms: int) -> FetchResponse:
-        allowed = self._config.fetch_message_max_bytes
-
-        def request(version: int) -> FetchRequest:
-            wanted = allowed if version < _WHOLE_MESSAGE_SINCE else max(1, allowed // 2)
-            return consumer_request(
-                positions,
-                partition_max_bytes=wanted,
-                max_bytes=min(wanted, self._config.fetch_max_bytes),
-                min_bytes=self._config.fetch_min_bytes,
-                max_wait_ms=wait_ms,
-            )
-
-        reply = self._connection.send(FETCH, request, self._deadline())
-        response = reply.result(wait_ms + self._config.socket_timeout_ms)
-        self._truncates_first_message = reply.version < _WHOLE_MESSAGE_SINCE
-        return response
+    def _fetch(self, data: FetchRequestData) -> list[CompletedFetch]:
+        reply = self._connection.send(FETCH, lambda _: data.request, self._deadline())
+        response = reply.result(data.request.max_wait_ms + self._config.socket_timeout_ms)
+        now_ms = self._clock.monotonic_ms()
+        self._record_stats(response, now_ms - data.sent_ms)
+        return self._session.handle_response(data.broker_id, response, reply.version, now_ms)
 
     def _deadline(self) -> Deadline:
         return Deadline(self._clock, self._config.socket_timeout_ms)
 
     def _record_stats(self, response: FetchResponse, request_ms: int) -> None:
-        size = sum(len(records_of(part)) for topic in response.topics for part in topic.partitions)
+        size = sum(len(records_of(part)) for _, part in fetched_partitions(response))
         self._stats.record_fetch(
             self._broker.host,
             self._broker.port,
@@ -252,32 +244,21 @@ class ConsumerFetcherThread(ShutdownableThread):
             throttle_ms=response.throttle_time_ms,
         )
 
-    def _process_response(self, response: FetchResponse, positions: Mapping[TopicPartition, int]) -> None:
-        parts = [
-            (TopicPartition(topic.name, part.index), part)
-            for topic in response.topics
-            for part in topic.partitions
-        ]
+    def _process_response(self, found: Iterable[CompletedFetch]) -> None:
         out_of_range: list[PartitionTopicInfo] = []
         failed: list[tuple[PartitionTopicInfo, MinikafkaError]] = []
-        for tp, part in parts:
+        for completed in found:
             with self._lock:
-                info = self._partitions.get(tp)
-            if info is None or info.fetched_offset != positions.get(tp):
+                info = self._partitions.get(completed.topic_partition)
+            if info is None or info.fetched_offset != completed.offset:
                 continue
-            code = ErrorCode.of(part.error_code)
-            try:
-                if code is ErrorCode.NONE:
-                    self.process_partition_data(info, part)
-                elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    out_of_range.append(info)
-                    continue
-                else:
-                    raise fetch_error(code, tp, info.fetched_offset)
-            except (NetworkError, RemoteWireError, BrokerError) as error:
-                failed.append((info, error))
+            if completed.status is FetchStatus.OUT_OF_RANGE:
+                out_of_range.append(info)
+            elif completed.status in {FetchStatus.LEADER_LOST, FetchStatus.FAILED}:
+                assert completed.error is not None
+                failed.append((info, completed.error))
             else:
-                self._failure_log.record_recovery(str(tp))
+                self.process_partition_data(info, completed)
         failed += self.handle_offsets_out_of_range(out_of_range)
         self._handle_failed(failed)
 
@@ -285,7 +266,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         """Raise permanent errors in the streams; look up the leaders of the other partitions again."""
         with_errors = []
         for info, error in failed:
-            if isinstance(error, BrokerError) and _is_permanent(error):
+            if isinstance(error, BrokerError) and fetch_status(error.code) is FetchStatus.FAILED:
                 self._fail_partition(info, error)
             elif self.is_running:
                 self._failure_log.record_failure(str(info.topic_partition), error)
@@ -295,33 +276,21 @@ class ConsumerFetcherThread(ShutdownableThread):
 
     # --- responses for one partition
 
-    def process_partition_data(self, info: PartitionTopicInfo, part: FetchPartitionResponse) -> None:
-        """Put the records of a response into the stream's queue (``processPartitionData``)."""
-        tp, offset = info.topic_partition, info.fetched_offset
-        info.high_watermark = part.high_watermark
-        if not records_of(part):
-            return
-        whole, found = whole_entries(part)
-        allowed = info.fetch_size
-        if self._truncates_first_message and found.wanted_bytes > allowed and not found.valid_bytes:
-            self._fail_partition(info, MessageSizeTooLarge(*tp, offset, found.wanted_bytes, allowed))
-        elif found.valid_bytes and found.next_offset > offset:
-            self._put(info, partial(info.enqueue, _private_copy(whole), found.next_offset))
-            self._corrupt_offsets.pop(tp, None)
-            with self._lock:
-                if tp in self._partitions:
-                    self._partitions.move_to_end(tp)
-        elif found.incomplete and not found.valid_bytes:
-            # The response was full before this partition. The first partition of a request gets all the room.
-            with self._lock:
-                if tp in self._partitions:
-                    self._partitions.move_to_end(tp, last=False)
-        elif self._corrupt_offsets.get(tp) != offset:
-            self._corrupt_offsets[tp] = offset
-        else:
-            problem = found.problem or f"the response ends at {found.next_offset}, before it"
-            error = CorruptMessage(*tp, offset, offset + 1, problem)
-            self._put(info, partial(info.enqueue, _NOTHING, offset + 1, error))
+    def process_partition_data(self, info: PartitionTopicInfo, completed: CompletedFetch) -> None:
+        """Put the result of a fetch into the stream's queue (``processPartitionData``)."""
+        tp, offset = completed.topic_partition, completed.offset
+        self._failure_log.record_recovery(str(tp))
+        if completed.high_watermark >= 0:
+            info.high_watermark = completed.high_watermark
+        if completed.status is FetchStatus.RECORDS:
+            self._put(info, partial(info.enqueue, _private_copy(completed.records), completed.next_offset))
+        elif completed.status is FetchStatus.TOO_LARGE:
+            error = MessageSizeTooLarge(*tp, offset, completed.entry_bytes, info.fetch_size)
+            self._fail_partition(info, error)
+        elif completed.status is FetchStatus.CORRUPT:
+            assert completed.error is not None
+            damage = CorruptMessage(*tp, offset, offset + 1, completed.error.detail)
+            self._put(info, partial(info.enqueue, _NOTHING, offset + 1, damage))
 
     def handle_offsets_out_of_range(
         self, infos: Collection[PartitionTopicInfo]
@@ -407,23 +376,15 @@ class ConsumerFetcherThread(ShutdownableThread):
             return {}
         missing: MinikafkaError = NetworkError(f"{self._broker} left the partition out of its response")
         found: dict[TopicPartition, int | MinikafkaError] = {}
-        topics: dict[str, list[ListOffsetsPartition]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(ListOffsetsPartition(tp.partition, NO_EPOCH, time))
-        request_topics = tuple(ListOffsetsTopic(topic, tuple(rows)) for topic, rows in topics.items())
-        request = ListOffsetsRequest(CONSUMER, 0, request_topics)
+        request = offsets_request(dict.fromkeys(partitions, time))
         try:
             reply = self._connection.send(LIST_OFFSETS, lambda _: request, self._deadline())
-            for topic in reply.result().topics:
-                for part in topic.partitions:
-                    tp = TopicPartition(topic.name, part.index)
-                    code = ErrorCode.of(part.error_code)
-                    if code is not ErrorCode.NONE:
-                        found[tp] = BrokerError(code, f"looking up the start or end of {tp}")
-                    elif reply.version == 0 and part.offsets:
-                        found[tp] = part.offsets[0]
-                    elif reply.version and part.offset >= 0:
-                        found[tp] = part.offset
+            for tp, part in partitions_of(reply.result()):
+                code, offset = ErrorCode.of(part.error_code), found_offset(part, reply.version)
+                if code is not ErrorCode.NONE:
+                    found[tp] = BrokerError(code, f"looking up the start or end of {tp}")
+                elif offset is not None:
+                    found[tp] = offset
         except (NetworkError, RemoteWireError, BrokerError) as error:
             missing = error
         return {tp: found.get(tp, missing) for tp in partitions}
@@ -449,8 +410,3 @@ def _no_reset_error(tp: TopicPartition, offset: int, reset: str) -> MinikafkaErr
     return BrokerError(
         ErrorCode.OFFSET_OUT_OF_RANGE, f"the log of {tp} does not have offset {offset}, and {hint}"
     )
-
-
-def _is_permanent(error: BrokerError) -> bool:
-    """Return whether a retry would fail in the same way. Unknown errors may be temporary."""
-    return not is_retriable(error) and error.code is not ErrorCode.UNKNOWN

@@ -1,4 +1,9 @@
-"""Fetch requests of clients: responses, ranges of a partition, ListOffsets, isolation levels.
+"""Fetch requests of clients: the fetch session that all drivers share, ranges of a partition, ListOffsets.
 
 Imports ``clients.network``.
+
+    fetch_state     one partition's position, and the meaning of a response for it
+    fetch_session   the partitions of one client, and the requests to their leaders
+    range_fetcher   the messages of one partition between two offsets, with prefetch
+    list_offsets    the start and end of logs, and offsets by timestamp
 """

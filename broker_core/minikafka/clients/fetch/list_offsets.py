@@ -25,17 +25,14 @@ from minikafka.wire.apis.list_offsets import (
     EARLIEST,
     LATEST,
     LIST_OFFSETS,
-    ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
+    found_offset,
+    offsets_request,
+    partitions_of,
 )
 
 __all__ = ["EARLIEST", "LATEST", "list_offsets"]
-
-CONSUMER = -1
-"""The ``replica_id`` of clients."""
-NO_EPOCH = -1
 
 
 def list_offsets(
@@ -127,19 +124,11 @@ class _OffsetLookup:
         return groups
 
     def _send(self, broker_id: int, partitions: list[TopicPartition]) -> ResponseFuture[ListOffsetsResponse]:
-        topics: dict[str, list[ListOffsetsPartition]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(
-                ListOffsetsPartition(tp.partition, NO_EPOCH, self._pending[tp])
-            )
-        request = ListOffsetsRequest(
-            CONSUMER,
-            self._isolation,
-            tuple(ListOffsetsTopic(name, tuple(parts)) for name, parts in topics.items()),
-        )
+        timestamps = {tp: self._pending[tp] for tp in partitions}
+        request = offsets_request(timestamps, isolation_level=self._isolation)
 
         def build(version: int) -> ListOffsetsRequest:
-            timed = next((tp for tp in partitions if self._pending[tp] >= 0), None)
+            timed = next((tp for tp, timestamp in timestamps.items() if timestamp >= 0), None)
             if version == 0 and timed is not None:
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_VERSION,
@@ -157,21 +146,16 @@ class _OffsetLookup:
 
     def _handle_response(self, response: ListOffsetsResponse, version: int) -> MinikafkaError | None:
         problem: MinikafkaError | None = None
-        for topic in response.topics:
-            for result in topic.partitions:
-                tp = TopicPartition(topic.name, result.index)
-                code = ErrorCode.of(result.error_code)
-                if code is not ErrorCode.NONE:
-                    error = BrokerError(code, f"offsets of {tp}")
-                    if not is_retriable(error):
-                        raise error
-                    problem = self._defer([tp], error)
-                elif tp in self._pending:
-                    del self._pending[tp]
-                    if version == 0:
-                        self.found[tp] = result.offsets[0] if result.offsets else None
-                    else:
-                        self.found[tp] = result.offset if result.offset >= 0 else None
+        for tp, result in partitions_of(response):
+            code = ErrorCode.of(result.error_code)
+            if code is not ErrorCode.NONE:
+                error = BrokerError(code, f"offsets of {tp}")
+                if not is_retriable(error):
+                    raise error
+                problem = self._defer([tp], error)
+            elif tp in self._pending:
+                del self._pending[tp]
+                self.found[tp] = found_offset(result, version)
         return problem
 
 

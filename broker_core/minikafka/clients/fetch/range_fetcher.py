@@ -12,20 +12,15 @@ End of the range
     The range is complete when a set's last offset is ``end_offset - 1`` or more. It is also complete when a
     response is empty although the high watermark was at ``end_offset`` or beyond before the request:
     compaction has removed the last records of the range. The high watermark of the empty response itself
-    proves nothing: 0.10.1 looks it up after reading the log, and records may be appended in between.
-A message that does not fit
-    Fetch 0 to 2 cut the first message off at the limit. Its header contains its size, and the next request
-    asks for that much. Fetch 3 always sends the first message whole.
+    proves nothing: 0.10.1 looks it up after reading the log, and records may be appended in between. With
+    READ_COMMITTED the last stable offset takes the place of the high watermark.
 A control record of a transaction
     It has an offset and no row: the decoder skips it. (Brokers that have control records know Fetch 4.)
-Read committed
-    The broker sends nothing from the last stable offset on, which takes the place of the high watermark, and
-    lists the aborted transactions. Their batches are cut out of the sets, which may leave a set empty;
-    ``next_offset`` skips them. If no transaction was aborted no batch is looked at.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Container, Iterator
 
 from minikafka.base.errors import (
@@ -37,36 +32,27 @@ from minikafka.base.errors import (
     RemoteWireError,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.fetch.fetch_response import fetch_error, records_of, whole_entries
+from minikafka.clients.fetch.fetch_session import FetchRequestData, FetchSession
+from minikafka.clients.fetch.fetch_state import CompletedFetch, FetchSettings, FetchStatus, fetch_status
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.fetch.prefetch import prefetched
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import ConnectionPool
-from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline, FailedAttempts
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.kernels.layout import CODEC_MASK, MAGIC_AT, MESSAGE_ATTRIBUTES_AT, SIZE_AT
-from minikafka.records.scan.scan import ScanResult
-from minikafka.wire.apis.fetch import (
-    FETCH,
-    LARGEST_MESSAGE_BYTES,
-    FetchPartitionResponse,
-    FetchResponse,
-    consumer_request,
-)
+from minikafka.wire.apis.fetch import FETCH, LARGEST_MESSAGE_BYTES, FetchResponse
 
 __all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "check_readable", "log_reaches", "prefetched"]
 
 DEFAULT_MAX_BYTES = 1 << 20
 """Kafka's ``max.partition.fetch.bytes``."""
 
-_LARGEST_FETCH = (1 << 31) - 1
 _PROBE_BYTES = 1
 """The limit of bytes for a fetch whose error code alone is of interest."""
 _RANGE_TIMEOUT_MS = 5_000
-_EMPTY_PAUSE_MS = 10
 
 
 class RangeFetcher:
@@ -103,16 +89,20 @@ class RangeFetcher:
         self.last_stable_offset: int | None = None
         """From the last response; None with READ_UNCOMMITTED, or if the broker has no transactions."""
         self._cluster = cluster
-        self._max_bytes = max_bytes
-        self._fetch_bytes = max_bytes
-        self._min_bytes = min_bytes
-        self._max_wait_ms = max_wait_ms
         self._timeout_ms = timeout_ms
         self._pool = pool
         self._unretried_codes = unretried_codes
-        self._isolation = isolation
-        self._pending_fetch: tuple[ResponseFuture[FetchResponse], int, int] | None = None
-        """The future response, the time of its request (monotonic ms), and the broker's id."""
+        settings = FetchSettings(
+            partition_max_bytes=max_bytes,
+            max_bytes=max_bytes,
+            message_max_bytes=max(LARGEST_MESSAGE_BYTES, max_bytes),
+            min_bytes=min_bytes,
+            max_wait_ms=max_wait_ms,
+            isolation=isolation,
+            retry_backoff=cluster.backoff,
+        )
+        self._session = FetchSession(settings)
+        self._pending: tuple[FetchRequestData, ResponseFuture[FetchResponse]] | None = None
         self._fetched_from = -1
         self._covering_broker: int | None = None
         """The broker whose last response could have covered all of the range."""
@@ -125,19 +115,20 @@ class RangeFetcher:
     def __next__(self) -> memoryview:
         deadline = self._cluster.deadline(self._timeout_ms)
         failed = FailedAttempts()
+        error: MinikafkaError | None = None
         while not self._stopped and not self._finished and self.next_offset < self.end_offset:
             before = self.next_offset
+            self._wait_until_ready(deadline, failed, error)
             try:
-                data = self._handle_response(self._receive(deadline))
-            except (NetworkError, RemoteWireError, BrokerError) as error:
-                self._pending_fetch = self._covering_broker = None
-                if not _is_transient(error) or (
-                    isinstance(error, BrokerError) and error.code in self._unretried_codes
-                ):
+                completed = self._receive(deadline)
+                data = None if completed is None else self._handle_fetch(completed)
+            except (NetworkError, RemoteWireError, BrokerError) as caught:
+                self._covering_broker = None
+                if not self._is_retried(caught):
                     raise
                 self._cluster.invalidate(self.topic_partition.topic)
-                failed.add(str(error))
-                self._back_off(deadline, failed, error)
+                failed.add(str(caught))
+                error = caught
                 continue
             if data is not None:
                 self._send_next_fetch()
@@ -147,106 +138,107 @@ class RangeFetcher:
                 deadline, failed = self._cluster.deadline(self._timeout_ms), FailedAttempts()
             elif deadline.expired and not self._finished:
                 raise self._timeout_error(failed, None)
+            error = None
         raise StopIteration
 
     def probe(self) -> None:
         """Fetch once, only to raise the error of the response, without a retry."""
-        part = self._receive(self._cluster.deadline())
-        code = ErrorCode.of(part.error_code)
-        if code is not ErrorCode.NONE:
-            raise fetch_error(code, self.topic_partition, self.next_offset)
+        completed = self._receive(self._cluster.deadline())
+        if completed is not None and completed.error is not None:
+            raise completed.error
 
     def stop(self) -> None:
         """End the iteration at the next opportunity. Thread-safe."""
         self._stopped = True
 
-    def _receive(self, deadline: Deadline) -> FetchPartitionResponse:
-        """Return the response to the request in flight, or to a new one."""
-        if self._pending_fetch is None:
-            leader = self._cluster.leader(self.topic_partition, deadline.remaining_ms())
-            self._pending_fetch = self._send_fetch(leader.broker_id, deadline)
-        (reply, sent_ms, self._fetched_from), self._pending_fetch = self._pending_fetch, None
-        # The time-out counts from the request, which may be long before the caller asks for the next set.
-        age_ms = self._cluster.clock.monotonic_ms() - sent_ms
-        response_timeout_ms = self._max_wait_ms + self._cluster.request_timeout_ms
-        response = reply.result(age_ms + max(1, deadline.at_most(response_timeout_ms)))
-        for topic in response.topics:
-            for part in topic.partitions:
-                if (topic.name, part.index) == self.topic_partition:
-                    return part
-        # A broker that throttles this client responds without the partition.
-        raise NetworkError(f"no {self.topic_partition} in the response of its leader")
+    def _now_ms(self) -> int:
+        return self._cluster.clock.monotonic_ms()
 
-    def _send_fetch(
-        self, broker_id: int, deadline: Deadline
-    ) -> tuple[ResponseFuture[FetchResponse], int, int]:
-        request = consumer_request(
-            {self.topic_partition: self.next_offset},
-            partition_max_bytes=self._fetch_bytes,
-            max_bytes=self._fetch_bytes,
-            min_bytes=self._min_bytes,
-            max_wait_ms=self._max_wait_ms,
-            isolation_level=self._isolation,
-        )
-        reply = self._cluster.send(broker_id, FETCH, request, pool=self._pool, deadline=deadline)
-        return reply, self._cluster.clock.monotonic_ms(), broker_id
+    def _wait_until_ready(
+        self, deadline: Deadline, failed: FailedAttempts, error: MinikafkaError | None
+    ) -> None:
+        """Wait for the end of a back-off. Raises the timeout error if that is after ``deadline``."""
+        ready_ms = self._session.next_ready_ms(self._now_ms())
+        if ready_ms is None:
+            return
+        delay_ms = ready_ms - self._now_ms()
+        if error is not None and delay_ms >= deadline.remaining_ms():
+            raise self._timeout_error(failed, error) from error
+        self._cluster.waiter.wait(deadline.at_most(delay_ms))
+
+    def _receive(self, deadline: Deadline) -> CompletedFetch | None:
+        """Return the result of the request in flight, or of a new one; None before the end of a back-off."""
+        if self._pending is None:
+            self._session.update({self.topic_partition: self.next_offset})
+            try:
+                leader = self._cluster.leader(self.topic_partition, deadline.remaining_ms())
+            except MinikafkaError:
+                self._session.back_off([self.topic_partition], self._now_ms())
+                raise
+            self._send_fetch(leader.broker_id, deadline)
+        if self._pending is None:
+            return None
+        (data, reply), self._pending = self._pending, None
+        # The time-out counts from the request, which may be long before the caller asks for the next set.
+        age_ms = self._now_ms() - data.sent_ms
+        response_timeout_ms = data.request.max_wait_ms + self._cluster.request_timeout_ms
+        try:
+            response = reply.result(age_ms + max(1, deadline.at_most(response_timeout_ms)))
+        except BaseException:
+            self._session.handle_disconnect(data.broker_id, self._now_ms())
+            raise
+        self._fetched_from = data.broker_id
+        (completed,) = self._session.handle_response(data.broker_id, response, reply.version, self._now_ms())
+        return completed
+
+    def _send_fetch(self, broker_id: int, deadline: Deadline) -> None:
+        for data in self._session.next_requests(lambda _: broker_id, self._now_ms()):
+            try:
+                reply = self._cluster.send(broker_id, FETCH, data.request, pool=self._pool, deadline=deadline)
+            except BaseException:
+                self._session.handle_disconnect(broker_id, self._now_ms())
+                raise
+            self._pending = data, reply
 
     def _send_next_fetch(self) -> None:
         """Send the next request before the caller works on this set. A failure is left to the next round."""
         leader = self._cluster.known_leader(self.topic_partition)
         if self.next_offset >= self.end_offset or leader is None:
             return
-        try:
-            self._pending_fetch = self._send_fetch(leader, self._cluster.deadline())
-        except MinikafkaError:
-            self._pending_fetch = None
+        with contextlib.suppress(MinikafkaError):
+            self._send_fetch(leader, self._cluster.deadline())
 
-    def _handle_response(self, part: FetchPartitionResponse) -> memoryview | None:
+    def _handle_fetch(self, completed: CompletedFetch) -> memoryview | None:
         """Return the complete messages of a response, or None if it has none of the range."""
-        code = ErrorCode.of(part.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise self._out_of_range_error()
-        if code is not ErrorCode.NONE:
-            raise fetch_error(code, self.topic_partition, self.next_offset)
-        self.high_watermark = part.high_watermark
-        readable = part.high_watermark
-        if self._isolation is IsolationLevel.READ_COMMITTED and part.last_stable_offset >= 0:
-            self.last_stable_offset = readable = part.last_stable_offset
-        covers, previous_covering_broker = readable >= self.end_offset, self._covering_broker
+        if completed.status is FetchStatus.OUT_OF_RANGE:
+            error = self._out_of_range_error()
+            self._session.update({self.topic_partition: self.next_offset})
+            self._session.back_off([self.topic_partition], self._now_ms())
+            raise error
+        if completed.error is not None:
+            raise completed.error
+        if completed.status in {FetchStatus.RECORDS, FetchStatus.EMPTY}:
+            self._note_end(completed)
+        if completed.status is not FetchStatus.RECORDS:
+            return None
+        self.next_offset = completed.next_offset
+        records = completed.records
+        return None if not records or _starts_after(records, self.end_offset) else records
+
+    def _note_end(self, completed: CompletedFetch) -> None:
+        """Keep the ends that a response gives, and finish after an empty one if they covered the range."""
+        self.high_watermark = completed.high_watermark
+        self.last_stable_offset = completed.last_stable_offset
+        covers, previous_covering_broker = completed.readable_end >= self.end_offset, self._covering_broker
         self._covering_broker = self._fetched_from if covers else None
-        data = records_of(part)
-        if not data:
+        if completed.status is FetchStatus.EMPTY:
             # Each request is sent after the previous response, so that its read covered all of the range.
             self._finished = covers and previous_covering_broker == self._fetched_from
-            if not covers:
-                # Brokers wait before an empty response; this avoids a busy loop with one that does not.
-                self._cluster.waiter.wait(_EMPTY_PAUSE_MS)
-            return None
-        whole, found = whole_entries(part)
-        if found.valid_bytes == 0:
-            self._grow_fetch(found)
-            return None
-        if found.next_offset <= self.next_offset:
-            raise BrokerError(
-                ErrorCode.CORRUPT_MESSAGE,
-                f"{self.topic_partition}, fetched from offset {self.next_offset}: the response ends at "
-                f"{found.next_offset}, before it",
-            )
-        self._fetch_bytes = self._max_bytes
-        self.next_offset = found.next_offset
-        return None if _starts_after(data, self.end_offset) else whole or None
 
-    def _grow_fetch(self, found: ScanResult) -> None:
-        """Raise the fetch size so that the cut-off first message fits. Raises CORRUPT_MESSAGE for damage."""
-        allowed, problem = max(LARGEST_MESSAGE_BYTES, self._max_bytes), found.problem
-        if found.wanted_bytes > allowed:
-            problem = f"message size {found.wanted_bytes} exceeds the limit of {allowed} bytes"
-        if not found.incomplete or found.wanted_bytes > allowed:
-            raise BrokerError(
-                ErrorCode.CORRUPT_MESSAGE,
-                f"{self.topic_partition}, fetched from offset {self.next_offset}: {problem}",
-            )
-        self._fetch_bytes = max(found.wanted_bytes, min(2 * self._fetch_bytes, _LARGEST_FETCH))
+    def _is_retried(self, error: MinikafkaError) -> bool:
+        return _is_transient(error) and not (
+            isinstance(error, BrokerError) and error.code in self._unretried_codes
+        )
 
     def _out_of_range_error(self) -> MinikafkaError:
         tp, offset = self.topic_partition, self.next_offset
@@ -268,12 +260,6 @@ class RangeFetcher:
             # A new leader that is still behind, or one that has moved on since: the log has this offset.
             return NetworkError(f"{tp}: offset {offset} was out of range, but the log has {start} to {end}")
         return OffsetOutOfRange(offset, start, end)
-
-    def _back_off(self, deadline: Deadline, failed: FailedAttempts, error: MinikafkaError) -> None:
-        delay_ms = self._cluster.backoff.delay_ms(failed.count)
-        if delay_ms >= deadline.remaining_ms():
-            raise self._timeout_error(failed, error) from error
-        self._cluster.waiter.wait(delay_ms)
 
     def _timeout_error(self, failed: FailedAttempts, error: MinikafkaError | None) -> MinikafkaError:
         known = "" if self.high_watermark is None else f"; high watermark {self.high_watermark}"
@@ -344,9 +330,7 @@ def log_reaches(cluster: ClusterClient, topic_partition: TopicPartition, offset:
 
 
 def _is_transient(error: MinikafkaError) -> bool:
-    # Kafka retries this code of a produce request; data that reads as damaged is so in the next fetch, too.
-    damaged = isinstance(error, BrokerError) and error.code is ErrorCode.CORRUPT_MESSAGE
-    return is_retriable(error) and not damaged
+    return not isinstance(error, BrokerError) or fetch_status(error.code) is FetchStatus.LEADER_LOST
 
 
 def _starts_after(data: memoryview, end_offset: int) -> bool:

@@ -161,6 +161,7 @@ class GroupConsumer:
             self._auto_commit_sync()
         self._fetch_buffer.drop([tp for tp in self.assignment if tp not in wanted])
         self._subscription_state.assign(wanted, keep=True)
+        self._fetcher.retain(wanted)
         self._commits.requested.clear()
         self._next_auto_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         self._manual = bool(wanted)
@@ -478,6 +479,7 @@ class GroupConsumer:
 
     def _on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
         self._subscription_state.assign(partitions)
+        self._fetcher.retain(partitions)
         self._next_auto_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         if self._listener is not None:
             self._listener.assigned(partitions)

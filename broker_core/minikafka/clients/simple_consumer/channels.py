@@ -14,7 +14,7 @@ from minikafka.clients.consumer.stats import FetchRequestAndResponseStats
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig, ResponseFuture
 from minikafka.clients.network.retry import Deadline, EventWaiter
 from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
-from minikafka.clients.simple_consumer.requests import CONSUMER, FetchRequest, MultiFetchRequest
+from minikafka.clients.simple_consumer.requests import FetchRequest, MultiFetchRequest
 from minikafka.net.interfaces import Connection, Connector
 from minikafka.wire import classic
 from minikafka.wire.api import Api
@@ -172,14 +172,14 @@ class KafkaChannel:
         ]
 
     def offsets(self, tp: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
-        request = _list_offsets(tp, time_ms, max_count, replica_id=CONSUMER)
+        request = listing.offsets_request({tp: time_ms}, max_num_offsets=max_count)
         response = self.request(listing.LIST_OFFSETS, lambda _: request, _SEGMENT_OFFSETS_VERSION)
-        part = response.topics[0].partitions[0]
+        ((_, part),) = listing.partitions_of(response)
         return ErrorCode.of(part.error_code), list(part.offsets)
 
     def earliest_or_latest(self, tp: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
-        request = _list_offsets(tp, time_ms, 1, replica_id=replica_id)
-        part = self.request(listing.LIST_OFFSETS, lambda _: request).topics[0].partitions[0]
+        request = listing.offsets_request({tp: time_ms}, replica_id=replica_id)
+        ((_, part),) = listing.partitions_of(self.request(listing.LIST_OFFSETS, lambda _: request))
         return ErrorCode.of(part.error_code), part.offsets[0] if part.offsets else part.offset
 
     def request(
@@ -211,19 +211,17 @@ class KafkaChannel:
     def _fetch(
         self, request: MultiFetchRequest, fetches: Sequence[FetchRequest]
     ) -> ResponseFuture[fetching.FetchResponse]:
-        topics: dict[str, list[fetching.FetchPartition]] = {}
-        for fetch in fetches:
-            part = fetching.FetchPartition(fetch.partition, _UNKNOWN, fetch.offset, _UNKNOWN, fetch.max_size)
-            topics.setdefault(fetch.topic, []).append(part)
-        fetch_request = fetching.FetchRequest(
-            replica_id=request.replica_id,
-            max_wait_ms=request.max_wait_ms,
-            min_bytes=request.min_bytes,
+        fetch_request = fetching.consumer_request(
+            {
+                TopicPartition(fetch.topic, fetch.partition): fetching.consumer_partition(
+                    fetch.partition, fetch.offset, fetch.max_size
+                )
+                for fetch in fetches
+            },
             max_bytes=min(fetching.NO_LIMIT, sum(fetch.max_size for fetch in fetches)),
-            isolation_level=fetching.READ_UNCOMMITTED,
-            session_id=fetching.NO_SESSION,
-            session_epoch=fetching.FINAL_EPOCH,
-            topics=tuple(fetching.FetchTopic(name, tuple(parts)) for name, parts in topics.items()),
+            min_bytes=request.min_bytes,
+            max_wait_ms=request.max_wait_ms,
+            replica_id=request.replica_id,
         )
         timeout_ms = self._timeout_ms + request.max_wait_ms
         return self._send(fetching.FETCH, lambda _: fetch_request, request.version, timeout_ms)
@@ -231,7 +229,7 @@ class KafkaChannel:
     def _process(
         self, fetches: Sequence[FetchRequest], response: fetching.FetchResponse, start_ms: int
     ) -> Iterator[FetchedMessages]:
-        parts = {(topic.name, part.index): part for topic in response.topics for part in topic.partitions}
+        parts = dict(fetching.partitions_of(response))
         self._stats.record_fetch(
             self._host,
             self._port,
@@ -240,22 +238,13 @@ class KafkaChannel:
             throttle_ms=response.throttle_time_ms,
         )
         for fetch in fetches:
-            part = parts.get((fetch.topic, fetch.partition))
+            tp = TopicPartition(fetch.topic, fetch.partition)
+            part = parts.get(tp)
             if part is None:  # newer brokers, for a client above its quota
-                raise NetworkError(
-                    f"{self._connection.name} left {fetch.topic}-{fetch.partition} out of its response"
-                )
+                raise NetworkError(f"{self._connection.name} left {tp} out of its response")
             yield FetchedMessages(
                 fetch, ErrorCode.of(part.error_code), buffer_of(part.records), part.high_watermark
             )
-
-
-def _list_offsets(
-    tp: TopicPartition, time_ms: int, max_count: int, *, replica_id: int
-) -> listing.ListOffsetsRequest:
-    partition = listing.ListOffsetsPartition(tp.partition, _UNKNOWN, time_ms, max_count)
-    topics = (listing.ListOffsetsTopic(tp.topic, (partition,)),)
-    return listing.ListOffsetsRequest(replica_id, fetching.READ_UNCOMMITTED, topics)
 
 
 def _not_classic(request: str) -> BrokerError:

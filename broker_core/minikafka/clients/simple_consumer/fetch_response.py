@@ -10,14 +10,20 @@ from typing import overload
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.fetch_state import (
+    UNKNOWN_ENTRY_BYTES,
+    CompletedFetch,
+    FetchSettings,
+    FetchStatus,
+    PartitionFetchState,
+    complete_entries,
+)
 from minikafka.clients.simple_consumer.requests import FetchRequest
 from minikafka.records.format.message_set import StoredRecord
-from minikafka.records.scan.scan import scan
 from minikafka.records.scan.stream import MessageSet
+from minikafka.wire.apis.fetch import FetchPartitionResponse
 
-_NO_INDEX = 1 << 30
-_LARGEST_ENTRY = (1 << 31) + 11
-"""The largest possible size: brokers that down-convert report 2^31 - 1 for a message that does not fit."""
 UNKNOWN_HIGH_WATERMARK = -1
 """The high watermark if the broker returns none."""
 
@@ -43,7 +49,7 @@ class FetchedMessages:
         self.high_watermark = high_watermark
         self.find_log_range: Callable[[], tuple[int, int] | None] = lambda: None
         self._data = data
-        self._set = MessageSet(data, max_entry_bytes=_LARGEST_ENTRY)
+        self._set = MessageSet(data, max_entry_bytes=UNKNOWN_ENTRY_BYTES)
 
     @property
     def size_bytes(self) -> int:
@@ -60,8 +66,15 @@ class FetchedMessages:
     @property
     def next_offset(self) -> int:
         """The offset after the last whole message, from which the next fetch continues."""
-        found = scan(self._data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=False)
+        _, found = complete_entries(self.response)
         return max(self.request.offset, found.next_offset)
+
+    @property
+    def response(self) -> FetchPartitionResponse:
+        """The broker's response, as that of Kafka's protocol."""
+        return FetchPartitionResponse(
+            self.request.partition, self.error, self.high_watermark, -1, -1, None, memoryview(self._data)
+        )
 
     def __iter__(self) -> Iterator[StoredRecord]:
         self.check()
@@ -130,9 +143,10 @@ class MessageIterator:
     """The messages of one partition from ``request.offset`` to the end of its log (the iterator of a read, in
     the texts' "Reads").
 
-    A read requests ``max_size`` bytes. A response in which not even the first message is whole is requested
-    again with twice the size, up to ``max_buffer_size``; the next read has the usual size again. Only the
-    classic protocol and Fetch 0 to 2 cut the first message off: from Fetch 3 on brokers send it whole.
+    A read requests ``max_size`` bytes. If not even the first message of the response is whole, the size is
+    doubled until it is, up to ``max_buffer_size``: at once if the message's header has its size. The next
+    read has the usual size again. Only the classic protocol and Fetch 0 to 2 cut the first message off: from
+    Fetch 3 on brokers send it whole. Unreadable data is requested once more.
 
     A second iteration continues at ``next_offset``, after the last message returned. Raises BrokerError: the
     broker's error, CORRUPT_MESSAGE for damage, and MESSAGE_TOO_LARGE for a message that does not fit
@@ -154,29 +168,31 @@ class MessageIterator:
         """The size of the last read."""
         self._fetch = fetch
         self._request = request
-        self._max_buffer_size = max_buffer_size
+        settings = FetchSettings(request.max_size, request.max_size, max_buffer_size)
+        self._state = PartitionFetchState(
+            TopicPartition(request.topic, request.partition), settings, request.offset
+        )
 
     def __iter__(self) -> Iterator[StoredRecord]:
-        while (found := self._read()).size_bytes:
-            for message in found:
+        while (found := self._read()) is not None:
+            fetched, completed = found
+            for message in fetched:
                 self.next_offset = message.offset + 1
                 yield message
             # Transaction markers and compacted records have offsets and no message.
-            self.next_offset = found.next_offset
+            self.next_offset = completed.next_offset
 
-    def _read(self) -> FetchedMessages:
-        """Return the next whole messages; none at the end of the log."""
-        self.buffer_size = self._request.max_size
+    def _read(self) -> tuple[FetchedMessages, CompletedFetch] | None:
+        """Return the next whole messages; None at the end of the log."""
+        self._state.seek(self.next_offset)
         while True:
-            request = replace(self._request, offset=self.next_offset, max_size=self.buffer_size)
-            found = self._fetch(request)
-            found.check()
-            if found.valid_bytes or not found.size_bytes:
-                return found
-            if self.buffer_size >= self._max_buffer_size:
-                raise BrokerError(
-                    ErrorCode.MESSAGE_TOO_LARGE,
-                    f"the message of {request.topic}-{request.partition} at {request.offset} does not fit "
-                    f"{self._max_buffer_size} bytes: set a larger max_buffer_size",
-                )
-            self.buffer_size = min(2 * self.buffer_size, self._max_buffer_size)
+            self.buffer_size = self._state.fetch_bytes
+            fetched = self._fetch(replace(self._request, offset=self.next_offset, max_size=self.buffer_size))
+            fetched.check()
+            completed = self._state.complete(fetched.response, 0, had_room=True)
+            if completed.status is FetchStatus.EMPTY:
+                return None
+            if completed.status is FetchStatus.RECORDS:
+                return fetched, completed
+            if completed.error is not None:
+                raise completed.error

@@ -152,8 +152,8 @@ class SimpleConsumer:
         """Return an iterator over all messages from ``request.offset`` to the end of the log, in reads of
         ``request.max_size`` bytes.
 
-        For a larger message the read is retried with twice the size, up to ``max_buffer_size`` bytes ("Reads"
-        in the texts).
+        For a larger message the read is retried with the size doubled until it fits, up to
+        ``max_buffer_size`` bytes ("Reads" in the texts).
         """
         return MessageIterator(self.fetch, request, max_buffer_size)
 

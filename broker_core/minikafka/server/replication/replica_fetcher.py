@@ -18,7 +18,8 @@ of the partitions), with one connection and one request in flight. A partition p
               of its log, and this log is truncated, or emptied and started at the leader's start
 
 Responses are applied under the fetcher's own lock, so that nothing is appended to a partition once ``remove``
-has returned, and within a step of the core, which rejects data from a broker that does not lead any more.
+has returned, and within a step of the core, which rejects data from a broker that does not lead any more. So
+it shares no fetch session with the clients: its position is a log's end, which epochs truncate.
 
 Text: followers of the replication text; ``ReplicaFetcherThread`` of 0.10.1.
 """

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.log import Log
 from minikafka.server.config.properties import ReplicationConfig
 from minikafka.wire.apis.fetch import (
-    FINAL_EPOCH,
     NEW_SESSION_EPOCH,
     NO_SESSION,
     READ_UNCOMMITTED,
@@ -18,15 +16,12 @@ from minikafka.wire.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
     ForgottenTopic,
+    consumer_partition,
+    consumer_request,
+    fetch_topics,
 )
-from minikafka.wire.apis.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from minikafka.wire.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse, offsets_request
 from minikafka.wire.apis.offset_for_leader_epoch import (
     EpochPartition,
     EpochTopic,
@@ -71,7 +66,7 @@ class FetchSession:
             isolation_level=READ_UNCOMMITTED,
             session_id=self._id,
             session_epoch=self._epoch,
-            topics=_topics(changed),
+            topics=fetch_topics(changed),
             forgotten_topics=tuple(ForgottenTopic(topic, tuple(named)) for topic, named in forgotten.items()),
         )
 
@@ -105,30 +100,13 @@ def fetch_parts(
 
 def one_entry(topic_partition: TopicPartition, leader_epoch: int, offset: int) -> FetchRequest:
     """Return a consumer fetch of the entry that holds an offset; it does not change the follower's state."""
-    part = FetchPartition(topic_partition.partition, leader_epoch, offset, UNKNOWN, 1)
-    return FetchRequest(
-        replica_id=UNKNOWN,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1,
-        isolation_level=READ_UNCOMMITTED,
-        session_id=NO_SESSION,
-        session_epoch=FINAL_EPOCH,
-        topics=(FetchTopic(topic_partition.topic, (part,)),),
-        forgotten_topics=(),
-    )
+    part = consumer_partition(topic_partition.partition, offset, 1, leader_epoch)
+    return consumer_request({topic_partition: part}, max_bytes=1)
 
 
 def entry_in(response: FetchResponse) -> FetchPartitionResponse:
     """Return the partition of the response to ``one_entry``."""
     return response.topics[0].partitions[0]
-
-
-def _topics(parts: Mapping[TopicPartition, FetchPartition]) -> tuple[FetchTopic, ...]:
-    topics: dict[str, list[FetchPartition]] = {}
-    for (topic, _), part in parts.items():
-        topics.setdefault(topic, []).append(part)
-    return tuple(FetchTopic(topic, tuple(found)) for topic, found in topics.items())
 
 
 def epoch_ends(wanted: Iterable[tuple[TopicPartition, int, int]]) -> OffsetForLeaderEpochRequest:
@@ -143,10 +121,7 @@ def epoch_ends(wanted: Iterable[tuple[TopicPartition, int, int]]) -> OffsetForLe
 
 def offset_at(replica_id: int, topic_partition: TopicPartition, time: int) -> ListOffsetsRequest:
     """Return the request for the leader's log end offset (LATEST) or log start offset (EARLIEST)."""
-    part = ListOffsetsPartition(topic_partition.partition, UNKNOWN, time)
-    return ListOffsetsRequest(
-        replica_id, READ_UNCOMMITTED, (ListOffsetsTopic(topic_partition.topic, (part,)),)
-    )
+    return offsets_request({topic_partition: time}, replica_id=replica_id)
 
 
 def offset_in(response: ListOffsetsResponse) -> int:

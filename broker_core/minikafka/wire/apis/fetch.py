@@ -12,7 +12,7 @@ message of ``records``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
@@ -49,7 +49,7 @@ unless the fetch itself requests that many bytes.
 """
 _BESIDE_RECORDS_BYTES = 16 << 20
 """The limit of a response without its records."""
-_WHOLE_MESSAGE_SINCE = 3
+WHOLE_MESSAGE_SINCE = 3
 """The first version with ``max_bytes``, and with a complete first message whatever its size."""
 
 
@@ -142,7 +142,7 @@ class FetchResponse:
 def response_bytes(version: int, request: FetchRequest) -> int:
     """Return the size limit of the response to ``request``: the requested bytes, or one larger message."""
     requested = sum(part.partition_max_bytes for topic in request.topics for part in topic.partitions)
-    if version >= _WHOLE_MESSAGE_SINCE:
+    if version >= WHOLE_MESSAGE_SINCE:
         requested = max(min(requested, request.max_bytes), LARGEST_MESSAGE_BYTES)
     return min(requested + _BESIDE_RECORDS_BYTES, MAX_FRAME_BYTES)
 
@@ -239,36 +239,43 @@ FETCH = Api(
 )
 
 
+def consumer_partition(partition: int, offset: int, max_bytes: int, leader_epoch: int = -1) -> FetchPartition:
+    """Return the row of a consumer for one partition."""
+    return FetchPartition(partition, leader_epoch, offset, -1, max_bytes)
+
+
+def fetch_topics(partitions: Mapping[TopicPartition, FetchPartition]) -> tuple[FetchTopic, ...]:
+    """Return the rows of a request for ``partitions``, by topic in their order."""
+    topics: dict[str, list[FetchPartition]] = {}
+    for (topic, _), partition in partitions.items():
+        topics.setdefault(topic, []).append(partition)
+    return tuple(FetchTopic(topic, tuple(found)) for topic, found in topics.items())
+
+
 def consumer_request(
-    positions: Mapping[TopicPartition, int],
+    partitions: Mapping[TopicPartition, FetchPartition],
     *,
-    partition_max_bytes: int,
     max_bytes: int,
     min_bytes: int = 0,
     max_wait_ms: int = 0,
     isolation_level: int = READ_UNCOMMITTED,
+    replica_id: int = -1,
 ) -> FetchRequest:
-    """Return the request of a consumer without a session: messages from its positions on, in their order.
-
-    It names no leader epoch.
-    """
-    topics: dict[str, list[FetchPartition]] = {}
-    for (topic, partition), offset in positions.items():
-        wanted = FetchPartition(
-            index=partition,
-            current_leader_epoch=-1,
-            fetch_offset=offset,
-            log_start_offset=-1,
-            partition_max_bytes=partition_max_bytes,
-        )
-        topics.setdefault(topic, []).append(wanted)
+    """Return a request for ``partitions``, in their order and outside of any session."""
     return FetchRequest(
-        replica_id=-1,
+        replica_id=replica_id,
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         isolation_level=isolation_level,
         session_id=NO_SESSION,
         session_epoch=FINAL_EPOCH,
-        topics=tuple(FetchTopic(name, tuple(partitions)) for name, partitions in topics.items()),
+        topics=fetch_topics(partitions),
     )
+
+
+def partitions_of(response: FetchResponse) -> Iterator[tuple[TopicPartition, FetchPartitionResponse]]:
+    """Yield the partitions of a response."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.index), partition

@@ -8,6 +8,9 @@ same as 2.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
+from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT8, INT16, INT32, INT64, STRING, ArrayOf, Struct, field
@@ -134,3 +137,35 @@ LIST_OFFSETS = Api(
         ),
     ),
 )
+
+
+def offsets_request(
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    replica_id: int = -1,
+    isolation_level: int = 0,
+    max_num_offsets: int = 1,
+) -> ListOffsetsRequest:
+    """Return a request for the offsets at ``timestamps``, which names no leader epoch."""
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for (topic, partition), timestamp in timestamps.items():
+        row = ListOffsetsPartition(partition, -1, timestamp, max_num_offsets)
+        topics.setdefault(topic, []).append(row)
+    rows = tuple(ListOffsetsTopic(topic, tuple(found)) for topic, found in topics.items())
+    return ListOffsetsRequest(replica_id, isolation_level, rows)
+
+
+def partitions_of(
+    response: ListOffsetsResponse,
+) -> Iterator[tuple[TopicPartition, ListOffsetsPartitionResponse]]:
+    """Yield the partitions of a response."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.index), partition
+
+
+def found_offset(partition: ListOffsetsPartitionResponse, version: int) -> int | None:
+    """Return the newest offset in a response of ``version``; None for none."""
+    if version == 0:
+        return partition.offsets[0] if partition.offsets else None
+    return partition.offset if partition.offset >= 0 else None

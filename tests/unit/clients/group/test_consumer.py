@@ -114,6 +114,24 @@ def test_what_a_leader_refuses_for_good_is_raised(harness: GroupHarness) -> None
         harness.read(consumer)
 
 
+def test_message_that_an_old_broker_cuts_off_is_read(harness: GroupHarness) -> None:
+    large = b"x" * 5_000
+    harness.brokers.newest[ApiKey.FETCH] = 2
+    harness.brokers.fill(T0, large)
+    consumer = harness.consumer(max_partition_fetch_bytes=1_000)
+    assert harness.read(consumer) == Counter([*everything(), large])
+
+
+def test_unexpected_error_of_a_leader_is_logged_once_and_retried(
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = harness.bare()
+    consumer.assign([T0])
+    harness.brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.UNKNOWN)] * 3)
+    assert harness.read(consumer, rounds=30) == Counter(b"t-0-%d" % number for number in range(5))
+    assert caplog.messages == ["UNKNOWN: fetching t-0 from offset 0; retrying"]
+
+
 @pytest.mark.parametrize("poll_ms", [50, 500, 20_000])
 @pytest.mark.parametrize("joined", [True, False])
 def test_polls_log_a_warning_while_no_broker_can_be_reached(

@@ -250,8 +250,16 @@ def test_iterator_buffer_stays_within_its_limit() -> None:
         harness.consumer.iterator(FetchRequest("t", 0, 0, 0))
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_reads_grow_where_fetch_cuts_off_the_first_message(version: int) -> None:
+@pytest.mark.parametrize(
+    ("version", "asked"),
+    [
+        (0, [300, 600, 1_200, 300]),  # converted down: the broker does not give the message's size
+        (1, [300, 600, 1_200, 300]),
+        (2, [300, 1_200, 300]),
+        (3, [300, 300]),
+    ],
+)
+def test_reads_grow_where_fetch_cuts_off_the_first_message(version: int, asked: list[int]) -> None:
     harness = SimpleConsumerHarness(False)
     harness.simulation.produce("t", b"x" * 1_000)
     sizes = []
@@ -262,7 +270,7 @@ def test_reads_grow_where_fetch_cuts_off_the_first_message(version: int) -> None
 
     messages = MessageIterator(fetch, FetchRequest("t", 0, 0, 300), 5_000)
     assert [message.value for message in messages] == [b"x" * 1_000]
-    assert sizes == ([300, 600, 1_200, 300] if version < 3 else [300, 300])
+    assert sizes == asked
 
 
 def test_fetch_waits_for_the_bytes_of_all_partitions() -> None:

@@ -1,0 +1,326 @@
+"""The fetch state of one partition, and the rules for what a broker returns for it.
+
+Pure: no clock, thread or socket. ``FETCH_ERRORS`` has the meaning of each error code, ``larger_fetch_bytes``
+the size of the next fetch when a message did not fit. Single records are not looked at: a kernel finds the
+end of a response's complete entries.
+
+Position
+    The offset of the next fetch. It moves behind the last complete entry, also behind control records, and
+    batches of aborted transactions, which are cut out here.
+A message that does not fit
+    Fetch 0 to 2 cut the first message off at the limit, later versions that of any partition but the first.
+    A partition that was not the first is fetched again as the first; otherwise with a larger size.
+Unreadable data
+    It is fetched once more, as the broker may have been writing it. If it is unreadable again it is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.network.response_errors import authorization_hint
+from minikafka.clients.network.retry import Backoff
+from minikafka.records.scan.isolation import without_aborted
+from minikafka.records.scan.scan import ScanResult, scan
+from minikafka.wire.apis.fetch import (
+    LARGEST_MESSAGE_BYTES,
+    FetchPartition,
+    FetchPartitionResponse,
+    consumer_partition,
+)
+
+NO_POSITION = -1
+"""The offset of a partition that is not to be fetched."""
+UNKNOWN_ENTRY_BYTES = (1 << 31) + 11
+"""The size of a cut-off entry whose real size is unknown: brokers that convert records down for an old client
+give 2^31 - 1 in its header.
+"""
+EMPTY_PAUSE_MS = 10
+"""The pause after an empty response of a broker that has not waited for data."""
+
+_NO_INDEX = 1 << 30
+_NOTHING = memoryview(b"")
+_UNKNOWN = -1
+
+
+class FetchStatus(Enum):
+    """The meaning of what a broker returned for a partition."""
+
+    RECORDS = auto()
+    """Complete entries; the position is behind them."""
+    EMPTY = auto()
+    """No records at the position yet."""
+    THROTTLED = auto()
+    """The response is without the partition, as the client is above its quota: fetch it later."""
+    RETRY = auto()
+    """No complete entry: fetch it again at once, as the first partition, or with a larger size."""
+    LEADER_LOST = auto()
+    """Perhaps not the leader any more: look the leader up, and fetch after a back-off."""
+    OUT_OF_RANGE = auto()
+    """The log does not have the position: the driver's reset policy decides."""
+    TOO_LARGE = auto()
+    """The message at the position exceeds the largest fetch."""
+    CORRUPT = auto()
+    """The data at the position is damaged."""
+    FAILED = auto()
+    """A further fetch would fail too."""
+
+
+FETCH_ERRORS: Mapping[ErrorCode, FetchStatus] = {
+    ErrorCode.OFFSET_OUT_OF_RANGE: FetchStatus.OUT_OF_RANGE,
+    ErrorCode.CORRUPT_MESSAGE: FetchStatus.CORRUPT,
+    ErrorCode.UNKNOWN: FetchStatus.LEADER_LOST,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: FetchStatus.LEADER_LOST,
+    ErrorCode.LEADER_NOT_AVAILABLE: FetchStatus.LEADER_LOST,
+    ErrorCode.NOT_LEADER_FOR_PARTITION: FetchStatus.LEADER_LOST,
+    ErrorCode.REQUEST_TIMED_OUT: FetchStatus.LEADER_LOST,
+    ErrorCode.BROKER_NOT_AVAILABLE: FetchStatus.LEADER_LOST,
+    ErrorCode.REPLICA_NOT_AVAILABLE: FetchStatus.LEADER_LOST,
+    ErrorCode.NETWORK_EXCEPTION: FetchStatus.LEADER_LOST,
+    ErrorCode.KAFKA_STORAGE_ERROR: FetchStatus.LEADER_LOST,
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: FetchStatus.LEADER_LOST,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH: FetchStatus.LEADER_LOST,
+    ErrorCode.LISTENER_NOT_FOUND: FetchStatus.LEADER_LOST,
+    ErrorCode.FENCED_LEADER_EPOCH: FetchStatus.LEADER_LOST,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: FetchStatus.LEADER_LOST,
+}
+"""The meaning of the error codes of a fetch; any other is FAILED, such as a missing permission. UNKNOWN is an
+unexpected error in the broker, or a code of a newer release: it may pass, as in Kafka's consumer.
+"""
+
+
+def fetch_status(code: ErrorCode) -> FetchStatus:
+    """Return the meaning of the error code of a fetch."""
+    return FETCH_ERRORS.get(code, FetchStatus.FAILED)
+
+
+def fetch_error(code: ErrorCode, topic_partition: TopicPartition, offset: int) -> BrokerError:
+    """Return the error for a partition that a Fetch response gives no records of."""
+    hint = authorization_hint(code, "Read", f"Topic:{topic_partition.topic}")
+    return BrokerError(code, f"fetching {topic_partition} from offset {offset}{hint}")
+
+
+def larger_fetch_bytes(fetch_bytes: int, entry_bytes: int, max_bytes: int) -> int | None:
+    """Return the size of the next fetch after one of ``fetch_bytes`` has cut off its first entry, of
+    ``entry_bytes``: doubled until the entry fits; None if it does not fit ``max_bytes``.
+    """
+    known_bytes = 0 if entry_bytes == UNKNOWN_ENTRY_BYTES else entry_bytes
+    if known_bytes > max_bytes or fetch_bytes >= max_bytes:
+        return None
+    larger = 2 * fetch_bytes
+    while larger < known_bytes:
+        larger *= 2
+    return min(larger, max_bytes)
+
+
+def records_of(part: FetchPartitionResponse) -> memoryview:
+    """Return the bytes that the broker sent; the last message may be cut off."""
+    data = _NOTHING if part.records is None else part.records
+    assert isinstance(data, memoryview)
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """The settings of a fetch session.
+
+    partition_max_bytes  of one partition in a response, unless its first message is larger
+    max_bytes            of a whole response
+    message_max_bytes    the largest fetch for a message that does not fit ``partition_max_bytes``
+    retry_backoff        the pauses after failed fetches in a row
+    """
+
+    partition_max_bytes: int
+    max_bytes: int
+    message_max_bytes: int
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    retry_backoff: Backoff = field(default_factory=Backoff)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedFetch:
+    """The result of one fetch of one partition.
+
+    records             complete entries, a view of the response, without batches of aborted transactions: it
+                        may be empty. The first may hold messages before ``offset``, as a compressed one is
+                        sent whole
+    offset              the position that was fetched
+    next_offset         the position afterwards
+    high_watermark      -1 with an error, like the others
+    last_stable_offset  None with READ_UNCOMMITTED, and if the broker has no transactions
+    error               the reason of any status from LEADER_LOST on
+    entry_bytes         the size of a message that is TOO_LARGE
+    failures            failed fetches in a row, with this one
+    """
+
+    topic_partition: TopicPartition
+    status: FetchStatus
+    offset: int
+    next_offset: int
+    records: memoryview = _NOTHING
+    high_watermark: int = _UNKNOWN
+    last_stable_offset: int | None = None
+    log_start_offset: int = _UNKNOWN
+    error: BrokerError | None = None
+    entry_bytes: int = 0
+    failures: int = 0
+
+    @property
+    def readable_end(self) -> int:
+        """The end of what the broker sends at this isolation level."""
+        return self.high_watermark if self.last_stable_offset is None else self.last_stable_offset
+
+
+class PartitionFetchState:
+    """The position of one partition, the size of its next fetch, and its failures."""
+
+    __slots__ = (
+        "_settings",
+        "_unreadable_offset",
+        "failures",
+        "fetch_bytes",
+        "not_before_ms",
+        "offset",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, settings: FetchSettings, offset: int) -> None:
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.fetch_bytes = settings.partition_max_bytes
+        self.not_before_ms = 0
+        """The time of the next fetch, after a failure."""
+        self.failures = 0
+        self._settings = settings
+        self._unreadable_offset = NO_POSITION
+        """The position at which the last response was unreadable."""
+
+    def seek(self, offset: int) -> None:
+        """Continue at ``offset``."""
+        if offset != self.offset:
+            self.offset, self.fetch_bytes = offset, self._settings.partition_max_bytes
+
+    def back_off(self, now_ms: int) -> None:
+        """Count a failed fetch: the next one is made after a pause."""
+        self.failures += 1
+        self.not_before_ms = now_ms + self._settings.retry_backoff.delay_ms(self.failures)
+
+    def request(self) -> FetchPartition:
+        """Return the partition's row of a Fetch request."""
+        return consumer_partition(self.topic_partition.partition, self.offset, self.fetch_bytes)
+
+    def complete(self, part: FetchPartitionResponse, now_ms: int, *, had_room: bool) -> CompletedFetch:
+        """Apply what a broker returned for a fetch of the position. ``had_room``: a cut-off first entry
+        exceeds the size of the fetch; otherwise the entries of other partitions may have taken its room.
+        """
+        code = ErrorCode.of(part.error_code)
+        if code is not ErrorCode.NONE:
+            return self.fail(code, now_ms)
+        self.failures = 0
+        if not records_of(part):
+            return self._completed(FetchStatus.EMPTY, part)
+        entries, found = complete_entries(part)
+        if found.valid_bytes and found.next_offset > self.offset:
+            return self._advance(part, entries, found.next_offset)
+        allowed = max(LARGEST_MESSAGE_BYTES, self._settings.message_max_bytes)
+        if found.valid_bytes or not found.incomplete:
+            problem = found.problem or f"the response ends at {found.next_offset}, before it"
+            return self._unreadable(part, problem)
+        if allowed < found.wanted_bytes != UNKNOWN_ENTRY_BYTES:
+            problem = f"message size {found.wanted_bytes} exceeds the limit of {allowed} bytes"
+            return self._unreadable(part, problem)
+        return self._cut_off(part, found.wanted_bytes, had_room)
+
+    def fail(self, code: ErrorCode, now_ms: int) -> CompletedFetch:
+        """Apply the error of a broker."""
+        tp, offset, status = self.topic_partition, self.offset, fetch_status(code)
+        if status is FetchStatus.CORRUPT and self._unreadable_offset != offset:
+            self._unreadable_offset = offset
+            return CompletedFetch(tp, FetchStatus.RETRY, offset, offset)
+        if status is FetchStatus.OUT_OF_RANGE:
+            self.offset = NO_POSITION
+        elif status is FetchStatus.LEADER_LOST:
+            self.back_off(now_ms)
+        error = fetch_error(code, tp, offset)
+        return CompletedFetch(tp, status, offset, offset, error=error, failures=self.failures)
+
+    def throttle(self, now_ms: int, throttle_time_ms: int) -> CompletedFetch:
+        """Apply a response without the partition."""
+        self.not_before_ms = now_ms + max(throttle_time_ms, EMPTY_PAUSE_MS)
+        return CompletedFetch(self.topic_partition, FetchStatus.THROTTLED, self.offset, self.offset)
+
+    def _advance(self, part: FetchPartitionResponse, entries: memoryview, next_offset: int) -> CompletedFetch:
+        completed = self._completed(FetchStatus.RECORDS, part, records=entries, next_offset=next_offset)
+        self.seek(next_offset)
+        return completed
+
+    def _unreadable(self, part: FetchPartitionResponse, problem: str) -> CompletedFetch:
+        if self._unreadable_offset != self.offset:
+            self._unreadable_offset = self.offset
+            return self._completed(FetchStatus.RETRY, part)
+        detail = f"{self.topic_partition}, fetched from offset {self.offset}: {problem}"
+        return self._completed(
+            FetchStatus.CORRUPT, part, error=BrokerError(ErrorCode.CORRUPT_MESSAGE, detail)
+        )
+
+    def _cut_off(self, part: FetchPartitionResponse, entry_bytes: int, had_room: bool) -> CompletedFetch:
+        if not had_room:
+            return self._completed(FetchStatus.RETRY, part)
+        allowed = self._settings.message_max_bytes
+        larger = larger_fetch_bytes(self.fetch_bytes, entry_bytes, allowed)
+        if larger is None:
+            detail = f"the message of {self.topic_partition} at {self.offset} does not fit {allowed} bytes"
+            return self._completed(
+                FetchStatus.TOO_LARGE,
+                part,
+                error=BrokerError(ErrorCode.MESSAGE_TOO_LARGE, detail),
+                entry_bytes=entry_bytes,
+            )
+        self.fetch_bytes = larger
+        return self._completed(FetchStatus.RETRY, part)
+
+    def _completed(
+        self,
+        status: FetchStatus,
+        part: FetchPartitionResponse,
+        *,
+        records: memoryview = _NOTHING,
+        next_offset: int | None = None,
+        error: BrokerError | None = None,
+        entry_bytes: int = 0,
+    ) -> CompletedFetch:
+        committed = self._settings.isolation is IsolationLevel.READ_COMMITTED
+        return CompletedFetch(
+            self.topic_partition,
+            status,
+            self.offset,
+            self.offset if next_offset is None else next_offset,
+            records,
+            part.high_watermark,
+            part.last_stable_offset if committed and part.last_stable_offset >= 0 else None,
+            part.log_start_offset,
+            error,
+            entry_bytes,
+        )
+
+
+def complete_entries(part: FetchPartitionResponse) -> tuple[memoryview, ScanResult]:
+    """Return the complete entries, without those of aborted transactions, and the scan of all entries.
+
+    The scan only looks for the ends of entries: the decoder checks the checksums. Only with aborted
+    transactions the scan checks them too, as the decoder does not see what is cut out. The first batch may
+    begin before the requested offset.
+    """
+    data, aborted = records_of(part), part.aborted_transactions
+    found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=bool(aborted))
+    whole = data[: found.valid_bytes]
+    if aborted:
+        whole = without_aborted(whole, [(txn.producer_id, txn.first_offset) for txn in aborted])
+    return whole, found

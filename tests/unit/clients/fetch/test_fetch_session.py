@@ -1,0 +1,260 @@
+"""``clients/fetch/fetch_session``: requests to several brokers, and their responses, without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.fetch_session import FetchSession
+from minikafka.clients.fetch.fetch_state import CompletedFetch, FetchSettings, FetchStatus
+from minikafka.clients.network.retry import Backoff
+from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+SETTINGS = FetchSettings(
+    partition_max_bytes=100,
+    max_bytes=250,
+    message_max_bytes=1_000,
+    min_bytes=5,
+    max_wait_ms=300,
+    retry_backoff=Backoff(50, 50),
+)
+CUT = bytes(8) + (300).to_bytes(4, "big") + bytes(20)
+
+
+class Sessions:
+    """A session, the leaders that it is given, and the time."""
+
+    def __init__(self, *partitions: TopicPartition, settings: FetchSettings = SETTINGS) -> None:
+        self.session = FetchSession(settings)
+        self.leaders: dict[TopicPartition, int] = dict.fromkeys(partitions, 1)
+        self.positions = dict.fromkeys(partitions, 0)
+        self.now_ms = 1_000
+
+    def send(self) -> dict[int, list[TopicPartition]]:
+        """Return the partitions of each request, in their order."""
+        self.session.update(self.positions)
+        requests = self.session.next_requests(self.leaders.get, self.now_ms)
+        return {data.broker_id: list(data.partitions) for data in requests}
+
+    def answer(
+        self,
+        rows: Mapping[TopicPartition, bytes | ErrorCode],
+        broker_id: int = 1,
+        *,
+        version: int = 10,
+        after_ms: int = 300,
+        throttle_time_ms: int = 0,
+        code: ErrorCode = ErrorCode.NONE,
+    ) -> list[CompletedFetch]:
+        self.now_ms += after_ms
+        parts = tuple(
+            FetchPartitionResponse(tp.partition, 0, 9, 9, 0, None, memoryview(row))
+            if isinstance(row, bytes)
+            else FetchPartitionResponse(tp.partition, row, -1, -1, -1, None, None)
+            for tp, row in rows.items()
+        )
+        response = FetchResponse(throttle_time_ms, code, 0, (FetchTopicResponse("t", parts),))
+        return self.session.handle_response(broker_id, response, version, self.now_ms)
+
+
+def message(offset: int = 0) -> bytes:
+    return offset.to_bytes(8, "big") + build_message_set([Record(None, b"v")])[8:]
+
+
+def statuses(found: list[CompletedFetch]) -> dict[TopicPartition, FetchStatus]:
+    return {completed.topic_partition: completed.status for completed in found}
+
+
+def test_each_leader_gets_one_request_for_its_partitions() -> None:
+    sessions = Sessions(T0, T1, T2)
+    sessions.leaders = {T0: 1, T1: 2, T2: 1}
+    assert sessions.send() == {1: [T0, T2], 2: [T1]}
+    assert sessions.send() == {}
+    sessions.answer({T1: b""}, broker_id=2)
+    assert sessions.send() == {2: [T1]}
+
+
+def test_request_has_the_settings_of_the_session() -> None:
+    session = FetchSession(SETTINGS)
+    session.update({T0: 7})
+    (data,) = session.next_requests(lambda _: 1, 0)
+    request = data.request
+    assert (request.min_bytes, request.max_bytes, request.max_wait_ms) == (5, 250, 300)
+    assert (request.replica_id, request.session_id, request.session_epoch) == (-1, 0, -1)
+    (part,) = request.topics[0].partitions
+    assert (part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch) == (7, 100, -1)
+
+
+def test_one_request_may_wait_for_a_shorter_time() -> None:
+    session = FetchSession(SETTINGS)
+    session.update({T0: 0})
+    (data,) = session.next_requests(lambda _: 1, 0, 20)
+    assert data.request.max_wait_ms == 20
+
+
+def test_partitions_without_leader_or_position_are_left_out() -> None:
+    sessions = Sessions(T0, T1, T2)
+    del sessions.leaders[T1]
+    sessions.positions[T2] = -1
+    assert sessions.send() == {1: [T0]}
+
+
+def test_partitions_with_data_move_to_the_end() -> None:
+    sessions = Sessions(T0, T1, T2)
+    sessions.send()
+    sessions.answer({T0: message(), T1: message(), T2: b""})
+    sessions.positions = {T0: 1, T1: 1, T2: 0}
+    assert sessions.send() == {1: [T2, T0, T1]}
+
+
+def test_partition_keeps_its_place_while_it_is_not_fetched() -> None:
+    sessions = Sessions(T0, T1, T2)
+    sessions.send()
+    sessions.answer({T0: message(), T1: b"", T2: b""})
+    sessions.positions = {T0: 1, T2: 0}
+    assert sessions.send() == {1: [T2, T0]}
+    sessions.answer({T2: b"", T0: b""})
+    sessions.positions = {T0: 1, T1: 0, T2: 0}
+    assert sessions.send() == {1: [T1, T2, T0]}
+
+
+@pytest.mark.parametrize(("version", "bytes_", "max_bytes"), [(2, 400, 400), (3, 100, 250)])
+def test_cut_off_partition_is_fetched_first(version: int, bytes_: int, max_bytes: int) -> None:
+    sessions = Sessions(T0, T1)
+    sessions.send()
+    found = sessions.answer({T0: b"", T1: CUT}, version=version)
+    assert statuses(found) == {T0: FetchStatus.EMPTY, T1: FetchStatus.RETRY}
+    sessions.session.update(sessions.positions)
+    (data,) = sessions.session.next_requests(sessions.leaders.get, sessions.now_ms)
+    assert list(data.partitions) == [T1, T0]
+    # From Fetch 3 on the first partition's first message comes whole, whatever its size.
+    assert (data.partitions[T1].partition_max_bytes, data.request.max_bytes) == (bytes_, max_bytes)
+
+
+def test_first_partition_cut_off_all_the_same_gets_more_room() -> None:
+    sessions = Sessions(T0, T1)
+    sessions.send()
+    sessions.answer({T0: CUT, T1: b""})
+    sessions.session.update(sessions.positions)
+    (data,) = sessions.session.next_requests(sessions.leaders.get, sessions.now_ms)
+    assert (data.partitions[T0].partition_max_bytes, data.request.max_bytes) == (400, 400)
+
+
+def test_response_for_another_position_does_not_count() -> None:
+    sessions = Sessions(T0, T1)
+    sessions.send()
+    sessions.positions = {T0: 5}  # a seek, and a pause
+    assert sessions.send() == {}
+    assert sessions.answer({T0: message(), T1: message()}) == []
+
+
+def test_of_old_and_new_leader_the_first_response_counts() -> None:
+    sessions = Sessions(T0)
+    assert sessions.send() == {1: [T0]}
+    sessions.leaders[T0] = 2
+    assert sessions.send() == {2: [T0]}
+    assert statuses(sessions.answer({T0: message()}, broker_id=2)) == {T0: FetchStatus.RECORDS}
+    assert sessions.answer({T0: message()}, broker_id=1) == []
+
+
+def test_out_of_range_counts_once_and_waits_for_a_position() -> None:
+    sessions = Sessions(T0)
+    sessions.send()
+    sessions.leaders[T0] = 2
+    sessions.send()
+    error = ErrorCode.OFFSET_OUT_OF_RANGE
+    assert statuses(sessions.answer({T0: error}, broker_id=1)) == {T0: FetchStatus.OUT_OF_RANGE}
+    assert sessions.answer({T0: error}, broker_id=2) == []
+    assert list(sessions.session.next_requests(sessions.leaders.get, sessions.now_ms)) == []
+    sessions.positions[T0] = 4
+    assert sessions.send() == {2: [T0]}
+
+
+def test_lost_leader_delays_its_partition_alone() -> None:
+    sessions = Sessions(T0, T1)
+    sessions.send()
+    found = sessions.answer({T0: ErrorCode.NOT_LEADER_FOR_PARTITION, T1: b""})
+    assert statuses(found) == {T0: FetchStatus.LEADER_LOST, T1: FetchStatus.EMPTY}
+    assert sessions.session.next_ready_ms(sessions.now_ms) == sessions.now_ms + 50
+    sessions.leaders[T0] = 2
+    assert sessions.send() == {1: [T1]}
+    sessions.now_ms += 50
+    assert sessions.send() == {2: [T0]}
+    assert sessions.session.next_ready_ms(sessions.now_ms) is None
+
+
+def test_broken_connection_delays_the_partitions_of_its_request() -> None:
+    sessions = Sessions(T0, T1)
+    sessions.leaders[T1] = 2
+    sessions.send()
+    assert list(sessions.session.handle_disconnect(1, sessions.now_ms)) == [T0]
+    assert list(sessions.session.handle_disconnect(1, sessions.now_ms)) == []
+    assert sessions.send() == {}
+    sessions.now_ms += 50
+    assert sessions.send() == {1: [T0]}
+
+
+def test_response_after_a_disconnect_does_not_count() -> None:
+    sessions = Sessions(T0)
+    sessions.send()
+    sessions.session.handle_disconnect(1, sessions.now_ms)
+    assert sessions.answer({T0: message()}) == []
+
+
+def test_partition_without_a_known_leader_backs_off() -> None:
+    sessions = Sessions(T0)
+    sessions.session.update(sessions.positions)
+    sessions.session.back_off([T0, T1], sessions.now_ms)
+    assert sessions.send() == {}
+    sessions.now_ms += 50
+    assert sessions.send() == {1: [T0]}
+
+
+def test_error_of_the_response_is_that_of_all_its_partitions() -> None:
+    sessions = Sessions(T0, T1)
+    sessions.send()
+    found = sessions.answer({}, code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert statuses(found) == dict.fromkeys((T0, T1), FetchStatus.LEADER_LOST)
+
+
+def test_partitions_left_out_wait_for_the_throttle_time() -> None:
+    sessions = Sessions(T0, T1)
+    sessions.send()
+    found = sessions.answer({T1: b""}, throttle_time_ms=400)
+    assert statuses(found) == {T0: FetchStatus.THROTTLED, T1: FetchStatus.EMPTY}
+    assert sessions.session.next_ready_ms(sessions.now_ms) == sessions.now_ms + 400
+
+
+@pytest.mark.parametrize(
+    ("rows", "after_ms", "sent"),
+    [
+        ({T0: b"", T1: b""}, 149, False),
+        ({T0: b"", T1: b""}, 150, True),
+        ({T0: b"", T1: message()}, 0, True),  # a partition without data does not delay those with data
+    ],
+)
+def test_empty_response_of_a_hasty_broker_pauses(
+    rows: dict[TopicPartition, bytes], after_ms: int, sent: bool
+) -> None:
+    sessions = Sessions(T0, T1)
+    sessions.send()
+    sessions.answer(rows, after_ms=after_ms)
+    sessions.positions[T1] = 1 if rows[T1] else 0
+    assert bool(sessions.send()) is sent
+    sessions.now_ms += 10
+    assert bool(sessions.send()) is not sent
+
+
+def test_forgotten_partition_starts_anew() -> None:
+    sessions = Sessions(T0, T1)
+    sessions.send()
+    sessions.answer({T0: CUT, T1: b""})
+    sessions.session.retain([T1])
+    sessions.session.update(sessions.positions)
+    (data,) = sessions.session.next_requests(sessions.leaders.get, sessions.now_ms)
+    assert {tp: part.partition_max_bytes for tp, part in data.partitions.items()} == {T1: 100, T0: 100}
