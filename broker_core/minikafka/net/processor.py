@@ -1,23 +1,15 @@
 """A processor thread: it reads, dispatches and writes for its share of the connections.
 
-Each connection (``_Channel``) cycles through these states; a selector reports when there is something to do:
-
-    reading     a frame is being received into its own memory
-    held        the request limits are reached (``net.request_limiter``): it is not read for a while
-    in flight   the handler has the request; nothing more is read
-    writing     the response is being sent; then reading again. A part that is produced while it is sent
-                (``wire.frame_parts.LazyPart``) is waited for outside the selector
-    paused      after a response that asked for it, nothing is read for a while; the connection may be idle
-    lingering   during the stop: our side is closed; what the peer still sends is discarded until it closes
+Each connection is in a state of ``net.channel``, which decides what the selector reports and which step is
+taken then. After a step, the selector gets what has changed.
 
 The handler runs on this thread, and a response given there is written there: a hand-off between threads
 costs 10 to 100 µs under the interpreter's lock. A response from another thread is posted here and wakes the
 selector.
 
-A connection in flight is removed from the selector only when its peer sends ahead, which saves two system
-calls per request in the usual case. It is then checked for a reset, or a silent machine (``SO_KEEPALIVE``),
-so that such a connection is closed while its request still waits. A peer that closed its side stays connected
-until the response: it may still read, which cannot be known before something is sent.
+A connection whose peer sends while nothing is read is checked for a reset, or a silent machine
+(``SO_KEEPALIVE``), so that it is closed while its request still waits. A peer that closed its side stays
+connected until the response: it may still read, which cannot be known before something is sent.
 """
 
 from __future__ import annotations
@@ -34,25 +26,36 @@ from typing import Any
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import RemoteWireError, StorageError
-from minikafka.net.event_loop import NEVER_MS, SelectorWakeup, Timers
+from minikafka.net.channel import (
+    AWAITING_PART,
+    BETWEEN_REQUESTS,
+    CLOSED,
+    HELD,
+    IN_SERVICE,
+    LINGERING,
+    READ,
+    READING,
+    SENDING,
+    THROTTLED,
+    UNANSWERED,
+    Channel,
+    ConnectionState,
+)
+from minikafka.net.event_loop import SelectorWakeup, Timers
 from minikafka.net.interfaces import RequestHandler
-from minikafka.net.network_send import TURN_BYTES, NetworkSend, error_reason, peer_name
+from minikafka.net.network_send import TURN_BYTES, NetworkSend, error_reason
 from minikafka.net.request_limiter import FREE_BYTES, RequestLimiter
-from minikafka.net.response_memory import STALL_BYTES, LargeResponse, ResponseMemory
+from minikafka.net.response_memory import STALL_BYTES, ResponseMemory
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import FrameReader, encode_frame
 
 logger = logging.getLogger("minikafka.net")
 
-WINDOW_BYTES = 4096
-"""The read-ahead of a connection: small requests that arrive together are received together."""
 STALL_MS = 1_000
 """While others wait for memory, a holder must transfer ``STALL_BYTES`` of request or response in this time.
 """
 ROUNDS = 8
 """Requests of one connection, received together, that are served before other connections."""
-
-READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,64 +76,12 @@ class ServerOptions:
     receive_buffer_bytes: int | None
 
 
-class _Channel:
-    """One connection. Only its processor's thread uses it."""
-
-    __slots__ = (
-        "closed",
-        "counted",
-        "events",
-        "exchange",
-        "held",
-        "host",
-        "large_response",
-        "last_active_ms",
-        "lingering",
-        "listener",
-        "memory",
-        "name",
-        "outgoing",
-        "pause_ms",
-        "paused_until_ms",
-        "reader",
-        "reserved",
-        "seen_bytes",
-        "sock",
-        "timer_ms",
-    )
-
-    def __init__(
-        self, sock: socket.socket, address: object, listener: str, max_request_bytes: int, now_ms: int
-    ) -> None:
-        self.sock = sock
-        self.host, self.name = peer_name(address)
-        self.listener = listener
-        self.memory: dict[str, Any] = {}
-        self.reader = FrameReader(max_request_bytes, window=WINDOW_BYTES)
-        self.exchange: SocketExchange | None = None
-        self.outgoing: NetworkSend | None = None
-        self.large_response: LargeResponse | None = None
-        # The pause after the current response; the end of the current pause (0: none).
-        self.pause_ms = 0
-        self.paused_until_ms = 0
-        self.lingering = False
-        self.closed = False
-        self.events = 0
-        self.last_active_ms = now_ms
-        self.timer_ms = NEVER_MS
-        # What the limiter counts: the request, and its bytes; the bytes received at the last check.
-        self.counted = False
-        self.reserved = 0
-        self.seen_bytes: int | None = None
-        self.held = False
-
-
 class SocketExchange:
     """Implements ``interfaces.Exchange``."""
 
     __slots__ = ("_answered", "_channel", "_processor", "keeps_memory", "parked")
 
-    def __init__(self, processor: Processor, channel: _Channel) -> None:
+    def __init__(self, processor: Processor, channel: Channel) -> None:
         self._processor = processor
         self._channel = channel
         self._answered = False
@@ -197,12 +148,20 @@ class Processor:
         self._selector = selectors.DefaultSelector()
         self._wakeup = SelectorWakeup()
         self._posted: deque[Callable[[], None]] = deque()
-        self._channels: set[_Channel] = set()
-        self._held: deque[_Channel] = deque()
-        self._ready: dict[_Channel, None] = {}
+        self._channels: set[Channel] = set()
+        self._held: deque[Channel] = deque()
+        self._ready: dict[Channel, None] = {}
         """Channels with a read-ahead request, which the selector does not report."""
-        self._timers: Timers[_Channel] = Timers()
+        self._timers: Timers[Channel] = Timers()
         self._drain_until_ms: int | None = None
+        self._steps: dict[ConnectionState, Callable[[Channel], None]] = {
+            READING: self._receive,
+            IN_SERVICE: self._note_sent_ahead,
+            SENDING: self._write,
+            AWAITING_PART: self._note_sent_ahead,
+            THROTTLED: self._note_sent_ahead,
+            LINGERING: self._discard,
+        }
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -243,14 +202,15 @@ class Processor:
         if self._thread.is_alive():
             logger.error("%s did not stop: a request handler blocks it", self._thread.name)
 
-    def begin_response(self, channel: _Channel, outgoing: NetworkSend, pause_ms: int) -> None:
+    def begin_response(self, channel: Channel, outgoing: NetworkSend, pause_ms: int) -> None:
         """Send the response (perhaps empty) to the request in flight. On this thread only."""
-        if channel.closed:
+        if channel.state is CLOSED:
             outgoing.close()
             return
+        channel.become(SENDING)
         channel.exchange = None
         channel.outgoing = outgoing
-        channel.pause_ms = pause_ms
+        channel.throttle_ms = pause_ms
         self._release(channel)
         if outgoing.memory_bytes > FREE_BYTES:
             channel.large_response = self._response_memory.begin(outgoing.memory_bytes, outgoing.shared)
@@ -260,17 +220,17 @@ class Processor:
         channel.last_active_ms = self._clock.monotonic_ms()
         self._run_step(channel, self._write)
 
-    def release_parked(self, channel: _Channel, exchange: SocketExchange) -> None:
+    def release_parked(self, channel: Channel, exchange: SocketExchange) -> None:
         """Stop counting a request in flight that was parked. On this thread only."""
         if channel.exchange is exchange:
             self._release(channel, keep_bytes=exchange.keeps_memory)
 
-    def close_channel(self, channel: _Channel, reason: str, level: int = logging.WARNING) -> None:
+    def close_channel(self, channel: Channel, reason: str, level: int = logging.WARNING) -> None:
         """Close a connection and log why. On the processor's thread."""
-        if channel.closed:
+        if channel.state is CLOSED:
             return
-        channel.closed = True
-        self._watch(channel, 0)
+        channel.become(CLOSED)
+        self._watch(channel)
         self._channels.discard(channel)
         self._timers.clear(channel)
         self._release(channel)
@@ -287,16 +247,16 @@ class Processor:
     def _run(self) -> None:
         try:
             while not self._ended():
-                for key, events in self._selector.select(self._select_timeout_seconds()):
+                for key, _ in self._selector.select(self._select_timeout_seconds()):
                     if key.data is None:
                         self._wakeup.clear()
                     else:
-                        self._handle_event(key.data, events)
+                        self._handle_event(key.data)
                 for _ in range(ROUNDS):
                     ready, self._ready = self._ready, {}
                     for channel in ready:
                         if channel.reader.ahead:
-                            self._handle_event(channel, READ)
+                            self._handle_event(channel)
                 # Actions posted meanwhile run after the next select.
                 for _ in range(len(self._posted)):
                     self._run_posted(self._posted.popleft())
@@ -304,7 +264,7 @@ class Processor:
         finally:
             # Also after an error in the loop: close the remaining connections.
             for channel in list(self._channels):
-                unanswered = channel.exchange is not None or channel.outgoing is not None
+                unanswered = channel.state in UNANSWERED
                 reason = "its request was not answered before the stop" if unanswered else "the server stops"
                 self.close_channel(channel, reason, logging.WARNING if unanswered else logging.DEBUG)
             self._selector.close()
@@ -330,7 +290,7 @@ class Processor:
 
     def _register(self, sock: socket.socket, address: object, listener: str) -> None:
         now_ms = self._clock.monotonic_ms()
-        channel = _Channel(sock, address, listener, self._options.max_request_bytes, now_ms)
+        channel = Channel(sock, address, listener, self._options.max_request_bytes, now_ms)
         self._channels.add(channel)
         if self._drain_until_ms is not None:
             self.close_channel(channel, "the server is stopping", logging.DEBUG)
@@ -339,37 +299,27 @@ class Processor:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            self._watch(channel, READ)
+            self._watch(channel)
         except OSError as error:
             # The peer disconnected before the channel was registered.
             self.close_channel(channel, error_reason(error), logging.INFO)
             return
         self._timers.set(channel, now_ms + self._options.idle_ms)
 
-    def _handle_event(self, channel: _Channel, events: int) -> None:
-        if channel.closed or channel.held:
-            return
-        if events & WRITE:
-            self._run_step(channel, self._write)
-        elif channel.exchange is not None or channel.outgoing is not None or channel.paused_until_ms:
-            error = channel.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if error:
-                self.close_channel(channel, os.strerror(error), logging.INFO)
-            else:
-                self._watch(channel, channel.events & ~READ)
-        elif channel.lingering:
-            self._run_step(channel, self._discard)
-        elif self._may_read(channel):
-            self._run_step(channel, self._read)
-        else:
-            self._hold(channel)
+    def _handle_event(self, channel: Channel) -> None:
+        step = self._steps.get(channel.state)
+        if step is not None:
+            self._run_step(channel, step)
 
-    def _run_step(self, channel: _Channel, step: Callable[[_Channel], None]) -> None:
+    def _run_step(self, channel: Channel, step: Callable[[Channel], None]) -> None:
         """Run ``step``; an error closes only this connection."""
         try:
-            step(channel)
-        except BlockingIOError:
-            return
+            try:  # noqa: SIM105  (a context manager costs more than many a step)
+                step(channel)
+            except BlockingIOError:
+                pass
+            if channel.events != channel.interest:
+                self._watch(channel)
         except OSError as error:
             self.close_channel(channel, error_reason(error), logging.INFO)
         except (RemoteWireError, StorageError) as error:
@@ -378,7 +328,20 @@ class Processor:
             logger.exception("unexpected error while serving connection %s", channel.name)
             self.close_channel(channel, "unexpected error in the broker")
 
-    def _may_read(self, channel: _Channel) -> bool:
+    def _note_sent_ahead(self, channel: Channel) -> None:
+        error = channel.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            self.close_channel(channel, os.strerror(error), logging.INFO)
+        else:
+            channel.mute()
+
+    def _receive(self, channel: Channel) -> None:
+        if self._may_read(channel):
+            self._read(channel)
+        else:
+            self._hold(channel)
+
+    def _may_read(self, channel: Channel) -> bool:
         """Return whether the limiter has room for a request and, once its size is known, for its bytes."""
         # A partly received request does not wait for others, which may wait for its bytes.
         if not channel.reserved and not self._limiter.has_room(self._on_room):
@@ -397,9 +360,8 @@ class Processor:
     def _stall_ms(self) -> int:
         return min(STALL_MS, self._options.write_timeout_ms)
 
-    def _hold(self, channel: _Channel) -> None:
-        self._watch(channel, channel.events & ~READ)
-        channel.held = True
+    def _hold(self, channel: Channel) -> None:
+        channel.become(HELD)
         self._held.append(channel)
 
     def _read_held(self) -> None:
@@ -407,21 +369,20 @@ class Processor:
 
         A channel that waits for bytes is skipped: later requests may be small.
         """
-        passed_over: list[_Channel] = []
+        passed_over: list[Channel] = []
         while self._held and self._limiter.has_room(self._on_room):
             channel = self._held.popleft()
-            if channel.closed or not channel.held:
+            if channel.state is not HELD:
                 continue
             if not self._may_read(channel):
                 passed_over.append(channel)
                 continue
-            channel.held = False
+            channel.become(READING)
             channel.last_active_ms = self._clock.monotonic_ms()
-            self._watch(channel, READ)
             self._run_step(channel, self._read)
         self._held.extendleft(reversed(passed_over))
 
-    def _release(self, channel: _Channel, *, keep_bytes: bool = False) -> None:
+    def _release(self, channel: Channel, *, keep_bytes: bool = False) -> None:
         """Stop counting this connection; with ``keep_bytes`` still count the request's bytes."""
         counted, holder = channel.counted, channel if channel.reserved and not keep_bytes else None
         if counted or holder is not None:
@@ -430,7 +391,7 @@ class Processor:
                 channel.reserved, channel.seen_bytes = 0, None
             self._limiter.end(requests=int(counted), holder=holder)
 
-    def _read(self, channel: _Channel) -> None:
+    def _read(self, channel: Channel) -> None:
         reader = channel.reader
         frame = reader.next()
         received = 0
@@ -458,7 +419,8 @@ class Processor:
             frame = reader.filled(count)
         self._dispatch(channel, frame)
 
-    def _dispatch(self, channel: _Channel, frame: memoryview) -> None:
+    def _dispatch(self, channel: Channel, frame: memoryview) -> None:
+        channel.become(IN_SERVICE)
         exchange = channel.exchange = SocketExchange(self, channel)
         if channel.reserved:
             self._limiter.complete(channel)
@@ -470,11 +432,11 @@ class Processor:
             logger.exception("unexpected error in a request of %s", channel.name)
             self.close_channel(channel, "unexpected error in its request")
         # Most requests are answered by now and never counted. All responses pass this thread.
-        if channel.exchange is exchange and not exchange.parked and not channel.closed:
+        if channel.state is IN_SERVICE and not exchange.parked:
             channel.counted = True
             self._limiter.begin()
 
-    def _write(self, channel: _Channel) -> None:
+    def _write(self, channel: Channel) -> None:
         outgoing = channel.outgoing
         if outgoing is None:
             return
@@ -484,11 +446,10 @@ class Processor:
         if channel.large_response is not None:
             channel.large_response.sent(taken)
         if outgoing.waits_for is not None:
-            self._watch(channel, channel.events & ~WRITE)
+            channel.become(AWAITING_PART)
             outgoing.waits_for.prepare(lambda: self._post(lambda: self._write_more(channel, outgoing)))
             return
         if not outgoing.done:
-            self._watch(channel, WRITE)
             timeout_ms = (
                 self._stall_ms if channel.large_response is not None else self._options.write_timeout_ms
             )
@@ -499,51 +460,56 @@ class Processor:
         if channel.large_response is not None:
             channel.large_response.end()
             channel.large_response = None
-        self._watch(channel, READ)
         if self._drain_until_ms is not None:
             self._linger(channel)
-        elif channel.pause_ms:
-            channel.paused_until_ms = self._clock.monotonic_ms() + channel.pause_ms
-            self._timers.set(channel, channel.paused_until_ms)
-        elif channel.reader.ahead:
-            self._ready[channel] = None
+        elif channel.throttle_ms:
+            channel.become(THROTTLED)
+            channel.resume_ms = self._clock.monotonic_ms() + channel.throttle_ms
+            self._timers.set(channel, channel.resume_ms)
+        else:
+            self._resume(channel)
 
-    def _write_more(self, channel: _Channel, outgoing: NetworkSend) -> None:
+    def _write_more(self, channel: Channel, outgoing: NetworkSend) -> None:
         """Continue to write after the next lazy part is ready."""
-        if not channel.closed and channel.outgoing is outgoing:
+        if channel.state is AWAITING_PART and channel.outgoing is outgoing:
+            channel.become(SENDING)
             # The peer could not read anything meanwhile.
             channel.last_active_ms = self._clock.monotonic_ms()
             self._run_step(channel, self._write)
 
-    def _discard(self, channel: _Channel) -> None:
+    def _resume(self, channel: Channel) -> None:
+        """Read the next request."""
+        channel.become(READING)
+        if channel.reader.ahead:
+            self._ready[channel] = None
+
+    def _discard(self, channel: Channel) -> None:
         if not channel.sock.recv(64 * 1024):
             self.close_channel(channel, "the server is stopping", logging.DEBUG)
 
     def _begin_drain(self, deadline_ms: int) -> None:
         self._drain_until_ms = deadline_ms
         for channel in list(self._channels):
-            if channel.exchange is None and channel.outgoing is None:
+            if channel.state in BETWEEN_REQUESTS:
                 self._run_step(channel, self._linger)
 
-    def _linger(self, channel: _Channel) -> None:
+    def _linger(self, channel: Channel) -> None:
         """Shut down our side only.
 
         Closing the socket while a request is unread would reset the connection and lose the last response.
         """
-        channel.lingering = True
-        channel.held = False
-        channel.paused_until_ms = 0
+        channel.become(LINGERING)
         self._release(channel)
         channel.last_active_ms = self._clock.monotonic_ms()
         self._timers.set(channel, channel.last_active_ms + self._options.linger_ms)
         channel.sock.shutdown(socket.SHUT_WR)
-        self._watch(channel, READ)
 
-    def _watch(self, channel: _Channel, events: int) -> None:
-        if channel.events == events:
-            return
+    def _watch(self, channel: Channel) -> None:
+        """Have the selector report what the connection's state asks for."""
+        events = channel.interest
         if not events:
-            self._selector.unregister(channel.sock)
+            if channel.events:
+                self._selector.unregister(channel.sock)
         elif channel.events:
             self._selector.modify(channel.sock, events, channel)
         else:
@@ -564,40 +530,32 @@ class Processor:
                 self.close_channel(channel, f"{stalled} in {self._stall_ms} ms, while others need the memory")
                 continue
             check_ms = (channel.last_active_ms if reason else now_ms) + limit_ms
-            if channel.paused_until_ms > now_ms:
-                check_ms = min(check_ms, channel.paused_until_ms)
-            elif channel.paused_until_ms:
-                channel.paused_until_ms = 0
-                self._watch(channel, READ)
-                if channel.reader.ahead:
-                    self._ready[channel] = None
+            if channel.state is THROTTLED and channel.resume_ms > now_ms:
+                check_ms = min(check_ms, channel.resume_ms)
+            elif channel.state is THROTTLED:
+                self._run_step(channel, self._resume)
             if channel.reserved or channel.large_response is not None:
                 check_ms = min(check_ms, now_ms + self._stall_ms)
             self._timers.set(channel, check_ms)
 
-    def _stalled(self, channel: _Channel) -> str:
+    def _stalled(self, channel: Channel) -> str:
         """Return why a channel that holds scarce memory counts as stalled; '' if it does not."""
         if channel.large_response is not None and channel.large_response.is_stalled():
             return "it read too little of its response"
-        receiving = (
-            channel.reserved and channel.exchange is None and channel.outgoing is None and not channel.held
-        )
-        if not receiving or not self._limiter.is_scarce:
+        if channel.state is not READING or not channel.reserved or not self._limiter.is_scarce:
             channel.seen_bytes = None
             return ""
         seen, channel.seen_bytes = channel.seen_bytes, channel.reader.received_bytes
         stalls = seen is not None and channel.seen_bytes - seen < STALL_BYTES
         return f"it sent less than {STALL_BYTES} bytes of its request" if stalls else ""
 
-    def _idle_limit(self, channel: _Channel) -> tuple[int, str, int]:
+    def _idle_limit(self, channel: Channel) -> tuple[int, str, int]:
         """Return the limit of inactivity in the current state, the reason to log ('': none) and its level."""
         options = self._options
-        if channel.outgoing is not None and channel.outgoing.waits_for is not None:
-            return options.idle_ms, "", logging.DEBUG
-        if channel.outgoing is not None:
+        if channel.state is SENDING:
             return options.write_timeout_ms, "it read nothing of its response for {} ms", logging.WARNING
-        if channel.lingering:
+        if channel.state is LINGERING:
             return options.linger_ms, "the server is stopping", logging.DEBUG
-        if channel.exchange is not None or channel.held:
+        if channel.state in (IN_SERVICE, HELD, AWAITING_PART):
             return options.idle_ms, "", logging.DEBUG
         return options.idle_ms, "idle for {} ms", logging.INFO

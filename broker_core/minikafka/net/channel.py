@@ -1,0 +1,149 @@
+"""A server's connection and its state.
+
+    READING        a request is awaited, or received into its own memory
+    HELD           the request limits are reached (``net.request_limiter``): it is not read for a while
+    IN_SERVICE     the handler has the request; nothing more is read
+    SENDING        the response is being sent
+    AWAITING_PART  a part of the response is being produced (``wire.frame_parts.LazyPart``)
+    THROTTLED      after a response that asked for it, nothing is read for a while; the connection may be idle
+    LINGERING      during the stop: our side is closed; what the peer still sends is discarded until it closes
+    CLOSED         the end
+
+The states that may follow a state; CLOSED may follow every one::
+
+    READING        HELD, IN_SERVICE, LINGERING
+    HELD           READING, LINGERING
+    IN_SERVICE     SENDING
+    SENDING        READING, AWAITING_PART, THROTTLED, LINGERING
+    AWAITING_PART  SENDING
+    THROTTLED      READING, LINGERING
+    LINGERING
+
+A state before READING needs its rows in the three tables here, and its step in ``Processor``.
+
+The state also says what a selector reports (``Channel.interest``). While nothing is read, the connection
+stays registered for reading, which saves two system calls per request in the usual case; it is removed when
+its peer sends ahead.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from enum import IntEnum, auto
+from typing import TYPE_CHECKING, Any
+
+from minikafka.net.event_loop import NEVER_MS
+from minikafka.net.network_send import NetworkSend, peer_name
+from minikafka.net.response_memory import LargeResponse
+from minikafka.wire.framing import FrameReader
+
+if TYPE_CHECKING:
+    from minikafka.net.interfaces import Exchange
+
+WINDOW_BYTES = 4096
+"""The read-ahead of a connection: small requests that arrive together are received together."""
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class ConnectionState(IntEnum):
+    """See the module."""
+
+    READING = auto()
+    HELD = auto()
+    IN_SERVICE = auto()
+    SENDING = auto()
+    AWAITING_PART = auto()
+    THROTTLED = auto()
+    LINGERING = auto()
+    CLOSED = auto()
+
+
+READING, HELD, IN_SERVICE, SENDING, AWAITING_PART, THROTTLED, LINGERING, CLOSED = ConnectionState
+
+_NEXT: dict[ConnectionState, frozenset[ConnectionState]] = {
+    READING: frozenset({HELD, IN_SERVICE, LINGERING, CLOSED}),
+    HELD: frozenset({READING, LINGERING, CLOSED}),
+    IN_SERVICE: frozenset({SENDING, CLOSED}),
+    SENDING: frozenset({READING, AWAITING_PART, THROTTLED, LINGERING, CLOSED}),
+    AWAITING_PART: frozenset({SENDING, CLOSED}),
+    THROTTLED: frozenset({READING, LINGERING, CLOSED}),
+    LINGERING: frozenset({CLOSED}),
+    CLOSED: frozenset(),
+}
+_INTEREST = {
+    READING: READ,
+    HELD: 0,
+    IN_SERVICE: READ,
+    SENDING: WRITE,
+    AWAITING_PART: READ,
+    THROTTLED: READ,
+    LINGERING: READ,
+    CLOSED: 0,
+}
+UNANSWERED = frozenset({IN_SERVICE, SENDING, AWAITING_PART})
+"""A request was received, and its response is not sent."""
+BETWEEN_REQUESTS = frozenset({READING, HELD, THROTTLED})
+"""No request was received completely since the last response."""
+
+
+class Channel:
+    """One connection. Only its processor's thread uses it."""
+
+    __slots__ = (
+        "counted",
+        "events",
+        "exchange",
+        "host",
+        "interest",
+        "large_response",
+        "last_active_ms",
+        "listener",
+        "memory",
+        "name",
+        "outgoing",
+        "reader",
+        "reserved",
+        "resume_ms",
+        "seen_bytes",
+        "sock",
+        "state",
+        "throttle_ms",
+        "timer_ms",
+    )
+
+    def __init__(
+        self, sock: socket.socket, address: object, listener: str, max_request_bytes: int, now_ms: int
+    ) -> None:
+        self.sock = sock
+        self.host, self.name = peer_name(address)
+        self.listener = listener
+        self.memory: dict[str, Any] = {}
+        self.reader = FrameReader(max_request_bytes, window=WINDOW_BYTES)
+        self.state = READING
+        self.exchange: Exchange | None = None
+        self.outgoing: NetworkSend | None = None
+        self.large_response: LargeResponse | None = None
+        # How long the current response throttles, and the end of THROTTLED.
+        self.throttle_ms = self.resume_ms = 0
+        self.interest = _INTEREST[READING]
+        """The events that the selector has to report in this state."""
+        self.events = 0
+        """The events for which the socket is registered."""
+        self.last_active_ms = now_ms
+        self.timer_ms = NEVER_MS
+        # What the limiter counts: the request, and its bytes; the bytes received at the last check.
+        self.counted = False
+        self.reserved = 0
+        self.seen_bytes: int | None = None
+
+    def become(self, state: ConnectionState) -> None:
+        """Change the state, and with it the interest."""
+        assert state in _NEXT[self.state], f"{self.name}: {self.state.name} to {state.name}"
+        self.state = state
+        self.interest = _INTEREST[state]
+
+    def mute(self) -> None:
+        """Report nothing in this state, as the peer sends what is not read now."""
+        self.interest = 0
