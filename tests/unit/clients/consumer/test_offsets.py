@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -14,10 +14,12 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.offsets import ConsumerOffsets, merge_offsets
+from minikafka.clients.consumer.offsets import ConsumerOffsets, GroupOffsetsChannel, merge_offsets
 from minikafka.clients.consumer.runtime import Wait
+from minikafka.net.memory import Fault
 from minikafka.registry.consumer_offsets import ZookeeperOffsets
-from minikafka.registry.memory import MemoryZooKeeper
+from minikafka.wire.api import ApiKey
+from tests.support.broker_harness import OFFSETS, SERVED, Answer, BrokerHarness, commit_error
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -30,39 +32,41 @@ def no(_: Collection[TopicPartition]) -> Collection[TopicPartition]:
     return ()
 
 
+MOVED = commit_error(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+
+
+def cut(*_: object) -> Fault:
+    return Fault.CUT_REQUEST
+
+
 class OffsetsHarness:
-    """A ZooKeeper, with the sessions of two consumers, and a coordinator that may fail."""
+    """A broker, with the sessions of two consumers at its ZooKeeper; it coordinates their group."""
 
     def __init__(self) -> None:
-        self.zookeeper = MemoryZooKeeper()
+        self.brokers = BrokerHarness(1, {"t": 2, "u": 1, OFFSETS.topic: 1})
+        self.zookeeper = self.brokers.zookeeper
         self.store = self.zookeeper.connect()
         self.mine = ZookeeperOffsets(self.store, "g")
         self.others = ZookeeperOffsets(self.zookeeper.connect(), "g")
-        self.kafka: dict[TopicPartition, int] = {}
-        self.failures: list[Exception] = []
-        self.attempts = 0
+        self.channel = GroupOffsetsChannel(self.brokers.client, "g", 10_000)
 
-    def connect(self) -> None:
-        return
+    @property
+    def kafka(self) -> dict[TopicPartition, int]:
+        return self.brokers.committed("g")
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.attempts += 1
-        if self.failures:
-            raise self.failures.pop(0)
-        self.kafka |= offsets
+    @property
+    def attempts(self) -> int:
+        return len(self.brokers.asked(ApiKey.OFFSET_COMMIT))
 
-    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: self.kafka[tp] for tp in partitions if tp in self.kafka}
-
-    def close(self) -> None:
-        return
+    def fail(self, *answers: Answer) -> None:
+        self.brokers.script(ApiKey.OFFSET_COMMIT, *answers)
 
     def offsets(
         self, *, in_zookeeper: bool = True, in_kafka: bool = True, named: str = "kafka"
     ) -> ConsumerOffsets:
         return ConsumerOffsets(
             self.mine,
-            self if in_kafka else None,
+            self.channel if in_kafka else None,
             in_zookeeper=in_zookeeper,
             zookeeper_first=named == "zookeeper",
             still_owned=yes,
@@ -108,7 +112,7 @@ def test_merge_takes_the_larger_offset(
 
 def test_ownership_lost_during_coordinator_lookup_commits_nothing(harness: OffsetsHarness) -> None:
     lost: list[bool] = []
-    harness.connect = lambda: lost.append(True)  # type: ignore[method-assign]
+    harness.brokers.script(ApiKey.FIND_COORDINATOR, lambda *_: lost.append(True) or SERVED)
 
     def check() -> None:
         if lost:
@@ -193,8 +197,7 @@ def test_dual_commit_writes_both_and_reads_the_larger(harness: OffsetsHarness) -
     both = harness.offsets()
     assert run(both, {T0: 5, T1: 3}) == []
     assert (harness.znode()[0], harness.kafka) == (b"5", {T0: 5, T1: 3})
-    harness.kafka[T0] = 9
-    harness.kafka[T1] = 1
+    harness.brokers.commit("g", {T0: 9, T1: 1})
     assert both.fetch_offsets([T0, T1, U0]) == {T0: 9, T1: 3}
 
 
@@ -213,25 +216,24 @@ def test_unknown_offset_is_not_committed(harness: OffsetsHarness) -> None:
 
 
 def test_failed_commit_is_retried_up_to_its_limit(harness: OffsetsHarness) -> None:
-    moved = BrokerError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
-    harness.failures = [moved, NetworkError("cut")]
+    harness.fail(MOVED, cut)
     assert run(harness.offsets(), {T0: 5}) == [Wait(50), Wait(50)]
     assert (harness.attempts, harness.kafka) == (3, {T0: 5})
-    harness.failures = [moved] * 3
+    harness.fail(MOVED, MOVED, MOVED)
     with pytest.raises(BrokerError, match="NOT_COORDINATOR"):
         run(harness.offsets(), {T0: 6})
     assert harness.attempts == 6
 
 
 def test_auto_commit_makes_one_attempt(harness: OffsetsHarness) -> None:
-    harness.failures = [NetworkError("cut")]
+    harness.fail(cut)
     with pytest.raises(NetworkError):
         run(harness.offsets(), {T0: 5}, with_retries=False)
     assert harness.attempts == 1
 
 
 def test_coordinator_is_written_first_if_configured(harness: OffsetsHarness) -> None:
-    harness.failures = [NetworkError("cut")]
+    harness.fail(cut)
     with pytest.raises(NetworkError):
         run(harness.offsets(), {T0: 5}, with_retries=False)
     assert (harness.kafka, harness.store.exists("/consumers/g/offsets/t/0")) == ({}, None)
@@ -244,7 +246,7 @@ def test_zookeeper_is_written_first_if_configured(harness: OffsetsHarness) -> No
         run(both, {T0: 5}, with_retries=False)
     assert (harness.attempts, harness.kafka) == (0, {})
     harness.zookeeper.resume(harness.store)
-    harness.failures = [NetworkError("cut")]
+    harness.fail(cut)
     with pytest.raises(NetworkError):
         run(both, {T0: 5}, with_retries=False)
     assert (harness.znode()[0], harness.kafka) == (b"5", {})

@@ -22,37 +22,10 @@ from minikafka.clients.simple_consumer import (
 )
 from minikafka.clients.simple_consumer.simple_consumer import EARLIEST_TIME
 from minikafka.registry import paths
-from tests.support.simulation import Simulation
+from tests.support.simple_consumer_harness import SimpleConsumerHarness
 
 T0, T1, T7 = (TopicPartition("t", number) for number in (0, 1, 7))
-LISTENERS = {
-    "listeners": "PLAINTEXT://machine-0:9092,CLASSIC://machine-0:9094",
-    "offsets.topic.num.partitions": "1",
-}
 NONE = OffsetMetadataAndError(-1, "", ErrorCode.NONE)
-
-
-class SimpleConsumerHarness:
-    """A broker with the topic ``t`` of two partitions, and a simple consumer."""
-
-    def __init__(self) -> None:
-        self.simulation = Simulation()
-        assert self.simulation.machine.start(LISTENERS)
-        self.simulation.create_topic("t", partitions=2)
-        self.consumer = self.new_consumer(9092)
-
-    def new_consumer(self, port: int) -> SimpleConsumer:
-        return SimpleConsumer("machine-0", port, classic=port == 9094, connector=self.simulation.network)
-
-    def coordinator(self, group: str) -> BrokerAddress:
-        """Return the coordinator, which is available soon after the first request."""
-        for _ in range(20):
-            found = self.consumer.send(ConsumerMetadataRequest(group))
-            if found.coordinator is not None:
-                return found.coordinator
-            self.simulation.clock.advance(100)
-            self.simulation.settle()
-        raise AssertionError(f"no coordinator of {group}")
 
 
 @pytest.fixture

@@ -27,32 +27,14 @@ from minikafka.net.memory import Fault, MemoryNetwork
 from minikafka.wire import classic
 from minikafka.wire.frame_parts import Part
 from tests.support.connector_harness import ZooKeeperGroupHarness
-from tests.support.simulation import Simulation
+from tests.support.simple_consumer_harness import SimpleConsumerHarness
 
 PORTS = {False: 9092, True: 9094}
-LISTENERS = {"listeners": "PLAINTEXT://machine-0:9092,CLASSIC://machine-0:9094"}
-
-
-class SimpleConsumerHarness:
-    """A broker with one topic, and a simple consumer with one of the two protocols."""
-
-    def __init__(self, classic: bool) -> None:
-        self.simulation = Simulation()
-        assert self.simulation.machine.start(LISTENERS)
-        self.simulation.create_topic("t", partitions=2)
-        self.port = PORTS[classic]
-        self.consumer = SimpleConsumer(
-            "machine-0", self.port, classic=classic, connector=self.simulation.network
-        )
-
-    def fetch(self, partition: int, offset: int, max_size: int = 1000) -> list[tuple[int, bytes | None]]:
-        found = self.consumer.fetch(FetchRequest("t", partition, offset, max_size))
-        return [(message.offset, message.value) for message in found]
 
 
 @pytest.fixture(params=[False, True], ids=["kafka", "classic"])
 def harness(request: pytest.FixtureRequest) -> Iterator[SimpleConsumerHarness]:
-    harness = SimpleConsumerHarness(request.param)
+    harness = SimpleConsumerHarness(classic=request.param)
     yield harness
     harness.consumer.close()
 
@@ -217,7 +199,7 @@ def test_error_of_an_unreachable_broker_has_its_address(harness: SimpleConsumerH
 
 
 def test_classic_fetch_of_a_partial_message_needs_a_larger_size() -> None:
-    harness = SimpleConsumerHarness(True)
+    harness = SimpleConsumerHarness(classic=True)
     harness.simulation.produce("t", b"x" * 100)
     found = harness.consumer.fetch(FetchRequest("t", 0, 0, 50))
     assert (found.size_bytes, found.valid_bytes, list(found)) == (50, 0, [])
@@ -225,7 +207,7 @@ def test_classic_fetch_of_a_partial_message_needs_a_larger_size() -> None:
 
 
 def test_iterator_doubles_its_buffer_for_a_large_message() -> None:
-    harness = SimpleConsumerHarness(True)
+    harness = SimpleConsumerHarness(classic=True)
     harness.simulation.produce("t", b"a")
     harness.simulation.produce("t", b"x" * 1_000)
     harness.simulation.produce("t", b"b")
@@ -236,7 +218,7 @@ def test_iterator_doubles_its_buffer_for_a_large_message() -> None:
 
 
 def test_iterator_buffer_stays_within_its_limit() -> None:
-    harness = SimpleConsumerHarness(True)
+    harness = SimpleConsumerHarness(classic=True)
     harness.simulation.produce("t", b"a")
     harness.simulation.produce("t", b"x" * 1_000)
     messages = harness.consumer.iterator(FetchRequest("t", 0, 0, 40), max_buffer_size=1_000)
@@ -260,7 +242,7 @@ def test_iterator_buffer_stays_within_its_limit() -> None:
     ],
 )
 def test_reads_grow_where_fetch_cuts_off_the_first_message(version: int, asked: list[int]) -> None:
-    harness = SimpleConsumerHarness(False)
+    harness = SimpleConsumerHarness()
     harness.simulation.produce("t", b"x" * 1_000)
     sizes = []
 
@@ -274,7 +256,7 @@ def test_reads_grow_where_fetch_cuts_off_the_first_message(version: int, asked: 
 
 
 def test_fetch_waits_for_the_bytes_of_all_partitions() -> None:
-    harness = SimpleConsumerHarness(False)
+    harness = SimpleConsumerHarness()
     clock = harness.simulation.clock
     builder = FetchRequestBuilder().add_fetch("t", 1, 0, 1000).add_fetch("t", 0, 0, 1000)
     before_ms = clock.monotonic_ms()
@@ -297,7 +279,7 @@ def test_waiting_request_fetches_a_partition_once() -> None:
 
 
 def test_unsupported_version_is_refused_before_it_is_sent() -> None:
-    harness = SimpleConsumerHarness(False)
+    harness = SimpleConsumerHarness()
     request = FetchRequestBuilder().add_fetch("t", 0, 0, 100).request_version(99).build()
     with pytest.raises(
         BrokerError, match=r"UNSUPPORTED_VERSION: Fetch 99 is not supported: .*machine-0.* versions up to 10"
@@ -327,7 +309,7 @@ def test_wrong_number_of_message_sets_is_a_remote_error() -> None:
     ids=["kafka", "classic"],
 )
 def test_error_for_the_wrong_protocol_names_the_option(classic: bool, hint: str) -> None:
-    harness = SimpleConsumerHarness(classic)
+    harness = SimpleConsumerHarness(classic=classic)
     wrong_port = PORTS[not classic]
     consumer = SimpleConsumer("machine-0", wrong_port, classic=classic, connector=harness.simulation.network)
     with pytest.raises(NetworkError, match=hint):
