@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import redact
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import RATES, read_config, write_config
+from minikafka.registry.entity_configs import QUOTA, RATE, RATES, read_config, write_config
 
 if TYPE_CHECKING:
     from minikafka.registry.store import Store
@@ -36,11 +36,11 @@ def check_changes(kind: str, name: str, changes: Mapping[str, str | None]) -> No
     from minikafka.server.quotas.client_quotas import QuotaType
 
     if kind == paths.BROKERS:
-        known, least = list(RATES), 0
+        known = dict.fromkeys(RATES, RATE)
         if not (name.isascii() and name.isdecimal()):
             raise ConfigError("NAME", name, "must be a broker id")
     else:
-        known, least = [quota.value for quota in QuotaType], 1
+        known = {quota.value: QUOTA for quota in QuotaType}
         if not name:
             raise ConfigError(
                 "NAME", name, f"must be a client id, or {paths.DEFAULT_ENTITY} for clients without their own"
@@ -50,8 +50,7 @@ def check_changes(kind: str, name: str, changes: Mapping[str, str | None]) -> No
             continue
         if key not in known:
             raise ConfigError(key, value, f"not a setting of {kind} in ZooKeeper; use {' or '.join(known)}")
-        if not (value.isascii() and value.isdecimal() and int(value) >= least):
-            raise ConfigError(key, value, f"must be bytes per second, at least {least}")
+        known[key].parse(key, value)
 
 
 def change_entity(store: Store, kind: str, name: str, changes: Mapping[str, str | None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from minikafka.base.config.types import LONG_MAX, Type, int64, text_type
 from minikafka.base.errors import CoordinationError, NoNode
 from minikafka.registry import paths
 from minikafka.registry.node import Node, dump
@@ -15,6 +16,20 @@ LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 RATES = (LEADER_RATE, FOLLOWER_RATE)
 """Settings of a broker: bytes a second that replication may use."""
+RATE = Type("bytes per second, at least 0", int64(0).convert)
+_DIGITS_MAX = 100
+
+
+def _quota(text: str) -> int:
+    # Kafka 2.x writes what it parsed as a number with a fraction.
+    digits = text.removesuffix(".0")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX) or int(digits) == 0:
+        raise ValueError
+    return min(int(digits), LONG_MAX)
+
+
+QUOTA = text_type("bytes per second, at least 1", _quota)
+"""The type of a client's quotas; more than a LONG counts as its largest value: no limit."""
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)

@@ -25,12 +25,11 @@ from minikafka.base.errors import (
 from minikafka.base.ids import check_topic_name
 from minikafka.log.config import LIST_PROPERTIES, TOPIC_CONFIG, LogConfig
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import RATES, EntityConfig
+from minikafka.registry.entity_configs import RATE, RATES, EntityConfig
 from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.server.config.properties import BROKER_CONFIG
 from minikafka.server.core.broker import Broker
 from minikafka.server.quotas.client_quotas import UNLIMITED
-from minikafka.server.quotas.replication_quotas import is_rate
 from minikafka.wire.apis.alter_configs import AlterableConfig
 from minikafka.wire.apis.describe_configs import (
     ConfigResourceType,
@@ -214,11 +213,10 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
                 f"{key} cannot be changed while a broker runs: set it in the properties of broker {name} and "
                 f"restart it (only {' and '.join(RATES)} are dynamic)",
             )
-        if not is_rate(text):
-            raise BrokerError(
-                ErrorCode.INVALID_REQUEST,
-                f"invalid value for {key}: {text!r}, expected bytes per second from 0 to {UNLIMITED}",
-            )
+        try:
+            RATE.parse(key, text)
+        except ConfigError as error:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
     if not validate_only:
         try:
             broker.zk_client.settings.change(paths.BROKERS, name, after)

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from minikafka.base.config.config_def import setting
-from minikafka.base.config.types import int32, int64
+from minikafka.base.config.types import LONG_MAX, int32, int64
+from minikafka.base.errors import ConfigError
+from minikafka.registry.entity_configs import QUOTA
 from minikafka.registry.paths import DEFAULT_ENTITY, client_of
 
 _log = logging.getLogger(__name__)
 
-UNLIMITED = 0x7FFFFFFFFFFFFFFF
-_DIGITS_MAX = 100
+UNLIMITED = LONG_MAX
 _SPARE_RATES = 64
 _LONGEST_MS = 0x7FFFFFFF
 """The largest value of ``throttle_time_ms`` in responses: 24 days."""
@@ -179,23 +180,14 @@ class ClientQuotaManager:
         self.limited = own or any(limit != UNLIMITED for limit in self._defaults.values())
 
 
-def is_number(digits: str) -> bool:
-    """Return True if this is a decimal number; ``int`` raises for a number of thousands of digits."""
-    return digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX
-
-
 def _parsed(name: str, settings: Mapping[str, str]) -> dict[QuotaType, int]:
     limits: dict[QuotaType, int] = {}
     for key, text in settings.items():
         if key not in {flow.value for flow in QuotaType}:
             _log.warning("quota of clients/%s: ignored unsupported config %s", name, key)
             continue
-        # Kafka 2.x writes what it parsed as a number with a fraction.
-        digits = text.strip().removesuffix(".0")
-        if not is_number(digits) or int(digits) == 0:
-            _log.warning(
-                "quota of clients/%s: ignored %s=%s: expected bytes per second, more than 0", name, key, text
-            )
-            continue
-        limits[QuotaType(key)] = min(int(digits), UNLIMITED)
+        try:
+            limits[QuotaType(key)] = QUOTA.parse(key, text)
+        except ConfigError as error:
+            _log.warning("quota of clients/%s: ignored %s", name, error)
     return limits

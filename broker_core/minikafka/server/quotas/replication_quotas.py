@@ -23,6 +23,7 @@ import logging
 import threading
 from collections.abc import Mapping
 
+from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.log.config import throttled_partitions
 from minikafka.registry.entity_configs import (
@@ -30,9 +31,10 @@ from minikafka.registry.entity_configs import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    RATE,
     RATES,
 )
-from minikafka.server.quotas.client_quotas import UNLIMITED, Rate, is_number
+from minikafka.server.quotas.client_quotas import UNLIMITED, Rate
 
 _log = logging.getLogger(__name__)
 
@@ -138,14 +140,10 @@ class ReplicationQuotas:
         self.settings = dict(settings)
 
 
-def is_rate(text: str) -> bool:
-    """Return True if this is a number of bytes a second, 0 or more."""
-    digits = text.strip()
-    return is_number(digits) and int(digits) <= UNLIMITED
-
-
 def _limit(name: str, text: str) -> int:
-    if is_rate(text):
-        return int(text)
-    _log.warning("invalid %s=%s: expected bytes per second, 0 or more; applying no limit", name, text)
-    return UNLIMITED
+    try:
+        limit: int = RATE.parse(name, text)
+    except ConfigError as error:
+        _log.warning("%s; applying no limit", error)
+        return UNLIMITED
+    return limit

@@ -72,8 +72,8 @@ def test_unsupported_configs_and_invalid_rates_are_logged(
             "configs of broker 1: ignored log.cleaner.threads: "
             "only replication rates can be changed while it runs"
         ),
-        f"invalid {FOLLOWER_RATE}=fast: expected bytes per second, 0 or more; applying no limit",
-        f"invalid {FOLLOWER_RATE}=-1: expected bytes per second, 0 or more; applying no limit",
+        f"{FOLLOWER_RATE}='fast': must be bytes per second, at least 0; applying no limit",
+        f"{FOLLOWER_RATE}='-1': must be bytes per second, at least 0; applying no limit",
     ]
 
 
