@@ -92,19 +92,17 @@ class Later:
 
 
 class ManualWaiter:
-    """Time passes on the manual clock, at once."""
+    """Lets the time of a wait pass at once."""
 
-    def __init__(self, clock: ManualClock, settle: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, advance: Callable[[int], None]) -> None:
         self.waits: list[int] = []
         self.stopped = False
-        self._clock = clock
-        self._settle = settle
+        self._advance = advance
 
     def wait(self, milliseconds: int) -> None:
         self.waits.append(milliseconds)
         if not self.stopped:
-            self._clock.advance(milliseconds)
-            self._settle()
+            self._advance(milliseconds)
 
     def stop(self) -> None:
         self.stopped = True
@@ -113,10 +111,8 @@ class ManualWaiter:
 class BrokerHarness:
     """``count`` brokers with the ids 1, 2, …; partition p of a topic is led by broker ``p % count + 1``."""
 
-    def __init__(
-        self, count: int = 1, topics: Mapping[str, int] | None = None, *, replicas: int = 1, **properties: str
-    ) -> None:
-        """``properties``: those of the brokers, with underscores in place of dots."""
+    def __init__(self, count: int = 1, topics: Mapping[str, int] | None = None, *, replicas: int = 1) -> None:
+        """``topics``: name -> number of partitions, each with so many ``replicas``."""
         self.simulation = Simulation(now_ms=ManualClock().now_ms())
         self.clock = self.simulation.clock
         self.network = self.simulation.network
@@ -125,11 +121,13 @@ class BrokerHarness:
         self.count = count
         self.replicas = replicas
         self.requests: list[tuple[int, ApiKey, int, Any]] = []
+        """Broker id, API, version and request of each request of a client, in order."""
         self.newest: dict[ApiKey, int] = {}
+        """Newest versions that the brokers say they have, for some APIs; so ``oldest``."""
         self.oldest: dict[ApiKey, int] = {}
         self.unknown: set[ApiKey] = set()
+        """APIs that the brokers do not name."""
         self.logs = _Logs(self)
-        self._properties = _PROPERTIES | {name.replace("_", "."): text for name, text in properties.items()}
         self._scripts: dict[ApiKey, deque[Answer]] = defaultdict(deque)
         self._standing: dict[ApiKey, Answer | None] = {}
         self._store = self.zookeeper.connect()
@@ -142,14 +140,14 @@ class BrokerHarness:
             self._assign(name, partitions)
         self.settle()
 
-    # What a test turns.
+    # Clients, time and brokers.
 
     def client(self, **options: Any) -> ClusterClient:
         options = {"clock": self.clock, "waiter": self.waiter, "connector": self.network} | options
         return ClusterClient(options.pop("bootstrap", f"{HOST}:{FIRST_PORT + 1}"), **options)
 
     def make_waiter(self) -> ManualWaiter:
-        return ManualWaiter(self.clock, self.settle)
+        return ManualWaiter(self.advance)
 
     def advance(self, milliseconds: int) -> None:
         """Let time pass, with the periodic work of the brokers at its end."""
@@ -166,7 +164,7 @@ class BrokerHarness:
         listeners = f"PLAINTEXT://{HOST}:{FIRST_PORT + broker_id},{_INTERNAL}://{machine.host}:{PORT}"
         protocols = f"PLAINTEXT:PLAINTEXT,{_INTERNAL}:PLAINTEXT"
         given = {"listeners": listeners, "listener.security.protocol.map": protocols}
-        assert machine.start(self._properties | given)
+        assert machine.start(_PROPERTIES | given)
         self._running.add(broker_id)
 
     def kill(self, broker_id: int) -> None:
@@ -202,11 +200,11 @@ class BrokerHarness:
         self.settle()
 
     def script(self, key: ApiKey, *answers: Answer) -> None:
-        """What stands in the place of the next answers to ``key``."""
+        """Put ``answers`` in the place of the next ones to ``key``."""
         self._scripts[key].extend(answers)
 
     def always(self, key: ApiKey, answer: Answer | None) -> None:
-        """What stands in the place of all answers to ``key``; None: the brokers answer again."""
+        """Put ``answer`` in the place of all to ``key``; None: the brokers answer again."""
         self._standing[key] = answer
 
     def damage(self, offset: int, change: Callable[[bytes], bytes]) -> None:
@@ -245,7 +243,7 @@ class BrokerHarness:
         assert topic.partitions[0].error_code == 0, topic
 
     def asked(self, key: ApiKey) -> list[Any]:
-        """The requests of one API so far."""
+        """Return the requests of one API so far."""
         return [request for _, api_key, _, request in self.requests if api_key is key]
 
     # Leaders.
@@ -376,10 +374,10 @@ class BrokerHarness:
             self.settle()
         return self._to(self.leader(OFFSETS))
 
-    # What brokers do.
+    # Requests.
 
     def serve(self, broker_id: int, request: Any) -> Any:
-        """What the broker itself answers to a request of a script; None: nothing."""
+        """Return the broker's own answer to a script's request; None if it has none."""
         key, version = next(
             (key, version)
             for _, key, version, asked in reversed(self.requests)
