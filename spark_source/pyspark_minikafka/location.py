@@ -61,9 +61,9 @@ def check_reachable(target: Target) -> None:
     """Raise WrongHost when ``target`` is an embedded broker of another host."""
     if target.boot_id is None:
         return
-    from minikafka.embedded import local
+    from minikafka.embedded.owners import host_boot_id
 
-    here = local.host_boot_id()
+    here = host_boot_id()
     if here != target.boot_id:
         raise WrongHost(
             f"the embedded broker of {target.data_dir} listens only on the driver's host, but this task runs "

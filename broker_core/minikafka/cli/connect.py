@@ -25,7 +25,7 @@ from minikafka.clients.network.metadata import TopicMetadata
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.group_stores import GroupStores
-    from minikafka.embedded.local import LocalCluster
+    from minikafka.embedded.local_files import LocalCluster
     from minikafka.registry.store import Store
 
 CLIENT_ID = "minikafka-cli"

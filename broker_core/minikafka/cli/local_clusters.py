@@ -14,7 +14,7 @@ from minikafka.base.errors import MinikafkaError
 from minikafka.cli.options import Format, OutputFormat, parse_data_dir
 
 if TYPE_CHECKING:
-    from minikafka.embedded.local import LocalCluster
+    from minikafka.embedded.local_files import LocalCluster
 
 
 def ps(style: OutputFormat = Format.TABLE) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from minikafka.cli.commands import run
 from minikafka.embedded import local, owners
+from minikafka.embedded.local_files import LocalCluster
 
 
 @pytest.fixture
@@ -34,8 +35,8 @@ def test_cluster_with_removed_directory_is_listed_and_stopped(
     directory = tmp_path / "removed"
     owner = owners.owner_of(process.pid)
     assert owner is not None
-    listed = local.LocalCluster(
-        "127.0.0.1:5", "127.0.0.1:6", "id", local.host_boot_id(), str(directory), owner.pid, owner.started
+    listed = LocalCluster(
+        "127.0.0.1:5", "127.0.0.1:6", "id", owners.host_boot_id(), str(directory), owner.pid, owner.started
     )
     monkeypatch.setattr(local, "list_running", lambda: [listed])
     assert run(["ps"]) == 0
@@ -52,7 +53,7 @@ def test_up_names_the_cluster_of_this_user_that_has_its_port(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        there = local.LocalCluster(f"127.0.0.1:5,127.0.0.1:{port}", "z", "id", "boot", "/other", 77, "then")
+        there = LocalCluster(f"127.0.0.1:5,127.0.0.1:{port}", "z", "id", "boot", "/other", 77, "then")
         monkeypatch.setattr(local, "list_running", lambda: [there])
         assert run(["up", "--data-dir", str(tmp_path / "d"), "--port", str(port)]) == 2
     assert f"the cluster of /other (process 77) listens on 127.0.0.1:{port};" in capfd.readouterr().err

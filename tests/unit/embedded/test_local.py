@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import re
 import shutil
@@ -18,10 +16,10 @@ import psutil
 import pytest
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.embedded import local, lock
-from minikafka.embedded.live_brokers import LiveBrokers
-from minikafka.embedded.local import LocalCluster, ensure, list_running, running
-from minikafka.embedded.owners import Owner, is_alive, owner_of, process_info
+from minikafka.embedded import local, local_files, lock
+from minikafka.embedded.local import ensure, list_running, running
+from minikafka.embedded.local_files import LocalCluster
+from minikafka.embedded.owners import Owner, host_boot_id, is_alive, owner_of, process_info
 from minikafka.embedded.process import wait_until
 from minikafka.net.ports import can_connect
 
@@ -120,7 +118,7 @@ def test_the_first_session_starts_it(data_dir: str, session: Callable[[], Sessio
     assert serves(cluster)
     assert cluster.data_dir == os.path.realpath(data_dir)
     assert re.fullmatch(r"[\w-]{22}", cluster.cluster_id)
-    assert cluster.boot_id == local.host_boot_id()
+    assert cluster.boot_id == host_boot_id()
     host, _, port = cluster.zookeeper_connect.partition(":")
     assert can_connect(host, int(port))
 
@@ -232,68 +230,6 @@ def test_a_killed_daemon_is_replaced(data_dir: str, session: Callable[[], Sessio
     assert all_gone(pids)
 
 
-def test_address_of_a_dead_daemon_is_ignored(data_dir: str) -> None:
-    directory = local._EmbeddedDirectory(data_dir)
-    directory.make()
-    dead = LocalCluster("h:1", "h:2", "id", local.host_boot_id(), data_dir, 1, "never")
-    Path(directory.address).write_bytes(dead.to_json())
-    with local._lock_file(os.path.join(directory.own, "serving.lock"), 0):
-        assert running(data_dir) is None
-
-
-def test_daemon_runs_until_its_last_broker_has_ended(data_dir: str) -> None:
-    daemon = local._Daemon(data_dir)
-    brokers = LiveBrokers({0, 1}, dict)
-    daemon._on_exit(1, -9)
-    daemon._check_brokers(brokers)
-    assert daemon._reason == ""
-    daemon._on_exit(0, -9)
-    daemon._check_brokers(brokers)
-    assert daemon._reason == "its broker ended with exit code -9"
-
-
-def test_daemon_runs_while_a_restarted_broker_is_alive(data_dir: str) -> None:
-    daemon = local._Daemon(data_dir)
-    living = True
-    brokers = LiveBrokers({0}, lambda: {0: (("h", 1),)}, lambda addresses: living)
-    daemon._on_exit(0, -9)
-    daemon._check_brokers(brokers)
-    assert daemon._reason == ""
-    living = False
-    daemon._check_brokers(brokers)
-    assert daemon._reason == "its broker ended with exit code -9"
-
-
-def test_session_that_joins_before_the_withdrawal_keeps_the_broker(
-    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    daemon = local._Daemon(data_dir)
-    daemon._directory.make()
-    process = session()
-
-    @contextlib.contextmanager
-    def starting(timeout_s: float) -> Iterator[bool]:
-        daemon._directory.add_owner(owner(process))
-        yield True
-
-    withdrawn: list[bool] = []
-    monkeypatch.setattr(daemon._directory, "starting", starting)
-    daemon._check_owners(lambda: withdrawn.append(True))
-    assert (withdrawn, daemon._reason) == ([], "")
-
-
-def test_daemon_waits_for_a_joining_session(data_dir: str) -> None:
-    daemon = local._Daemon(data_dir)
-    daemon._directory.make()
-    withdrawn: list[bool] = []
-    with local._EmbeddedDirectory(data_dir).starting(0):
-        daemon._check_owners(lambda: withdrawn.append(True))
-        assert (withdrawn, daemon._reason) == ([], "")
-    daemon._check_owners(lambda: withdrawn.append(True))
-    assert withdrawn == [True]
-    assert daemon._reason != ""
-
-
 def test_it_stops_when_its_broker_crashes_and_the_next_starts(
     data_dir: str, session: Callable[[], Session]
 ) -> None:
@@ -320,21 +256,6 @@ def test_it_stops_when_its_directory_is_removed(data_dir: str, session: Callable
     pids = family(cluster.pid)
     shutil.rmtree(data_dir, ignore_errors=True)
     assert all_gone(pids)
-
-
-def test_invalid_owner_files_are_removed(data_dir: str, session: Callable[[], Session]) -> None:
-    directory = Path(data_dir, ".embedded", "owners")
-    directory.mkdir(parents=True)
-    (directory / "nonsense").write_text("nonsense")
-    dead = {"pid": 1, "started": "never", "boot_id": local.host_boot_id()}
-    (directory / "1-dead").write_text(json.dumps(dead))
-    elsewhere = {"pid": os.getpid(), "started": "x", "boot_id": "another host"}
-    (directory / "2-elsewhere").write_text(json.dumps(elsewhere))
-    living = session()
-    directory_of = local._EmbeddedDirectory(data_dir)
-    directory_of.add_owner(owner(living))
-    assert directory_of.living_owners() == [owner(living)]
-    assert len(list(directory.iterdir())) == 1
 
 
 # Failures
@@ -374,10 +295,10 @@ def test_daemon_that_cannot_start_is_reported_with_its_log(
 SLOW = """
 import json, os, sys, time
 from pathlib import Path
-from minikafka.embedded import local
+from minikafka.embedded.local_files import EmbeddedDirectory
 
-directory = local._EmbeddedDirectory(sys.argv[-1])
-lock = local._lock_file(os.path.join(directory.own, "serving.lock"), 1.0)
+directory = EmbeddedDirectory(sys.argv[-1])
+lock = directory.serve()
 lock.__enter__()
 if os.fork():
     os._exit(0)
@@ -478,23 +399,12 @@ def test_stop_that_times_out_names_the_process_and_its_logs(
     data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deaf = session()
-    monkeypatch.setattr(local, "owner_of", lambda pid: owner(deaf))
+    monkeypatch.setattr(local_files, "owner_of", lambda pid: owner(deaf))
     monkeypatch.setattr(local, "STOP_TIMEOUT_S", 0.0)
     with local.announce(data_dir, "h:1", "h:2", "id"):
         words = rf"^timed out stopping process {deaf.pid} \(data directory .*\); see .*{os.sep}logs$"
         with pytest.raises(MinikafkaError, match=words):
             local.stop(data_dir)
-
-
-def test_clusters_left_by_a_crash_are_not_listed(own_listing: Path) -> None:
-    own_listing.mkdir(parents=True)
-    dead = LocalCluster("h:1", "h:2", "id", local.host_boot_id(), "/data", 1, "never")
-    other = LocalCluster("h:1", "h:2", "id", "another host", "/data", os.getpid(), "never")
-    (own_listing / "dead.json").write_bytes(dead.to_json())
-    (own_listing / "other.json").write_bytes(other.to_json())
-    (own_listing / "nonsense.json").write_text("nonsense")
-    assert list_running() == []
-    assert [path.name for path in own_listing.iterdir()] == ["other.json"]
 
 
 def test_listing_without_a_home_is_in_a_private_directory(
@@ -552,13 +462,3 @@ def test_two_cannot_be_announced_in_one_directory(data_dir: str) -> None:
         local.announce(data_dir, "h:3", "h:4", "id"),
     ):
         pass
-
-
-def test_an_address_survives_its_file() -> None:
-    cluster = LocalCluster("h:1", "h:2", "id", "boot", "/dätä", 1, "2")
-    assert LocalCluster.from_json(cluster.to_json()) == cluster
-
-
-@pytest.mark.parametrize("data", [b"", b"nonsense", b"[]", b"{}", b"null", b'{"pid": 1}', b"\xff"])
-def test_a_damaged_address_is_none(data: bytes) -> None:
-    assert LocalCluster.from_json(data) is None

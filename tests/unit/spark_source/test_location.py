@@ -7,6 +7,8 @@ import pickle
 import pytest
 
 from minikafka.embedded import local
+from minikafka.embedded.local_files import LocalCluster
+from minikafka.embedded.owners import host_boot_id
 from pyspark_minikafka.location import Target, WrongHost, check_reachable, locate
 from pyspark_minikafka.options.options import Location
 
@@ -20,19 +22,19 @@ def test_named_servers_start_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_embedded_brokers_address_travels_with_the_host_that_it_serves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    here = local.LocalCluster("127.0.0.1:5", "127.0.0.1:6", "id", local.host_boot_id(), "d", 1, "now")
+    here = LocalCluster("127.0.0.1:5", "127.0.0.1:6", "id", host_boot_id(), "d", 1, "now")
     monkeypatch.setattr(local, "running", lambda data_dir: here)
     monkeypatch.setattr(local, "ensure", lambda data_dir, **_: here)
     target = pickle.loads(pickle.dumps(locate(Location(None, "d"))))
-    assert target == Target("127.0.0.1:5", "d", local.host_boot_id(), "id", "127.0.0.1:6")
+    assert target == Target("127.0.0.1:5", "d", host_boot_id(), "id", "127.0.0.1:6")
     check_reachable(target)
 
 
 def test_cluster_start_is_reported_and_running_one_used_silently(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here = local.LocalCluster("127.0.0.1:5", "127.0.0.1:6", "id", local.host_boot_id(), "d", 1, "now")
-    runs: dict[str, local.LocalCluster] = {}
+    here = LocalCluster("127.0.0.1:5", "127.0.0.1:6", "id", host_boot_id(), "d", 1, "now")
+    runs: dict[str, LocalCluster] = {}
     monkeypatch.setattr(local, "running", runs.get)
     monkeypatch.setattr(local, "ensure", lambda data_dir, **_: runs.setdefault(data_dir, here))
     for _ in range(3):
