@@ -69,7 +69,9 @@ def group_options(options: Mapping[str, str], *, embedded: bool, starts_at: str 
     storage: Storage | None = None if text is None else _STORAGE.parse(name, text)
     name, connect = _property(options, ZOOKEEPER)
     if connect is not None:
-        _check_connect(name, connect)
+        from minikafka.registry.paths import ZOOKEEPER_CONNECT  # not for queries without such a group
+
+        connect = ZOOKEEPER_CONNECT.parse(name, connect)
     commit = options.get(COMMIT_GROUP)
     if commit is not None:
         commit = group_name(COMMIT_GROUP, commit, commit)
@@ -83,7 +85,7 @@ def group_options(options: Mapping[str, str], *, embedded: bool, starts_at: str 
         for option, group in ((COMMIT_GROUP, commit), ("startingOffsets", starts_at)):
             if group is not None:
                 _check_in_zookeeper(option, group)
-    return GroupOptions(commit, storage, None if connect is None else connect.strip())
+    return GroupOptions(commit, storage, connect)
 
 
 def without_effect(options: Mapping[str, str], *, used: bool) -> tuple[str, ...]:
@@ -106,17 +108,6 @@ def _property(options: Mapping[str, str], property_name: str) -> tuple[str, str 
     if len({value.strip() for _, value in given}) > 1:
         raise ConfigError(*given[1], f"conflicts with {given[0][0]}={given[0][1]!r}; set only one of them")
     return given[0] if given else (property_name, None)
-
-
-def _check_connect(name: str, connect: str) -> None:
-    from minikafka.registry.zookeeper import parse_connect
-
-    try:
-        if not connect.strip():
-            raise ConfigError(name, connect, "must be HOST:PORT[,HOST:PORT…][/CHROOT]")
-        parse_connect(connect)
-    except ConfigError as problem:
-        raise ConfigError(name, connect, problem.allowed) from None
 
 
 def _check_in_zookeeper(option: str, group: str) -> None:

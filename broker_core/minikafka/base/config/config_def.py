@@ -84,9 +84,7 @@ class ConfigDef:
         passed_on: Collection[str] = (),
     ) -> None:
         self.keys: Mapping[str, ConfigKey] = {key.name: key for key in keys}
-        self._names = {key.alias: key.name for key in self.keys.values() if key.alias} | {
-            name: name for name in self.keys
-        }
+        self._names = {key.alias: key for key in self.keys.values() if key.alias} | dict(self.keys)
         self._unsupported = unsupported or {}
         self._passed_on = passed_on
 
@@ -97,11 +95,10 @@ class ConfigDef:
         """
         found: dict[str, object] = {key.field: None for key in self.keys.values() if key.default is REQUIRED}
         faults = []
-        for name in self._names:
+        for name, key in self._names.items():
             value = properties.get(name)
             if value is None:
                 continue
-            key = self.keys[self._names[name]]
             other = found.get(key.field)
             if other is not None and as_text(other) != as_text(value):
                 allowed = f"is an alias of {key.name}: must be equal to it, or unset"
@@ -179,7 +176,10 @@ def definition_of(config: type) -> ConfigDef:
 
 
 class AbstractConfig:
-    """The base of a dataclass whose fields are settings. Raises ConfigErrors, which has every fault."""
+    """The base of a dataclass whose fields are settings. Raises ConfigErrors, which has every fault.
+
+    The constructor parses what it is given, values too: a type returns a value of its own unchanged.
+    """
 
     __slots__ = ()
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from minikafka.base.config.config_def import REQUIRED, AbstractConfig, definition_of, setting
-from minikafka.base.config.types import BOOLEAN, INT_MIN, as_text, checked, int32, one_of, text_type
+from minikafka.base.config.types import BOOLEAN, INT_MIN, as_text, int32, one_of, text_type
 from minikafka.base.config.unknown_names import closest_match, did_you_mean
 from minikafka.base.errors import ConfigError
 from minikafka.clients.common_client_configs import CLIENT_ID, LEGAL_NAME, LEGAL_TEXT
 from minikafka.clients.consumer.assignment import STRATEGIES, STRATEGY
-from minikafka.registry.paths import BROKER_IDS
+from minikafka.registry.paths import BROKER_IDS, ZOOKEEPER_CONNECT
 
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 """Values of ``offsets.storage``."""
@@ -44,12 +44,6 @@ def _reset(text: str) -> str:
     return text
 
 
-def _parsed_connect(connect: str) -> tuple[str, str]:
-    from minikafka.registry.zookeeper import parse_connect  # imports the client library
-
-    return parse_connect(connect)
-
-
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig(AbstractConfig):
     """The settings of a consumer of a group in ZooKeeper: registration, fetches, commits and rebalances.
@@ -71,7 +65,7 @@ class ConsumerConfig(AbstractConfig):
     )
     zookeeper_connect: str = setting(
         "zookeeper.connect",
-        checked("HOST:PORT, or HOST:PORT/CHROOT", _parsed_connect),
+        ZOOKEEPER_CONNECT,
         REQUIRED,
         "ZooKeeper's address: HOST:PORT[,HOST:PORT…][/CHROOT].",
     )
@@ -213,8 +207,10 @@ class ConsumerConfig(AbstractConfig):
     @property
     def no_brokers_hint(self) -> str:
         """The end of an error message: the path without brokers, and the settings to check."""
+        from minikafka.registry.zookeeper import parse_connect  # imports the client library
+
         connect = self.zookeeper_connect
-        hosts, chroot = _parsed_connect(connect)
+        hosts, chroot = parse_connect(connect)
         here = f"{chroot!r} here" if chroot else "none here"
         return (
             f"{chroot}{BROKER_IDS} on ZooKeeper at {hosts} is empty. Check that a broker runs, and that "

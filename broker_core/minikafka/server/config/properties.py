@@ -35,6 +35,7 @@ from minikafka.log.config import MESSAGES, REPLICATION, LogConfig, broker_keys
 from minikafka.log.layout import Layout
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.records.format.compression import Codec
+from minikafka.registry.paths import ZOOKEEPER_CONNECT
 from minikafka.server.config.listeners import Listener, ListenerConfig
 from minikafka.server.quotas.client_quotas import QuotaConfig
 from minikafka.server.security.authorizer import Authorizer, parse_super_users
@@ -258,7 +259,7 @@ class BrokerConfig:
 
     zookeeper_connect: str = setting(
         "zookeeper.connect",
-        text_type("HOST:PORT, or HOST:PORT/CHROOT", TEXT.convert),
+        ZOOKEEPER_CONNECT,
         REQUIRED,
         "ZooKeeper's address: HOST:PORT, or HOST:PORT/CHROOT. Required.",
         group=_IDENTITY,
