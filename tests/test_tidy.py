@@ -165,9 +165,12 @@ def statements(body: Iterable[ast.AST], prefix: str = "") -> Iterator[tuple[ast.
     """
     for node in body:
         yield node, prefix
-        named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inside = f"{prefix}{node.name}."
+        else:
+            inside = prefix
         for field in ("body", "handlers", "orelse", "finalbody", "cases"):
-            yield from statements(getattr(node, field, ()), f"{prefix}{node.name}." if named else prefix)
+            yield from statements(getattr(node, field, ()), inside)
 
 
 @functools.cache

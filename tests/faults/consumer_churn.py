@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
+from typing import cast
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import CoordinationError, MinikafkaError, NetworkError
@@ -29,7 +30,14 @@ from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.topics import TopicAssignment
-from tests.faults.consumer_models import ModelChannel, ModelFetcher, NoWaiter, ProcessStore, WatchedConnector
+from tests.faults.consumer_models import (
+    ModelChannel,
+    ModelFetcher,
+    NoWaiter,
+    ProcessStore,
+    WatchedConnector,
+    WatchedStream,
+)
 
 GROUP = "g"
 SESSION_MS = 3_000
@@ -75,8 +83,12 @@ class Process:
             self.connector.create_message_streams_by_filter(Whitelist(topics), streams)
         else:
             self.connector.create_message_streams(topics)
-        for stream in self.connector.topic_registry.streams:
+        for stream in self.streams:
             stream.iterator().counted = self.world.oracle.counted
+
+    @property
+    def streams(self) -> list[WatchedStream]:
+        return cast(list[WatchedStream], self.connector.topic_registry.streams)
 
     @property
     def runs(self) -> bool:
@@ -88,8 +100,7 @@ class Process:
 
     def take(self, stream: int, most: int) -> None:
         """The application requests messages."""
-        streams = self.connector.topic_registry.streams
-        iterator = streams[stream % len(streams)].iterator()
+        iterator = self.streams[stream % len(self.streams)].iterator()
         for _ in range(most):
             try:
                 found = iterator.next()
@@ -274,8 +285,8 @@ class Churn:
             for process in self.random.sample(self.processes, len(self.processes)):
                 process.store.learn(1)
                 stepped |= process.connector.step()
-                if process.connector.is_rebalancing:
-                    for number in range(len(process.connector.topic_registry.streams)):
+                if process.connector.is_rebalancing and not process.sleepy:
+                    for number in range(len(process.streams)):
                         process.take(number, 1)
                 self._bury(process)
             if not stepped:
@@ -394,7 +405,7 @@ class Churn:
                 process.store.learn(99)
                 process.step(10)
                 process.fetcher.pump(20)
-                for number in range(len(process.connector.topic_registry.streams)):
+                for number in range(len(process.streams)):
                     process.take(number, 100)
                 self._bury(process)
             if self.oracle.finished():

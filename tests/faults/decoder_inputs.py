@@ -201,7 +201,9 @@ def batch(source: random.Random) -> bytes:
     wrong = source.choice((count, count + 1, count - 1, (1 << 31) - 1, -1, 0)) if lie else count
     times = [source.choice((0, 1_480_000_000_000, *EDGES)) for _ in range(2)]
     base = source.choice((0, 7, *EDGES)) if source.random() < 0.3 else 7
-    return batches.raw_batch(base, last, *times, wrong, content, about) * source.choice((1, 1, 1, 2))
+    return batches.raw_batch(base, last, times[0], times[1], wrong, content, about) * source.choice(
+        (1, 1, 1, 2)
+    )
 
 
 def packed(source: random.Random, codec: int, content: bytes, magic: int) -> bytes:

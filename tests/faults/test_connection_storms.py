@@ -180,7 +180,7 @@ def fetch_again_and_again(socks: list[socket.socket], ended: threading.Event) ->
                 received = sock.recv(1 << 16)
                 assert received, "the broker has closed the connection"
                 frame = frames[sock] = frames[sock] + received
-                if len(frame) < 4 + int.from_bytes(frame[:4]):
+                if len(frame) < 4 + int.from_bytes(frame[:4], "big"):
                     continue
                 frames[sock] = b""
                 (part,) = response_of(frame[4:], ApiKey.FETCH, 4).topics[0].partitions

@@ -52,6 +52,7 @@ class Watched(threading.Thread, ABC):
         super().__init__(name=name, daemon=True)
         self.history = history
         self.stopping = threading.Event()
+        self.refused: Counter[str] = Counter()
 
     def run(self) -> None:
         try:
@@ -82,7 +83,6 @@ class Sending(Watched):
         self.burst = burst
         self.newest_acknowledged = -1
         """The number of the newest acknowledged value."""
-        self.refused: Counter[str] = Counter()
         self._partitions = partitions
 
     def next(self) -> tuple[int, int, bytes]:
@@ -231,7 +231,6 @@ class Reading(Watched):
         """The next offset, by partition."""
         self.committed_offsets: dict[int, int] = {}
         """The offsets whose commits the coordinator has acknowledged."""
-        self.refused: Counter[str] = Counter()
         self.count = 0
 
     def note(self, partition: int, rows: list[tuple[int, bytes]]) -> None:

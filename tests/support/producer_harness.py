@@ -6,7 +6,7 @@ from typing import Any
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import CallbackHandler, EventHandler, KeyedMessage, Producer
-from minikafka.records.format.message_set import Record
+from minikafka.records.format.message_set import StoredRecord
 from tests.support.broker_harness import BrokerHarness
 
 ADDRESS = {"metadata.broker.list": "memory:9001"}
@@ -19,7 +19,7 @@ def make_producer(brokers: BrokerHarness, **given: Any) -> Producer:
     return Producer({**ADDRESS, **acks, **properties}, cluster=brokers.client(), threads=False)
 
 
-def records(brokers: BrokerHarness, partition: int, topic: str = "t") -> list[Record]:
+def records(brokers: BrokerHarness, partition: int, topic: str = "t") -> list[StoredRecord]:
     """Return the records of a partition."""
     return brokers.logs[TopicPartition(topic, partition)].records()
 

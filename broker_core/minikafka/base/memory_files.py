@@ -31,7 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from minikafka.base.clock import Clock, ManualClock
+from minikafka.base.clock import ManualClock
 from minikafka.base.errors import DirectoryLocked, StorageError
 from minikafka.base.files import Buffer, File, Lock
 
@@ -293,12 +293,12 @@ class MemoryFiles:
     def __init__(
         self,
         *,
-        clock: Clock | None = None,
+        clock: ManualClock | None = None,
         capacity_bytes: int | None = None,
         page_bytes: int = PAGE_BYTES,
         sector_bytes: int = SECTOR_BYTES,
     ) -> None:
-        self.clock: Clock = clock or ManualClock()
+        self.clock = clock or ManualClock()
         self.capacity_bytes = capacity_bytes
         self.page_bytes = page_bytes
         self.sector_bytes = sector_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
@@ -87,7 +87,7 @@ class GroupReader:
             self._shown = {}
         self._consumer.close()
 
-    def messages(self) -> Iterator[tuple[TopicPartition, StoredRecord]]:
+    def messages(self) -> Generator[tuple[TopicPartition, StoredRecord], None, None]:
         """Yield messages of this member's partitions as they arrive, without end."""
         while True:
             batches = self._consumer.poll(POLL_MS)

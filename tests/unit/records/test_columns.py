@@ -74,7 +74,8 @@ def test_no_rows_make_a_batch_with_no_rows(data: bytes) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("magic", MAGICS)
 def test_null_and_empty_keys_and_values_stay_apart(magic: int, codec: Codec) -> None:
-    records = [Record(*pair, 4) for pair in ((None, None), (b"", b""), (None, b"v"), (b"k", None))] * 5
+    pairs = ((None, None), (b"", b""), (None, b"v"), (b"k", None))
+    records = [Record(key, value, 4) for key, value in pairs] * 5
     columns = decode(build_message_set(records, magic=magic, codec=codec), 0, EVER)
     batch = columns.record_batch("t", 0)
     batch.validate(full=True)
