@@ -21,7 +21,7 @@ from minikafka.registry import paths
 from minikafka.registry.consumer_offsets import read_offsets, write_offsets
 from minikafka.registry.consumers import ConsumerRegistration
 from minikafka.registry.zookeeper import ZooKeeperStore
-from pyspark_minikafka.reading.groups import GroupProgress, ZooKeeperGroupMember
+from pyspark_minikafka.reading.groups import GroupProgress, ZooKeeperMember
 from tests.spark.conftest import Kafka
 from tests.spark.test_stream_read import PATIENCE_S, Streams, needs_limits
 
@@ -275,7 +275,7 @@ def test_restart_of_killed_query_waits_for_session_and_continues(
 def test_a_query_whose_session_has_expired_is_registered_anew(
     zookeeper: ZooKeeperStore, minikafka_cluster: Cluster, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    member = ZooKeeperGroupMember(minikafka_cluster.zookeeper_connect, group, f"{group}_here-1-aa")
+    member = ZooKeeperMember(minikafka_cluster.zookeeper_connect, group, f"{group}_here-1-aa")
     monkeypatch.setattr(member, "heartbeat_ms", 50)
     progress = GroupProgress(member, group)
     progress.start()
@@ -283,7 +283,7 @@ def test_a_query_whose_session_has_expired_is_registered_anew(
     progress.reached({tp: 5})
     owner = paths.consumer_owner_path(group, *tp)
     until(lambda: zookeeper.exists(owner) is not None)
-    ticket = member._store.ticket
+    ticket = member.store.ticket
     assert zookeeper.end_session(ticket)
 
     def registered_anew() -> bool:

@@ -4,8 +4,8 @@
     the group's thread:   joins the group, commits the newest offsets, retries failed commits
 
 The query is the only member of the group while it runs: in Kafka (``clients.group.sole_member``), or in
-ZooKeeper as the only registered consumer, which owns all partitions (``registry.consumers``). The membership
-of a killed query ends with its session.
+ZooKeeper as the only registered consumer, which owns all partitions (``registry.sole_consumer``). The
+membership of a killed query ends with its session.
 
 The offsets reached are the start of Spark's next request: it asks for the end of a batch once the previous
 batch is committed. ``commit()`` reports them one batch later, and never for the last batch.
@@ -27,9 +27,9 @@ from typing import Protocol
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import ConfigError, GroupInUse, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.sole_member import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SoleMember
-from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.group.sole_member import SoleMember
 from minikafka.registry.paths import consumer_id
+from minikafka.registry.sole_consumer import SoleConsumer
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.group_options import COMMIT_GROUP, Storage
@@ -37,8 +37,6 @@ from pyspark_minikafka.options.options import SourceOptions
 
 Positions = Mapping[TopicPartition, int]
 
-_ATTEMPT_MS = 10_000
-"""The time limit of one request to a coordinator."""
 _LATE_MS = 5_000
 """The time for which a killed owner may be listed after its session timeout."""
 _RETRY_MS = 1_000
@@ -46,7 +44,7 @@ _CLOSE_S = 1.5
 """Spark gives a query two seconds to stop."""
 
 
-class GroupMember(Protocol):
+class QueryMember(Protocol):
     """The query's membership in a group, in one of the storages. Called by one thread at a time.
 
     session_ms: the session timeout of the member. heartbeat_ms: the interval of calls of ``hold``.
@@ -67,50 +65,23 @@ class GroupMember(Protocol):
         """Leave the group and close all connections."""
 
 
-class KafkaGroupMember:
-    """The member of a group that a broker coordinates."""
-
-    session_ms = SESSION_TIMEOUT_MS
-    heartbeat_ms = HEARTBEAT_INTERVAL_MS
-
-    def __init__(self, cluster: ClusterClient, group: str, owner: str) -> None:
-        self._cluster = cluster
-        self._member = SoleMember(cluster, group, owner)
-
-    def hold(self, partitions: Collection[TopicPartition]) -> None:
-        self._member.hold(partitions, self._cluster.deadline(self.session_ms + _ATTEMPT_MS))
-
-    def commit(self, offsets: Positions) -> None:
-        self._member.commit(offsets, self._cluster.deadline(_ATTEMPT_MS))
-
-    def release(self) -> None:
-        self._member.release()
-
-
-class ZooKeeperGroupMember:
-    """The member of a group of Kafka's old consumers, in ZooKeeper."""
+class ZooKeeperMember(SoleConsumer):
+    """The member of a group of Kafka's old consumers, in ZooKeeper. kazoo keeps its session alive."""
 
     session_ms = 6_000
     heartbeat_ms = 2_000
 
     def __init__(self, connect: str, group: str, owner: str) -> None:
-        from minikafka.registry.sole_consumer import SoleConsumer
         from minikafka.registry.zookeeper import ZooKeeperStore
 
-        self._store = ZooKeeperStore(connect, self.session_ms, make_chroot=False)
-        self._consumer = SoleConsumer(self._store, group, owner, SystemClock().now_ms)
-
-    def hold(self, partitions: Collection[TopicPartition]) -> None:
-        self._consumer.hold(partitions)
-
-    def commit(self, offsets: Positions) -> None:
-        self._consumer.commit(offsets)
+        self.store = ZooKeeperStore(connect, self.session_ms, make_chroot=False)
+        super().__init__(self.store, group, owner, SystemClock().now_ms)
 
     def release(self) -> None:
         try:
-            self._consumer.release()
+            super().release()
         finally:
-            self._store.close()
+            self.store.close()
 
 
 class GroupProgress:
@@ -120,7 +91,7 @@ class GroupProgress:
     If the process ends without ``close``, an exit handler calls it.
     """
 
-    def __init__(self, member: GroupMember, group: str, clock: Clock | None = None) -> None:
+    def __init__(self, member: QueryMember, group: str, clock: Clock | None = None) -> None:
         self._member = member
         self._group = group
         self._clock = clock or SystemClock()
@@ -237,13 +208,12 @@ def start_progress(options: SourceOptions, target: Target) -> GroupProgress | No
     if group is None:
         return None
     owner = consumer_id(group, platform.node(), SystemClock().now_ms(), uuid.uuid4().hex)
-    member: GroupMember
+    member: QueryMember
     if options.groups.storage is Storage.ZOOKEEPER:
         assert target.zookeeper_connect is not None  # otherwise the options are refused
-        member = ZooKeeperGroupMember(target.zookeeper_connect, group, owner)
+        member = ZooKeeperMember(target.zookeeper_connect, group, owner)
     else:
-        cluster = cache.reading(target.bootstrap_servers, options.connection)
-        member = KafkaGroupMember(cluster, group, owner)
+        member = SoleMember(cache.reading(target.bootstrap_servers, options.connection), group, owner)
     progress = GroupProgress(member, group)
     install_sigterm_handler()
     progress.start()

@@ -3,9 +3,9 @@
 It joins as a consumer, so that tools list it with its partitions, with an assignor of its own name.
 So the coordinator rejects every other consumer that joins, every commit from outside the group, and this
 member while the group has others. As one broker decides, one of two that join at the same time is rejected.
-A killed member is removed after ``SESSION_TIMEOUT_MS``.
+A killed member is removed after ``session_ms``.
 
-There is no thread: the user calls ``hold`` every ``HEARTBEAT_INTERVAL_MS``.
+There is no thread: the user calls ``hold`` every ``heartbeat_ms``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.join_group import JoinGroupRequestProtocol
 
-SESSION_TIMEOUT_MS = 10_000
-"""The default of Kafka 0.10's consumers, which all brokers allow by default."""
-HEARTBEAT_INTERVAL_MS = 3_000
+JOIN_TIMEOUT_MS = 20_000
+"""An earlier member may have to be removed first, after ``session_ms``. Brokers from 0.11 on respond to the
+first member of a group after ``group.initial.rebalance.delay.ms``, three seconds by default.
+"""
+COMMIT_TIMEOUT_MS = 10_000
 
 _NAMED = 3
 """The limit of members that an error lists."""
@@ -61,6 +63,11 @@ class SoleMember:
     owner: a unique name that starts with the group's name and ``_``.
     """
 
+    session_ms = 10_000
+    """The session timeout: the default of Kafka 0.10's consumers, which all brokers allow by default."""
+    heartbeat_ms = 3_000
+    """The interval of heartbeats."""
+
     def __init__(self, cluster: ClusterClient, group_id: str, owner: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
@@ -69,22 +76,24 @@ class SoleMember:
         self._chosen = _ChosenPartitions(owner)
         config = GroupConsumerConfig(
             group_id,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
-            max_poll_interval_ms=SESSION_TIMEOUT_MS,
+            session_timeout_ms=self.session_ms,
+            heartbeat_interval_ms=self.heartbeat_ms,
+            max_poll_interval_ms=self.session_ms,
         )
         self._member = GroupMember(
             self._coordinator, config, self._chosen, lambda _: None, lambda _: None, threads=False
         )
         self._commits = CommitRequestManager(self._coordinator, self._member.on_commit_rejected)
 
-    def hold(self, partitions: Collection[TopicPartition], deadline: Deadline) -> None:
+    def hold(self, partitions: Collection[TopicPartition], timeout_ms: int = JOIN_TIMEOUT_MS) -> None:
         """Be the group's reader of ``partitions``: join, join again if this is no longer a member or the
         partitions are others, or send a heartbeat if it is due.
 
-        Raises GroupInUse with the names of the group's members. Brokers from 0.11 on respond to the first
-        member of a group after ``group.initial.rebalance.delay.ms``, three seconds by default.
+        Raises GroupInUse with the names of the group's members, and NetworkError after ``timeout_ms``.
         """
+        self._hold(partitions, self._cluster.deadline(timeout_ms))
+
+    def _hold(self, partitions: Collection[TopicPartition], deadline: Deadline) -> None:
         wanted = tuple(sorted(set(partitions)))
         if wanted != self._chosen.partitions:
             self._chosen.partitions = wanted
@@ -101,11 +110,12 @@ class SoleMember:
                 raise GroupInUse(self._group_id, self._holders(deadline)) from None
             raise
 
-    def commit(self, offsets: Mapping[TopicPartition, int], deadline: Deadline) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int = COMMIT_TIMEOUT_MS) -> None:
         """Commit as the member; joins again if it is no longer one. Raises as ``hold``."""
+        deadline = self._cluster.deadline(timeout_ms)
         committed = {tp: Committed(offset) for tp, offset in offsets.items()}
         while True:
-            self.hold(self._chosen.partitions, deadline)
+            self._hold(self._chosen.partitions, deadline)
             try:
                 return self._commits.commit_sync(self._member.committer(), committed, deadline)
             except BrokerError as error:

@@ -36,6 +36,14 @@ def test_a_topic_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.Log
     assert "/brokers/topics/u/partitions/0/state: " in caplog.text
 
 
+def test_partition_of_an_invalid_topic_is_refused_with_the_reason() -> None:
+    store = cluster(TOPICS)
+    store.write("/brokers/topics/u", b"nonsense")
+    with pytest.raises(ConfigError, match="/brokers/topics/u is invalid"):
+        elections.request(store, [U0])
+    assert store.exists(paths.PREFERRED_ELECTION) is None
+
+
 def test_the_request_stands_where_the_controller_looks() -> None:
     store = cluster(TOPICS)
     elections.request(store, [T1, U0])

@@ -131,6 +131,20 @@ def test_an_offset_of_a_topic_that_was_deleted_is_told() -> None:
     assert ZooKeeperGroups(store).describe("g").partitions == (TopicPartition("gone", 3),)
 
 
+def test_group_with_an_invalid_topic_owner_and_offset_is_described(caplog: pytest.LogCaptureFixture) -> None:
+    store = two_topics()
+    write_offsets(store, "g", {T0: 5, U0: 6})
+    invalid = ["/brokers/topics/u", "/consumers/g/offsets/u/0", "/consumers/g/owners/u/0"]
+    store.create(invalid[2], b"nobody", make_parents=True)
+    for path in invalid[:2]:
+        store.write(path, b"nonsense")
+    for _ in range(2):
+        found = ZooKeeperGroups(store).describe("g")
+        assert (found.offsets, found.owners) == ({T0: 5}, {})
+        assert T0 in found.partitions
+    assert sorted(message.split()[4].rstrip(":") for message in caplog.messages) == invalid
+
+
 def test_consumer_with_an_invalid_registration_is_listed() -> None:
     store = two_topics()
     store.create("/consumers/g/ids/g_x", b"nonsense", ephemeral=True, make_parents=True)
