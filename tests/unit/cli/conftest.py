@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import typer.main
+
+from minikafka.clients.network.cluster import ClusterClient
+from tests.support.broker_harness import BrokerHarness
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -13,3 +17,20 @@ def command_tree() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
         yield
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[[BrokerHarness], BrokerHarness]:
+    """Return a function that lets commands connect to brokers in memory."""
+
+    def served_by(brokers: BrokerHarness) -> BrokerHarness:
+        @contextlib.contextmanager
+        def connected(*_: object, **__: object) -> Iterator[ClusterClient]:
+            client = brokers.client(creates_topics=False, unknown_topic_timeout_ms=100)
+            client.metadata()
+            yield client
+
+        monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
+        return brokers
+
+    return served_by

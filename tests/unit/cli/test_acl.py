@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from minikafka.base.acls import CLUSTER, Acl, Operation, Permission, Resource, ResourceType
-from minikafka.base.errors import ErrorCode
 from minikafka.cli.commands import run
 from minikafka.registry.acls import ACL_CHANGES, acl_path, read_acls
 from minikafka.registry.memory import MemoryStore
 from minikafka.registry.store import Store
-from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.describe_acls import DescribeAclsResponse
 from tests.support.broker_harness import BrokerHarness
 from tests.support.zookeeper_with_topics import cluster
 
@@ -133,21 +130,13 @@ def test_an_empty_list_says_so(store: MemoryStore, capfd: pytest.CaptureFixture[
 
 
 def test_where_brokers_keep_no_rules_zookeeper_is_named(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    serve: Callable[[BrokerHarness], BrokerHarness], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    brokers = BrokerHarness(1)
-    answer = DescribeAclsResponse(0, ErrorCode.SECURITY_DISABLED, "no rules", ())
-    brokers.script(ApiKey.DESCRIBE_ACLS, lambda *_: answer)
-
-    @contextlib.contextmanager
-    def connected(*_: object, **__: object) -> Iterator[object]:
-        yield brokers.client()
-
-    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
+    serve(BrokerHarness(1))
     assert run(["acl", "add", *ALICE, "--topic", "t"]) == 1
     assert capfd.readouterr().err == (
-        "minikafka: SECURITY_DISABLED: no rules; to add rules before one is enabled, use --zookeeper "
-        "HOST:PORT/CHROOT\n"
+        "minikafka: SECURITY_DISABLED: no authorizer is configured on this broker: set "
+        "authorizer.class.name; to add rules before one is enabled, use --zookeeper HOST:PORT/CHROOT\n"
     )
 
 

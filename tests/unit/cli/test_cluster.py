@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -20,15 +19,12 @@ OFFLINE = LogDir(1, "/b", BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "/b"), ())
 
 
 @pytest.fixture
-def directories(monkeypatch: pytest.MonkeyPatch) -> list[LogDir]:
+def directories(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[[BrokerHarness], BrokerHarness]
+) -> list[LogDir]:
     """The directories that the brokers name: at first one, with one log."""
     named = [HEALTHY]
-
-    @contextlib.contextmanager
-    def connected(*_: object, **__: object) -> Iterator[object]:
-        yield BrokerHarness(1).client()
-
-    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
+    serve(BrokerHarness(1))
     monkeypatch.setattr(Admin, "describe_log_dirs", lambda admin, brokers: named)
     return named
 
@@ -46,23 +42,10 @@ def test_each_log_is_a_row(directories: list[LogDir], capfd: pytest.CaptureFixtu
     }
 
 
-@pytest.fixture
-def brokers_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster of brokers 1 and 2."""
-
-    @contextlib.contextmanager
-    def connected(*_: object, **__: object) -> Iterator[object]:
-        client = BrokerHarness(2).client()
-        client.metadata()
-        yield client
-
-    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
-
-
-@pytest.mark.usefixtures("brokers_that_answer")
 def test_unknown_broker_error_lists_live_ones_without_advice(
-    capfd: pytest.CaptureFixture[str],
+    serve: Callable[[BrokerHarness], BrokerHarness], capfd: pytest.CaptureFixture[str]
 ) -> None:
+    serve(BrokerHarness(2))
     assert run(["cluster", "log-dirs", "--broker", "7"]) == 1
     text = capfd.readouterr().err
     assert text.startswith("minikafka: broker 7 is not among the live brokers of the cluster at memory:")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -34,17 +34,12 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def brokers(monkeypatch: pytest.MonkeyPatch) -> BrokerHarness:
+def brokers(serve: Callable[[BrokerHarness], BrokerHarness]) -> BrokerHarness:
     """Two partitions with five messages each, of 1,000 to 1,004 ms; group ``g`` has read two of one."""
-    brokers = BrokerHarness(2, {"t": 2})
+    brokers = serve(BrokerHarness(2, {"t": 2}))
     for tp in (T0, T1):
         brokers.fill(tp, *(b"%d-%d" % (tp.partition, number) for number in range(5)))
 
-    @contextlib.contextmanager
-    def connected(*_: object, **__: object) -> Iterator[ClusterClient]:
-        yield client(brokers)
-
-    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
     brokers.commit("g", {T0: 2})
     return brokers
 
@@ -377,9 +372,7 @@ def test_a_commit_that_is_refused_is_told_and_does_not_end_it(
     assert brokers.group("g").group_state == "Empty"
 
 
-def test_messages_lost_with_closed_output_are_read_again(
-    brokers: BrokerHarness,
-) -> None:
+def test_messages_lost_with_closed_output_are_read_again(brokers: BrokerHarness) -> None:
     with contextlib.suppress(BrokenPipeError), follower(brokers) as member:
         read(member, 3)
         raise BrokenPipeError

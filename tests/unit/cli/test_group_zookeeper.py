@@ -35,11 +35,10 @@ class GroupsHarness:
     """Brokers with five messages in each partition, and their ZooKeeper."""
 
     def __init__(self) -> None:
-        self.brokers = BrokerHarness(2, {"t": 2, "u": 1})
+        self.brokers = BrokerHarness(2, {"t": 2, "u": 1, OFFSETS_TOPIC: 1})
         for tp in (T0, T1, U0):
             self.brokers.fill(tp, *(b"%d" % number for number in range(5)))
-        topics = {"t": {0: (0,), 1: (1,)}, "u": {0: (0,)}, OFFSETS_TOPIC: {0: (0,)}}
-        self.store: MemoryStore = cluster(topics)
+        self.store: MemoryStore = self.brokers.zookeeper.connect()
         self.answers = True
 
     def client(self) -> ClusterClient:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -29,15 +28,12 @@ ILL = metadata((0, (0, 1), (0,)), (-1, (2, 1), (2,)), brokers=2)
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> list[ClusterMetadata]:
+def known(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[[BrokerHarness], BrokerHarness]
+) -> list[ClusterMetadata]:
     """Return the cluster's metadata, in a list whose first item tests replace."""
     states = [WELL]
-
-    @contextlib.contextmanager
-    def connected(*_: object, **__: object) -> Iterator[object]:
-        yield BrokerHarness(1, {"t": 1}).client()
-
-    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
+    serve(BrokerHarness(1, {"t": 1}))
     monkeypatch.setattr(Admin, "describe_cluster", lambda admin, timeout_ms=None: states[0])
     monkeypatch.setattr("minikafka.clients.admin.admin.enforces_rules", lambda cluster, deadline: False)
     return states

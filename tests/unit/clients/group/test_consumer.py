@@ -300,9 +300,7 @@ def test_without_a_commit_the_rule_decides(harness: GroupHarness, reset: Reset, 
     assert set(harness.read(harness.consumer(auto_offset_reset=reset))) == found
 
 
-def test_read_committed_skips_aborted_and_stops_at_open_records(
-    harness: GroupHarness,
-) -> None:
+def test_read_committed_skips_aborted_and_stops_at_open_records(harness: GroupHarness) -> None:
     log = harness.brokers.logs[T0]
 
     about = {"producer_id": 7, "producer_epoch": 0}
@@ -442,6 +440,15 @@ def test_commit_of_a_former_member_fails_and_the_next_poll_rejoins(
     assert consumer.assignment == (T0, T1, T2, T3)
 
 
+def test_refused_async_commit_of_a_former_member_rejoins(harness: GroupHarness) -> None:
+    consumer = harness.member()
+    generation = consumer.generation
+    harness.brokers.script(ApiKey.OFFSET_COMMIT, commit_error(ErrorCode.ILLEGAL_GENERATION))
+    consumer.commit_async()
+    harness.read(consumer)
+    assert consumer.generation > generation
+
+
 def test_who_is_outside_of_the_group_commits_nothing(harness: GroupHarness) -> None:
     consumer = harness.member(max_poll_interval_ms=1_000)
     harness.brokers.advance(2_000)
@@ -464,9 +471,7 @@ def test_async_commits_call_back_in_order_in_a_later_call(harness: GroupHarness)
     assert harness.committed() == {T0: 3}
 
 
-def test_failed_callback_during_revocation_still_revokes_partitions(
-    harness: GroupHarness,
-) -> None:
+def test_failed_callback_during_revocation_still_revokes_partitions(harness: GroupHarness) -> None:
     listener = Listener()
     consumer = harness.consumer(listener, auto_commit=True)
     assert any(consumer.poll_records(50, 1) for _ in range(40))
@@ -563,9 +568,7 @@ def test_listener_error_at_close_is_raised_and_the_group_left(harness: GroupHarn
     assert harness.brokers.group("g").group_state == "Empty"
 
 
-def test_listener_error_in_a_rebalance_is_raised_and_polls_continue(
-    harness: GroupHarness,
-) -> None:
+def test_listener_error_in_a_rebalance_is_raised_and_polls_continue(harness: GroupHarness) -> None:
     listener = Listener()
     consumer = harness.member(listener, heartbeat_interval_ms=100)
     listener.then["revoked"] = lambda: {}["missing"]
