@@ -167,7 +167,6 @@ class CompletedFetch:
     records: memoryview = _NOTHING
     high_watermark: int = _UNKNOWN
     last_stable_offset: int | None = None
-    log_start_offset: int = _UNKNOWN
     error: BrokerError | None = None
     entry_bytes: int = 0
     failures: int = 0
@@ -305,7 +304,6 @@ class PartitionFetchState:
             records,
             part.high_watermark,
             part.last_stable_offset if committed and part.last_stable_offset >= 0 else None,
-            part.log_start_offset,
             error,
             entry_bytes,
         )

@@ -33,7 +33,13 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.fetch_session import FetchRequestData, FetchSession
-from minikafka.clients.fetch.fetch_state import CompletedFetch, FetchSettings, FetchStatus, fetch_status
+from minikafka.clients.fetch.fetch_state import (
+    CompletedFetch,
+    FetchSettings,
+    FetchStatus,
+    fetch_error,
+    fetch_status,
+)
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.fetch.prefetch import prefetched
@@ -43,15 +49,20 @@ from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.network.retry import Deadline, FailedAttempts
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.kernels.layout import CODEC_MASK, MAGIC_AT, MESSAGE_ATTRIBUTES_AT, SIZE_AT
-from minikafka.wire.apis.fetch import FETCH, LARGEST_MESSAGE_BYTES, FetchResponse
+from minikafka.wire.apis.fetch import (
+    FETCH,
+    LARGEST_MESSAGE_BYTES,
+    FetchResponse,
+    consumer_partition,
+    consumer_request,
+    partitions_of,
+)
 
 __all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "check_readable", "log_reaches", "prefetched"]
 
 DEFAULT_MAX_BYTES = 1 << 20
 """Kafka's ``max.partition.fetch.bytes``."""
 
-_PROBE_BYTES = 1
-"""The limit of bytes for a fetch whose error code alone is of interest."""
 _RANGE_TIMEOUT_MS = 5_000
 
 
@@ -140,12 +151,6 @@ class RangeFetcher:
                 raise self._timeout_error(failed, None)
             error = None
         raise StopIteration
-
-    def probe(self) -> None:
-        """Fetch once, only to raise the error of the response, without a retry."""
-        completed = self._receive(self._cluster.deadline())
-        if completed is not None and completed.error is not None:
-            raise completed.error
 
     def stop(self) -> None:
         """End the iteration at the next opportunity. Thread-safe."""
@@ -280,17 +285,8 @@ def check_readable(cluster: ClusterClient, topic_partition: TopicPartition, offs
     For readers that wait for messages without fetching: ListOffsets needs only the permission to describe
     the topic. Retriable errors, such as an unavailable leader, are not raised.
     """
-    fetcher = RangeFetcher(
-        cluster,
-        topic_partition,
-        offset,
-        offset + 1,
-        max_bytes=_PROBE_BYTES,
-        max_wait_ms=0,
-        pool=ConnectionPool.CONTROL,
-    )
     try:
-        fetcher.probe()
+        _probe(cluster, topic_partition, offset)
     except (NetworkError, RemoteWireError):
         return
     except BrokerError as error:
@@ -305,19 +301,10 @@ def log_reaches(cluster: ClusterClient, topic_partition: TopicPartition, offset:
     have fetched. A fetch, however, is OFFSET_OUT_OF_RANGE only where the log itself does not reach, in all
     versions. Also False where ``offset`` is below the log's start. Raises as ``list_offsets``.
     """
-    fetcher = RangeFetcher(
-        cluster,
-        topic_partition,
-        offset,
-        offset + 1,
-        max_bytes=_PROBE_BYTES,
-        max_wait_ms=0,
-        pool=ConnectionPool.CONTROL,
-    )
 
     def attempt() -> bool:
         try:
-            fetcher.probe()
+            _probe(cluster, topic_partition, offset)
         except (NetworkError, RemoteWireError, BrokerError) as error:
             if isinstance(error, BrokerError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 return False
@@ -327,6 +314,19 @@ def log_reaches(cluster: ClusterClient, topic_partition: TopicPartition, offset:
 
     what = f"checking that the log of {topic_partition} reaches offset {offset}"
     return cluster.retry(what, cluster.deadline(), attempt)
+
+
+def _probe(cluster: ClusterClient, topic_partition: TopicPartition, offset: int) -> None:
+    """Fetch once, without a retry, and raise the error of the response."""
+    leader = cluster.leader(topic_partition)
+    part = consumer_partition(topic_partition.partition, offset, max_bytes=1)
+    request = consumer_request({topic_partition: part}, max_bytes=1)
+    found = dict(partitions_of(cluster.call(leader.broker_id, FETCH, request))).get(topic_partition)
+    if found is None:
+        raise NetworkError(f"no {topic_partition} in the response of its leader")
+    code = ErrorCode.of(found.error_code)
+    if code is not ErrorCode.NONE:
+        raise fetch_error(code, topic_partition, offset)
 
 
 def _is_transient(error: MinikafkaError) -> bool:
