@@ -57,14 +57,6 @@ class ConsumerThreadId:
     def __lt__(self, other: ConsumerThreadId) -> bool:
         return java_order_key(str(self)) < java_order_key(str(other))
 
-    @classmethod
-    def parse(cls, text: str) -> ConsumerThreadId | None:
-        """Return the thread that an owner's znode names, or None if the text is not a thread."""
-        consumer, _, number = text.rpartition("-")
-        if not consumer or not (number.isascii() and number.isdecimal()):
-            return None
-        return cls(consumer, int(number))
-
 
 def make_thread_id(consumer_id: str, thread_id: int) -> str:
     """Return the name of a consumer's thread."""

@@ -59,6 +59,7 @@ from minikafka.clients.consumer.runtime import Steps, Wait
 from minikafka.clients.consumer.topic_registry import TopicRegistry
 from minikafka.registry import paths
 from minikafka.registry.store import Store, Watch
+from minikafka.registry.znodes import children
 
 logger = logging.getLogger("minikafka.clients.consumer")
 
@@ -223,7 +224,7 @@ class ZkRebalancerListener:
             return RebalanceResult.SUPERSEDED
         self.reinitialize_consumer(context.my_topic_thread_ids)
         yield None
-        if not _children(parts.store, paths.BROKER_IDS):
+        if not children(parts.store, paths.BROKER_IDS):
             logger.warning("%s: no brokers to read from: %s", self.consumer_id, parts.config.no_brokers_hint)
             return RebalanceResult.DONE
         owners = registration.session.owners(context.my_partitions | parts.registry.partitions.keys())
@@ -421,10 +422,3 @@ class ZkRebalancerListener:
             )
         parts.fetcher.start_connections(list(infos.values()))
         self._fetched = plan.my_assignment
-
-
-def _children(store: Store, path: str) -> list[str]:
-    try:
-        return store.children(path)
-    except NoNode:
-        return []

@@ -8,7 +8,6 @@ everybody but super users (0.10.1's broker does not start, or keeps the ACLs tha
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable
 
@@ -20,7 +19,6 @@ from minikafka.base.errors import (
     CoordinationLost,
     ErrorCode,
     InconsistentClusterId,
-    NodeExists,
     SessionExpired,
 )
 from minikafka.registry.acls import (
@@ -36,6 +34,7 @@ from minikafka.registry.acls import (
     read_resource,
 )
 from minikafka.registry.store import SessionState
+from minikafka.registry.znodes import make
 from minikafka.server.security.access_control import AccessControl
 from minikafka.server.security.authorizer import DENY_ALL, Authorizer
 from minikafka.server.workers.worker import Worker
@@ -64,8 +63,7 @@ class AclManager:
     def start(self) -> None:
         """Read all ACLs and watch for changes from now on. Raises CoordinationError."""
         for path in (ACLS, ACL_CHANGES):
-            with contextlib.suppress(NodeExists):
-                self._store.create(path, make_parents=True)
+            make(self._store, path)
         self.read_all()
         self._store.on_session(self._session_changed)
         self._store.watch_children(ACL_CHANGES, lambda _: self._worker.submit(self._follow))

@@ -19,7 +19,7 @@ from minikafka.registry import paths
 from minikafka.registry.controller import ELECTION, REASSIGNMENTS, Reassignments
 from minikafka.registry.store import Store, check_data
 from minikafka.registry.topics import TOPIC, TopicAssignment
-from minikafka.registry.znodes import Kind, Znodes
+from minikafka.registry.znodes import Kind, Znodes, remove
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +45,7 @@ class AdminRequests:
 
     def drop_elections(self) -> None:
         """Remove the election request after the elections."""
-        with contextlib.suppress(NoNode):
-            self._store.delete(paths.PREFERRED_ELECTION)
+        remove(self._store, paths.PREFERRED_ELECTION)
 
     def drop_reassignments(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions from the reassignment request, and the request itself with the last of them."""

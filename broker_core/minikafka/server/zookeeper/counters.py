@@ -6,15 +6,16 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable
 
-from minikafka.base.errors import BadVersion, CoordinationError, InconsistentClusterId, NodeExists, NoNode
+from minikafka.base.errors import BadVersion, CoordinationError, InconsistentClusterId, NoNode
 from minikafka.base.ids import cluster_id_of
 from minikafka.log.checkpoints.topic_incarnations import Children, TopicIncarnations
 from minikafka.registry import paths
 from minikafka.registry.cluster import CLUSTER, PRODUCER_ID_BLOCK, ClusterId, ProducerIdBlock
 from minikafka.registry.controller import EPOCH, ControllerEpoch
+from minikafka.registry.node import id_in
 from minikafka.registry.store import Store
 from minikafka.registry.topics import read_assignments
-from minikafka.registry.znodes import read_or_raise
+from minikafka.registry.znodes import make, read_or_raise
 
 PRODUCER_IDS_AT_ONCE = 1000
 """The size of a block of producer ids, as in Kafka."""
@@ -41,8 +42,7 @@ def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda
             data, stat = store.read(paths.CONTROLLER_EPOCH)
         except NoNode:
             first = 1 if above <= 0 else above + _UNSEEN_EPOCHS
-            with contextlib.suppress(NodeExists):
-                store.create(paths.CONTROLLER_EPOCH, ControllerEpoch(first).to_json(), make_parents=True)
+            if make(store, paths.CONTROLLER_EPOCH, ControllerEpoch(first).to_json()):
                 return first
             continue
         try:
@@ -94,8 +94,7 @@ def _take_producer_ids(
     Return the previous counter, and the block if one was taken.
     """
     while True:
-        with contextlib.suppress(NodeExists):
-            store.create(paths.PRODUCER_IDS, b"", make_parents=True)
+        make(store, paths.PRODUCER_IDS)
         data, stat = store.read(paths.PRODUCER_IDS)
         # A 0.11 broker creates it without data at its start.
         first = counted = PRODUCER_ID_BLOCK.decode(data, paths.PRODUCER_IDS).last + 1 if data else 0
@@ -141,8 +140,7 @@ def next_broker_id(store: Store, reserved_max: int) -> int:
     Skips the ids of registered brokers and of brokers with replicas: the counter repeats ids after ZooKeeper
     was restored from an older copy.
     """
-    with contextlib.suppress(NodeExists):
-        store.create(paths.BROKER_SEQUENCE, b"", make_parents=True)
+    make(store, paths.BROKER_SEQUENCE)
     taken = _broker_ids(store)
     while True:
         broker_id = store.write(paths.BROKER_SEQUENCE, b"").version + reserved_max
@@ -158,8 +156,8 @@ def next_broker_id(store: Store, reserved_max: int) -> int:
 
 def _broker_ids(store: Store) -> set[int]:
     """Return the ids of registered brokers, and of brokers that have replicas."""
-    registered = store.children(paths.BROKER_IDS)
-    taken = {int(name) for name in registered if name.isdecimal()}
+    # Also the ids of registrations that are invalid.
+    taken = {broker_id for name in store.children(paths.BROKER_IDS) if (broker_id := id_in(name)) is not None}
     for partitions in read_assignments(store, store.children(paths.BROKER_TOPICS)).values():
         taken.update(broker_id for replicas in partitions.values() for broker_id in replicas)
     return taken
@@ -173,8 +171,7 @@ def raise_broker_ids(store: Store, known: Iterable[int], reserved_max: int) -> N
     stat = store.exists(paths.BROKER_SEQUENCE)
     if wanted <= 0 or (stat is not None and stat.version >= wanted):
         return
-    with contextlib.suppress(NodeExists):
-        store.create(paths.BROKER_SEQUENCE, b"", make_parents=True)
+    make(store, paths.BROKER_SEQUENCE)
     while store.write(paths.BROKER_SEQUENCE, b"").version < wanted:
         pass
     _log.warning(
@@ -195,9 +192,7 @@ def agree_on_cluster_id(
     """
     if own is not None:
         return own, _own_tree(store, own)
-    with contextlib.suppress(NodeExists):
-        data = ClusterId(cluster_id_of(random_bytes(16))).to_json()
-        store.create(paths.CLUSTER_ID, data, make_parents=True)
+    make(store, paths.CLUSTER_ID, ClusterId(cluster_id_of(random_bytes(16))).to_json())
     found, stat = read_or_raise(store, paths.CLUSTER_ID, CLUSTER)
     return found.id, stat.created_at
 

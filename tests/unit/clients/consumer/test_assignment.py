@@ -220,20 +220,6 @@ def test_threads_sort_by_utf_16_units_as_in_java() -> None:
     assert below < above
 
 
-@pytest.mark.parametrize(
-    ("text", "thread"),
-    [
-        ("old-group_c1-0", ConsumerThreadId("old-group_c1", 0)),
-        ("c-", None),
-        ("c", None),
-        ("-1", None),
-        ("c-²", None),
-    ],
-)
-def test_owner_text_parses_to_a_thread_or_none(text: str, thread: ConsumerThreadId | None) -> None:
-    assert ConsumerThreadId.parse(text) == thread
-
-
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 MINE, OTHERS = 1, 2
 
