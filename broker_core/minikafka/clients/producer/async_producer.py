@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +13,7 @@ from minikafka.base.text import counted
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler
-from minikafka.clients.producer.event_queue import EventQueue
+from minikafka.clients.producer.event_queue import EventQueue, Piece, count_of, fields_in, part_of
 from minikafka.clients.producer.handlers import CallbackHandler, EventHandler
 from minikafka.clients.producer.messages import KeyedMessage, MessageColumns
 from minikafka.clients.producer.producer_config import ProducerConfig
@@ -74,7 +75,7 @@ class AsyncProducer:
         else:
             taken = self._offer(event) or self._offer_until(event, self._deadline())
         if not taken:
-            self._drop(event.topic, 1)
+            self._drop([list(event)])
 
     def send_all(self, events: Sequence[KeyedMessage]) -> None:
         """Queue events in their order. QueueFull has the number of events without room; those before them are
@@ -83,25 +84,24 @@ class AsyncProducer:
         if self._callback is not None:
             for place, event in enumerate(events):
                 if not self._send_with_callback(event, self._callback):
-                    self._drop_all(events[place:])
+                    self._drop([list(itertools.chain.from_iterable(events[place:]))])
             return
-        taken = self.queue.offer_all(events)
-        deadline = self._deadline()
-        while taken < len(events):
-            if not self._wait_for_room(deadline):
-                self._drop_all(events[taken:])
-            taken += self.queue.offer_all(events[taken:])
+        self._put(list(itertools.chain.from_iterable(events)))
 
     def send_columns(self, pieces: Iterable[MessageColumns]) -> None:
         """Queue serialized messages of one topic, as ``send_all``. Only without a callback handler."""
         left = iter(pieces)
         for columns in left:
-            taken = self.queue.offer_columns(columns)
-            deadline = self._deadline()
-            while taken < len(columns):
-                if not self._wait_for_room(deadline):
-                    self._drop(columns.topic, len(columns) - taken + sum(map(len, left)))
-                taken += self.queue.offer_columns(columns.slice(taken, len(columns) - taken))
+            self._put(columns, left)
+
+    def _put(self, piece: Piece, behind: Iterable[Piece] = ()) -> None:
+        """Queue messages; those without room are dropped with those ``behind``."""
+        count, taken = count_of(piece), self.queue.offer_piece(piece)
+        deadline = self._deadline()
+        while taken < count:
+            if not self._wait_for_room(deadline):
+                self._drop([part_of(piece, taken, count), *behind])
+            taken += self.queue.offer_piece(part_of(piece, taken, count))
 
     def step(self) -> bool:
         """Without threads: send the messages that may leave the queue now. Return whether there were any."""
@@ -190,17 +190,13 @@ class AsyncProducer:
     def _deadline(self) -> Deadline | None:
         return None if self._timeout_ms < 0 else self._cluster.deadline(self._timeout_ms)
 
-    def _drop_all(self, events: Sequence[KeyedMessage]) -> NoReturn:
-        for event in events:
-            self._stats.record_dropped(event.topic)
-        raise self._full(len(events))
-
-    def _drop(self, topic: str, count: int) -> NoReturn:
-        self._stats.record_dropped(topic, count)
-        raise self._full(count)
-
-    def _full(self, dropped: int) -> QueueFull:
-        return QueueFull(
+    def _drop(self, pieces: Sequence[Piece]) -> NoReturn:
+        for piece in pieces:
+            topics = [piece.topic] if isinstance(piece, MessageColumns) else fields_in(piece)[0]
+            for topic in topics:
+                self._stats.record_dropped(topic, len(piece) if isinstance(piece, MessageColumns) else 1)
+        dropped = sum(map(count_of, pieces))
+        raise QueueFull(
             f"queue full: no room for {counted(dropped, 'message')}, {len(self.queue)} are queued "
             f"(queue.buffering.max.messages), queue.enqueue.timeout.ms={self._timeout_ms}",
             dropped,

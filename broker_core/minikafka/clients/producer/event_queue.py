@@ -1,13 +1,20 @@
 """The bounded queue between the callers of an asynchronous producer and its send thread.
 
-Messages are stored as their fields, one after the other in one list, and unpacked by slices. Python's garbage
-collector would scan message objects again and again, which would cost more than all other work.
+Messages are stored as their fields, one after the other in one list, and unpacked by slices. Python's
+garbage collector would scan message objects again and again, which would cost more than all other work.
+
+``offer`` takes the lock, which is half of its time, only if the taker must be told. ``_fields`` is the same
+list for ever, and its ``+=`` is atomic. After it has added its message, ``offer`` compares the length with
+``_watched_from``; the taker changes that first, and then looks at the list. So either the taker sees the
+message, or the offer sees the change and tells the taker.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +24,7 @@ from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.messages import KeyedMessage, MessageColumns
 
 FIELDS_PER_MESSAGE = len(KeyedMessage._fields)
+_NEVER = sys.maxsize
 
 Piece = list[Any] | MessageColumns
 """Fields of messages that were queued one by one (topic, message, key, part_key, topic, …), or the columns of
@@ -33,17 +41,20 @@ class QueueBatch:
 
     def __len__(self) -> int:
         """The number of messages."""
-        return sum(map(_size, self.pieces)) // FIELDS_PER_MESSAGE
+        return sum(map(count_of, self.pieces))
 
 
 class EventQueue:
-    """A FIFO queue of messages, and of columns that count as many messages as they hold. Thread-safe.
+    """A FIFO queue of messages, and of columns that count as many messages as they hold. Thread-safe; one
+    thread at a time takes.
 
     Messages leave once ``batch_messages`` are queued, or ``queue_ms`` after the first of them was queued (or
-    after the last messages left, if that is later), or after ``close``.
+    after the last messages left, if that is later), or after ``close``. Threads that offer at the same time
+    may exceed ``max_messages`` by one message each.
     """
 
     def __init__(self, clock: Clock, *, max_messages: int, batch_messages: int, queue_ms: int) -> None:
+        # All sizes here are in fields.
         self._clock = clock
         self._max = max_messages * FIELDS_PER_MESSAGE
         self._batch = batch_messages * FIELDS_PER_MESSAGE
@@ -51,12 +62,22 @@ class EventQueue:
         self._lock = threading.Lock()
         self._filled = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._closed_pieces: list[Piece] = []
-        """Pieces that were queued before ``_fields``."""
-        self._closed_pieces_size = 0
         self._fields: list[Any] = []
+        self._taken = 0
+        """Fields that have left ``_fields``."""
+        self._columns: deque[tuple[int, MessageColumns]] = deque()
+        """Columns, and how many fields have entered ``_fields`` before them."""
+        self._columns_size = 0
+        self._limit = self._max
+        """A message has room if ``_fields`` is shorter than this."""
+        self._watched_from = 0
+        """The length of ``_fields`` from which the taker is told of a message: 0 if the queue was empty or is
+        closed, that of a batch while the taker waits for one.
+        """
         self._since_ms = 0
         self._closed = False
+        self._ended = False
+        """True once the taker has found the closed queue empty."""
 
     def __len__(self) -> int:
         """The number of queued messages."""
@@ -69,50 +90,37 @@ class EventQueue:
 
     @property
     def _used(self) -> int:
-        # All sizes here are in fields.
-        return self._closed_pieces_size + len(self._fields)
+        return self._columns_size + len(self._fields)
 
     def offer(self, event: KeyedMessage) -> bool:
         """Queue one message if there is room; return whether there was. Raises ProducerClosed after
         ``close``.
         """
-        with self._lock:
-            fields = self._fields
-            used = self._closed_pieces_size + len(fields)
-            if used >= self._max:
-                # Nearly all messages find room: only a full queue is checked for the reason.
-                if self._closed:
-                    raise ProducerClosed("the producer is closed")
-                return False
+        fields = self._fields
+        if len(fields) < self._limit:
             fields += event
-            if not used:
-                self._since_ms = self._clock.monotonic_ms()
-                self._filled.notify()
-            elif used + FIELDS_PER_MESSAGE == self._batch:
-                self._filled.notify()
+            if len(fields) >= self._watched_from:
+                self._tell()
             return True
+        self._check_open()
+        return False
 
-    def offer_all(self, events: Sequence[KeyedMessage]) -> int:
+    def offer_piece(self, piece: Piece) -> int:
         """Queue as many of the messages as there is room for, from the first on. Return their number."""
         with self._lock:
-            used = self._used
-            taken = self._room_for(len(events))
-            for event in events[:taken]:
-                self._fields += event
-            self._notify_added(used)
-            return taken
-
-    def offer_columns(self, columns: MessageColumns) -> int:
-        """Queue as many messages of ``columns`` as there is room for, from the first on. Return
-        their number.
-        """
-        with self._lock:
-            used = self._used
-            taken = self._room_for(len(columns))
-            if taken:
-                self._append_piece(columns if taken == len(columns) else columns.slice(0, taken))
-                self._notify_added(used)
-            return taken
+            self._check_open()
+            taken = min(count_of(piece), (self._max - self._used) // FIELDS_PER_MESSAGE)
+            if taken <= 0:
+                return 0
+            part = part_of(piece, 0, taken)
+            if isinstance(part, MessageColumns):
+                self._columns.append((self._taken + len(self._fields), part))
+                self._resize_columns(taken)
+            else:
+                self._fields += part
+        if self._used >= self._watched_from:
+            self._tell()
+        return taken
 
     def wait_for_room(self, deadline: Deadline | None) -> bool:
         """Wait until there is room for a message; return False if the time is up first. Raises ProducerClosed
@@ -124,8 +132,7 @@ class EventQueue:
                 if left_ms == 0:
                     return False
                 self._room.wait(None if left_ms is None else left_ms / 1000)
-            if self._closed:
-                raise ProducerClosed("the producer is closed")
+            self._check_open()
             return True
 
     def take(self, most: int, *, wait: bool = True) -> QueueBatch | None:
@@ -134,12 +141,14 @@ class EventQueue:
         """
         with self._lock:
             while (left_ms := self._wait_ms()) is None or left_ms > 0:
-                if not wait or (self._closed and not self._used):
+                self._ended = self._closed and left_ms is None
+                if not wait or self._ended:
                     return None
                 self._filled.wait(None if left_ms is None else left_ms / 1000)
             expired = self._used < self._batch and not self._closed
-            taken = tuple(self._split(most * FIELDS_PER_MESSAGE))
+            taken = tuple(self._take(most * FIELDS_PER_MESSAGE))
             self._since_ms = self._clock.monotonic_ms()
+            self._watched_from = 0 if self._closed or not self._used else _NEVER
             self._room.notify_all()
             return QueueBatch(taken, expired)
 
@@ -147,58 +156,65 @@ class EventQueue:
         """Accept no more messages; queued ones may leave at once."""
         with self._lock:
             self._closed = True
-            self._max = 0
+            self._limit = self._watched_from = 0
             self._filled.notify_all()
             self._room.notify_all()
 
     def clear(self) -> None:
         """Drop the queued messages."""
         with self._lock:
-            self._closed_pieces, self._closed_pieces_size, self._fields = [], 0, []
+            deque(self._take(self._used), maxlen=0)
             self._room.notify_all()
 
     def _wait_ms(self) -> int | None:
-        used = self._used
-        if not used:
+        """Return the time until messages may leave; None without messages. Offers tell of changes."""
+        self._watched_from = 0
+        if not self._used:
             return None
-        if self._closed or used >= self._batch:
+        if self._closed or self._used >= self._batch:
+            return 0
+        self._watched_from = self._batch - self._columns_size
+        if self._used >= self._batch:  # by an offer between the last two lines
             return 0
         return max(0, self._since_ms + self._queue_ms - self._clock.monotonic_ms())
 
-    def _room_for(self, messages: int) -> int:
-        if self._closed:
-            raise ProducerClosed("the producer is closed")
-        return min(messages, (self._max - self._used) // FIELDS_PER_MESSAGE)
-
-    def _notify_added(self, before: int) -> None:
-        """Notify the send thread after additions to the queue, which had ``before`` fields."""
-        if not before:
-            self._since_ms = self._clock.monotonic_ms()
-        if not before or before < self._batch <= self._used:
+    def _tell(self) -> None:
+        """Tell the taker of an added message. Raises ProducerClosed if it will not come any more."""
+        with self._lock:
+            if self._ended and self._fields:
+                del self._fields[-FIELDS_PER_MESSAGE:]
+                self._check_open()
+            if not self._watched_from:
+                self._since_ms = self._clock.monotonic_ms()
+            self._watched_from = 0 if self._closed else _NEVER
             self._filled.notify()
 
-    def _append_piece(self, piece: Piece) -> None:
-        """Append a piece after everything else."""
-        if self._fields:
-            self._closed_pieces.append(self._fields)
-            self._closed_pieces_size += len(self._fields)
-            self._fields = []
-        self._closed_pieces.append(piece)
-        self._closed_pieces_size += _size(piece)
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ProducerClosed("the producer is closed")
 
-    def _split(self, most: int) -> Iterable[Piece]:
+    def _resize_columns(self, messages: int) -> None:
+        self._columns_size += messages * FIELDS_PER_MESSAGE
+        self._limit = 0 if self._closed else self._max - self._columns_size
+
+    def _take(self, most: int) -> Iterable[Piece]:
         """Remove and yield the first pieces, ``most`` fields in all."""
-        pieces: list[Piece] = [*self._closed_pieces, self._fields] if self._fields else self._closed_pieces
-        self._closed_pieces, self._closed_pieces_size, self._fields = [], 0, []
-        for place, piece in enumerate(pieces):
-            size = _size(piece)
-            if size > most:
-                if most:
-                    yield _part(piece, 0, most)
-                for rest in (_part(piece, most, size), *pieces[place + 1 :]):
-                    self._append_piece(rest)
-                return
-            yield piece
+        while most and self._used:
+            before = self._columns[0][0] - self._taken if self._columns else len(self._fields)
+            if before:
+                size = min(most, before)
+                yield self._fields[:size]
+                del self._fields[:size]
+                self._taken += size
+            else:
+                place, columns = self._columns.popleft()
+                count = min(most // FIELDS_PER_MESSAGE, len(columns))
+                if count < len(columns):
+                    self._columns.appendleft((place, columns.slice(count, len(columns) - count)))
+                    columns = columns.slice(0, count)
+                self._resize_columns(-count)
+                size = count * FIELDS_PER_MESSAGE
+                yield columns
             most -= size
 
 
@@ -209,17 +225,24 @@ def messages_of(pieces: Iterable[Piece]) -> list[KeyedMessage]:
         if isinstance(piece, MessageColumns):
             found.extend(piece.messages(range(len(piece))))
         else:
-            found.extend(
-                map(KeyedMessage, *(piece[field::FIELDS_PER_MESSAGE] for field in range(FIELDS_PER_MESSAGE)))
-            )
+            found.extend(map(KeyedMessage, *fields_in(piece)))
     return found
 
 
-def _size(piece: Piece) -> int:
-    return len(piece) * FIELDS_PER_MESSAGE if isinstance(piece, MessageColumns) else len(piece)
+def fields_in(piece: list[Any]) -> list[list[Any]]:
+    """Return the topics, messages, keys and part keys of fields that follow one another."""
+    return [piece[field::FIELDS_PER_MESSAGE] for field in range(FIELDS_PER_MESSAGE)]
 
 
-def _part(piece: Piece, start: int, end: int) -> Piece:
+def count_of(piece: Piece) -> int:
+    """Return the number of messages."""
+    return len(piece) if isinstance(piece, MessageColumns) else len(piece) // FIELDS_PER_MESSAGE
+
+
+def part_of(piece: Piece, start: int, end: int) -> Piece:
+    """Return the messages from ``start`` up to ``end``, without a copy if that is all."""
+    if end - start == count_of(piece):
+        return piece
     if isinstance(piece, MessageColumns):
-        return piece.slice(start // FIELDS_PER_MESSAGE, (end - start) // FIELDS_PER_MESSAGE)
-    return piece[start:end]
+        return piece.slice(start, end - start)
+    return piece[start * FIELDS_PER_MESSAGE : end * FIELDS_PER_MESSAGE]

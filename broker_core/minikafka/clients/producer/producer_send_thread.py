@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from minikafka.base.errors import FailedToSendMessage
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler, Dispatch
 from minikafka.clients.producer.event_queue import (
-    FIELDS_PER_MESSAGE,
     EventQueue,
     Piece,
     QueueBatch,
+    count_of,
+    fields_in,
     messages_of,
 )
 from minikafka.clients.producer.handlers import CallbackHandler, EventHandler
@@ -148,15 +149,13 @@ class ProducerSendThread(threading.Thread):
             self._send_events(events)
 
     def _begin(self, handler: DefaultEventHandler, piece: Piece) -> None:
-        count = len(piece) if isinstance(piece, MessageColumns) else len(piece) // FIELDS_PER_MESSAGE
+        count = count_of(piece)
 
         def begin() -> None:
             if isinstance(piece, MessageColumns):
                 dispatch = handler.begin([piece])
             else:
-                dispatch = handler.begin_fields(
-                    [piece[place::FIELDS_PER_MESSAGE] for place in range(FIELDS_PER_MESSAGE)]
-                )
+                dispatch = handler.begin_fields(fields_in(piece))
             self._begun.append((dispatch, count))
             handler.poll()
 

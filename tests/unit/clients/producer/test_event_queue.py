@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,6 +20,10 @@ from minikafka.clients.producer.messages import MessageColumns
 
 def message(number: int) -> KeyedMessage:
     return KeyedMessage("t", b"%d" % number)
+
+
+def fields(*numbers: int) -> list[Any]:
+    return [field for number in numbers for field in message(number)]
 
 
 def columns(*numbers: int) -> MessageColumns:
@@ -66,7 +72,7 @@ def test_messages_leave_when_their_time_is_up(queue: EventQueue, clock: ManualCl
 
 
 def test_take_returns_no_more_than_requested(queue: EventQueue, clock: ManualClock) -> None:
-    assert queue.offer_all([message(number) for number in range(8)]) == 8
+    assert queue.offer_piece(fields(*range(8))) == 8
     assert numbers(queue.take(3, wait=False)) == [0, 1, 2]
     assert numbers(queue.take(3, wait=False)) == [3, 4, 5]
     assert queue.take(3, wait=False) is None
@@ -76,9 +82,9 @@ def test_take_returns_no_more_than_requested(queue: EventQueue, clock: ManualClo
 
 def test_columns_and_messages_leave_in_their_order(queue: EventQueue) -> None:
     queue.offer(message(0))
-    assert queue.offer_columns(columns(1, 2, 3, 4)) == 4
+    assert queue.offer_piece(columns(1, 2, 3, 4)) == 4
     queue.offer(message(5))
-    assert queue.offer_columns(columns(6, 7)) == 2
+    assert queue.offer_piece(columns(6, 7)) == 2
     assert len(queue) == 8
     assert numbers(queue.take(3, wait=False)) == [0, 1, 2]
     queue.offer(message(8))
@@ -87,11 +93,11 @@ def test_columns_and_messages_leave_in_their_order(queue: EventQueue) -> None:
 
 
 def test_offer_queues_as_many_as_there_is_room_for(queue: EventQueue) -> None:
-    assert queue.offer_all([message(number) for number in range(8)]) == 8
-    assert queue.offer_columns(columns(8, 9, 10)) == 2
+    assert queue.offer_piece(fields(*range(8))) == 8
+    assert queue.offer_piece(columns(8, 9, 10)) == 2
     assert not queue.offer(message(11))
-    assert queue.offer_all([message(12)]) == 0
-    assert queue.offer_columns(columns(13)) == 0
+    assert queue.offer_piece(fields(12)) == 0
+    assert queue.offer_piece(columns(13)) == 0
     assert numbers(queue.take(100, wait=False)) == list(range(10))
 
 
@@ -100,8 +106,8 @@ def test_closed_queue_accepts_nothing_and_empties(queue: EventQueue) -> None:
     queue.close()
     for call in (
         lambda: queue.offer(message(1)),
-        lambda: queue.offer_all([message(1)]),
-        lambda: queue.offer_columns(columns(1)),
+        lambda: queue.offer_piece(fields(1)),
+        lambda: queue.offer_piece(columns(1)),
         lambda: queue.wait_for_room(None),
     ):
         with pytest.raises(ProducerClosed):
@@ -114,7 +120,7 @@ def test_closed_queue_accepts_nothing_and_empties(queue: EventQueue) -> None:
 
 
 def test_wait_for_room_ends_with_room_or_at_the_deadline(queue: EventQueue) -> None:
-    queue.offer_all([message(number) for number in range(10)])
+    queue.offer_piece(fields(*range(10)))
     assert not queue.wait_for_room(Deadline(ManualClock(), 0))
     waiting = threading.Thread(target=lambda: queue.wait_for_room(None))
     waiting.start()
@@ -133,7 +139,7 @@ def test_take_is_woken_by_a_batch_and_by_close() -> None:
 
     taker = threading.Thread(target=take)
     taker.start()
-    queue.offer_all([message(0), message(1)])
+    queue.offer_piece(fields(0, 1))
     queue.close()
     taker.join(30)
     assert not taker.is_alive()
@@ -152,9 +158,9 @@ def test_random_calls_keep_the_order_and_the_limit() -> None:
             if action == 0:
                 offered += queue.offer(message(offered))
             elif action == 1:
-                offered += queue.offer_all([message(number) for number in next_numbers])
+                offered += queue.offer_piece(fields(*next_numbers))
             elif action == 2:
-                offered += queue.offer_columns(columns(*next_numbers))
+                offered += queue.offer_piece(columns(*next_numbers))
             else:
                 clock.advance(source.choice((0, 10)))
                 limit = source.randrange(1, 15)
@@ -169,3 +175,49 @@ def test_random_calls_keep_the_order_and_the_limit() -> None:
             assert found == list(range(left, left + len(found))), seed
             left += len(found)
         assert left == offered
+
+
+def test_offers_of_many_threads_leave_once_and_in_order_until_close() -> None:
+    queue = EventQueue(SystemClock(), max_messages=50, batch_messages=7, queue_ms=1)
+    accepted: list[list[int]] = [[] for _ in range(4)]
+
+    def offer(mine: list[int], first: int) -> None:
+        for number in range(first, first + 1_000_000):
+            try:
+                while not queue.offer(message(number)):
+                    queue.wait_for_room(None)
+            except ProducerClosed:
+                return
+            mine.append(number)
+
+    threads = [threading.Thread(target=offer, args=(mine, at << 20)) for at, mine in enumerate(accepted)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        taken: list[int] = []
+        while (found := queue.take(20)) is not None:
+            taken += numbers(found) or []
+            if len(taken) > 3_000:
+                queue.close()
+        for thread in threads:
+            thread.join(30)
+    finally:
+        sys.setswitchinterval(interval)
+    for at, mine in enumerate(accepted):
+        assert [number for number in taken if number >> 20 == at] == mine
+    assert len(queue) == 0
+
+
+def test_message_that_comes_after_the_last_take_is_refused(queue: EventQueue) -> None:
+    class Closing(list[Any]):
+        def __iadd__(self, event: Any) -> Any:  # between the check for room and the addition
+            queue.close()
+            assert queue.take(3) is None
+            return super().__iadd__(event)
+
+    queue._fields = Closing()
+    with pytest.raises(ProducerClosed):
+        queue.offer(message(0))
+    assert len(queue) == 0
