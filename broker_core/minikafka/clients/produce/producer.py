@@ -140,10 +140,12 @@ class BatchingProducer:
         """
         if count < 1 or not len(data):
             raise ValueError(f"empty message set for {topic_partition}")
-        deadline = self._cluster.deadline(self.config.max_block_ms)
-        topic = topic_partition.topic
         # Old metadata is good enough: leaders are looked up when a batch is sent.
-        described = self._cluster.known_topic(topic) or self._cluster.topic(topic, deadline.remaining_ms())
+        described = self._cluster.known_topic(topic_partition.topic)
+        deadline: Deadline | None = None
+        if described is None:
+            deadline = self._cluster.deadline(self.config.max_block_ms)
+            described = self._cluster.topic(topic_partition.topic, deadline.remaining_ms())
         _check_partition(described, topic_partition.partition)
         with self._lock:
             self._wait_for_room(len(data), deadline)

@@ -72,13 +72,21 @@ class BrokerPartitionInfo:
             raise _unreachable(error) or error from None
 
     def partitions_without_key(self, topic: TopicMetadata, count: int) -> NDArray[np.int32]:
-        """Return partitions for ``count`` messages without a key, int32[count], chosen at random from those
-        with a leader; from all of them if none has one.
+        """Return partitions for ``count`` messages without a key, int32[count], as ``null.key.partition``
+        says, chosen at random from those with a leader; from all of them if none has one.
         """
-        available = topic.available or tuple(p.topic_partition.partition for p in topic.partitions)
         if self._config.null_key_partition == EACH:
-            return np.array(self._random.choices(available, k=count), dtype=np.int32)
-        return np.full(count, self._sticky_partition(topic, available), dtype=np.int32)
+            return np.array(self._random.choices(_candidates(topic), k=count), dtype=np.int32)
+        return np.full(count, self.partition_without_key(topic), dtype=np.int32)
+
+    def partition_without_key(self, topic: TopicMetadata) -> int:
+        """Return the sticky partition of messages without a key; one without a leader is replaced."""
+        chosen = self._sticky_partitions.get(topic.name)
+        kept = None if chosen is None else topic.partition(chosen)
+        if kept is None or kept.leader_id == NO_LEADER:
+            chosen = self._sticky_partitions[topic.name] = self._random.choice(_candidates(topic))
+        assert chosen is not None
+        return chosen
 
     def other_partition(self, tp: TopicPartition) -> int:
         """Return a partition with a leader for messages without a key whose attempt at ``tp`` has failed:
@@ -94,15 +102,12 @@ class BrokerPartitionInfo:
         if self._config.null_key_partition == EACH:
             return self._random.choice(others)
         if self._sticky_partitions.get(tp.topic) == tp.partition:
-            del self._sticky_partitions[tp.topic]
-        return self._sticky_partition(topic, others)
+            self._sticky_partitions[tp.topic] = self._random.choice(others)
+        return self.partition_without_key(topic)
 
-    def _sticky_partition(self, topic: TopicMetadata, available: tuple[int, ...]) -> int:
-        chosen = self._sticky_partitions.get(topic.name)
-        kept = None if chosen is None else topic.partition(chosen)
-        if chosen is None or kept is None or kept.leader_id == NO_LEADER:
-            chosen = self._sticky_partitions[topic.name] = self._random.choice(available)
-        return chosen
+
+def _candidates(topic: TopicMetadata) -> tuple[int, ...]:
+    return topic.available or tuple(p.topic_partition.partition for p in topic.partitions)
 
 
 def _unreachable(error: MinikafkaError) -> NetworkError | None:

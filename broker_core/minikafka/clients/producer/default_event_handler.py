@@ -43,7 +43,7 @@ from minikafka.clients.producer.broker_partition_info import BrokerPartitionInfo
 from minikafka.clients.producer.handlers import EventHandler
 from minikafka.clients.producer.messages import KeyedMessage, MessageColumns, Unsent, fields_of, serialize
 from minikafka.clients.producer.partitioner import DefaultPartitioner, Partitioner
-from minikafka.clients.producer.producer_config import ProducerConfig
+from minikafka.clients.producer.producer_config import KEEP, ProducerConfig
 from minikafka.clients.producer.producer_stats import ProducerStats
 from minikafka.clients.serializer import Encoder
 from minikafka.records.columns import EncodedRecords, encode, group_rows
@@ -93,12 +93,11 @@ class _SentRows:
 class _PartitionRows:
     """The rows of one partition, which are encoded batch by batch. ``at`` of them are encoded."""
 
-    columns: MessageColumns
     rows: Rows
     keyless: NDArray[np.bool_] | None
     group: RetryGroup
-    batches: Iterator[EncodedRecords]
     at: int = 0
+    batches: Iterator[EncodedRecords] = field(default_factory=lambda: iter(()))
 
 
 @dataclass(slots=True)
@@ -282,15 +281,34 @@ class DefaultEventHandler(EventHandler):
                 dispatch.unreachable = error
             dispatch.fail(columns, every, name, error)
             return
+        self._send(columns, list(self._partition_rows(columns, every, topic, dispatch)), dispatch)
+
+    def _partition_rows(
+        self, columns: MessageColumns, every: Rows, topic: TopicMetadata, dispatch: Dispatch
+    ) -> Iterator[_PartitionRows]:
+        """Yield the rows of each partition."""
+        if columns.part_keys is None and self._config.null_key_partition == KEEP:
+            # The common case, without more arrays of this length.
+            tp = TopicPartition(topic.name, self._topics.partition_without_key(topic))
+            yield _PartitionRows(every, None, RetryGroup(tp, movable=True))
+            return
         ids = self._partitions_of_keys(columns, topic, dispatch)
-        rows = every if ids.min() > _NO_PARTITION else np.flatnonzero(ids > _NO_PARTITION)
-        ids = ids[rows]
+        rows = every
+        if ids.min() <= _NO_PARTITION:
+            rows = np.flatnonzero(ids > _NO_PARTITION)
+            ids = ids[rows]
         keyless = ids == _NO_KEY
         count = int(np.count_nonzero(keyless))
         if count:
             ids[keyless] = self._topics.partitions_without_key(topic, count)
-        groups = ((partition, rows[chosen], keyless[chosen]) for partition, chosen in group_rows(ids))
-        self._send(columns, topic.name, groups, dispatch)
+        mixed = 0 < count < len(rows)
+        for partition, chosen in group_rows(ids):
+            free = keyless[chosen] if mixed else None
+            movable = count > 0 if free is None else bool(free.all())
+            if free is not None and (movable or not free.any()):
+                free = None
+            group = RetryGroup(TopicPartition(topic.name, partition), movable=movable)
+            yield _PartitionRows(chosen if rows is every else rows[chosen], free, group)
 
     def _check_hope(self, name: str, dispatch: Dispatch) -> None:
         """Raise the NetworkError with which messages fail without an attempt, if there is a reason."""
@@ -363,51 +381,37 @@ class DefaultEventHandler(EventHandler):
     # --- the engine
     # ------------------------------------------------------------------------------------------------
 
-    def _send(
-        self,
-        columns: MessageColumns,
-        topic: str,
-        groups: Iterable[tuple[int, Rows, NDArray[np.bool_]]],
-        dispatch: Dispatch,
-    ) -> None:
-        """Encode the rows of each partition and hand them to the engine, one batch of each at a time."""
+    def _send(self, columns: MessageColumns, left: list[_PartitionRows], dispatch: Dispatch) -> None:
+        """Encode the rows of partitions and hand them to the engine, one batch of each at a time."""
         timestamps = np.full(len(columns), self._cluster.clock.now_ms(), dtype=np.int64)
-        codec = self._config.codec_of(topic)
-        left: list[_PartitionRows] = []
-        for partition, rows, keyless in groups:
-            tp = TopicPartition(topic, partition)
-            movable = bool(keyless.all())
-            batches = encode(
+        for part in left:
+            part.batches = encode(
                 columns.keys,
                 columns.values,
                 timestamps,
-                rows,
-                magic=self._engine.known_magic(tp),
-                codec=codec,
+                part.rows,
+                magic=self._engine.known_magic(part.group.topic_partition),
+                codec=self._config.codec_of(columns.topic),
                 max_bytes=MAX_BATCH_BYTES,
             )
-            mixed = None if movable or not keyless.any() else keyless
-            left.append(_PartitionRows(columns, rows, mixed, RetryGroup(tp, movable=movable), batches))
         while left:
-            left = [part for part in left if self._send_next(part, dispatch)]
+            left = [part for part in left if self._send_next(columns, part, dispatch)]
             if left:
                 self._engine.poll()
 
-    def _send_next(self, part: _PartitionRows, dispatch: Dispatch) -> bool:
+    def _send_next(self, columns: MessageColumns, part: _PartitionRows, dispatch: Dispatch) -> bool:
         """Hand the next batch of a partition to the engine. Return whether there are more."""
-        rows, error = part.rows[part.at :], part.group.error
+        rows, group, error = part.rows[part.at :], part.group, part.group.error
         if self._given_up:
             error = _not_sent("the producer was closed without waiting")
         if error is not None:  # as for the batches before
-            dispatch.fail(part.columns, rows, str(part.group.topic_partition), error)
+            dispatch.fail(columns, rows, str(group.topic_partition), error)
             return False
         encoded = next(part.batches)
         end = part.at + encoded.count
-        future = self._engine.send_encoded(
-            part.group.topic_partition, encoded.data, encoded.count, group=part.group
-        )
+        future = self._engine.send_encoded(group.topic_partition, encoded.data, encoded.count, group=group)
         keyless = None if part.keyless is None else part.keyless[part.at : end]
-        dispatch.sent.append(_SentRows(part.columns, rows[: encoded.count], keyless, part.group, future))
+        dispatch.sent.append(_SentRows(columns, rows[: encoded.count], keyless, group, future))
         part.at = end
         return end < len(part.rows)
 
@@ -415,12 +419,12 @@ class DefaultEventHandler(EventHandler):
         """Send rows without a key, which failed beside others, to another partition."""
         tp = sent.future.topic_partition
         try:
-            partition = self._topics.other_partition(tp)
+            other = TopicPartition(tp.topic, self._topics.other_partition(tp))
         except BrokerError as error:
             dispatch.fail(sent.columns, sent.rows, str(tp), error)
             return
-        every = np.ones(len(sent.rows), dtype=np.bool_)
-        self._send(sent.columns, tp.topic, [(partition, sent.rows, every)], dispatch)
+        part = _PartitionRows(sent.rows, None, RetryGroup(other, movable=True))
+        self._send(sent.columns, [part], dispatch)
 
     def _wait(self, dispatch: Dispatch) -> None:
         end = self._outage_deadline()
@@ -443,7 +447,8 @@ class DefaultEventHandler(EventHandler):
                 rows = sent.rows[part]
                 if sent.keyless is not None and is_retriable(error) and not self._given_up:
                     free = sent.keyless[part]
-                    dispatch.moving.append(replace(sent, rows=rows[free], keyless=None))
+                    if free.any():
+                        dispatch.moving.append(replace(sent, rows=rows[free], keyless=None))
                     rows = rows[~free]
                 self._fail(dispatch, sent, rows, error)
 
@@ -483,7 +488,10 @@ class DefaultEventHandler(EventHandler):
         return next((setting.value for setting in settings if setting.name == name), None)
 
     def _failure(self, dispatch: Dispatch) -> FailedToSendMessage:
-        failed, refused = dispatch.failed, dispatch.refused
+        refused = dispatch.refused
+        # Batches of several partitions end in any order, and what was never sent is known first.
+        pieces = list(dict.fromkeys(id(failure.columns) for failure in dispatch.failed))
+        failed = sorted(dispatch.failed, key=lambda f: (pieces.index(id(f.columns)), f.rows[0]))
         causes: dict[str, Exception] = {failure.place: failure.error for failure in failed}
         texts = {failure.place: failure.error_text for failure in failed}
         counts = Counter(dict.fromkeys(causes, 0))

@@ -3,10 +3,10 @@
 Messages are stored as their fields, one after the other in one list, and unpacked by slices. Python's
 garbage collector would scan message objects again and again, which would cost more than all other work.
 
-``offer`` takes the lock, which is half of its time, only if the taker must be told. ``_fields`` is the same
+``offer`` takes the lock, which is half of its time, only if it must notify the taker. ``_fields`` is the same
 list for ever, and its ``+=`` is atomic. After it has added its message, ``offer`` compares the length with
 ``_watched_from``; the taker changes that first, and then looks at the list. So either the taker sees the
-message, or the offer sees the change and tells the taker.
+message, or the offer sees the change and notifies it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class EventQueue:
         self._limit = self._max
         """A message has room if ``_fields`` is shorter than this."""
         self._watched_from = 0
-        """The length of ``_fields`` from which the taker is told of a message: 0 if the queue was empty or is
+        """The length of ``_fields`` from which the taker is notified: 0 if the queue was empty or is
         closed, that of a batch while the taker waits for one.
         """
         self._since_ms = 0
@@ -100,7 +100,7 @@ class EventQueue:
         if len(fields) < self._limit:
             fields += event
             if len(fields) >= self._watched_from:
-                self._tell()
+                self._notify_taker()
             return True
         self._check_open()
         return False
@@ -119,7 +119,7 @@ class EventQueue:
             else:
                 self._fields += part
         if self._used >= self._watched_from:
-            self._tell()
+            self._notify_taker()
         return taken
 
     def wait_for_room(self, deadline: Deadline | None) -> bool:
@@ -167,7 +167,7 @@ class EventQueue:
             self._room.notify_all()
 
     def _wait_ms(self) -> int | None:
-        """Return the time until messages may leave; None without messages. Offers tell of changes."""
+        """Return the time until messages may leave; None without messages. Offers notify of changes."""
         self._watched_from = 0
         if not self._used:
             return None
@@ -178,8 +178,8 @@ class EventQueue:
             return 0
         return max(0, self._since_ms + self._queue_ms - self._clock.monotonic_ms())
 
-    def _tell(self) -> None:
-        """Tell the taker of an added message. Raises ProducerClosed if it will not come any more."""
+    def _notify_taker(self) -> None:
+        """Notify the taker of an added message. Raises ProducerClosed if it will not come any more."""
         with self._lock:
             if self._ended and self._fields:
                 del self._fields[-FIELDS_PER_MESSAGE:]

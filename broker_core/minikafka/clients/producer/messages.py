@@ -42,7 +42,7 @@ class KeyedMessage(NamedTuple):
 
 
 PIECE_BYTES = 16 << 20
-PIECE_ROWS = 8_192
+PIECE_ROWS = 8_000
 """Limits of one piece; 100-byte messages then make one batch. A larger piece would allocate new memory each
 time, and the first use of that memory costs more than all other work.
 """

@@ -16,7 +16,7 @@ from minikafka.clients.serializer import DefaultEncoder
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness, produce_error
-from tests.support.producer_harness import everything, make_producer, values
+from tests.support.producer_harness import make_producer, values
 
 
 @pytest.fixture
@@ -34,14 +34,22 @@ def columns(*given: bytes, topic: str = "u") -> Any:
 
 
 def test_keyless_messages_among_keyed_ones_move_after_the_last_attempt(brokers: BrokerHarness) -> None:
-    brokers.lose_leader(TopicPartition("t", 3))
-    key = b"\x00"  # its hash is 31
+    key = b"\x00"  # of partition 3, as its hash is 31
     with make_producer(brokers, message_send_max_retries=1) as producer:
+        producer.send(KeyedMessage("t", b"first", key))
         handler_of(producer)._topics._sticky_partitions["t"] = 3
+        brokers.lose_leader(TopicPartition("t", 3))
         with pytest.raises(FailedToSendMessage) as failure:
             producer.send([KeyedMessage("t", b"keyed", key), KeyedMessage("t", b"free")])
     assert list(failure.value.failed) == [KeyedMessage("t", b"keyed", key)]
-    assert everything(brokers) == [b"free"]
+    assert [values(brokers, number) for number in range(3)].count([b"free"]) == 1
+
+
+def test_keyless_and_keyed_messages_of_a_partition_keep_their_order(brokers: BrokerHarness) -> None:
+    given = [KeyedMessage("u", b"%d" % number, b"k" if number % 3 else None) for number in range(30)]
+    with make_producer(brokers) as producer:
+        producer.send(given)
+    assert values(brokers, 0, "u") == [event.message for event in given]
 
 
 def test_column_of_many_batches_fails_after_the_attempts_for_one(brokers: BrokerHarness) -> None:
