@@ -17,16 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from minikafka.base.config.config_def import ConfigDef, definition_of, setting
-from minikafka.base.config.types import (
-    BOOLEAN,
-    LONG_MAX,
-    TEXT,
-    Type,
-    capped_int64,
-    int32,
-    int64,
-    text_type,
-)
+from minikafka.base.config.types import BOOLEAN, LONG_MAX, TEXT, Type, capped_int64, int32, int64, text_type
 from minikafka.base.config.unknown_names import closest_match, reason_unsupported
 from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.clients.common_client_configs import (
@@ -64,9 +55,7 @@ REJECTED: dict[str, str] = {
 }
 """Client property -> why it cannot be set. The same set as Spark's connector has."""
 
-ONLY_DEFAULT: dict[str, str] = {
-    "security.protocol": "plaintext",
-}
+ONLY_DEFAULT: dict[str, str] = {"security.protocol": "plaintext"}
 """Client property -> the one value that this version can honour."""
 
 BATCH_BYTES = 900_000
@@ -110,10 +99,7 @@ class FetchOptions:
     max_wait_ms: int = setting("fetch.max.wait.ms", int32(0), 500, "How long it waits.")
     check_crcs: bool = setting("check.crcs", BOOLEAN, True, "Whether checksums are verified.")
     isolation: IsolationLevel = setting(
-        "isolation.level",
-        ISOLATION_LEVEL,
-        "read_uncommitted",
-        "`read_uncommitted` or `read_committed`.",
+        "isolation.level", ISOLATION_LEVEL, "read_uncommitted", "`read_uncommitted` or `read_committed`."
     )
 
 

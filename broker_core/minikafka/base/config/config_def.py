@@ -85,6 +85,8 @@ class ConfigDef:
     ) -> None:
         self.keys: Mapping[str, ConfigKey] = {key.name: key for key in keys}
         self._names = {key.alias: key for key in self.keys.values() if key.alias} | dict(self.keys)
+        self._initial = {key.field: key.initial for key in self.keys.values()}
+        self._derived = [(key.field, key.derive) for key in self.keys.values() if key.derive is not None]
         self._unsupported = unsupported or {}
         self._passed_on = passed_on
 
@@ -111,21 +113,19 @@ class ConfigDef:
 
         ``given`` has fields with text or values. A setting at fault has its default.
         """
-        values: dict[str, Any] = {}
-        faults = []
+        values, faults = dict(self._initial), []
         for key in self.keys.values():
             value = given.get(key.field)
-            values[key.field] = key.initial
-            if value is None and key.default is REQUIRED:
-                faults.append(ConfigError(key.name, None, f"must be given: {key.type.allowed}"))
-            elif value is not None:
+            if value is not None:
                 try:
                     values[key.field] = key.type.parse(key.name, value)
                 except ConfigError as fault:
                     faults.append(fault)
-        for key in self.keys.values():
-            if key.derive is not None and values[key.field] is None:
-                values[key.field] = key.derive(values)
+            elif key.default is REQUIRED:
+                faults.append(ConfigError(key.name, None, f"must be given: {key.type.allowed}"))
+        for field, derive in self._derived:
+            if values[field] is None:
+                values[field] = derive(values)
         return values, faults
 
     def read(self, properties: Mapping[str, object]) -> tuple[dict[str, Any], list[ConfigError]]:

@@ -15,10 +15,7 @@ from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLe
 from minikafka.clients.group.assignors import ASSIGNORS
 
 _JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
-_JAVA_NAMES = {
-    f"{_JAVA_PACKAGE}RangeAssignor": "range",
-    f"{_JAVA_PACKAGE}RoundRobinAssignor": "roundrobin",
-}
+_JAVA_NAMES = {f"{_JAVA_PACKAGE}RangeAssignor": "range", f"{_JAVA_PACKAGE}RoundRobinAssignor": "roundrobin"}
 
 
 class Reset(Enum):

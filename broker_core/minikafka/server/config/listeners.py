@@ -70,10 +70,7 @@ class ListenerConfig:
         "port", PORT, 9092, "The port to listen on, if `listeners` is not set. 0: a free one."
     )
     advertised_host: str | None = setting(
-        "advertised.host.name",
-        TEXT,
-        None,
-        "The host that clients get, if `advertised.listeners` is not set.",
+        "advertised.host.name", TEXT, None, "The host that clients get, if `advertised.listeners` is not set."
     )
     advertised_port: int | None = setting(
         "advertised.port", PORT, None, "The port that clients get, if `advertised.listeners` is not set."

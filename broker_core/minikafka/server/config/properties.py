@@ -1,7 +1,7 @@
 """The broker's configuration: Kafka's own property names, with 0.10.1's defaults.
 
-Differences from 0.10.1's defaults: ``delete.topic.enable`` is true (text
-003), ``num.recovery.threads.per.data.dir`` is as many as there are processors, for all directories together
+Differences from 0.10.1's defaults: ``delete.topic.enable`` is true (text 003),
+``num.recovery.threads.per.data.dir`` is as many as there are processors, for all directories together
 (0.10.1: one for each), ``log.flush.scheduler.interval.ms`` is 1,000 (0.10.1: never, so that
 ``log.flush.interval.ms`` alone does nothing), ``offsets.retention.minutes`` is a week and
 ``group.initial.rebalance.delay.ms`` is 3,000 as in 2.1, and ``log.layout`` is ours.
@@ -204,10 +204,7 @@ class ControlConfig:
         "controlled.shutdown.retry.backoff.ms", int64(0), 5_000, "How long it waits in between."
     )
     rebalance_leaders: bool = setting(
-        "auto.leader.rebalance.enable",
-        BOOLEAN,
-        True,
-        "Whether preferred replicas are elected periodically.",
+        "auto.leader.rebalance.enable", BOOLEAN, True, "Whether preferred replicas are elected periodically."
     )
     rebalance_interval_ms: int = setting(
         "leader.imbalance.check.interval.seconds",
