@@ -6,7 +6,6 @@ import numpy as np
 
 from minikafka.records.kernels import decode_status, layout, read, write
 from minikafka.records.kernels.entries import (
-    BATCH,
     WHOLE,
     entry_end,
     is_batch_damaged,
@@ -45,15 +44,6 @@ from minikafka.records.kernels.signatures import (
 )
 from minikafka.records.kernels.write import cell, write_field, write_head
 
-END = decode_status.END
-CLASSIC = decode_status.CLASSIC
-WRAPPER = decode_status.WRAPPER
-REACHED_END_OFFSET = decode_status.REACHED_END_OFFSET
-VALUES_FULL = decode_status.VALUES_FULL
-BAD_ROW = decode_status.BAD_ROW
-BAD_HEADERS = decode_status.BAD_HEADERS
-BAD_COUNT = decode_status.BAD_COUNT
-BAD_DELTA = decode_status.BAD_DELTA
 BELOW = read.BELOW
 
 
@@ -65,19 +55,19 @@ def enter_batch(data: Bytes, tables: Tables, state: Longs) -> Number:
     """
     position = state[read.POSITION]
     code, end = entry_end(data, position)
-    if code != BATCH:
-        return CLASSIC if code == WHOLE else code
+    if code != decode_status.BATCH:
+        return decode_status.CLASSIC if code == WHOLE else code
     base = load_i64(data, position)
     last_delta = load_i32(data, position + layout.LAST_DELTA_AT)
     if last_delta < 0 or base > POSITIVE - last_delta:
-        return BAD_DELTA
+        return decode_status.BAD_DELTA
     state[read.BATCH_END] = end
     state[read.BATCH_LAST] = base + last_delta
     if base + last_delta < state[read.START_OFFSET]:
         pass_batch(state)
         return BELOW
     if base >= state[read.END_OFFSET]:
-        return REACHED_END_OFFSET
+        return decode_status.REACHED_END_OFFSET
     if state[read.CHECK_CRC] and is_batch_damaged(data, tables, position, end):
         return decode_status.BAD_CRC
     attributes = np.int64(data[position + layout.BATCH_FLAGS_AT])
@@ -85,7 +75,7 @@ def enter_batch(data: Bytes, tables: Tables, state: Longs) -> Number:
     if attributes & layout.CODEC_MASK > layout.MAX_BATCH_CODEC:
         return decode_status.BAD_CODEC
     if state[read.RECORDS_LEFT] < 0:
-        return BAD_COUNT
+        return decode_status.BAD_COUNT
     state[read.BATCH_BASE] = base
     timestamp_at = (
         layout.MAX_TIMESTAMP_AT if attributes & layout.APPEND_TIME_BIT else layout.BASE_TIMESTAMP_AT
@@ -97,7 +87,7 @@ def enter_batch(data: Bytes, tables: Tables, state: Longs) -> Number:
     for i in range(read.COUNTERS):
         state[read.COUNTERS_BEFORE + i] = state[read.ROWS + i]
     if attributes & layout.CODEC_MASK:
-        return WRAPPER
+        return decode_status.WRAPPER
     state[read.RECORD_AT] = position + layout.BATCH_HEADER_BYTES
     state[read.RECORDS_END] = end
     return WHOLE
@@ -138,7 +128,7 @@ def write_row(
         return decode_status.KEYS_FULL
     value_end = state[read.VALUE_BYTES]
     if max(value_length, 0) > values.size - value_end:
-        return VALUES_FULL
+        return decode_status.VALUES_FULL
     if key_length > 0:
         copy_bytes(keys, key_end, data, key_at, key_length)
         key_end += key_length
@@ -182,13 +172,13 @@ def decode_records(
         if code != WHOLE:
             return code
         if delta <= state[read.DELTA_BEFORE] or delta > state[read.BATCH_LAST] - base:
-            return BAD_DELTA
+            return decode_status.BAD_DELTA
         count, name_bytes, content_bytes = read_headers(data, headers_at, after)
         if count < 0:
-            return BAD_HEADERS
+            return decode_status.BAD_HEADERS
         if base + delta >= state[read.START_OFFSET] and not state[read.BATCH_CONTROL]:
             if base + delta >= state[read.END_OFFSET]:
-                return REACHED_END_OFFSET
+                return decode_status.REACHED_END_OFFSET
             size = after - headers_at if count and state[read.WITH_HEADERS] else 0
             if size > headers.size - state[read.HEADER_BYTES]:
                 return decode_status.HEADERS_FULL
@@ -215,7 +205,7 @@ def decode_records(
         state[read.DELTA_BEFORE] = delta
         state[read.RECORD_AT] = after
         state[read.RECORDS_LEFT] -= 1
-    return WHOLE if state[read.RECORD_AT] == end else BAD_COUNT
+    return WHOLE if state[read.RECORD_AT] == end else decode_status.BAD_COUNT
 
 
 @kernel(
@@ -274,7 +264,7 @@ def decode_batches(
             return code
         pass_batch(state)
         if state[read.BATCH_OPENED]:
-            return END
+            return decode_status.END
 
 
 @kernel(BYTES, I32S, I32S_OUT, I32S_OUT, BYTES_OUT, I32S_OUT, BYTES_OUT, BYTES_OUT)
@@ -306,7 +296,7 @@ def split_headers(
                 or name_bytes > names.size - name_ends[header]
                 or content_bytes > contents.size - content_ends[header]
             ):
-                return BAD_HEADERS
+                return decode_status.BAD_HEADERS
             _, at = read_number(data, at, end, 32)
         for _ in range(count):
             start, length, at = read_field(data, at, end)
@@ -318,7 +308,7 @@ def split_headers(
             has_content[header] = length >= 0
             header += 1
         row_ends[row + 1] = header
-    return END if header == has_content.size else BAD_HEADERS
+    return decode_status.END if header == has_content.size else decode_status.BAD_HEADERS
 
 
 # Places in the ``state`` of validate_records.
@@ -344,7 +334,7 @@ def validate_records(data: Bytes, state: Longs) -> Number:
             return code
         count, _, _ = read_headers(data, headers_at, after)
         if count < 0:
-            return BAD_HEADERS
+            return decode_status.BAD_HEADERS
         if offset_delta != state[CHECK_COUNT]:
             return decode_status.NOT_CONSECUTIVE
         if state[CHECK_KEY_NEEDED] and key_length < 0:
@@ -356,7 +346,7 @@ def validate_records(data: Bytes, state: Longs) -> Number:
         state[CHECK_MAX_TIMESTAMP] = max(state[CHECK_MAX_TIMESTAMP], timestamp)
         state[CHECK_COUNT] += 1
         state[CHECK_AT] = after
-    return END if state[CHECK_AT] == data.size else BAD_COUNT
+    return decode_status.END if state[CHECK_AT] == data.size else decode_status.BAD_COUNT
 
 
 # Columns of a row of ``survey_batches``.
@@ -388,7 +378,7 @@ def survey_batches(data: Bytes, tables: Tables, rows: Longs) -> Number:
     while rows.size - found * SURVEY_COLUMNS >= SURVEY_COLUMNS:
         code, end = entry_end(data, position)
         if (
-            code != BATCH
+            code != decode_status.BATCH
             or data[position + layout.BATCH_ATTRIBUTES_AT] != 0
             or data[position + layout.BATCH_FLAGS_AT] != 0
         ):
@@ -461,7 +451,7 @@ def encode_records(
         )
         headers_at, headers_length = cell(row, header_offsets, headers, no_bits, 0)
         if min(key_length, value_length, headers_length) == -2 or row < 0 or row >= timestamps.size:
-            return BAD_ROW
+            return decode_status.BAD_ROW
         if state[write.ENCODE_OFFSET] == 0:
             state[write.ENCODE_BASE_TIMESTAMP] = timestamps[row]
             state[write.ENCODE_MAX_TIMESTAMP] = timestamps[row]
@@ -478,7 +468,7 @@ def encode_records(
         at = state[write.ENCODE_BYTES]
         if size > out.size - at:
             state[write.ENCODE_WANTED] = size
-            return VALUES_FULL
+            return decode_status.VALUES_FULL
         at = write_number(out, at, body)
         out[at] = 0
         at = write_number(out, at + 1, timestamp_delta)
@@ -495,7 +485,7 @@ def encode_records(
         state[write.ENCODE_OFFSET] += 1
         state[write.ENCODE_NEXT] += 1
         state[write.ENCODE_BYTES] = at
-    return END
+    return decode_status.END
 
 
 @kernel(I32S, I32S, BYTES, I32S, BYTES, BYTES, I64, I32S_OUT, BYTES_OUT)
@@ -523,18 +513,18 @@ def join_headers(
         last = np.int64(row_offsets[row + 1])
         if last > first:
             if out.size - at < layout.MAX_VARINT32_BYTES:
-                return BAD_ROW
+                return decode_status.BAD_ROW
             at = write_number(out, at, last - first)
         for header in range(first, last):
             name_at, name_length = cell(header, name_offsets, names, contents_valid[:0], 0)
             content_at, length = cell(header, content_offsets, contents, contents_valid, shift)
             room = out.size - at - 2 * layout.MAX_VARINT32_BYTES
             if name_length < 0 or length < -1 or name_length + max(length, 0) > room:
-                return BAD_ROW
+                return decode_status.BAD_ROW
             at = write_bytes(out, at, names, name_at, name_length)
             at = write_bytes(out, at, contents, content_at, length)
         ends[row + 1] = at
-    return END
+    return decode_status.END
 
 
 # Places in the ``state`` of convert_records.
@@ -569,9 +559,9 @@ def convert_records(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Nu
             return code
         count, _, _ = read_headers(data, headers_at, after)
         if count < 0:
-            return BAD_HEADERS
+            return decode_status.BAD_HEADERS
         if offset_delta <= state[CONVERT_DELTA] or offset_delta > state[CONVERT_LAST_DELTA]:
-            return BAD_DELTA
+            return decode_status.BAD_DELTA
         size = (
             layout.MIN_MESSAGE_BYTES
             + layout.TIMESTAMP_BYTES * magic
@@ -580,7 +570,7 @@ def convert_records(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Nu
         )
         at = state[CONVERT_BYTES]
         if size > out.size - at:
-            return VALUES_FULL
+            return decode_status.VALUES_FULL
         timestamp = state[CONVERT_TIMESTAMP] + (0 if state[CONVERT_APPEND_TIME] else delta)
         store_u64(out, at, np.uint64(state[CONVERT_BASE_OFFSET] + offset_delta))
         end = write_head(
@@ -594,4 +584,4 @@ def convert_records(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Nu
         state[CONVERT_DELTA] = offset_delta
         state[CONVERT_AT] = after
         state[CONVERT_LEFT] -= 1
-    return END if state[CONVERT_AT] == data.size else BAD_COUNT
+    return decode_status.END if state[CONVERT_AT] == data.size else decode_status.BAD_COUNT

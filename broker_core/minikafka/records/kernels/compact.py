@@ -6,8 +6,8 @@ import numpy as np
 
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.entries import (
-    BATCH,
     WHOLE,
+    compression,
     entry_end,
     fields,
     load_i32,
@@ -44,10 +44,8 @@ from minikafka.records.kernels.layout import (
     DELETE_HORIZON_BIT,
     ENTRY_HEADER_BYTES,
     MAGIC_AT,
-    MAX_MESSAGE_CODEC,
     MAX_TIMESTAMP_AT,
     MAX_VARINT_BYTES,
-    MESSAGE_ATTRIBUTES_AT,
     MIN_RECORD_BYTES,
     PRODUCER_ID_AT,
     SIZE_AT,
@@ -65,16 +63,6 @@ from minikafka.records.kernels.signatures import (
     Number,
     Tables,
 )
-
-END_OF_DATA = decode_status.END
-WRAPPER = decode_status.WRAPPER
-VALUES_FULL = decode_status.VALUES_FULL
-BAD_CODEC = decode_status.BAD_CODEC
-NESTED = decode_status.NESTED
-INNER_MAGIC = decode_status.INNER_MAGIC
-BAD_HEADERS = decode_status.BAD_HEADERS
-BAD_COUNT = decode_status.BAD_COUNT
-BAD_DELTA = decode_status.BAD_DELTA
 
 PACK = -4  # the batch that was just written to ``out`` has to be compressed
 # Verdicts on an entry.
@@ -154,16 +142,14 @@ def copy_run(data: Bytes, out: Bytes, state: Longs, position: Number) -> None:
 def sift_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: Number) -> Number:
     """Return STAYS or GOES for an entry of magic 0 or 1, or the code at which the run ends."""
     offset = load_i64(data, position) + state[SHIFT]
-    codec = np.int64(data[position + MESSAGE_ATTRIBUTES_AT]) & CODEC_MASK
     if state[INNER] >= 0 and data[position + MAGIC_AT] != state[INNER]:
-        return INNER_MAGIC
+        return decode_status.INNER_MAGIC
     code, key_at, key_length, _, value_length = fields(data, position, end)
     if code != WHOLE:
         return code
-    if codec and (codec > MAX_MESSAGE_CODEC or state[INNER] >= 0):
-        return BAD_CODEC if codec > MAX_MESSAGE_CODEC else NESTED
-    if codec and state[NEXT] < state[END]:
-        return WRAPPER
+    code = compression(data, position, state[INNER] >= 0)
+    if code != WHOLE and (code != decode_status.WRAPPER or state[NEXT] < state[END]):
+        return code
     state[MESSAGES] += 1
     code = judged(slots, state, data, key_at, key_length, value_length, offset, state[TOMBSTONES_STAY])
     if code == STAYS:
@@ -208,7 +194,7 @@ def judge_records(
         if code != WHOLE:
             return code, kept, tombstones, first_delta
         if delta <= before or delta > last - base:
-            return BAD_DELTA, kept, tombstones, first_delta
+            return decode_status.BAD_DELTA, kept, tombstones, first_delta
         verdict = STAYS
         if state[ADMITTED] != position or state[FORCE] == 0:
             verdict = judged(
@@ -218,14 +204,14 @@ def judge_records(
         if verdict == STAYS:
             headers, _, _ = read_headers(content, headers_at, after)
             if headers < 0:
-                return BAD_HEADERS, kept, tombstones, first_delta
+                return decode_status.BAD_HEADERS, kept, tombstones, first_delta
             if kept == 0:
                 first_delta = timestamp_delta
             kept += 1
             tombstones |= value_length < 0 and base + delta < state[END]
         before = delta
         at = after
-    return WHOLE if at == stop else BAD_COUNT, kept, tombstones, first_delta
+    return WHOLE if at == stop else decode_status.BAD_COUNT, kept, tombstones, first_delta
 
 
 @inner
@@ -404,10 +390,10 @@ def sift_batch(
     stop = np.int64(content.size) if state[OPENED] else end
     # A record has at least seven bytes, and at most ten more with another timestamp delta.
     if count > marks.size or count > (stop - at) // MIN_RECORD_BYTES:
-        return BAD_COUNT
+        return decode_status.BAD_COUNT
     state[WANTED] = position - state[RUN] + BATCH_HEADER_BYTES + (stop - at) + MAX_VARINT_BYTES * count
     if state[WANTED] > out.size - state[OUT_BYTES]:
-        return VALUES_FULL
+        return decode_status.VALUES_FULL
     kept = tombstones = first_delta = np.int64(0)
     admitted = state[ADMITTED] == position
     if count > 0 and not (admitted and state[FORCE] == FORCE_OUT):
@@ -469,14 +455,14 @@ def sift_run(
         if position >= fetched:
             fetched = fetch_entries(data, slots, position)
         code, end = entry_end(data, position)
-        reached = end if code in (WHOLE, BATCH) else position
+        reached = end if code in (WHOLE, decode_status.BATCH) else position
         if reached - state[RUN] > out.size - state[OUT_BYTES]:
             state[WANTED] = reached - state[RUN]
-            return VALUES_FULL
+            return decode_status.VALUES_FULL
         if code == WHOLE:
             code = sift_message(data, slots, state, position, end)
-        elif code == BATCH:
-            code = INNER_MAGIC
+        elif code == decode_status.BATCH:
+            code = decode_status.INNER_MAGIC
             if state[INNER] < 0:
                 code = sift_batch(
                     data, content, tables, slots, producers, lasts, marks, out, state, position, end
@@ -492,8 +478,8 @@ def sift_run(
                 state[OPENED] = 0
                 return PASSED
             continue
-        if code not in (PACK, VALUES_FULL):
+        if code not in (PACK, decode_status.VALUES_FULL):
             copy_run(data, out, state, position)
-        if code == END_OF_DATA and state[INNER] == 1:
+        if code == decode_status.END and state[INNER] == 1:
             make_relative(out[: state[OUT_BYTES]])
         return code

@@ -10,9 +10,12 @@ from minikafka.records.kernels.jit import inner, load_u32, load_u64, store_u32
 from minikafka.records.kernels.layout import (
     BATCH_COVERED_AT,
     BATCH_CRC_AT,
+    CODEC_MASK,
     ENTRY_HEADER_BYTES,
     LENGTH_BYTES,
     MAGIC_AT,
+    MAX_MESSAGE_CODEC,
+    MESSAGE_ATTRIBUTES_AT,
     MESSAGE_COVERED_AT,
     MESSAGE_CRC_AT,
     MESSAGE_HEADER_BYTES,
@@ -25,13 +28,6 @@ from minikafka.records.kernels.layout import (
 )
 from minikafka.records.kernels.signatures import Bytes, Number, Tables
 
-END = decode_status.END
-PARTIAL = decode_status.PARTIAL
-BAD_SIZE = decode_status.BAD_SIZE
-OTHER_MAGIC = decode_status.OTHER_MAGIC
-BAD_KEY_LENGTH = decode_status.BAD_KEY_LENGTH
-BAD_VALUE_LENGTH = decode_status.BAD_VALUE_LENGTH
-BATCH = decode_status.BATCH
 WHOLE = -1
 """The code for a whole entry of magic 0 or 1."""
 
@@ -58,19 +54,19 @@ def entry_end(data: Bytes, position: Number) -> tuple[Number, Number]:
     """
     room = data.size - position
     if room < ENTRY_HEADER_BYTES:
-        return (END, 0) if room == 0 else (PARTIAL, 0)
+        return (decode_status.END, 0) if room == 0 else (decode_status.PARTIAL, 0)
     size = load_i32(data, position + SIZE_AT)
     if size < MIN_SIZE:
-        return BAD_SIZE, 0
+        return decode_status.BAD_SIZE, 0
     end = position + ENTRY_HEADER_BYTES + size
     if end > data.size:
-        return PARTIAL, end
+        return decode_status.PARTIAL, end
     magic = data[position + MAGIC_AT]
     if magic < 2:
         return WHOLE, end
     if magic > 2:
-        return OTHER_MAGIC, end
-    return (BATCH, end) if size >= MIN_BATCH_SIZE else (BAD_SIZE, 0)
+        return decode_status.OTHER_MAGIC, end
+    return (decode_status.BATCH, end) if size >= MIN_BATCH_SIZE else (decode_status.BAD_SIZE, 0)
 
 
 @inner
@@ -83,14 +79,14 @@ def fields(data: Bytes, position: Number, end: Number) -> tuple[Number, Number, 
     at = position + MESSAGE_HEADER_BYTES + TIMESTAMP_BYTES * np.int64(data[position + MAGIC_AT])
     room = end - at - 2 * LENGTH_BYTES
     if room < 0:
-        return BAD_KEY_LENGTH, 0, 0, 0, 0
+        return decode_status.BAD_KEY_LENGTH, 0, 0, 0, 0
     key_length = load_i32(data, at)
     if key_length < -1 or key_length > room:
-        return BAD_KEY_LENGTH, 0, 0, 0, 0
+        return decode_status.BAD_KEY_LENGTH, 0, 0, 0, 0
     value_at = at + 2 * LENGTH_BYTES + max(key_length, 0)
     value_length = load_i32(data, value_at - LENGTH_BYTES)
     if value_length < -1 or max(value_length, 0) != end - value_at:
-        return BAD_VALUE_LENGTH, 0, 0, 0, 0
+        return decode_status.BAD_VALUE_LENGTH, 0, 0, 0, 0
     return WHOLE, at + LENGTH_BYTES, key_length, value_at, value_length
 
 
@@ -100,6 +96,20 @@ def message_timestamp(data: Bytes, position: Number) -> Number:
     if data[position + MAGIC_AT] == 0:
         return np.int64(-1)
     return load_i64(data, position + MESSAGE_TIMESTAMP_AT)
+
+
+@inner
+def compression(data: Bytes, position: Number, inside: Number) -> Number:
+    """Return WHOLE for a plain message of magic 0 or 1, WRAPPER for a compressed one, or the fault.
+
+    ``inside``: true in the content of a wrapper.
+    """
+    codec = data[position + MESSAGE_ATTRIBUTES_AT] & CODEC_MASK
+    if codec == 0:
+        return WHOLE
+    if codec > MAX_MESSAGE_CODEC:
+        return decode_status.BAD_CODEC
+    return decode_status.NESTED if inside else decode_status.WRAPPER
 
 
 @inner

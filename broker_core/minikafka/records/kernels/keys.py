@@ -17,8 +17,8 @@ import numpy as np
 
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.entries import (
-    BATCH,
     WHOLE,
+    compression,
     entry_end,
     fields,
     load_i32,
@@ -37,25 +37,13 @@ from minikafka.records.kernels.layout import (
     LAST_DELTA_AT,
     MAGIC_AT,
     MAX_BATCH_CODEC,
-    MAX_MESSAGE_CODEC,
     MAX_TIMESTAMP_AT,
-    MESSAGE_ATTRIBUTES_AT,
     PRODUCER_ID_AT,
     TRANSACTION_BITS,
 )
 from minikafka.records.kernels.record import POSITIVE, read_record
 from minikafka.records.kernels.signatures import BYTES, I64S_OUT, Bytes, Longs, Number
 
-WRAPPER = decode_status.WRAPPER
-REACHED_END_OFFSET = decode_status.REACHED_END_OFFSET
-ROWS_FULL = decode_status.ROWS_FULL
-KEYS_FULL = decode_status.KEYS_FULL
-BAD_CODEC = decode_status.BAD_CODEC
-NESTED = decode_status.NESTED
-INNER_MAGIC = decode_status.INNER_MAGIC
-OFFSET_ORDER = decode_status.OFFSET_ORDER
-BAD_COUNT = decode_status.BAD_COUNT
-BAD_DELTA = decode_status.BAD_DELTA
 # Codes of a run that only compaction uses.
 TRANSACTIONAL = -2  # the next entry is a batch of a transaction, or one that ends it
 PASSED = -3  # the OPENED batch is done: the next one has other content
@@ -163,7 +151,7 @@ def fetch_entries(data: Bytes, slots: Longs, position: Number) -> Number:
         code, end = entry_end(data, position)
         if code == WHOLE:
             code, key_at, key_length, _, _ = fields(data, position, end)
-        elif code == BATCH and data[position + BATCH_FLAGS_AT] & CODEC_MASK == 0:
+        elif code == decode_status.BATCH and data[position + BATCH_FLAGS_AT] & CODEC_MASK == 0:
             code, _, _, _, key_at, key_length, _, _, _ = read_record(data, position + BATCH_HEADER_BYTES, end)
         else:
             break
@@ -211,11 +199,11 @@ def put(
 ) -> Number:
     """Note the offset of a key. Return WHOLE, or ROWS_FULL if the map is full."""
     if offset < 0 or offset == POSITIVE:
-        return OFFSET_ORDER
+        return decode_status.OFFSET_ORDER
     at, one, two = slot_of(slots, data, key_at, key_length)
     if slots[at + SLOT_OFFSET] == 0:
         if state[ENTRIES] >= state[CAPACITY]:
-            return ROWS_FULL
+            return decode_status.ROWS_FULL
         state[ENTRIES] += 1
         slots[at + SLOT_HASH] = one
         slots[at + SLOT_HASH_REST] = two
@@ -237,16 +225,16 @@ def offsets_of(data: Bytes, position: Number) -> tuple[Number, Number]:
 def map_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: Number) -> Number:
     """Note the key of an entry of magic 0 or 1. Return WHOLE, or the code at which the run ends."""
     offset = load_i64(data, position) + state[SHIFT]
-    codec = np.int64(data[position + MESSAGE_ATTRIBUTES_AT]) & CODEC_MASK
     if state[INNER] >= 0 and data[position + MAGIC_AT] != state[INNER]:
-        return INNER_MAGIC
+        return decode_status.INNER_MAGIC
     if offset < state[START]:
         # The offset of a wrapper is that of its last message, so all of its messages are below START.
         return WHOLE
-    if codec:
-        return BAD_CODEC if codec > MAX_MESSAGE_CODEC else NESTED if state[INNER] >= 0 else WRAPPER
+    code = compression(data, position, state[INNER] >= 0)
+    if code != WHOLE:
+        return code
     if offset >= state[END]:
-        return REACHED_END_OFFSET
+        return decode_status.REACHED_END_OFFSET
     code, key_at, key_length, _, _ = fields(data, position, end)
     if code == WHOLE and key_length >= 0:
         code = put(slots, state, data, key_at, key_length, offset)
@@ -281,12 +269,12 @@ def enter(data: Bytes, state: Longs, position: Number, last: Number) -> Number:
     attributes = np.int64(data[position + BATCH_FLAGS_AT])
     count = load_i32(data, position + COUNT_AT)
     if last < 0 or count < 0:
-        return BAD_DELTA if last < 0 else BAD_COUNT
+        return decode_status.BAD_DELTA if last < 0 else decode_status.BAD_COUNT
     if attributes & TRANSACTION_BITS and state[ADMITTED] != position:
         return TRANSACTIONAL
     if attributes & CODEC_MASK > MAX_BATCH_CODEC:
-        return BAD_CODEC
-    return WRAPPER if attributes & CODEC_MASK and count > 0 and not state[OPENED] else WHOLE
+        return decode_status.BAD_CODEC
+    return decode_status.WRAPPER if attributes & CODEC_MASK and count > 0 and not state[OPENED] else WHOLE
 
 
 @inner
@@ -311,10 +299,10 @@ def map_records(
         if code != WHOLE:
             return code
         if delta <= before or delta > last - base:
-            return BAD_DELTA
+            return decode_status.BAD_DELTA
         offset = base + delta
         if offset >= state[END]:
-            return REACHED_END_OFFSET
+            return decode_status.REACHED_END_OFFSET
         if offset >= state[START]:
             if key_length >= 0:
                 code = put(slots, state, content, key_at, key_length, offset)
@@ -324,7 +312,7 @@ def map_records(
             state[NEXT] = max(state[NEXT], offset + 1)
         before = delta
         left -= 1
-    return WHOLE if at == stop or before < 0 else BAD_COUNT
+    return WHOLE if at == stop or before < 0 else decode_status.BAD_COUNT
 
 
 @inner
@@ -342,13 +330,13 @@ def map_batch(
     if 0 <= last < state[START]:
         return WHOLE
     if last >= 0 and base >= state[END]:
-        return REACHED_END_OFFSET
+        return decode_status.REACHED_END_OFFSET
     code = enter(data, state, position, last)
     if code != WHOLE:
         return code
     has_producer = load_i64(data, position + PRODUCER_ID_AT) >= 0
     if has_producer and PRODUCER_FIELDS * (state[PRODUCERS] + 1) > producers.size:
-        return KEYS_FULL
+        return decode_status.KEYS_FULL
     at = np.int64(0) if state[OPENED] else position + BATCH_HEADER_BYTES
     stop = np.int64(content.size) if state[OPENED] else end
     code = map_records(content, slots, state, at, stop, base, last, load_i32(data, position + COUNT_AT))
@@ -374,8 +362,8 @@ def map_run(data: Bytes, content: Bytes, slots: Longs, producers: Longs, state: 
         code, end = entry_end(data, position)
         if code == WHOLE:
             code = map_message(data, slots, state, position, end)
-        elif code == BATCH:
-            code = INNER_MAGIC
+        elif code == decode_status.BATCH:
+            code = decode_status.INNER_MAGIC
             if state[INNER] < 0:
                 code = map_batch(data, content, slots, producers, state, position, end)
         if code != WHOLE:
@@ -410,15 +398,15 @@ def survey(data: Bytes, rows: Longs, state: Longs) -> Number:
     Return ROWS_FULL, or the code at which the entries end.
     """
     code, end = entry_end(data, state[POSITION])
-    while code in (WHOLE, BATCH):
+    while code in (WHOLE, decode_status.BATCH):
         position = state[POSITION]
-        if code == BATCH and data[position + BATCH_FLAGS_AT] & TRANSACTION_BITS:
+        if code == decode_status.BATCH and data[position + BATCH_FLAGS_AT] & TRANSACTION_BITS:
             at = SURVEY_FIELDS * state[SURVEYED]
             if at + SURVEY_FIELDS > rows.size:
-                return ROWS_FULL
+                return decode_status.ROWS_FULL
             base, last = offsets_of(data, position)
             if last < 0:
-                return BAD_DELTA
+                return decode_status.BAD_DELTA
             write_producer(rows, at, data, position, last)
             rows[at + SURVEY_BASE_OFFSET] = base
             rows[at + SURVEY_KIND] = SURVEY_DATA

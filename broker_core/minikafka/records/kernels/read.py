@@ -6,8 +6,8 @@ import numpy as np
 
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.entries import (
-    BATCH,
     WHOLE,
+    compression,
     entry_end,
     fields,
     is_batch_damaged,
@@ -22,7 +22,6 @@ from minikafka.records.kernels.layout import (
     CODEC_MASK,
     LAST_DELTA_AT,
     MAGIC_AT,
-    MAX_MESSAGE_CODEC,
     MAX_TIMESTAMP_AT,
     MESSAGE_ATTRIBUTES_AT,
     MESSAGE_TIMESTAMP_AT,
@@ -44,23 +43,6 @@ from minikafka.records.kernels.signatures import (
     Tables,
 )
 
-END = decode_status.END
-PARTIAL = decode_status.PARTIAL
-REACHED_END_OFFSET = decode_status.REACHED_END_OFFSET
-WRAPPER = decode_status.WRAPPER
-ROWS_FULL = decode_status.ROWS_FULL
-KEYS_FULL = decode_status.KEYS_FULL
-VALUES_FULL = decode_status.VALUES_FULL
-FOUND = decode_status.FOUND
-BAD_CRC = decode_status.BAD_CRC
-BAD_CODEC = decode_status.BAD_CODEC
-OTHER_MAGIC = decode_status.OTHER_MAGIC
-NESTED = decode_status.NESTED
-INNER_MAGIC = decode_status.INNER_MAGIC
-OFFSET_ORDER = decode_status.OFFSET_ORDER
-BAD_HEADERS = decode_status.BAD_HEADERS
-BAD_COUNT = decode_status.BAD_COUNT
-BAD_DELTA = decode_status.BAD_DELTA
 BELOW = -2
 
 # Places in the ``state`` of decode_run.
@@ -126,17 +108,17 @@ def next_message(
     offset = load_i64(data, position) + state[OFFSET_SHIFT]
     codec = np.int64(data[position + MESSAGE_ATTRIBUTES_AT]) & CODEC_MASK
     if state[INNER] >= 0 and data[position + MAGIC_AT] != state[WRAPPER_MAGIC]:
-        return INNER_MAGIC, end, offset, 0, 0, 0, 0
+        return decode_status.INNER_MAGIC, end, offset, 0, 0, 0, 0
     if offset < state[START_OFFSET]:
         # The offset of a wrapper is that of its last message, so all of its messages are below START_OFFSET.
         return BELOW, end, offset, 0, 0, 0, 0
     if offset >= state[END_OFFSET] and codec == 0:
-        return REACHED_END_OFFSET, end, offset, 0, 0, 0, 0
+        return decode_status.REACHED_END_OFFSET, end, offset, 0, 0, 0, 0
     if state[CHECK_CRC] and is_message_damaged(data, tables, position, end):
-        return BAD_CRC, end, offset, 0, 0, 0, 0
+        return decode_status.BAD_CRC, end, offset, 0, 0, 0, 0
     code, key_at, key_length, value_at, value_length = fields(data, position, end)
-    if code == WHOLE and codec:
-        code = BAD_CODEC if codec > MAX_MESSAGE_CODEC else NESTED if state[INNER] >= 0 else WRAPPER
+    if code == WHOLE:
+        code = compression(data, position, state[INNER] >= 0)
     return code, end, offset, key_at, key_length, value_at, value_length
 
 
@@ -190,13 +172,13 @@ def decode_run(
         if code != WHOLE:
             break
         if row >= offsets.size:
-            code = ROWS_FULL
+            code = decode_status.ROWS_FULL
             break
         if max(key_length, 0) > keys.size - key_end:
-            code = KEYS_FULL
+            code = decode_status.KEYS_FULL
             break
         if max(value_length, 0) > values.size - value_end:
-            code = VALUES_FULL
+            code = decode_status.VALUES_FULL
             break
         offsets[row] = offset
         timestamps[row], types[row] = timestamp_of(data, position, state)
@@ -271,7 +253,7 @@ def measure(data: Bytes, result: Longs) -> Number:
     result[MEASURED_COUNT] = count
     result[MEASURED_LAST] = last
     result[MEASURED_END] = position
-    return INNER_MAGIC if code == BATCH else code
+    return decode_status.INNER_MAGIC if code == decode_status.BATCH else code
 
 
 SEARCH_POSITION = 0
@@ -287,12 +269,12 @@ def find(data: Bytes, target_offset: Number, target_timestamp: Number, result: L
     """
     position = result[SEARCH_POSITION]
     code, end = entry_end(data, position)
-    while code in (WHOLE, BATCH):
+    while code in (WHOLE, decode_status.BATCH):
         if (
             last_offset(data, position) >= target_offset
             and largest_timestamp(data, position) >= target_timestamp
         ):
-            code = FOUND
+            code = decode_status.FOUND
             break
         position = end
         code, end = entry_end(data, position)
@@ -326,9 +308,9 @@ def find_record(data: Bytes, state: Longs) -> Number:
             return code
         count, _, _ = read_headers(data, headers_at, after)
         if count < 0:
-            return BAD_HEADERS
+            return decode_status.BAD_HEADERS
         if delta <= state[FIND_DELTA] or delta > state[FIND_LAST_DELTA]:
-            return BAD_DELTA
+            return decode_status.BAD_DELTA
         timestamp = state[FIND_TIMESTAMP] + (0 if state[FIND_APPEND_TIME] else timestamp)
         offset = state[FIND_BASE_OFFSET] + delta
         if not state[FIND_DONE] and timestamp >= state[FIND_OLDEST] and offset >= state[FIND_LEAST]:
@@ -338,7 +320,7 @@ def find_record(data: Bytes, state: Longs) -> Number:
         state[FIND_DELTA] = delta
         state[FIND_AT] = after
         state[FIND_LEFT] -= 1
-    return END if state[FIND_AT] == data.size else BAD_COUNT
+    return decode_status.END if state[FIND_AT] == data.size else decode_status.BAD_COUNT
 
 
 # Places in the ``state`` of scan_run.
@@ -373,17 +355,17 @@ def scan_run(data: Bytes, tables: Tables, state: Longs, index: Longs) -> Number:
     position = state[SCAN_POSITION]
     while True:
         code, end = entry_end(data, position)
-        if code == BATCH:
-            code = WHOLE if state[SCAN_MAX_MAGIC] >= 2 else OTHER_MAGIC
+        if code == decode_status.BATCH:
+            code = WHOLE if state[SCAN_MAX_MAGIC] >= 2 else decode_status.OTHER_MAGIC
         if code != WHOLE:
             break
         if state[SCAN_CHECK_CRC] and is_damaged(data, tables, position, end):
-            code = BAD_CRC
+            code = decode_status.BAD_CRC
             break
         first = load_i64(data, position)
         offset = last_offset(data, position)
         if first < state[SCAN_NEXT_OFFSET] or offset < first or offset > state[SCAN_LARGEST_OFFSET]:
-            code = OFFSET_ORDER
+            code = decode_status.OFFSET_ORDER
             break
         timestamp = largest_timestamp(data, position)
         if timestamp > state[SCAN_MAX_TIMESTAMP]:
@@ -401,5 +383,5 @@ def scan_run(data: Bytes, tables: Tables, state: Longs, index: Longs) -> Number:
         state[SCAN_COUNT] += 1
         position = end
     state[SCAN_POSITION] = position
-    state[SCAN_WANTED] = end - position if code == PARTIAL and end else 0
+    state[SCAN_WANTED] = end - position if code == decode_status.PARTIAL and end else 0
     return code

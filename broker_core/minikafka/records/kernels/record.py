@@ -12,10 +12,6 @@ from minikafka.records.kernels.entries import WHOLE
 from minikafka.records.kernels.jit import copy_bytes, inner
 from minikafka.records.kernels.signatures import Bytes, Number
 
-BAD_KEY_LENGTH = decode_status.BAD_KEY_LENGTH
-BAD_VALUE_LENGTH = decode_status.BAD_VALUE_LENGTH
-BAD_RECORD_LENGTH = decode_status.BAD_RECORD_LENGTH
-BAD_VARINT = decode_status.BAD_VARINT
 POSITIVE = 0x7FFFFFFFFFFFFFFF
 
 
@@ -90,22 +86,24 @@ def read_record(
     """
     length, at = read_number(data, at, end, 32)
     if at < 0:
-        return BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
+        return decode_status.BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
     if length < 1 or length > end - at:
-        return BAD_RECORD_LENGTH, 0, 0, 0, 0, 0, 0, 0, 0
+        return decode_status.BAD_RECORD_LENGTH, 0, 0, 0, 0, 0, 0, 0, 0
     after = at + length
     timestamp_delta, at = read_number(data, at + 1, after, 64)
     if at < 0:
-        return BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
+        return decode_status.BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
     offset_delta, at = read_number(data, at, after, 32)
     if at < 0:
-        return BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
+        return decode_status.BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
     key_at, key_length, at = read_field(data, at, after)
     if at < 0:
-        return BAD_KEY_LENGTH if at == -1 else BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
+        code = decode_status.BAD_KEY_LENGTH if at == -1 else decode_status.BAD_VARINT
+        return code, 0, 0, 0, 0, 0, 0, 0, 0
     value_at, value_length, at = read_field(data, at, after)
     if at < 0:
-        return BAD_VALUE_LENGTH if at == -1 else BAD_VARINT, 0, 0, 0, 0, 0, 0, 0, 0
+        code = decode_status.BAD_VALUE_LENGTH if at == -1 else decode_status.BAD_VARINT
+        return code, 0, 0, 0, 0, 0, 0, 0, 0
     return WHOLE, after, timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, at
 
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.entries import (
-    BATCH,
     WHOLE,
+    compression,
     entry_end,
     fields,
     is_message_damaged,
@@ -27,7 +27,6 @@ from minikafka.records.kernels.layout import (
     LEADER_EPOCH_AT,
     LENGTH_BYTES,
     MAGIC_AT,
-    MAX_MESSAGE_CODEC,
     MAX_TIMESTAMP_AT,
     MESSAGE_ATTRIBUTES_AT,
     MESSAGE_HEADER_BYTES,
@@ -50,19 +49,6 @@ from minikafka.records.kernels.signatures import (
     Number,
     Tables,
 )
-
-WRAPPER = decode_status.WRAPPER
-BAD_CRC = decode_status.BAD_CRC
-BAD_CODEC = decode_status.BAD_CODEC
-BAD_ROW = decode_status.BAD_ROW
-NESTED = decode_status.NESTED
-INNER_MAGIC = decode_status.INNER_MAGIC
-TOO_LARGE = decode_status.TOO_LARGE
-NO_KEY = decode_status.NO_KEY
-TIMESTAMP_RANGE = decode_status.TIMESTAMP_RANGE
-TIMESTAMP_TYPE = decode_status.TIMESTAMP_TYPE
-VALUES_FULL = decode_status.VALUES_FULL
-END = decode_status.END
 
 # Places in the ``state`` of validate_run, survey_wrappers and check_contents.
 POSITION = 0  # of the next entry; in and out
@@ -100,28 +86,25 @@ def note_timestamp(state: Longs, timestamp: Number) -> None:
 def check_entry(data: Bytes, tables: Tables, state: Longs, position: Number) -> tuple[Number, Number, Number]:
     """Return ``(code, end, key_length)`` of a produced entry at ``position``: WHOLE, WRAPPER or its fault."""
     code, end = entry_end(data, position)
-    if code == BATCH and state[INNER]:
-        code = INNER_MAGIC
+    if code == decode_status.BATCH and state[INNER]:
+        code = decode_status.INNER_MAGIC
     if code != WHOLE:
         return code, end, 0
     magic = data[position + MAGIC_AT]
     attributes = data[position + MESSAGE_ATTRIBUTES_AT]
     if state[INNER] and magic != state[WRAPPER_MAGIC]:
-        return INNER_MAGIC, end, 0
+        return decode_status.INNER_MAGIC, end, 0
     if end - position > state[MAX_MESSAGE_BYTES]:
-        return TOO_LARGE, end, 0
+        return decode_status.TOO_LARGE, end, 0
     if is_message_damaged(data, tables, position, end):
-        return BAD_CRC, end, 0
+        return decode_status.BAD_CRC, end, 0
     code, _, key_length, _, _ = fields(data, position, end)
     if code != WHOLE:
         return code, end, 0
     # Inside a wrapper the bit is ignored: the wrapper's bit applies to all messages.
     if magic == 1 and attributes & APPEND_TIME_BIT and not state[INNER]:
-        return TIMESTAMP_TYPE, end, 0
-    codec = attributes & CODEC_MASK
-    if codec:
-        return BAD_CODEC if codec > MAX_MESSAGE_CODEC else NESTED if state[INNER] else WRAPPER, end, 0
-    return WHOLE, end, key_length
+        return decode_status.TIMESTAMP_TYPE, end, 0
+    return compression(data, position, state[INNER]), end, key_length
 
 
 @inner
@@ -133,12 +116,12 @@ def check_messages(data: Bytes, tables: Tables, state: Longs) -> Number:
         if code != WHOLE:
             break
         if state[KEY_NEEDED] and key_length < 0:
-            code = NO_KEY
+            code = decode_status.NO_KEY
             break
         if data[position + MAGIC_AT] == 1:
             timestamp = load_i64(data, position + MESSAGE_TIMESTAMP_AT)
             if timestamp < state[EARLIEST] or timestamp > state[LATEST]:
-                code = TIMESTAMP_RANGE
+                code = decode_status.TIMESTAMP_RANGE
                 break
             note_timestamp(state, timestamp)
             state[STAMPED] += 1
@@ -181,7 +164,7 @@ def survey_wrappers(data: Bytes, tables: Tables, state: Longs, rows: Longs) -> N
     found = np.int64(0)
     while rows.size - found * WRAPPER_FIELDS >= WRAPPER_FIELDS:
         code, end, _ = check_entry(data, tables, state, position)
-        if code != WRAPPER:
+        if code != decode_status.WRAPPER:
             break
         _, _, _, value_at, value_length = fields(data, position, end)
         row = found * WRAPPER_FIELDS
@@ -219,7 +202,7 @@ def check_contents(
         inner_state[WRAPPER_MAGIC] = magic
         inner_state[STOP] = check_messages(data[begin : ends[number]], tables, inner_state)
         count = inner_state[COUNT]
-        if inner_state[STOP] != END or count == 0:
+        if inner_state[STOP] != decode_status.END or count == 0:
             return np.int64(number)
         newest = inner_state[MAX_TIMESTAMP]
         size = ends[number] - begin
@@ -296,9 +279,9 @@ def assign_offsets(
     marked = np.int64(0)
     mark_from = np.int64(0)
     code, end = entry_end(data, position)
-    while code in (WHOLE, BATCH):
+    while code in (WHOLE, decode_status.BATCH):
         first = offset
-        if code == BATCH:
+        if code == decode_status.BATCH:
             store_u32(data, position + LEADER_EPOCH_AT, np.uint32(np.int32(leader_epoch)))
             offset += load_i32(data, position + LAST_DELTA_AT)
         else:
@@ -318,7 +301,7 @@ def assign_offsets(
         code, end = entry_end(data, position)
     if marks.size:
         marks[MARKS_COUNT] = marked
-    return offset if code == END else np.int64(-1)
+    return offset if code == decode_status.END else np.int64(-1)
 
 
 @kernel(BYTES_OUT, TABLES, I64)
@@ -326,8 +309,8 @@ def stamp_append_time(data: Bytes, tables: Tables, timestamp: Number) -> Number:
     """Write the timestamp and the type "log append time" into every entry of a valid set, except magic 0."""
     position = np.int64(0)
     code, end = entry_end(data, position)
-    while code in (WHOLE, BATCH):
-        if code == BATCH:
+    while code in (WHOLE, decode_status.BATCH):
+        if code == decode_status.BATCH:
             data[position + BATCH_FLAGS_AT] |= APPEND_TIME_BIT
             store_u64(data, position + MAX_TIMESTAMP_AT, np.uint64(timestamp))
             seal_batch(data, tables, position, end)
@@ -416,18 +399,18 @@ def encode_run(
     at = state[ENCODE_BYTES]
     magic = state[ENCODE_MAGIC]
     head = MIN_MESSAGE_BYTES + TIMESTAMP_BYTES * magic
-    code = END
+    code = decode_status.END
     while state[ENCODE_NEXT] < rows.size:
         row = rows[state[ENCODE_NEXT]]
         key_at, key_length = cell(row, key_offsets, keys, keys_valid, state[ENCODE_KEY_SHIFT])
         value_at, value_length = cell(row, value_offsets, values, values_valid, state[ENCODE_VALUE_SHIFT])
         if key_length == -2 or value_length == -2 or row < 0 or row >= timestamps.size:
-            code = BAD_ROW
+            code = decode_status.BAD_ROW
             break
         size = head + max(key_length, 0) + max(value_length, 0)
         if size > out.size - at:
             state[ENCODE_WANTED] = size
-            code = VALUES_FULL
+            code = decode_status.VALUES_FULL
             break
         store_u64(out, at, np.uint64(state[ENCODE_OFFSET]))
         after = write_head(out, at, size - ENTRY_HEADER_BYTES, magic, 0, timestamps[row])
@@ -470,23 +453,22 @@ def convert_run(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number
             break
         # A new checksum of damaged bytes would hide the damage.
         if is_message_damaged(data, tables, position, end):
-            code = BAD_CRC
+            code = decode_status.BAD_CRC
             break
         code, key_at, _, _, _ = fields(data, position, end)
         if code != WHOLE:
             break
-        codec = data[position + MESSAGE_ATTRIBUTES_AT] & CODEC_MASK
-        if codec:
-            code = WRAPPER if codec <= MAX_MESSAGE_CODEC else BAD_CODEC
+        code = compression(data, position, 0)
+        if code != WHOLE:
             break
         body_at = key_at - LENGTH_BYTES
         body = end - body_at
         size = MESSAGE_HEADER_BYTES + TIMESTAMP_BYTES * magic + body
         if size > state[CONVERT_MAX_MESSAGE_BYTES]:
-            code = TOO_LARGE
+            code = decode_status.TOO_LARGE
             break
         if size > out.size - at:
-            code = VALUES_FULL
+            code = decode_status.VALUES_FULL
             break
         timestamp = message_timestamp(data, position)
         offset = load_i64(data, position) + state[CONVERT_SHIFT]
