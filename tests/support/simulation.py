@@ -6,6 +6,7 @@ each of which ZooKeeper's callbacks, the workers' jobs and the housekeepers run 
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -190,6 +191,11 @@ class Client:
             found += got
 
 
+@functools.cache
+def _config(properties: frozenset[tuple[str, str]]) -> BrokerConfig:
+    return BrokerConfig.from_properties(dict(properties))
+
+
 class Machine:
     """A disk, and the broker that runs on it, if any. The number is the broker's id by default."""
 
@@ -237,7 +243,7 @@ class Machine:
             "zookeeper.connect": "memory",
         }
         running = RunningBroker(
-            BrokerConfig.from_properties({**given, **(properties or {})}),
+            _config(frozenset({**given, **(properties or {})}.items())),
             Ports(
                 files=self.files,
                 clock=simulation.clock,
