@@ -154,22 +154,27 @@ class GroupMember:
                 target=self._run_heartbeats, name="minikafka-heartbeat", daemon=True
             )
             self._heartbeat_thread.start()
+        self._raise_failure()
         if self._membership.in_group and self._protocol.has_changed(self.step_deadline(deadline)):
             self._step(membership.SubscriptionChanged())
         self._handle(membership.Polled())
         if not self._threads:
             self.tick()
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+            self._raise_failure()
         if self._pending is not None:
             self._await_coordinator(self._pending, deadline.at_most(POLL_SLICE_MS))
+            self._raise_failure()
         elif not self._membership.in_group:
             pause_ms = self._membership.pause_ms(self._clock.monotonic_ms())
             self._cluster.waiter.wait(deadline.at_most(min(pause_ms, POLL_SLICE_MS)))
         else:
             return True
         return False
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def committer(self) -> Committer:
         """Return generation and member id for a commit. Raises UNKNOWN_MEMBER_ID if it is not a member."""

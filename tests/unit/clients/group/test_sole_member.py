@@ -54,6 +54,14 @@ def test_a_second_one_is_refused_with_the_name_of_the_first(harness: SoleMemberH
     assert len(harness.members) == 1
 
 
+def test_one_that_is_refused_does_not_ask_again_by_itself(harness: SoleMemberHarness) -> None:
+    harness.member().hold([T0])
+    with pytest.raises(GroupInUse):
+        harness.member("g_two").hold([T1])
+    harness.brokers.settle()
+    assert len(harness.brokers.asked(ApiKey.JOIN_GROUP)) == 2
+
+
 def test_a_group_of_consumers_is_left_to_them(harness: SoleMemberHarness) -> None:
     consumer = GroupConsumer(harness.cluster, GroupConsumerConfig("g", auto_commit=False), threads=False)
     consumer.subscribe(["t"])
