@@ -459,6 +459,12 @@ class Struct(Type, Generic[T]):
         return next(row.default for row in self.fields if row.name == name)
 
 
+def by_topic(topic: type[Any], partition: type[Any], *fields: Field) -> Field:
+    """Return the row ``topics``: an array of names, each with an array of partitions of these fields."""
+    partitions = field("partitions", ArrayOf(Struct(partition, *fields)))
+    return field("topics", ArrayOf(Struct(topic, field("name", STRING), partitions)))
+
+
 def decoder_code(schema: Struct[Any], version: int) -> FunctionBuilder:
     """Return the generated code of a decoder."""
     code = FunctionBuilder()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, INT64, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import INT16, INT32, INT64, Struct, by_topic, field
 
 HIGH_WATERMARK = -1
 """The ``offset`` that requests the deletion of everything below the high watermark."""
@@ -66,49 +66,23 @@ DELETE_RECORDS = Api(
     1,
     request=Struct(
         DeleteRecordsRequest,
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    DeleteRecordsTopic,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                DeleteRecordsPartition,
-                                field("index", INT32),
-                                field("offset", INT64, "the first that is kept; -1: the high watermark"),
-                            )
-                        ),
-                    ),
-                )
-            ),
+        by_topic(
+            DeleteRecordsTopic,
+            DeleteRecordsPartition,
+            field("index", INT32),
+            field("offset", INT64, "the first that is kept; -1: the high watermark"),
         ),
         field("timeout_ms", INT32, "the time to wait for the replicas"),
     ),
     response=Struct(
         DeleteRecordsResponse,
         field("throttle_time_ms", INT32),
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    DeleteRecordsTopicResult,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                DeleteRecordsPartitionResult,
-                                field("index", INT32),
-                                field("low_watermark", INT64, "-1 with an error"),
-                                field("error_code", INT16),
-                            )
-                        ),
-                    ),
-                )
-            ),
+        by_topic(
+            DeleteRecordsTopicResult,
+            DeleteRecordsPartitionResult,
+            field("index", INT32),
+            field("low_watermark", INT64, "-1 with an error"),
+            field("error_code", INT16),
         ),
     ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf, Struct, by_topic, field
 
 
 @fast_value
@@ -90,26 +90,13 @@ DESCRIBE_LOG_DIRS = Api(
                     DescribeLogDirsResult,
                     field("error_code", INT16),
                     field("log_dir", STRING, "absolute path"),
-                    field(
-                        "topics",
-                        ArrayOf(
-                            Struct(
-                                DescribeLogDirsTopic,
-                                field("name", STRING),
-                                field(
-                                    "partitions",
-                                    ArrayOf(
-                                        Struct(
-                                            DescribeLogDirsPartition,
-                                            field("partition_index", INT32),
-                                            field("partition_size", INT64, "bytes"),
-                                            field("offset_lag", INT64, "messages"),
-                                            field("is_future_key", BOOLEAN, "moving to this directory"),
-                                        )
-                                    ),
-                                ),
-                            )
-                        ),
+                    by_topic(
+                        DescribeLogDirsTopic,
+                        DescribeLogDirsPartition,
+                        field("partition_index", INT32),
+                        field("partition_size", INT64, "bytes"),
+                        field("offset_lag", INT64, "messages"),
+                        field("is_future_key", BOOLEAN, "moving to this directory"),
                     ),
                 )
             ),

@@ -28,6 +28,7 @@ from minikafka.wire.schema import (
     STRING,
     ArrayOf,
     Struct,
+    by_topic,
     field,
 )
 
@@ -161,27 +162,14 @@ FETCH = Api(
         field("isolation_level", INT8, "0 all, 1 committed", since=4, default=READ_UNCOMMITTED),
         field("session_id", INT32, "0: none", since=7, default=NO_SESSION),
         field("session_epoch", INT32, "0: new session, -1: no session", since=7, default=FINAL_EPOCH),
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    FetchTopic,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                FetchPartition,
-                                field("index", INT32),
-                                field("current_leader_epoch", INT32, "-1: unknown", since=9, default=-1),
-                                field("fetch_offset", INT64),
-                                field("log_start_offset", INT64, "of a follower", since=5, default=-1),
-                                field("partition_max_bytes", INT32),
-                            )
-                        ),
-                    ),
-                )
-            ),
+        by_topic(
+            FetchTopic,
+            FetchPartition,
+            field("index", INT32),
+            field("current_leader_epoch", INT32, "-1: unknown", since=9, default=-1),
+            field("fetch_offset", INT64),
+            field("log_start_offset", INT64, "of a follower", since=5, default=-1),
+            field("partition_max_bytes", INT32),
         ),
         field(
             "forgotten_topics",
@@ -198,41 +186,28 @@ FETCH = Api(
         field("throttle_time_ms", INT32, since=1, default=0),
         field("error_code", INT16, "of the session", since=7, default=0),
         field("session_id", INT32, "0: there is none", since=7, default=NO_SESSION),
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    FetchTopicResponse,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                FetchPartitionResponse,
-                                field("index", INT32),
-                                field("error_code", INT16),
-                                field("high_watermark", INT64, "-1 with an error"),
-                                field("last_stable_offset", INT64, "-1 with an error", since=4, default=-1),
-                                field("log_start_offset", INT64, "-1 with an error", since=5, default=-1),
-                                field(
-                                    "aborted_transactions",
-                                    ArrayOf(
-                                        Struct(
-                                            AbortedTransaction,
-                                            field("producer_id", INT64),
-                                            field("first_offset", INT64),
-                                        ),
-                                        nullable=True,
-                                    ),
-                                    "null for isolation level 0",
-                                    since=4,
-                                ),
-                                field("records", NULLABLE_RECORDS),
-                            )
-                        ),
+        by_topic(
+            FetchTopicResponse,
+            FetchPartitionResponse,
+            field("index", INT32),
+            field("error_code", INT16),
+            field("high_watermark", INT64, "-1 with an error"),
+            field("last_stable_offset", INT64, "-1 with an error", since=4, default=-1),
+            field("log_start_offset", INT64, "-1 with an error", since=5, default=-1),
+            field(
+                "aborted_transactions",
+                ArrayOf(
+                    Struct(
+                        AbortedTransaction,
+                        field("producer_id", INT64),
+                        field("first_offset", INT64),
                     ),
-                )
+                    nullable=True,
+                ),
+                "null for isolation level 0",
+                since=4,
             ),
+            field("records", NULLABLE_RECORDS),
         ),
     ),
     response_bytes=response_bytes,

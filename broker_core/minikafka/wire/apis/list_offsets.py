@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT8, INT16, INT32, INT64, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import INT8, INT16, INT32, INT64, ArrayOf, Struct, by_topic, field
 
 LATEST = -1
 """The ``timestamp`` that requests the end of the log."""
@@ -87,53 +87,27 @@ LIST_OFFSETS = Api(
         ListOffsetsRequest,
         field("replica_id", INT32, "-1 for a consumer"),
         field("isolation_level", INT8, "0 all, 1 committed", since=2, default=0),
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    ListOffsetsTopic,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                ListOffsetsPartition,
-                                field("index", INT32),
-                                field("current_leader_epoch", INT32, "-1: unknown", since=4, default=-1),
-                                field("timestamp", INT64, "ms; -1 the end, -2 the start"),
-                                field("max_num_offsets", INT32, until=0, default=1),
-                            )
-                        ),
-                    ),
-                )
-            ),
+        by_topic(
+            ListOffsetsTopic,
+            ListOffsetsPartition,
+            field("index", INT32),
+            field("current_leader_epoch", INT32, "-1: unknown", since=4, default=-1),
+            field("timestamp", INT64, "ms; -1 the end, -2 the start"),
+            field("max_num_offsets", INT32, until=0, default=1),
         ),
     ),
     response=Struct(
         ListOffsetsResponse,
         field("throttle_time_ms", INT32, since=2, default=0),
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    ListOffsetsTopicResponse,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                ListOffsetsPartitionResponse,
-                                field("index", INT32),
-                                field("error_code", INT16),
-                                field("offsets", ArrayOf(INT64), "newest first", until=0, default=()),
-                                field("timestamp", INT64, "-1: none, or not requested", since=1, default=-1),
-                                field("offset", INT64, "-1: none", since=1, default=-1),
-                                field("leader_epoch", INT32, "-1: unknown", since=4, default=-1),
-                            )
-                        ),
-                    ),
-                )
-            ),
+        by_topic(
+            ListOffsetsTopicResponse,
+            ListOffsetsPartitionResponse,
+            field("index", INT32),
+            field("error_code", INT16),
+            field("offsets", ArrayOf(INT64), "newest first", until=0, default=()),
+            field("timestamp", INT64, "-1: none, or not requested", since=1, default=-1),
+            field("offset", INT64, "-1: none", since=1, default=-1),
+            field("leader_epoch", INT32, "-1: unknown", since=4, default=-1),
         ),
     ),
 )

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import (
+    INT16,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    Struct,
+    by_topic,
+    field,
+)
 
 NO_GENERATION = -1
 """The generation of a consumer that assigns its partitions itself."""
@@ -91,57 +100,31 @@ OFFSET_COMMIT = Api(
             until=4,
             default=DEFAULT_RETENTION,
         ),
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    OffsetCommitRequestTopic,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                OffsetCommitRequestPartition,
-                                field("partition_index", INT32),
-                                field("committed_offset", INT64, "of the next record to read"),
-                                field("committed_leader_epoch", INT32, "-1: unknown", since=6, default=-1),
-                                field(
-                                    "commit_timestamp",
-                                    INT64,
-                                    "ms; -1: the time of arrival",
-                                    since=1,
-                                    until=1,
-                                    default=DEFAULT_RETENTION,
-                                ),
-                                field("committed_metadata", NULLABLE_STRING),
-                            )
-                        ),
-                    ),
-                )
+        by_topic(
+            OffsetCommitRequestTopic,
+            OffsetCommitRequestPartition,
+            field("partition_index", INT32),
+            field("committed_offset", INT64, "of the next record to read"),
+            field("committed_leader_epoch", INT32, "-1: unknown", since=6, default=-1),
+            field(
+                "commit_timestamp",
+                INT64,
+                "ms; -1: the time of arrival",
+                since=1,
+                until=1,
+                default=DEFAULT_RETENTION,
             ),
+            field("committed_metadata", NULLABLE_STRING),
         ),
     ),
     response=Struct(
         OffsetCommitResponse,
         field("throttle_time_ms", INT32, since=3, default=0),
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    OffsetCommitResponseTopic,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                OffsetCommitResponsePartition,
-                                field("partition_index", INT32),
-                                field("error_code", INT16),
-                            )
-                        ),
-                    ),
-                )
-            ),
+        by_topic(
+            OffsetCommitResponseTopic,
+            OffsetCommitResponsePartition,
+            field("partition_index", INT32),
+            field("error_code", INT16),
         ),
     ),
 )

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import (
+    INT16,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    ArrayOf,
+    Struct,
+    by_topic,
+    field,
+)
 
 NO_OFFSET = -1
 """``committed_offset`` of a partition without a committed offset."""
@@ -89,27 +99,14 @@ OFFSET_FETCH = Api(
     response=Struct(
         OffsetFetchResponse,
         field("throttle_time_ms", INT32, since=3, default=0),
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    OffsetFetchResponseTopic,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                OffsetFetchResponsePartition,
-                                field("partition_index", INT32),
-                                field("committed_offset", INT64, "-1: none"),
-                                field("committed_leader_epoch", INT32, "-1: unknown", since=5, default=-1),
-                                field("metadata", NULLABLE_STRING),
-                                field("error_code", INT16),
-                            )
-                        ),
-                    ),
-                )
-            ),
+        by_topic(
+            OffsetFetchResponseTopic,
+            OffsetFetchResponsePartition,
+            field("partition_index", INT32),
+            field("committed_offset", INT64, "-1: none"),
+            field("committed_leader_epoch", INT32, "-1: unknown", since=5, default=-1),
+            field("metadata", NULLABLE_STRING),
+            field("error_code", INT16),
         ),
         field("error_code", INT16, "of the whole group", since=2, default=0),
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, INT64, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import INT16, INT32, INT64, Struct, by_topic, field
 
 
 @fast_value
@@ -69,50 +69,24 @@ OFFSET_FOR_LEADER_EPOCH = Api(
     2,
     request=Struct(
         OffsetForLeaderEpochRequest,
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    EpochTopic,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                EpochPartition,
-                                field("index", INT32),
-                                field("current_leader_epoch", INT32, "-1: unknown", since=2, default=-1),
-                                field("leader_epoch", INT32, "the epoch to look up"),
-                            )
-                        ),
-                    ),
-                )
-            ),
+        by_topic(
+            EpochTopic,
+            EpochPartition,
+            field("index", INT32),
+            field("current_leader_epoch", INT32, "-1: unknown", since=2, default=-1),
+            field("leader_epoch", INT32, "the epoch to look up"),
         ),
     ),
     response=Struct(
         OffsetForLeaderEpochResponse,
         field("throttle_time_ms", INT32, since=2, default=0),
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    EpochTopicResponse,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                EpochPartitionResponse,
-                                field("error_code", INT16),
-                                field("index", INT32),
-                                field("leader_epoch", INT32, "-1: unknown", since=1, default=-1),
-                                field("end_offset", INT64, "-1: unknown"),
-                            )
-                        ),
-                    ),
-                )
-            ),
+        by_topic(
+            EpochTopicResponse,
+            EpochPartitionResponse,
+            field("error_code", INT16),
+            field("index", INT32),
+            field("leader_epoch", INT32, "-1: unknown", since=1, default=-1),
+            field("end_offset", INT64, "-1: unknown"),
         ),
     ),
 )

@@ -19,9 +19,8 @@ from minikafka.wire.schema import (
     INT64,
     NULLABLE_STRING,
     RECORDS,
-    STRING,
-    ArrayOf,
     Struct,
+    by_topic,
     field,
 )
 
@@ -91,43 +90,23 @@ PRODUCE = Api(
         field("transactional_id", NULLABLE_STRING, "null: no transaction", since=3),
         field("acks", INT16, "0 no response, 1 leader, -1 all in-sync replicas"),
         field("timeout_ms", INT32, "the time to wait for the replicas"),
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    ProduceTopic,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(Struct(ProducePartition, field("index", INT32), field("records", RECORDS))),
-                    ),
-                )
-            ),
+        by_topic(
+            ProduceTopic,
+            ProducePartition,
+            field("index", INT32),
+            field("records", RECORDS),
         ),
     ),
     response=Struct(
         ProduceResponse,
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    ProduceTopicResponse,
-                    field("name", STRING),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                ProducePartitionResponse,
-                                field("index", INT32),
-                                field("error_code", INT16),
-                                field("base_offset", INT64, "offset of the first message, -1 with an error"),
-                                field("log_append_time_ms", INT64, "-1 with CreateTime", since=2, default=-1),
-                                field("log_start_offset", INT64, "-1 with an error", since=5, default=-1),
-                            )
-                        ),
-                    ),
-                )
-            ),
+        by_topic(
+            ProduceTopicResponse,
+            ProducePartitionResponse,
+            field("index", INT32),
+            field("error_code", INT16),
+            field("base_offset", INT64, "offset of the first message, -1 with an error"),
+            field("log_append_time_ms", INT64, "-1 with CreateTime", since=2, default=-1),
+            field("log_start_offset", INT64, "-1 with an error", since=5, default=-1),
         ),
         field("throttle_time_ms", INT32, since=1, default=0),
     ),
