@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from minikafka.base.errors import (
@@ -21,6 +21,7 @@ from minikafka.server.workers.work_pool import Steps, begin_here
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Item = TypeVar("Item", bound=Hashable)
 
 PATIENCE_MS = 20_000
 """The time that ZooKeeper may be unreachable: less than the 30 s after which most clients time out."""
@@ -128,3 +129,35 @@ def answer_by_jobs(
     context.exchange.keep_counted()
     broker.run(lambda: broker.wait(operation, [operation], deadline_ms))
     broker.request_jobs.submit(job)
+
+
+def answer_each(
+    broker: Broker,
+    context: RequestContext,
+    items: Sequence[Item],
+    work: Callable[[Item], None],
+    response: Callable[[Mapping[Item, BrokerError]], Any],
+) -> None:
+    """Do ``work`` as ``answer_by_jobs``, but a BrokerError of it fails only its item.
+
+    ``response`` gets the errors by item. It is sent at once without items.
+    """
+    failed: dict[Item, BrokerError] = {}
+
+    def work_alone(item: Item) -> None:
+        try:
+            work(item)
+        except BrokerError as error:
+            failed[item] = without_frames(error)
+
+    if items:
+        answer_by_jobs(
+            broker,
+            context,
+            items,
+            work_alone,
+            lambda: response(failed),
+            lambda error: response(dict.fromkeys(items, error)),
+        )
+    else:
+        context.reply(response({}))

@@ -7,6 +7,7 @@ has no authorizer; REQUEST_TIMED_OUT while ZooKeeper is unavailable, and the ACL
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from minikafka.base.acls import Acl, Resource
@@ -14,7 +15,7 @@ from minikafka.base.errors import BrokerError, without_frames
 from minikafka.server.admin.topics import error_code_of, error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.core.deferred_response import answer_by_jobs
+from minikafka.server.core.deferred_response import answer_each
 from minikafka.server.security.acl_requests import acl_of_creation, check_authorizer
 from minikafka.wire.apis.create_acls import (
     AclCreation,
@@ -38,32 +39,17 @@ def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) 
         if not isinstance(rule, BrokerError):
             wanted[rule[0]] = wanted.get(rule[0], frozenset()) | {rule[1]}
 
-    def response(failed: dict[Resource, BrokerError]) -> CreateAclsResponse:
+    def response(failed: Mapping[Resource, BrokerError]) -> CreateAclsResponse:
         errors = (rule if isinstance(rule, BrokerError) else failed.get(rule[0]) for rule in rules)
         return CreateAclsResponse(
             0, tuple(AclCreationResult(error_code_of(error), error_message_of(error)) for error in errors)
         )
 
-    failed: dict[Resource, BrokerError] = {}
-
-    def work(resource: Resource) -> None:
+    def change(resource: Resource) -> None:
         assert broker.acl_manager is not None
-        try:
-            broker.acl_manager.change(resource, partial(frozenset.union, wanted[resource]))
-        except BrokerError as error:
-            failed[resource] = without_frames(error)
+        broker.acl_manager.change(resource, partial(frozenset.union, wanted[resource]))
 
-    if wanted:
-        answer_by_jobs(
-            broker,
-            context,
-            list(wanted),
-            work,
-            lambda: response(failed),
-            lambda error: response(dict.fromkeys(wanted, error)),
-        )
-    else:
-        context.reply(response({}))
+    answer_each(broker, context, list(wanted), change, response)
 
 
 def _checked(creation: AclCreation) -> tuple[Resource, Acl] | BrokerError:

@@ -7,6 +7,7 @@ REQUEST_TIMED_OUT are as in CreateAcls.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from minikafka.base.acls import Acl, Resource
@@ -14,7 +15,7 @@ from minikafka.base.errors import BrokerError, without_frames
 from minikafka.server.admin.topics import error_code_of, error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.core.deferred_response import answer_by_jobs
+from minikafka.server.core.deferred_response import answer_each
 from minikafka.server.security.acl_requests import check_authorizer, find_matching_acls
 from minikafka.server.security.authorizer import Authorizer
 from minikafka.wire.apis.delete_acls import (
@@ -43,29 +44,14 @@ def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) 
         for resource, acl in () if isinstance(found, BrokerError) else found:
             doomed.setdefault(resource, set()).add(acl)
 
-    def response(failed: dict[Resource, BrokerError]) -> DeleteAclsResponse:
+    def response(failed: Mapping[Resource, BrokerError]) -> DeleteAclsResponse:
         return DeleteAclsResponse(0, tuple(_result(found, failed) for found in rules))
 
-    failed: dict[Resource, BrokerError] = {}
-
-    def work(resource: Resource) -> None:
+    def change(resource: Resource) -> None:
         assert broker.acl_manager is not None
-        try:
-            broker.acl_manager.change(resource, partial(_without, doomed[resource]))
-        except BrokerError as error:
-            failed[resource] = without_frames(error)
+        broker.acl_manager.change(resource, partial(_without, doomed[resource]))
 
-    if doomed:
-        answer_by_jobs(
-            broker,
-            context,
-            list(doomed),
-            work,
-            lambda: response(failed),
-            lambda error: response(dict.fromkeys(doomed, error)),
-        )
-    else:
-        context.reply(response({}))
+    answer_each(broker, context, list(doomed), change, response)
 
 
 def _found(authorizer: Authorizer, acl_filter: DeleteAclsFilter) -> _Found | BrokerError:
@@ -79,7 +65,7 @@ def _without(acls: set[Acl], known: frozenset[Acl]) -> frozenset[Acl]:
     return known - acls
 
 
-def _result(rules: _Found | BrokerError, failed: dict[Resource, BrokerError]) -> DeleteAclsFilterResult:
+def _result(rules: _Found | BrokerError, failed: Mapping[Resource, BrokerError]) -> DeleteAclsFilterResult:
     if isinstance(rules, BrokerError):
         return DeleteAclsFilterResult(rules.code, rules.detail, ())
     return DeleteAclsFilterResult(
