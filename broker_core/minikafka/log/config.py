@@ -39,9 +39,8 @@ from minikafka.base.errors import ConfigError
 from minikafka.log.retention import RetentionLimits, RetentionPolicy, policy_of
 from minikafka.records.append.produced import Limits as MessageLimits
 from minikafka.records.format.message_set import Codec, TimestampType
+from minikafka.records.kernels.layout import MIN_SIZE
 
-MIN_MESSAGE_BYTES = 14
-"""CRC, magic, attributes, key length and value length: the smallest message (magic 0)."""
 MESSAGES, REPLICATION = "Messages", "Replication"
 """Groups of broker properties."""
 
@@ -146,7 +145,7 @@ class LogConfig:
 
     segment_bytes: int = setting(
         "segment.bytes",
-        int32(MIN_MESSAGE_BYTES),
+        int32(MIN_SIZE),
         1 << 30,
         "The size at which a new segment begins.",
         synonyms=(Synonym("log.segment.bytes"),),

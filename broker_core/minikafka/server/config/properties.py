@@ -35,6 +35,7 @@ from minikafka.log.config import MESSAGES, REPLICATION, LogConfig, broker_keys
 from minikafka.log.layout import Layout
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.records.format.compression import Codec
+from minikafka.records.kernels.layout import MIN_SIZE
 from minikafka.registry.paths import ZOOKEEPER_CONNECT
 from minikafka.server.config.listeners import Listener, ListenerConfig
 from minikafka.server.quotas.client_quotas import QuotaConfig
@@ -115,7 +116,10 @@ class OffsetsConfig:
         "Replicas of `__consumer_offsets`, at most: fewer if fewer brokers are alive.",
     )
     segment_bytes: int = setting(
-        "offsets.topic.segment.bytes", int32(14), 104_857_600, "The segment size of `__consumer_offsets`."
+        "offsets.topic.segment.bytes",
+        int32(MIN_SIZE),
+        104_857_600,
+        "The segment size of `__consumer_offsets`.",
     )
     codec: Codec = setting(
         "offsets.topic.compression.codec",
