@@ -26,7 +26,7 @@ for folder in (ROOT / "spark_source", ROOT / "broker_core", ROOT):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from minikafka.base.config.config_def import ConfigKey  # noqa: E402
+from minikafka.base.config.config_def import ConfigDef, ConfigKey  # noqa: E402
 from scripts import reference_texts as texts  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -140,23 +140,21 @@ def spark_options() -> str:
     from minikafka.clients.produce.config import BatchingConfig
     from pyspark_minikafka.options import kafka_options, options
 
-    defined = {
-        **definition_of(options.TriggerOptions).keys,
-        **definition_of(options.SourceOptions).keys,
-    }
+    def rows(config: ConfigDef, compared: Mapping[str, tuple[str, str]]) -> list[list[str]]:
+        prefixed = re.compile(r"(?:kafka|minikafka)\.(offsets\.storage|zookeeper\.connect)")
+        keys = [key for name, key in config.keys.items() if not prefixed.fullmatch(name)]
+        matched((key.name for key in keys), compared, "options of Spark")
+        also = " Also with the prefix `kafka.` or `minikafka.`."
+        return [
+            [
+                f"`{key.name}`",
+                default_of(key) or ("see the meaning" if "by default" in key.doc else "none"),
+                *compared[key.name],
+                key.doc + (also if f"kafka.{key.name}" in config.keys else ""),
+            ]
+            for key in keys
+        ]
 
-    def row(name: str, texts_of: tuple[str, ...]) -> list[str]:
-        if len(texts_of) == 4:
-            return [f"`{name}`", *texts_of]
-        return [f"`{name}`", default_of(defined[name]) or "none", *texts_of, defined[name].doc]
-
-    prefixed = re.compile(r"(?:kafka|minikafka)\.(offsets\.storage|zookeeper\.connect)")
-    matched(
-        {name for name in options.SOURCE_KEYS if not prefixed.fullmatch(name)},
-        texts.SPARK_SOURCE,
-        "options of the source",
-    )
-    matched(options.SINK_KEYS, texts.SPARK_SINK, "options of the sink")
     header = "Option | Default | Spark | Spark's connector | Meaning"
     parts = [
         "# Spark options",
@@ -168,9 +166,9 @@ def spark_options() -> str:
             "Names are not case-sensitive."
         ),
         "## Reading",
-        table(header, [row(name, found) for name, found in texts.SPARK_SOURCE.items()]),
+        table(header, rows(options.SOURCE_CONFIG, texts.SPARK_SOURCE)),
         "## Writing",
-        table(header, [row(name, found) for name, found in texts.SPARK_SINK.items()]),
+        table(header, rows(options.SINK_CONFIG, texts.SPARK_SINK)),
         "## Client properties",
         "Kafka's own, with the prefix `kafka.`.",
     ]

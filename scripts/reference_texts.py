@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Meanings for the reference pages: what the code's own tables of properties, options and codes do not say.
+"""Texts for the reference pages: what the code's own tables of options and codes do not say.
 
 ``generate_reference.py`` reads the names, defaults and bounds from the code. It fails for a name without a
 meaning here, and for a meaning without a name.
@@ -12,40 +12,19 @@ SHIM_OR_4_2 = "4.2; 4.0 and 4.1 with the Scala shim"
 SAME = "same"
 OURS = "only here"
 
-SPARK_SOURCE: dict[str, tuple[str, ...]] = {
-    # name: (default, Spark versions, parity, meaning), or without default and meaning if the code defines them
-    "assign": ("none", WORKS, SAME, 'Partitions to read, as JSON: `{"orders":[0,1]}`.'),
-    "subscribe": ("none", WORKS, SAME, "Topics to read, separated by commas."),
-    "subscribePattern": ("none", WORKS, SAME, "Topics to read, by a Java regular expression."),
-    "startingTimestamp": ("none", WORKS, SAME, "Start at a time in milliseconds; wins over the two below."),
-    "startingOffsetsByTimestamp": (
-        "none",
-        WORKS,
-        SAME,
-        "Start at a time for each partition, as JSON; wins over `startingOffsets`.",
-    ),
-    "startingOffsets": (
-        "batch: `earliest`; stream: `latest`",
-        WORKS,
-        "same, and `group:NAME`",
-        "Start at `earliest`, `latest`, offsets as JSON (-2: earliest, -1: latest), or where a group has committed.",
-    ),
-    "startingOffsetsByTimestampStrategy": (
-        "`error`",
-        WORKS,
-        SAME,
-        "If no record is as late as the start: `error` or `latest`.",
-    ),
-    "endingTimestamp": ("none", WORKS, "better: refused on a stream", "End at a time (batch)."),
-    "endingOffsetsByTimestamp": ("none", WORKS, SAME, "End at a time for each partition (batch)."),
-    "endingOffsets": ("`latest`", WORKS, SAME, "End at `latest` or at offsets as JSON (batch)."),
-    "minikafka.last.records": (
-        "none",
-        WORKS,
-        OURS,
-        "Start this many records before the end, divided by the size of partitions.",
-    ),
-    "minikafka.last.duration": ("none", WORKS, OURS, "Start this long before now; units ms, s, m, h, d."),
+SPARK_SOURCE: dict[str, tuple[str, str]] = {
+    "assign": (WORKS, SAME),
+    "subscribe": (WORKS, SAME),
+    "subscribePattern": (WORKS, SAME),
+    "startingTimestamp": (WORKS, SAME),
+    "startingOffsetsByTimestamp": (WORKS, SAME),
+    "startingOffsets": (WORKS, "same, and `group:NAME`"),
+    "startingOffsetsByTimestampStrategy": (WORKS, SAME),
+    "endingTimestamp": (WORKS, "better: refused on a stream"),
+    "endingOffsetsByTimestamp": (WORKS, SAME),
+    "endingOffsets": (WORKS, SAME),
+    "minikafka.last.records": (WORKS, OURS),
+    "minikafka.last.duration": (WORKS, OURS),
     "minOffsetsPerTrigger": (WORKS, SAME),
     "maxOffsetsPerTrigger": (SHIM_OR_4_2, SAME),
     "maxTriggerDelay": (WORKS, SAME),
@@ -55,56 +34,26 @@ SPARK_SOURCE: dict[str, tuple[str, ...]] = {
     "kafkaConsumer.pollTimeoutMs": (WORKS, SAME),
     "fetchOffset.numRetries": (WORKS, SAME),
     "fetchOffset.retryIntervalMs": (WORKS, SAME),
-    "groupIdPrefix": ("none", WORKS, "same: no effect", "Taken, with a warning: the source has no group."),
+    "groupIdPrefix": (WORKS, "same: no effect"),
     "includeHeaders": (WORKS, SAME),
-    "minikafka.commit.group": ("none", WORKS, OURS, "A group that shows what the query has read."),
-    "offsets.storage": (
-        "`kafka`",
-        WORKS,
-        OURS,
-        "Where that group's offsets are: `kafka` or `zookeeper`. Also with the prefix `kafka.` or `minikafka.`.",
-    ),
-    "zookeeper.connect": (
-        "none",
-        WORKS,
-        OURS,
-        "ZooKeeper of a group that lives there. Also with the prefix `kafka.` or `minikafka.`.",
-    ),
+    "minikafka.commit.group": (WORKS, OURS),
+    "offsets.storage": (WORKS, OURS),
+    "zookeeper.connect": (WORKS, OURS),
     "minikafka.log.tasks": (WORKS, OURS),
     "minikafka.pushdown": ("4.1", OURS),
     "minikafka.single.batch": ("4.0, 4.1", OURS),
     "minikafka.estimate": (WORKS, "internal"),
-    "minikafka.resume.from": (
-        "none",
-        WORKS,
-        OURS,
-        "The checkpoint of a query whose first batch another source planned.",
-    ),
-    "minikafka.changed.topics": (
-        "none",
-        WORKS,
-        OURS,
-        "`accept`: drop topics of the checkpoint that are no longer subscribed.",
-    ),
-    "minikafka.data.dir": ("`./minikafka-data`", WORKS, OURS, "The directory of the embedded cluster."),
-    "kafka.bootstrap.servers": (
-        "the embedded cluster",
-        WORKS,
-        "different: required there",
-        "Brokers: HOST:PORT, separated by commas.",
-    ),
+    "minikafka.resume.from": (WORKS, OURS),
+    "minikafka.changed.topics": (WORKS, OURS),
+    "minikafka.data.dir": (WORKS, OURS),
+    "kafka.bootstrap.servers": (WORKS, "different: required there"),
 }
-
-SPARK_SINK: dict[str, tuple[str, str, str, str]] = {
-    "topic": ("none", WORKS, SAME, "The topic of all rows; wins over the column `topic`."),
-    "includeHeaders": ("`false`", WORKS, SAME, "Accepted; the column `headers` is written if it is there."),
-    "minikafka.data.dir": ("`./minikafka-data`", WORKS, OURS, "The directory of the embedded cluster."),
-    "kafka.bootstrap.servers": (
-        "the embedded cluster",
-        WORKS,
-        "different: required there",
-        "Brokers: HOST:PORT, separated by commas.",
-    ),
+"""Option of a read -> the Spark versions from which it works, and how it compares with Spark's connector."""
+SPARK_SINK: dict[str, tuple[str, str]] = {
+    "topic": (WORKS, SAME),
+    "includeHeaders": (WORKS, SAME),
+    "minikafka.data.dir": (WORKS, OURS),
+    "kafka.bootstrap.servers": (WORKS, "different: required there"),
 }
 
 ERROR_MEANINGS: dict[str, str] = {

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from minikafka.base.config.config_def import ConfigKey
+from minikafka.base.config.types import TEXT
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import TopicPartition, check_topic_name
 from minikafka.clients.java_regex import translator
 from pyspark_minikafka.offsets import parse_object
 
-NAMES = ("assign", "subscribe", "subscribePattern")
+OPTIONS = (
+    ConfigKey("assign", TEXT, None, 'Partitions to read, as JSON: `{"orders":[0,1]}`.'),
+    ConfigKey("subscribe", TEXT, None, "Topics to read, separated by commas."),
+    ConfigKey("subscribePattern", TEXT, None, "Topics to read, by a Java regular expression."),
+)
+NAMES = tuple(key.name for key in OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)

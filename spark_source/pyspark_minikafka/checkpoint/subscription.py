@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 
+from minikafka.base.config.config_def import ConfigKey
 from minikafka.base.config.types import choice
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
@@ -19,9 +20,14 @@ from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.strategy import Assign, Strategy, Subscribe
 
 CHANGED_TOPICS = "minikafka.changed.topics"
-_ACCEPTS = choice(
-    {"refuse": False, "accept": True},
-    "refuse, or accept to drop topics of the checkpoint that are no longer read",
+OPTION = ConfigKey(
+    CHANGED_TOPICS,
+    choice(
+        {"refuse": False, "accept": True},
+        "refuse, or accept to drop topics of the checkpoint that are no longer read",
+    ),
+    "refuse",
+    "`accept`: drop topics of the checkpoint that are no longer subscribed.",
 )
 _NAMED = 5
 """The most partitions that a message names."""
@@ -35,7 +41,7 @@ def accepts_changes(options: Mapping[str, str]) -> bool:
     """Return whether ``options`` (keys in lower case) accept that topics are dropped. Raise ConfigError for
     an invalid value.
     """
-    accepts: bool = _ACCEPTS.parse(CHANGED_TOPICS, options.get(CHANGED_TOPICS, "refuse"))
+    accepts: bool = OPTION.type.parse(CHANGED_TOPICS, options.get(CHANGED_TOPICS, OPTION.default))
     return accepts
 
 

@@ -12,21 +12,60 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from minikafka.base.config.types import LONG_MAX, choice, int64
+from minikafka.base.config.config_def import ConfigKey
+from minikafka.base.config.types import LONG_MAX, TEXT, choice, int64
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import TopicPartition, check_topic_name
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, parse_object, to_json
 from pyspark_minikafka.options.group_options import group_name
 from pyspark_minikafka.options.kafka_options import duration
 
-LAST_RECORDS = "minikafka.last.records"
-LAST_DURATION = "minikafka.last.duration"
-NO_MATCH = "startingOffsetsByTimestampStrategy"
+_START = (
+    ConfigKey(
+        "startingTimestamp", int64(0), None, "Start at a time in milliseconds; wins over the two below."
+    ),
+    ConfigKey(
+        "startingOffsetsByTimestamp",
+        TEXT,
+        None,
+        "Start at a time for each partition, as JSON; wins over `startingOffsets`.",
+    ),
+    ConfigKey(
+        "startingOffsets",
+        TEXT,
+        None,
+        "Start at `earliest`, `latest`, offsets as JSON (-2: earliest, -1: latest), or where a group has "
+        "committed; by default a batch at `earliest`, a stream at `latest`.",
+    ),
+)
+_END = (
+    ConfigKey("endingTimestamp", int64(0), None, "End at a time (batch)."),
+    ConfigKey("endingOffsetsByTimestamp", TEXT, None, "End at a time for each partition (batch)."),
+    ConfigKey("endingOffsets", TEXT, "latest", "End at `latest` or at offsets as JSON (batch)."),
+)
+_NO_MATCH = ConfigKey(
+    "startingOffsetsByTimestampStrategy",
+    choice({"error": False, "latest": True}),
+    "error",
+    "If no record is as late as the start: `error` or `latest`.",
+)
+_LAST = (
+    ConfigKey(
+        "minikafka.last.records",
+        int64(1),
+        None,
+        "Start this many records before the end, divided by the size of partitions.",
+    ),
+    ConfigKey(
+        "minikafka.last.duration", duration(1), None, "Start this long before now; units ms, s, m, h, d."
+    ),
+)
+SELECTING = (*_START, *_END, _NO_MATCH)
+"""Options that choose what is read."""
+OPTIONS = (*SELECTING, *_LAST)
 
-START_NAMES = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
-END_NAMES = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-
-_NO_MATCH = choice({"error": False, "latest": True})
+START_NAMES = tuple(key.name for key in _START)
+END_NAMES = tuple(key.name for key in _END)
 
 GROUP_PREFIX = "group:"
 """``startingOffsets=group:NAME``."""
@@ -140,8 +179,8 @@ ALL_EARLIEST = OffsetBound(EARLIEST)
 
 def starting(options: Mapping[str, str], default: Bound) -> Bound:
     """Return the start that ``options`` (keys in lower case) ask for. Raise ConfigError when invalid."""
-    or_latest: bool = _NO_MATCH.parse(NO_MATCH, options.get(NO_MATCH.lower(), "error"))
-    own = [name for name in (LAST_RECORDS, LAST_DURATION) if name in options]
+    or_latest: bool = _NO_MATCH.type.parse(_NO_MATCH.name, options.get(_NO_MATCH.name.lower(), "error"))
+    own = [key.name for key in _LAST if key.name in options]
     if own:
         others = [name for name in START_NAMES if name.lower() in options]
         if len(own) + len(others) > 1:
@@ -163,7 +202,7 @@ def ending(options: Mapping[str, str], default: Bound) -> Bound:
     return _bound(options, END_NAMES, True, default)
 
 
-def _bound(options: Mapping[str, str], names: tuple[str, str, str], or_latest: bool, default: Bound) -> Bound:
+def _bound(options: Mapping[str, str], names: tuple[str, ...], or_latest: bool, default: Bound) -> Bound:
     moment, moments, offsets = names
     if moment.lower() in options:
         return TimeBound(moment, int64(0).parse(moment, options[moment.lower()]), or_latest=or_latest)
@@ -176,9 +215,10 @@ def _bound(options: Mapping[str, str], names: tuple[str, str, str], or_latest: b
 
 
 def _newest(name: str, value: str) -> Newest:
-    if name == LAST_RECORDS:
-        return Newest(records=int64(1).parse(name, value))
-    return Newest(duration_ms=duration(1).parse(name, value))
+    records, duration_ms = _LAST
+    if name == records.name:
+        return Newest(records=records.type.parse(name, value))
+    return Newest(duration_ms=duration_ms.type.parse(name, value))
 
 
 def parse_bound(name: str, value: str) -> OffsetBound:

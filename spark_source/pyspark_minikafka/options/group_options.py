@@ -10,15 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from minikafka.base.config.types import choice
+from minikafka.base.config.config_def import ConfigKey
+from minikafka.base.config.types import TEXT, choice
 from minikafka.base.errors import ConfigError
 
 COMMIT_GROUP = "minikafka.commit.group"
 STORAGE = "offsets.storage"
 ZOOKEEPER = "zookeeper.connect"
 _PREFIXES = ("", "kafka.", "minikafka.")
-NAMES = (COMMIT_GROUP, *(prefix + name for name in (STORAGE, ZOOKEEPER) for prefix in _PREFIXES))
-
 _NAME_MAX_BYTES = 32_767
 """The longest string of Kafka's protocol."""
 
@@ -31,6 +30,19 @@ class Storage(Enum):
 
 
 _STORAGE = choice({storage.value: storage for storage in Storage})
+OPTIONS = (
+    ConfigKey(COMMIT_GROUP, TEXT, None, "A group that shows what the query has read."),
+    *(
+        ConfigKey(
+            prefix + STORAGE, _STORAGE, "kafka", "Where that group's offsets are: `kafka` or `zookeeper`."
+        )
+        for prefix in _PREFIXES
+    ),
+    *(
+        ConfigKey(prefix + ZOOKEEPER, TEXT, None, "ZooKeeper of a group that lives there.")
+        for prefix in _PREFIXES
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,7 @@ def group_options(options: Mapping[str, str], *, embedded: bool, starts_at: str 
 
 def without_effect(options: Mapping[str, str], *, used: bool) -> tuple[str, ...]:
     """Return a warning for options that have no effect because no group is named."""
-    given = [name for name in NAMES if name in options and name != COMMIT_GROUP]
+    given = [key.name for key in OPTIONS if key.name in options and key.name != COMMIT_GROUP]
     if used or not given:
         return ()
     return (

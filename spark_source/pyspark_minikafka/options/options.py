@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from minikafka.base.config.config_def import definition_of, setting
-from minikafka.base.config.types import BOOLEAN, capped_int64, choice, int32, int64
+from minikafka.base.config.config_def import ConfigDef, ConfigKey, definition_of, setting
+from minikafka.base.config.types import BOOLEAN, TEXT, capped_int64, choice, int32, int64
 from minikafka.base.config.unknown_names import closest_match, did_you_mean, with_suggestion
 from minikafka.base.errors import ConfigError, ConfigErrors
 from pyspark_minikafka import workers
@@ -21,7 +21,7 @@ from pyspark_minikafka.checkpoint import spark_checkpoint, subscription
 from pyspark_minikafka.options import bounds
 from pyspark_minikafka.options.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
 from pyspark_minikafka.options.group_options import COMMIT_GROUP, GroupOptions, group_options, without_effect
-from pyspark_minikafka.options.group_options import NAMES as GROUP_KEYS
+from pyspark_minikafka.options.group_options import OPTIONS as GROUP_OPTIONS
 from pyspark_minikafka.options.kafka_options import (
     GROUP_ID,
     PREFIX,
@@ -33,7 +33,7 @@ from pyspark_minikafka.options.kafka_options import (
     kafka_options,
 )
 from pyspark_minikafka.options.kafka_options import meant as meant_by
-from pyspark_minikafka.strategy import NAMES as STRATEGIES
+from pyspark_minikafka.strategy import OPTIONS as STRATEGY_OPTIONS
 from pyspark_minikafka.strategy import Strategy, strategy, topic_name
 
 if TYPE_CHECKING:
@@ -43,10 +43,6 @@ DATA_DIR = "minikafka.data.dir"
 ESTIMATE = "minikafka.estimate"
 DEFAULT_DATA_DIR = "minikafka-data"
 OUR_PREFIX = "minikafka."
-
-_SELECTING = frozenset({*STRATEGIES, *bounds.START_NAMES, *bounds.END_NAMES, bounds.NO_MATCH, "topic"})
-"""Options that choose what is read or written. A misspelt one is an error, not a warning."""
-
 
 _NO_ACKNOWLEDGEMENT = (
     "kafka.acks=0: brokers acknowledge nothing, so a write may lose some or all rows without an error; the "
@@ -170,23 +166,41 @@ class SinkOptions:
     warnings: tuple[str, ...]
 
 
-SOURCE_KEYS = (
-    *STRATEGIES,
-    *bounds.START_NAMES,
-    *bounds.END_NAMES,
-    bounds.NO_MATCH,
-    bounds.LAST_RECORDS,
-    bounds.LAST_DURATION,
-    *definition_of(TriggerOptions).keys,
-    *definition_of(SourceOptions).keys,
-    "groupIdPrefix",
-    *GROUP_KEYS,
-    spark_checkpoint.RESUME_FROM,
-    subscription.CHANGED_TOPICS,
-    DATA_DIR,
-    SERVERS,
+_LOCATION = (
+    ConfigKey(DATA_DIR, TEXT, "./minikafka-data", "The directory of the embedded cluster."),
+    ConfigKey(
+        SERVERS, TEXT, None, "Brokers: HOST:PORT, separated by commas; by default the embedded cluster."
+    ),
 )
-SINK_KEYS = ("topic", _HEADERS, DATA_DIR, SERVERS)
+SOURCE_CONFIG = ConfigDef(
+    [
+        *STRATEGY_OPTIONS,
+        *bounds.OPTIONS,
+        *definition_of(TriggerOptions).keys.values(),
+        *definition_of(SourceOptions).keys.values(),
+        ConfigKey("groupIdPrefix", TEXT, None, "Taken, with a warning: the source has no group."),
+        *GROUP_OPTIONS,
+        ConfigKey(
+            spark_checkpoint.RESUME_FROM,
+            TEXT,
+            None,
+            "The checkpoint of a query whose first batch another source planned.",
+        ),
+        subscription.OPTION,
+        *_LOCATION,
+    ]
+)
+"""Every option of a read."""
+SINK_CONFIG = ConfigDef(
+    [
+        ConfigKey("topic", TEXT, None, "The topic of all rows; wins over the column `topic`."),
+        ConfigKey(_HEADERS, BOOLEAN, False, "Accepted; the column `headers` is written if it is there."),
+        *_LOCATION,
+    ]
+)
+"""Every option of a write."""
+_SELECTING = {key.name for key in (*STRATEGY_OPTIONS, *bounds.SELECTING)} | {"topic"}
+"""Options that choose what is read or written. A misspelt one is an error, not a warning."""
 
 
 def _lowered(options: Mapping[str, str]) -> dict[str, str]:
@@ -225,7 +239,7 @@ def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str,
     """Return warnings about options without effect. Raise ConfigError for a misspelt option that chooses what
     is read: the query would read something else.
     """
-    anywhere = {name.lower() for name in (*SOURCE_KEYS, *SINK_KEYS)}
+    anywhere = {name.lower() for name in (*SOURCE_CONFIG.keys, *SINK_CONFIG.keys)}
     unused = []
     for name in sorted(options):
         client = name.startswith(PREFIX)
@@ -314,7 +328,7 @@ def source_options(
     """
     options = _lowered(given)
     kafka = kafka_options(options, sink=False)
-    warnings = _warnings(options, kafka, SOURCE_KEYS)
+    warnings = _warnings(options, kafka, tuple(SOURCE_CONFIG.keys))
     chosen = strategy(options)
     starting, ending = _bounds(options, mode)
     trigger = _trigger(options)
@@ -357,7 +371,7 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
     kafka = kafka_options(options, sink=True)
     BOOLEAN.parse(_HEADERS, options.get(_HEADERS.lower(), "false"))
     topic = options.get("topic")
-    warnings = _warnings(options, kafka, SINK_KEYS)
+    warnings = _warnings(options, kafka, tuple(SINK_CONFIG.keys))
     assert kafka.producer is not None, "a sink has a producer"
     if kafka.producer.acks == 0:
         warnings += (_NO_ACKNOWLEDGEMENT,)

@@ -42,7 +42,7 @@ def names_in_scala() -> list[str]:
 def names_in_python() -> set[str]:
     parts = (kafka_options.ConnectionOptions, kafka_options.FetchOptions, BatchingConfig)
     client = {*kafka_options.ONLY_DEFAULT, *(name for part in parts for name in definition_of(part).keys)}
-    keys = {*options.SOURCE_KEYS, *options.SINK_KEYS, kafka_options.GROUP_ID} - OTHER_NAMES
+    keys = {*options.SOURCE_CONFIG.keys, *options.SINK_CONFIG.keys, kafka_options.GROUP_ID} - OTHER_NAMES
     keys.remove(options.ESTIMATE)  # which the shim sets by itself
     return keys | {kafka_options.PREFIX + name for name in client}
 
