@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,17 +25,18 @@ def recorded(path: str) -> bytes:
     return data.encode()
 
 
-def test_a_recorded_reassignment_is_read_and_written_alike() -> None:
-    data = recorded(paths.REASSIGN_PARTITIONS)
-    asked = Reassignments(dict.fromkeys(ORDERS, (0,)))
-    assert Reassignments.from_json(data) == asked
-    assert asked.to_json() == data
-
-
-def test_a_recorded_election_is_read_and_written_alike() -> None:
-    data = recorded(paths.PREFERRED_ELECTION)
-    asked = PreferredElection(frozenset(ORDERS))
-    assert PreferredElection.from_json(data) == asked
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        (paths.REASSIGN_PARTITIONS, Reassignments(dict.fromkeys(ORDERS, (0,)))),
+        (paths.PREFERRED_ELECTION, PreferredElection(frozenset(ORDERS))),
+    ],
+)
+def test_a_recorded_request_is_read_and_written_alike(
+    path: str, asked: Reassignments | PreferredElection
+) -> None:
+    data = recorded(path)
+    assert type(asked).from_json(data) == asked
     assert asked.to_json() == data
 
 
@@ -64,13 +64,6 @@ def test_keys_of_later_releases_are_accepted() -> None:
     assert Reassignments.from_json(data) == Reassignments({TopicPartition("t", 0): (1, 2)})
 
 
-READERS: dict[str, Callable[[bytes, str], object]] = {
-    "reassignments": Reassignments.from_json,
-    "election": PreferredElection.from_json,
-    "ISR change": IsrChange.from_json,
-}
-
-
 @pytest.mark.parametrize("replicas", ["null", '"1"', "[]", '["1"]', "[1,1]", "[-1]", "[1.5]", "[4294967296]"])
 def test_replicas_that_cannot_be_are_refused(replicas: str) -> None:
     data = b'{"partitions":[{"topic":"t","partition":0,"replicas":%s}]}' % replicas.encode()
@@ -78,11 +71,13 @@ def test_replicas_that_cannot_be_are_refused(replicas: str) -> None:
         Reassignments.from_json(data)
 
 
-@pytest.mark.parametrize("reader", ["reassignments", "election"])
-def test_a_request_that_names_a_partition_twice_is_refused(reader: str) -> None:
+@pytest.mark.parametrize("kind", [Reassignments, PreferredElection])
+def test_a_request_that_names_a_partition_twice_is_refused(
+    kind: type[Reassignments | PreferredElection],
+) -> None:
     one = '{"topic":"t","partition":0,"replicas":[1]}'
     with pytest.raises(CoordinationError, match="/p: duplicate partition t-0"):
-        READERS[reader](f'{{"partitions":[{one},{one}]}}'.encode(), "/p")
+        kind.from_json(f'{{"partitions":[{one},{one}]}}'.encode(), "/p")
 
 
 def test_reassignment_too_large_for_a_znode_is_refused_with_its_size() -> None:

@@ -175,13 +175,6 @@ def test_a_setting_outside_ascii_survives() -> None:
     assert EntityConfig.from_json(config.to_json(), "/p") == config
 
 
-def test_a_block_of_producer_ids_is_written_as_kafka_writes_it() -> None:
-    data = b'{"version":1,"broker":3,"block_start":"1000","block_end":"1999"}'
-    block = ProducerIdBlock(3, 1000, 1999)
-    assert block.to_json() == data
-    assert ProducerIdBlock.from_json(data) == block
-
-
 @pytest.mark.parametrize(
     "ends", [(-1, 5), (7, 6), (0, 1 << 63)], ids=["before 0", "backwards", "more than an int64"]
 )
