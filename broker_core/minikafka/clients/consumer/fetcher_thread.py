@@ -185,7 +185,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._retry_pending_puts()
         self._initialize_offsets()
         positions, wait_ms = self._next_positions()
-        self._session.retain(self._partitions)
+        self._session.retain(self._partitions.keys())
         self._session.update(positions)
         now_ms, broker_id = self._clock.monotonic_ms(), self._broker.broker_id
         requests = list(self._session.next_requests(lambda _: broker_id, now_ms, wait_ms))

@@ -21,7 +21,7 @@ kept beside the request in flight to it: its id and epoch, and the partitions th
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from minikafka.base.errors import ErrorCode
@@ -63,7 +63,7 @@ class FetchSession:
         """In the order of the next requests."""
         self._in_flight: dict[int, FetchRequestData] = {}
 
-    def retain(self, partitions: Collection[TopicPartition]) -> None:
+    def retain(self, partitions: Set[TopicPartition]) -> None:
         """Forget the state of all other partitions."""
         for tp in [tp for tp in self._states if tp not in partitions]:
             del self._states[tp]

@@ -479,7 +479,7 @@ class GroupConsumer:
 
     def _on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
         self._subscription_state.assign(partitions)
-        self._fetcher.retain(partitions)
+        self._fetcher.retain(frozenset(partitions))
         self._next_auto_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         if self._listener is not None:
             self._listener.assigned(partitions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from minikafka.base.errors import ErrorCode, NetworkError, RemoteWireError
@@ -66,7 +66,7 @@ class GroupFetcher:
         self._next_refresh_ms = 0
         """The time of the next look-up of leaders."""
 
-    def retain(self, partitions: Collection[TopicPartition]) -> None:
+    def retain(self, partitions: Set[TopicPartition]) -> None:
         """Forget all other partitions."""
         self._session.retain(partitions)
 

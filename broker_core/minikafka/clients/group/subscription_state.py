@@ -57,7 +57,7 @@ class SubscriptionState:
         """Replace the assignment and forget all state; with ``keep`` (a manual assignment, of partitions that
         may not exist) the state of partitions that stay is kept.
         """
-        before, self.assigned = self.assigned, tuple(sorted(set(partitions)))
+        before, self.assigned = frozenset(self.assigned), tuple(sorted(set(partitions)))
         new = {tp for tp in self.assigned if tp in self._unverified or tp not in before}
         self._unverified = new if keep else set()
         kept = frozenset(self.assigned if keep else ())
@@ -70,8 +70,9 @@ class SubscriptionState:
 
     def check(self, partitions: Iterable[TopicPartition]) -> None:
         """Raise ValueError for a partition that is not assigned to this member."""
+        assigned = frozenset(self.assigned)
         for tp in partitions:
-            if tp not in self.assigned:
+            if tp not in assigned:
                 raise ValueError(
                     f"{tp} is not assigned to this member; assigned: {_abbreviated(self.assigned)}"
                 )

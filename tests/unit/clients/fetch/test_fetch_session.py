@@ -254,7 +254,7 @@ def test_forgotten_partition_starts_anew() -> None:
     sessions = Sessions(T0, T1)
     sessions.send()
     sessions.answer({T0: CUT, T1: b""})
-    sessions.session.retain([T1])
+    sessions.session.retain({T1})
     sessions.session.update(sessions.positions)
     (data,) = sessions.session.next_requests(sessions.leaders.get, sessions.now_ms)
     assert {tp: part.partition_max_bytes for tp, part in data.partitions.items()} == {T1: 100, T0: 100}
