@@ -21,8 +21,8 @@ import operator
 import random
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +78,7 @@ class _FailedRows:
     """The text for the error's message."""
 
 
-@dataclass(frozen=True, slots=True)
-class _SentRows:
+class _SentRows(NamedTuple):
     """Rows that the engine has as one batch. ``keyless``: which of them have no key; None if all or none."""
 
     columns: MessageColumns
@@ -97,7 +96,7 @@ class _PartitionRows:
     keyless: NDArray[np.bool_] | None
     group: RetryGroup
     at: int = 0
-    batches: Iterator[EncodedRecords] = field(default_factory=lambda: iter(()))
+    batches: Iterator[EncodedRecords] | None = None
 
 
 @dataclass(slots=True)
@@ -209,7 +208,11 @@ class DefaultEventHandler(EventHandler):
             for piece in columns:
                 if len(piece):
                     dispatch.total += len(piece)
-                    self._begin_piece(piece, dispatch)
+                    try:
+                        self._begin_piece(piece, dispatch)
+                    except Exception:
+                        self.stats.record_failed(piece.topic, len(piece))
+                        raise
                     self._collect(dispatch)
         except Exception:
             self._engine.wait(sent.future for sent in dispatch.sent)
@@ -407,6 +410,7 @@ class DefaultEventHandler(EventHandler):
         if error is not None:  # as for the batches before
             dispatch.fail(columns, rows, str(group.topic_partition), error)
             return False
+        assert part.batches is not None
         encoded = next(part.batches)
         end = part.at + encoded.count
         future = self._engine.send_encoded(group.topic_partition, encoded.data, encoded.count, group=group)
@@ -448,7 +452,7 @@ class DefaultEventHandler(EventHandler):
                 if sent.keyless is not None and is_retriable(error) and not self._given_up:
                     free = sent.keyless[part]
                     if free.any():
-                        dispatch.moving.append(replace(sent, rows=rows[free], keyless=None))
+                        dispatch.moving.append(sent._replace(rows=rows[free], keyless=None))
                     rows = rows[~free]
                 self._fail(dispatch, sent, rows, error)
 

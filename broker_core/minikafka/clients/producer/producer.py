@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from minikafka.base.config.class_loader import create_instance
+from minikafka.base.config.types import INT_MAX
 from minikafka.base.errors import ProducerClosed
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.producer.async_producer import AsyncProducer
@@ -233,5 +234,6 @@ def _make_cluster(config: ProducerConfig) -> ClusterClient:
         ),
         client_id=config.client_id,
         request_timeout_ms=config.request_timeout_ms,
+        metadata_max_age_ms=INT_MAX,  # topic.metadata.refresh.interval.ms says when
         option=BROKER_LIST,
     )

@@ -77,6 +77,8 @@ class ProducerSendThread(threading.Thread):
         except BaseException:
             # For example SystemExit in a callback. Callers that wait for room would wait for ever.
             self._queue.close()
+            while self._begun:
+                self._finish_oldest()
             lost = self.pending_count
             self._queue.clear()
             self._in_flight = 0
@@ -165,10 +167,12 @@ class ProducerSendThread(threading.Thread):
             self._finish_oldest()
 
     def _finish_oldest(self) -> None:
-        assert isinstance(self._handler, DefaultEventHandler)
+        handler = self._handler
+        assert isinstance(handler, DefaultEventHandler)
+        if self._queue.is_closed:
+            handler.begin_close()
         dispatch, count = self._begun.popleft()
-        finish = self._handler.finish
-        self._attempt(lambda: finish(dispatch), count)
+        self._attempt(lambda: handler.finish(dispatch), count)
         self._in_flight -= count
 
     def _send_events(self, events: Sequence[KeyedMessage]) -> None:

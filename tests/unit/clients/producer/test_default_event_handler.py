@@ -138,3 +138,20 @@ def test_given_up_messages_fail_at_once(brokers: BrokerHarness) -> None:
             with pytest.raises(FailedToSendMessage, match="not sent, as the producer was closed without"):
                 handler.finish(dispatch)
     assert values(brokers, 0, "u") == []
+
+
+def test_messages_begun_before_an_outage_wait_for_it_once_at_close(brokers: BrokerHarness) -> None:
+    with make_producer(brokers, request_timeout_ms=3_000) as producer:
+        handler = handler_of(producer)
+        producer.send(KeyedMessage("u", b"0"))
+        begun = [handler.begin(columns(b"%d" % number)) for number in range(5)]
+        for broker_id in (1, 2):
+            brokers.stop(broker_id)
+        handler.begin_close()
+        for place, dispatch in enumerate(begun):
+            if place == 1:
+                start_ms = brokers.clock.monotonic_ms()
+            with pytest.raises(FailedToSendMessage, match="no broker could be reached"):
+                handler.finish(dispatch)
+        assert brokers.clock.monotonic_ms() - start_ms <= 3_100
+    assert producer.stats.topic("u").failed == 5
