@@ -19,27 +19,50 @@ from minikafka.server.config.properties import BrokerConfig
 from pyspark_minikafka.options.options import Mode, sink_options, source_options
 
 INT = (1 << 31) - 1
+DIRECTORY = {"minikafka.data.dir": "/d"}
+READERS: dict[str, Callable[[Mapping[str, str]], Any]] = {
+    "broker": lambda given: BrokerConfig.from_properties({"zookeeper.connect": "h:1", **given}),
+    "topic": LogConfig().with_overrides,
+    "producer": BatchingConfig.from_properties,
+    "old-producer": lambda given: ProducerConfig.from_properties({"metadata.broker.list": "h:1", **given}),
+    "group": lambda given: GroupConsumerConfig.from_properties({"group.id": "g", **given}),
+    "old-consumer": lambda given: ConsumerConfig.from_properties(
+        {"group.id": "g", "zookeeper.connect": "h:1", **given}
+    ),
+    "source": lambda given: source_options({"subscribe": "t", **DIRECTORY, **given}, Mode.STREAM),
+    "sink": lambda given: sink_options({"topic": "t", **DIRECTORY, **given}),
+}
+TABLE = f"""
+broker        num.partitions          default_partitions          1 {INT}       auto.create.topics.enable  auto_create_topics
+broker        log.roll.ms             log.segment_ms              1 {LONG_MAX}  log.preallocate            log.preallocate
+topic         min.compaction.lag.ms   min_compaction_lag_ms       0 {LONG_MAX}  preallocate                preallocate
+producer      max.request.size        max_request_bytes           1 {INT}       enable.idempotence         idempotence
+old-producer  request.timeout.ms      request_timeout_ms          1 {INT}
+group         max.poll.records        max_poll_records            1 {INT}       enable.auto.commit         auto_commit
+old-consumer  num.consumer.fetchers   num_consumer_fetchers       1 {INT}       auto.commit.enable         auto_commit_enable
+source        minPartitions           min_partitions              1 {INT}       failOnDataLoss             fail_on_data_loss
+source        kafka.fetch.min.bytes   fetch.min_bytes             1 {INT}       kafka.check.crcs           fetch.check_crcs
+sink          kafka.max.request.size  producer.max_request_bytes  1 {INT}       kafka.enable.idempotence   producer.idempotence
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
 class Surface:
-    """A place where settings are given: a number and a truth value there, and the reader of both.
+    """A reader of settings, and a number and a truth value there: their names and attributes."""
 
-    low, high: the range of the number.
-    """
-
-    name: str
-    read: Callable[[Mapping[str, str]], Any]
+    reader: str
     number: str
     number_field: str
     low: int
     high: int
-    boolean: str | None
-    boolean_field: str
-    refuses_unknown: bool = False
+    boolean: str = ""
+    boolean_field: str = ""
 
     def __str__(self) -> str:
-        return self.name
+        return f"{self.reader}-{self.number}"
+
+    def read(self, given: Mapping[str, str]) -> Any:
+        return READERS[self.reader](given)
 
     def value(self, field: str, given: Mapping[str, str]) -> Any:
         found = self.read(given)
@@ -48,125 +71,9 @@ class Surface:
         return found
 
 
-def reader(make: Callable[[Mapping[str, str]], Any], **needed: str) -> Callable[[Mapping[str, str]], Any]:
-    names = {name.replace("_", "."): value for name, value in needed.items()}
-    return lambda given: make({**names, **given})
-
-
-def read_topic(given: Mapping[str, str]) -> LogConfig:
-    return LogConfig().with_overrides(given)
-
-
-def read_source(given: Mapping[str, str]) -> Any:
-    return source_options({"subscribe": "t", "minikafka.data.dir": "/d", **given}, Mode.STREAM)
-
-
-def read_sink(given: Mapping[str, str]) -> Any:
-    return sink_options({"topic": "t", "minikafka.data.dir": "/d", **given})
-
-
 SURFACES = [
-    Surface(
-        "broker",
-        reader(BrokerConfig.from_properties, zookeeper_connect="h:1"),
-        "num.partitions",
-        "default_partitions",
-        1,
-        INT,
-        "auto.create.topics.enable",
-        "auto_create_topics",
-    ),
-    Surface(
-        "logs of a broker",
-        reader(BrokerConfig.from_properties, zookeeper_connect="h:1"),
-        "log.roll.ms",
-        "log.segment_ms",
-        1,
-        LONG_MAX,
-        "log.preallocate",
-        "log.preallocate",
-    ),
-    Surface(
-        "topic",
-        read_topic,
-        "min.compaction.lag.ms",
-        "min_compaction_lag_ms",
-        0,
-        LONG_MAX,
-        "preallocate",
-        "preallocate",
-        refuses_unknown=True,
-    ),
-    Surface(
-        "producer",
-        BatchingConfig.from_properties,
-        "max.request.size",
-        "max_request_bytes",
-        1,
-        INT,
-        "enable.idempotence",
-        "idempotence",
-    ),
-    Surface(
-        "producer of the texts",
-        reader(ProducerConfig.from_properties, metadata_broker_list="h:1"),
-        "request.timeout.ms",
-        "request_timeout_ms",
-        1,
-        INT,
-        None,
-        "",
-    ),
-    Surface(
-        "consumer in a group",
-        reader(GroupConsumerConfig.from_properties, group_id="g"),
-        "max.poll.records",
-        "max_poll_records",
-        1,
-        INT,
-        "enable.auto.commit",
-        "auto_commit",
-    ),
-    Surface(
-        "consumer of the texts",
-        reader(ConsumerConfig.from_properties, group_id="g", zookeeper_connect="h:1"),
-        "num.consumer.fetchers",
-        "num_consumer_fetchers",
-        1,
-        INT,
-        "auto.commit.enable",
-        "auto_commit_enable",
-    ),
-    Surface(
-        "source",
-        read_source,
-        "minPartitions",
-        "min_partitions",
-        1,
-        INT,
-        "failOnDataLoss",
-        "fail_on_data_loss",
-    ),
-    Surface(
-        "client of a source",
-        read_source,
-        "kafka.fetch.min.bytes",
-        "fetch.min_bytes",
-        1,
-        INT,
-        "kafka.check.crcs",
-        "fetch.check_crcs",
-    ),
-    Surface(
-        "client of a sink",
-        read_sink,
-        "kafka.max.request.size",
-        "producer.max_request_bytes",
-        1,
-        INT,
-        "kafka.enable.idempotence",
-        "producer.idempotence",
-    ),
+    Surface(*row[:3], int(row[3]), int(row[4]), *row[5:])
+    for row in map(str.split, TABLE.strip().splitlines())
 ]
 of_numbers = pytest.mark.parametrize("surface", SURFACES, ids=str)
 of_booleans = pytest.mark.parametrize("surface", [at for at in SURFACES if at.boolean], ids=str)
@@ -197,7 +104,6 @@ def test_number_outside_its_range_is_refused_with_the_range(surface: Surface) ->
 @of_booleans
 @pytest.mark.parametrize(("text", "value"), [("TRUE", True), (" true ", True), ("False", False)])
 def test_truth_value_is_read_in_any_case(surface: Surface, text: str, value: bool) -> None:
-    assert surface.boolean is not None
     needed = {"acks": "all"} if surface.boolean == "enable.idempotence" else {}
     assert surface.value(surface.boolean_field, {surface.boolean: text, **needed}) is value
 
@@ -205,7 +111,6 @@ def test_truth_value_is_read_in_any_case(surface: Surface, text: str, value: boo
 @of_booleans
 @pytest.mark.parametrize("text", ["yes", "1", "on", "", "tru"])
 def test_anything_else_is_no_truth_value(surface: Surface, text: str) -> None:
-    assert surface.boolean is not None
     with pytest.raises(ConfigError) as refused:
         surface.read({surface.boolean: text})
     assert str(refused.value) == f"{surface.boolean}={text!r}: must be true or false"
@@ -216,7 +121,7 @@ def test_misspelt_name_is_reported_with_the_name_that_was_meant(
     surface: Surface, caplog: pytest.LogCaptureFixture
 ) -> None:
     misspelt = surface.number[:-2] + surface.number[-1]
-    if surface.refuses_unknown:
+    if surface.reader == "topic":
         with pytest.raises(ConfigError) as refused:
             surface.read({misspelt: "7"})
         reported = str(refused.value)
@@ -238,7 +143,7 @@ def test_setting_that_is_not_supported_is_reported_and_its_secret_is_not(
     BatchingConfig.from_properties(given)
     GroupConsumerConfig.from_properties({"group.id": "g", **given})
     reported = [broker.unused(), *caplog.messages]
-    for read in (read_source, read_sink):
+    for read in (READERS["source"], READERS["sink"]):
         with pytest.raises(ConfigError) as refused:
             read({f"kafka.{name}": "tiger"})
         reported.append(str(refused.value))
