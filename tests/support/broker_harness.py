@@ -28,8 +28,15 @@ from minikafka.registry.topics import PartitionState, TopicAssignment
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import ApiVersion
+from minikafka.wire.apis.describe_configs import ConfigResourceType
 from minikafka.wire.apis.describe_groups import DescribedGroup, DescribeGroupsRequest
 from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchResponse, FetchTopic, FetchTopicResponse
+from minikafka.wire.apis.incremental_alter_configs import (
+    AlterOperation,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from minikafka.wire.apis.leave_group import LeaveGroupRequest
 from minikafka.wire.apis.list_groups import ListGroupsRequest
 from minikafka.wire.apis.offset_commit import (
@@ -194,6 +201,14 @@ class BrokerHarness:
             self._store.create(path, data, make_parents=True)
         else:
             self._store.write(path, data)
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Change a setting of a topic."""
+        change = IncrementalAlterableConfig(name, AlterOperation.SET, value)
+        resource = IncrementalAlterConfigsResource(ConfigResourceType.TOPIC, topic, (change,))
+        request = IncrementalAlterConfigsRequest((resource,), False)
+        (answer,) = self._to(1).call(Request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, request)).responses
+        assert not answer.error_code, answer
 
     def delete_topic(self, name: str) -> None:
         self._store.create(f"{paths.DELETE_TOPICS}/{name}")

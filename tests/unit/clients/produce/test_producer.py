@@ -13,9 +13,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.clients.produce.partitioner import StickyPartitioner
 from minikafka.net.memory import Fault
-from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
+from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.produce import ProduceRequest, ProduceResponse
 from tests.support.broker_harness import BrokerHarness, produce_error
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -319,28 +318,17 @@ def test_acks_all_and_a_time_out_before_ours_reach_the_broker(brokers: BrokerHar
 
 
 def test_a_record_that_is_too_large_for_the_topic_fails_alone(brokers: BrokerHarness) -> None:
-    def limited(broker_id: int, request: ProduceRequest) -> ProduceResponse:
-        data = bytes(request.topics[0].partitions[0].records)
-        if any(r.value == b"large" for r in iterate(data)):
-            return produce_error(ErrorCode.MESSAGE_TOO_LARGE)(broker_id, request)
-        return brokers.serve(broker_id, request)
-
-    brokers.script(ApiKey.PRODUCE, *[limited] * 20)
+    brokers.configure("t", "max.message.bytes", "200")
     with producer_of(brokers, linger_ms=5) as producer:
-        sent = [producer.send("t", v, partition=0) for v in (b"a", b"b", b"large", b"c", b"d")]
+        sent = [producer.send("t", v, partition=0) for v in (b"a", b"b", b"large" * 50, b"c", b"d")]
     assert brokers.logs[A].values() == [b"a", b"b", b"c", b"d"]
     assert [d.error is None for d in sent] == [True, True, False, True, True]
     assert [sent[n].result().offset for n in (0, 1, 3, 4)] == [0, 1, 2, 3]
 
 
 def test_sets_too_large_for_the_topic_are_split_in_order(brokers: BrokerHarness) -> None:
-    def limited(broker_id: int, request: ProduceRequest) -> ProduceResponse:
-        if len(list(iterate(bytes(request.topics[0].partitions[0].records)))) > 3:
-            return produce_error(ErrorCode.MESSAGE_TOO_LARGE)(broker_id, request)
-        return brokers.serve(broker_id, request)
-
-    brokers.script(ApiKey.PRODUCE, *[limited] * 50)
-    sets = [build_message_set([Record(None, b"%d-%d" % (s, n)) for n in range(8)]) for s in range(2)]
+    brokers.configure("t", "max.message.bytes", "100")
+    sets = [build_message_set([Record(None, b"%d-%d" % (s, n)) for n in range(8)], magic=2) for s in range(2)]
     with producer_of(brokers) as producer:
         sent = [producer.send_encoded(B, data, 8) for data in sets]
     assert [(d.result().offset, d.result().count) for d in sent] == [(0, 8), (8, 8)]

@@ -21,7 +21,6 @@ from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import MetadataTopic
-from minikafka.wire.apis.produce import ProduceRequest
 from tests.support.broker_harness import BrokerHarness, produce_error
 from tests.support.producer_harness import (
     ADDRESS,
@@ -209,14 +208,7 @@ def test_permanent_broker_error_fails_at_once(brokers: BrokerHarness) -> None:
 def test_too_large_batch_is_split_and_too_large_message_fails_alone(
     brokers: BrokerHarness,
 ) -> None:
-    answer = brokers.serve
-
-    def limited(broker_id: int, request: ProduceRequest) -> Any:
-        size = len(request.topics[0].partitions[0].records)
-        refused = produce_error(ErrorCode.MESSAGE_TOO_LARGE)
-        return refused(broker_id, request) if size > 400 else answer(broker_id, request)
-
-    brokers.script(ApiKey.PRODUCE, *[limited] * 100)
+    brokers.configure("u", "max.message.bytes", "400")
     brokers.unknown.add(ApiKey.DESCRIBE_CONFIGS)
     given = [KeyedMessage("u", b"%02d" % number + b"x" * 50) for number in range(20)]
     given.insert(7, KeyedMessage("u", b"L" * 500))

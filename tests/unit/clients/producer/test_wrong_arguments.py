@@ -8,17 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from minikafka.base.errors import ErrorCode, FailedToSendMessage
+from minikafka.base.errors import FailedToSendMessage
 from minikafka.clients.producer import KeyedMessage
 from minikafka.clients.serializer import IntegerEncoder, LongEncoder, StringEncoder
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-)
-from tests.support.broker_harness import BrokerHarness, produce_error
+from tests.support.broker_harness import BrokerHarness
 from tests.support.producer_harness import everything, make_producer
 
 
@@ -87,14 +81,8 @@ def test_number_encoder_error_names_the_expected_type(encoder: Any, bits: int) -
 
 @pytest.mark.parametrize("known", [True, False])
 def test_too_large_message_error_names_size_and_limit(brokers: BrokerHarness, known: bool) -> None:
-    def settings(_: int, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        row = DescribeConfigsResourceResult("max.message.bytes", "400", False, False, 1, False, ())
-        return DescribeConfigsResponse(0, (DescribeConfigsResult(0, None, 2, "u", (row,)),))
-
-    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.MESSAGE_TOO_LARGE))
-    if known:
-        brokers.script(ApiKey.DESCRIBE_CONFIGS, settings)
-    else:
+    brokers.configure("u", "max.message.bytes", "400")
+    if not known:
         brokers.unknown.add(ApiKey.DESCRIBE_CONFIGS)
     with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
         producer.send(KeyedMessage("u", b"L" * 500))
