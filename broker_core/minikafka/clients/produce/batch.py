@@ -102,12 +102,14 @@ class ProducerBatch(ABC):
 
     def encode(self, magic: int, codec: Codec) -> Buffer:
         """Return the message set to send. Raises BrokerError if it cannot be encoded in ``magic``."""
-        data, sequence = self.encode_without_producer(magic, codec), self.producer_sequence
-        if sequence is None:
+        return self._numbered(self.encode_without_producer(magic, codec))
+
+    def _numbered(self, data: Buffer) -> Buffer:
+        if self.producer_sequence is None:
             return data
         # A copy: the batch may be sent later without numbers, or the caller may use its set again.
         numbered = bytearray(data)
-        set_producer(numbered, *sequence)
+        set_producer(numbered, *self.producer_sequence)
         return numbered
 
     @abstractmethod
@@ -215,7 +217,7 @@ class EncodedBatch(ProducerBatch):
     def encode(self, magic: int, codec: Codec) -> Buffer:
         data = self.encode_without_producer(magic, codec)
         if self._sealed or self.is_legacy:
-            return super().encode(magic, codec)
+            return self._numbered(data)
         sequence = self.producer_sequence or _NO_SEQUENCE
         if sequence != self._written_sequence:  # a retry has the same, nearly always
             assert not isinstance(data, bytes)
