@@ -183,7 +183,7 @@ class LogConfig:
         int32(0),
         1_000_012,
         "The largest message, or compressed batch.",
-        group=MESSAGES,
+        MESSAGES,
         synonyms=(Synonym("message.max.bytes"),),
     )
     message_timestamp_type: TimestampType = setting(
@@ -194,7 +194,7 @@ class LogConfig:
         ),
         "CreateTime",
         "Whether a message keeps its producer's time or gets the broker's.",
-        group=MESSAGES,
+        MESSAGES,
         synonyms=(Synonym("log.message.timestamp.type"),),
     )
     message_timestamp_difference_max_ms: int | None = setting(
@@ -202,7 +202,7 @@ class LogConfig:
         int64(0).then(_unless_endless),
         LONG_MAX,
         "How far a producer's time may differ from the broker's clock.",
-        group=MESSAGES,
+        MESSAGES,
         synonyms=(Synonym("log.message.timestamp.difference.max.ms"),),
     )
     compacted: bool = False
@@ -281,7 +281,7 @@ class LogConfig:
         one_of(*_CODECS, exact=True),
         "producer",
         "The codec of what is stored; `producer`: as it was sent.",
-        group=MESSAGES,
+        MESSAGES,
         synonyms=(Synonym("compression.type"),),
     )
     message_magic: int = setting(
@@ -289,7 +289,7 @@ class LogConfig:
         _RELEASE.then(_magic_of),
         "2.1-IV2",
         "The newest message format that is stored, by the release that brought it.",
-        group=MESSAGES,
+        MESSAGES,
         synonyms=(Synonym("log.message.format.version"),),
     )
     """The highest magic that is stored: 0 for ``message.format.version`` 0.8 and 0.9, 1 for 0.10, else 2.
@@ -299,7 +299,7 @@ class LogConfig:
         int32(1),
         1,
         "Replicas that must be in sync for `acks=all`.",
-        group=REPLICATION,
+        REPLICATION,
         synonyms=(Synonym("min.insync.replicas"),),
     )
     unclean_election: bool = setting(
@@ -307,7 +307,7 @@ class LogConfig:
         BOOLEAN,
         False,
         "Whether a replica that is not in sync may lead when no other is alive.",
-        group=REPLICATION,
+        REPLICATION,
         synonyms=(Synonym("unclean.leader.election.enable"),),
     )
     producer_expiration_ms: int = 604_800_000

@@ -144,10 +144,10 @@ def setting(
     value_type: Type,
     default: Any,
     doc: str,
+    group: str = "",
     *,
     alias: str | None = None,
     derive: Callable[[Mapping[str, Any]], Any] | None = None,
-    group: str = "",
     synonyms: tuple[Synonym, ...] = (),
 ) -> Any:
     """Return the field of a dataclass for the setting ``name``; for the arguments see ``ConfigKey``."""

@@ -176,21 +176,21 @@ class ReplicationConfig:
         int32(1),
         30_000,
         "How long the controller waits for a broker's answer.",
-        group=_CONTROLLER,
+        _CONTROLLER,
     )
     throttle_windows: int = setting(
         "replication.quota.window.num",
         int32(1),
         11,
         "Windows over which the rate of throttled replicas is measured.",
-        group=_QUOTAS,
+        _QUOTAS,
     )
     throttle_window_ms: int = setting(
         "replication.quota.window.size.seconds",
         int32(1).then(lambda seconds: 1000 * seconds),
         1,
         "The length of a window.",
-        group=_QUOTAS,
+        _QUOTAS,
     )
 
 
@@ -263,7 +263,7 @@ class BrokerConfig:
         ZOOKEEPER_CONNECT,
         REQUIRED,
         "ZooKeeper's address: HOST:PORT, or HOST:PORT/CHROOT. Required.",
-        group=_IDENTITY,
+        _IDENTITY,
     )
     listeners: tuple[Listener, ...]
     cleaner: CleanerConfig
@@ -285,150 +285,138 @@ class BrokerConfig:
         int32(-1),
         -1,
         "The broker's id. -1: taken from `meta.properties`, or generated through ZooKeeper.",
-        group=_IDENTITY,
+        _IDENTITY,
     )
     generate_broker_id: bool = setting(
-        "broker.id.generation.enable", BOOLEAN, True, "Whether an id may be generated.", group=_IDENTITY
+        "broker.id.generation.enable", BOOLEAN, True, "Whether an id may be generated.", _IDENTITY
     )
     reserved_broker_max_id: int = setting(
         "reserved.broker.max.id",
         int32(0),
         1_000,
         "The highest id that is not generated: generated ids begin above it.",
-        group=_IDENTITY,
+        _IDENTITY,
     )
     rack: str | None = setting(
-        "broker.rack", TEXT, None, "The rack of this broker, for the placement of replicas.", group=_IDENTITY
+        "broker.rack", TEXT, None, "The rack of this broker, for the placement of replicas.", _IDENTITY
     )
     log_dir: tuple[str, ...] = setting(
-        "log.dir",
-        _DIRECTORIES,
-        "/tmp/kafka-logs",
-        "The data directory, if `log.dirs` is not set.",
-        group=_IDENTITY,
+        "log.dir", _DIRECTORIES, "/tmp/kafka-logs", "The data directory, if `log.dirs` is not set.", _IDENTITY
     )
     log_dirs: tuple[str, ...] = setting(
         "log.dirs",
         _DIRECTORIES,
         None,
         "The data directories, separated by commas.",
+        _IDENTITY,
         derive=lambda values: values["log_dir"],
-        group=_IDENTITY,
     )
     layout: Layout = setting(
         "log.layout",
         choice({layout.name.lower(): layout for layout in Layout}),
         "classic",
         "The file names of a new data directory: `classic` (the reference texts') or `apache`.",
-        group=_IDENTITY,
+        _IDENTITY,
     )
     zookeeper_session_timeout_ms: int = setting(
         "zookeeper.session.timeout.ms",
         int32(1),
         6_000,
         "How long a broker may be silent before it counts as dead.",
-        group=_IDENTITY,
+        _IDENTITY,
     )
     zookeeper_connection_timeout_ms: int = setting(
         "zookeeper.connection.timeout.ms",
         int32(1),
         None,
         "How long to wait for ZooKeeper at the start; the session's time-out by default.",
+        _IDENTITY,
         derive=lambda values: values["zookeeper_session_timeout_ms"],
-        group=_IDENTITY,
     )
     recovery_threads_per_dir: int | None = setting(
         "num.recovery.threads.per.data.dir",
         int32(1),
         None,
         "Threads that open and recover logs, for each directory; by default one a processor, for all.",
-        group=_IDENTITY,
+        _IDENTITY,
     )
     protocol_version: str = setting(
         _PROTOCOL,
         checked("a release like 0.10.1 or 2.1", ValueVersions.written_for),
         "0.10.1",
         "The oldest release among the brokers. `0.10.1`: speak and store only what that release knows.",
-        group=_IDENTITY,
+        _IDENTITY,
     )
     network_threads: int = setting(
-        "num.network.threads",
-        int32(1),
-        3,
-        "Processor threads, for all listeners together.",
-        group=_CONNECTIONS,
+        "num.network.threads", int32(1), 3, "Processor threads, for all listeners together.", _CONNECTIONS
     )
     io_threads: int = setting(
         "num.io.threads",
         int32(1),
         8,
         "Threads for requests that take long; at most one a processor is used.",
-        group=_CONNECTIONS,
+        _CONNECTIONS,
     )
     request_max_bytes: int = setting(
-        "socket.request.max.bytes", int32(1), 104_857_600, "The largest request.", group=_CONNECTIONS
+        "socket.request.max.bytes", int32(1), 104_857_600, "The largest request.", _CONNECTIONS
     )
     connection_idle_max_ms: int = setting(
         "connections.max.idle.ms",
         int64(1),
         600_000,
         "How long a connection may be idle before it is closed.",
-        group=_CONNECTIONS,
+        _CONNECTIONS,
     )
     queued_max_requests: int = setting(
-        "queued.max.requests", int32(1), 500, "The most requests that wait.", group=_CONNECTIONS
+        "queued.max.requests", int32(1), 500, "The most requests that wait.", _CONNECTIONS
     )
     queued_max_bytes: int | None = setting(
         "queued.max.request.bytes",
         int64(-1).then(lambda value: None if value <= 0 else value),
         192 << 20,
         "The most bytes of requests that wait. -1: no limit.",
-        group=_CONNECTIONS,
+        _CONNECTIONS,
     )
     auto_create_topics: bool = setting(
         "auto.create.topics.enable",
         BOOLEAN,
         True,
         "Whether a topic is created when a client asks for it.",
-        group=_TOPICS,
+        _TOPICS,
     )
     delete_topics: bool = setting(
-        "delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted.", group=_TOPICS
+        "delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted.", _TOPICS
     )
     default_partitions: int = setting(
-        "num.partitions",
-        int32(1),
-        1,
-        "Partitions of a topic that is created without a number.",
-        group=_TOPICS,
+        "num.partitions", int32(1), 1, "Partitions of a topic that is created without a number.", _TOPICS
     )
     default_replication_factor: int = setting(
         "default.replication.factor",
         int32(1),
         1,
         "Replicas of a topic that is created without a number.",
-        group=_TOPICS,
+        _TOPICS,
     )
     flush_scheduler_interval_ms: int = setting(
         "log.flush.scheduler.interval.ms",
         int64(1),
         1_000,
         "How often to look for logs to flush by time.",
-        group=_LOGS,
+        _LOGS,
     )
     flush_checkpoint_interval_ms: int = setting(
         "log.flush.offset.checkpoint.interval.ms",
         int32(1),
         60_000,
         "How often recovery points are written.",
-        group=_LOGS,
+        _LOGS,
     )
     retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms",
         int64(1),
         300_000,
         "How often to look for segments to delete.",
-        group=_LOGS,
+        _LOGS,
     )
     unknown: tuple[str, ...] = field(default=())
     """Names of properties that this version does not use, for one warning."""
