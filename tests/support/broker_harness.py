@@ -20,8 +20,8 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.net.interfaces import Connection, Exchange, RequestHandler
 from minikafka.net.memory import Fault, MemoryNetwork
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
-from minikafka.records.format.batch import MAGIC_AT
 from minikafka.records.format.message_set import Codec, Record, build_message_set
+from minikafka.records.kernels.layout import MAGIC_AT
 from minikafka.registry import paths
 from minikafka.registry.controller import IsrChange, PreferredElection, Reassignments
 from minikafka.registry.topics import PartitionState, TopicAssignment

@@ -30,18 +30,11 @@ from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.log.index.time_index import TimeIndex
 from minikafka.records.format import batch
 from minikafka.records.format.message_set import NO_TIMESTAMP
-from minikafka.records.kernels.layout import (
-    BATCH_FIELDS,
-    ENTRY_HEADER_BYTES,
-    MAGIC_AT,
-    MAX_TIMESTAMP_AT,
-    MESSAGE_TIMESTAMP_AT,
-    MIN_SIZE,
-)
+from minikafka.records.kernels import layout
 from minikafka.records.scan.isolation import has_transactions
 from minikafka.records.scan.scan import scan
 
-_HEADER = BATCH_FIELDS.struct("base_offset", "size", "magic", "last_offset_delta")
+_HEADER = layout.BATCH_FIELDS.struct("base_offset", "size", "magic", "last_offset_delta")
 """Offset, size, magic and, in a batch, the last offset's distance from the first."""
 _TIMESTAMP = struct.Struct(">q")
 _WINDOW_BYTES = 1 << 20
@@ -199,9 +192,9 @@ class Segment:
         return now_ms - self._created_ms
 
     def _read_first_timestamp(self) -> int:
-        head = self.file.read_at(0, MAX_TIMESTAMP_AT + _TIMESTAMP.size)
-        magic = head[MAGIC_AT] if len(head) > MAGIC_AT else 0
-        at = {1: MESSAGE_TIMESTAMP_AT, batch.MAGIC: MAX_TIMESTAMP_AT}.get(magic)
+        head = self.file.read_at(0, layout.MAX_TIMESTAMP_AT + _TIMESTAMP.size)
+        magic = head[layout.MAGIC_AT] if len(head) > layout.MAGIC_AT else 0
+        at = {1: layout.MESSAGE_TIMESTAMP_AT, batch.MAGIC: layout.MAX_TIMESTAMP_AT}.get(magic)
         if at is None or len(head) < at + _TIMESTAMP.size:
             return NO_TIMESTAMP
         return int(_TIMESTAMP.unpack_from(head, at)[0])
@@ -290,8 +283,8 @@ class Segment:
             self.size,
             _HEADER.unpack_from,
             batch.MAGIC,
-            ENTRY_HEADER_BYTES,
-            MIN_SIZE,
+            layout.ENTRY_HEADER_BYTES,
+            layout.MIN_SIZE,
         )
         least, window_at = self.index().lookup(offset)
         # The index may say the entry's last offset, or its first.
@@ -341,13 +334,13 @@ class Segment:
         at = max(position, min(kinds.classic_bytes, end)) if position <= kinds.classic_bytes else position
         while at < end:
             data = self.file.read_at(at, min(_WINDOW_BYTES, end - at))
-            if data[MAGIC_AT : MAGIC_AT + 1] == b"\2":
+            if data[layout.MAGIC_AT : layout.MAGIC_AT + 1] == b"\2":
                 return False  # the first entry, as all that follows in most logs
             found = scan(data, base_offset=None, check_crc=False, max_magic=1)
             if found.problem is not None and not found.incomplete:
                 return False
             # A large entry need not be read: its size and its magic byte are enough.
-            size = found.valid_bytes or (found.wanted_bytes if len(data) > MAGIC_AT else 0)
+            size = found.valid_bytes or (found.wanted_bytes if len(data) > layout.MAGIC_AT else 0)
             if not size or at + size > end:
                 break
             if at <= kinds.classic_bytes and at + size <= stable:

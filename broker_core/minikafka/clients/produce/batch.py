@@ -14,14 +14,7 @@ from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.batch import set_producer
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.records.format.record import NO_PRODUCER
-from minikafka.records.kernels.layout import (
-    BATCH_FLAGS_AT,
-    CODEC_MASK,
-    LAST_DELTA_AT,
-    MAGIC_AT,
-    MESSAGE_ATTRIBUTES_AT,
-    MESSAGE_OVERHEAD_BYTES,
-)
+from minikafka.records.kernels import layout
 
 if TYPE_CHECKING:
     from minikafka.records.columns import EncodedRecords
@@ -32,7 +25,7 @@ _LARGEST_SET = (1 << 31) - 1
 
 def message_bytes(key: bytes | None, value: bytes | None) -> int:
     """Return the size of one uncompressed magic 1 message, with its offset and length fields."""
-    return MESSAGE_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    return layout.MESSAGE_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
 
 
 class ProducerSequence(NamedTuple):
@@ -209,10 +202,13 @@ class EncodedBatch(ProducerBatch):
 
     @property
     def is_legacy(self) -> bool:
-        return self.data[MAGIC_AT] < BATCH_MAGIC
+        return self.data[layout.MAGIC_AT] < BATCH_MAGIC
 
     def codec(self, configured: Codec) -> Codec:
-        return Codec(self.data[MESSAGE_ATTRIBUTES_AT if self.is_legacy else BATCH_FLAGS_AT] & CODEC_MASK)
+        return Codec(
+            self.data[layout.MESSAGE_ATTRIBUTES_AT if self.is_legacy else layout.BATCH_FLAGS_AT]
+            & layout.CODEC_MASK
+        )
 
     def encode(self, magic: int, codec: Codec) -> Buffer:
         data = self.encode_without_producer(magic, codec)
@@ -227,10 +223,10 @@ class EncodedBatch(ProducerBatch):
 
     @property
     def sequence_count(self) -> int:
-        return int.from_bytes(self.data[LAST_DELTA_AT : LAST_DELTA_AT + 4], "big") + 1
+        return int.from_bytes(self.data[layout.LAST_DELTA_AT : layout.LAST_DELTA_AT + 4], "big") + 1
 
     def encode_without_producer(self, magic: int, codec: Codec) -> Buffer:
-        if self.data[MAGIC_AT] > magic:
+        if self.data[layout.MAGIC_AT] > magic:
             self._convert(magic)
         return self.data
 
@@ -239,7 +235,7 @@ class EncodedBatch(ProducerBatch):
         middle = self.count // 2
         parts = []
         for start, end in ((0, middle), (middle, self.count)):
-            encoded = self._encoded(self.data[MAGIC_AT], start, end)
+            encoded = self._encoded(self.data[layout.MAGIC_AT], start, end)
             if encoded is None:
                 return None
             part = EncodedBatch(
@@ -266,7 +262,7 @@ class EncodedBatch(ProducerBatch):
         if encoded is None:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"a message set of magic {self.data[MAGIC_AT]} for {self.topic_partition} exceeds the "
+                f"a message set of magic {self.data[layout.MAGIC_AT]} for {self.topic_partition} exceeds the "
                 f"newest format of its broker, and cannot be converted to magic {magic}",
             )
         self.data = encoded.data

@@ -35,19 +35,8 @@ from minikafka.log.tools.dump import Damage, FileWindow, damaged_entry, entry_si
 from minikafka.records.columns import ColumnDecoder
 from minikafka.records.format import batch
 from minikafka.records.format.message_set import NO_TIMESTAMP, Codec
+from minikafka.records.kernels import layout
 from minikafka.records.kernels.arrays import INT64_MAX, INT64_MIN
-from minikafka.records.kernels.layout import (
-    BATCH_FIELDS,
-    BATCH_FLAGS_AT,
-    CODEC_MASK,
-    CONTROL_BIT,
-    ENTRY_HEADER_BYTES,
-    MAGIC_AT,
-    MESSAGE_ATTRIBUTES_AT,
-    MESSAGE_FIELDS,
-    MIN_MESSAGE_BYTES,
-    SIZE_AT,
-)
 from minikafka.records.scan.scan import MAX_RELATIVE_OFFSET
 
 IndexEntries = npt.NDArray[np.int64]
@@ -60,9 +49,9 @@ OnBytes = Callable[[int], object]
 
 _DECODE_BYTES = 1 << 20
 """Stored bytes that are decoded at once: compressed bytes may decode to many times as much."""
-_MESSAGE = MESSAGE_FIELDS.struct("offset", "magic", "timestamp")
+_MESSAGE = layout.MESSAGE_FIELDS.struct("offset", "magic", "timestamp")
 """Offset, magic and timestamp. The smallest message has as many bytes, even without a timestamp."""
-_BATCH = BATCH_FIELDS.struct("base_offset", "last_offset_delta", "max_timestamp")
+_BATCH = layout.BATCH_FIELDS.struct("base_offset", "last_offset_delta", "max_timestamp")
 """Base offset, last offset delta and largest timestamp."""
 _BAD_CRC = "the checksum does not match the message"
 _NOTHING = -2
@@ -146,7 +135,7 @@ class _Check:
         self._end = file.size()
         self._reader = FileWindow(file, self._end)
         if base_offset is None:
-            head = self._reader.take(0, SIZE_AT) if self._end >= ENTRY_HEADER_BYTES else b""
+            head = self._reader.take(0, layout.SIZE_AT) if self._end >= layout.ENTRY_HEADER_BYTES else b""
             base_offset = max(0, int.from_bytes(head, "big", signed=True))
         self._base = base_offset
         self._on_bytes = on_bytes
@@ -187,7 +176,7 @@ class _Check:
         """Check the entries from ``begin`` up to the next damage; return its position, and the reason."""
         position, why = begin, None
         # An interval below the smallest entry lists every entry. Checksums are checked with the content.
-        interval = MIN_MESSAGE_BYTES - 1
+        interval = layout.MIN_MESSAGE_BYTES - 1
         for window in windows(
             self._file, begin, self._end, self._base, interval_bytes=interval, check_crc=False
         ):
@@ -212,7 +201,7 @@ class _Check:
         self._note(damage)
         self._on_bytes(damage.length)
         # Offsets may restart from here, also in a file with a wrong name.
-        offset = int.from_bytes(self._reader.take(position, SIZE_AT), "big")
+        offset = int.from_bytes(self._reader.take(position, layout.SIZE_AT), "big")
         if not self._base <= offset <= self._base + MAX_RELATIVE_OFFSET:
             self._base = offset
         self._last_record = self._base - 1
@@ -292,16 +281,16 @@ class _Check:
     def _count(self, window: Window, begins: Longs) -> None:
         """Count the formats and codecs of the good entries, and the records of control batches."""
         data = np.frombuffer(window.data, dtype=np.uint8)
-        magics = data[begins + MAGIC_AT]
+        magics = data[begins + layout.MAGIC_AT]
         batches = magics == batch.MAGIC
         # The low byte of the two attribute bytes of a batch.
-        attributes = data[begins + np.where(batches, BATCH_FLAGS_AT, MESSAGE_ATTRIBUTES_AT)]
+        attributes = data[begins + np.where(batches, layout.BATCH_FLAGS_AT, layout.MESSAGE_ATTRIBUTES_AT)]
         self._entries += len(begins)
         self._magics.update(np.unique(magics).tolist())
-        self._codecs.update(np.unique(attributes & CODEC_MASK).tolist())
+        self._codecs.update(np.unique(attributes & layout.CODEC_MASK).tolist())
         if self._first_offset is None and len(begins):
-            self._first_offset = int.from_bytes(window.data[begins[0] : begins[0] + SIZE_AT], "big")
-        for begin in begins[batches & (attributes & CONTROL_BIT != 0)].tolist():
+            self._first_offset = int.from_bytes(window.data[begins[0] : begins[0] + layout.SIZE_AT], "big")
+        for begin in begins[batches & (attributes & layout.CONTROL_BIT != 0)].tolist():
             self._records += batch.read_header(window.data, begin, check_crc=False).count
 
 
@@ -313,7 +302,7 @@ def _table(window: Window, begin: int) -> Table:
     listed = np.column_stack((window.result.index_entries, window.result.time_entries[:, 0]))
     if window.position != begin:
         return listed
-    if window.data[MAGIC_AT] == batch.MAGIC:
+    if window.data[layout.MAGIC_AT] == batch.MAGIC:
         offset, delta, timestamp_ms = _BATCH.unpack_from(window.data)
         offset += delta
     else:

@@ -32,19 +32,8 @@ from minikafka.records.format.message_set import (
     open_wrapper,
     wrap,
 )
-from minikafka.records.kernels import decode_status
+from minikafka.records.kernels import decode_status, layout
 from minikafka.records.kernels.arrays import INT64_MAX, read_only, writable
-from minikafka.records.kernels.layout import (
-    APPEND_TIME_BIT,
-    BATCH_HEADER_BYTES,
-    ENTRY_HEADER_BYTES,
-    MAGIC_AT,
-    MESSAGE_OVERHEAD_BYTES,
-    MIN_MESSAGE_BYTES,
-    MIN_RECORD_BYTES,
-    TIMESTAMP_BYTES,
-    entry_size,
-)
 
 _NO_COUNTS = np.zeros(0, dtype=np.int64)
 _NO_COUNTS.flags.writeable = False
@@ -53,7 +42,7 @@ HELD_BYTES = 8 << 20
 """The memory that the rewriting of a set in steps may hold between two steps."""
 REWRITE_MEMORY = 3
 """The memory for rewriting in multiples of the content: the content, the new content, and that compressed."""
-_GROWTH_BYTES = MESSAGE_OVERHEAD_BYTES - MIN_RECORD_BYTES
+_GROWTH_BYTES = layout.MESSAGE_OVERHEAD_BYTES - layout.MIN_RECORD_BYTES
 """The bytes by which a message of magic 1 may be larger than the same record in a batch."""
 
 
@@ -158,7 +147,7 @@ def batch_state(header: BatchHeader, magic: int) -> NDArray[np.int64]:
     state[batches.CONVERT_LAST_DELTA] = header.last_offset_delta
     state[batches.CONVERT_BASE_OFFSET] = header.base_offset if plain or magic == 0 else 0
     state[batches.CONVERT_MAGIC] = magic
-    state[batches.CONVERT_ATTRIBUTES] = APPEND_TIME_BIT if plain and append_time and magic else 0
+    state[batches.CONVERT_ATTRIBUTES] = layout.APPEND_TIME_BIT if plain and append_time and magic else 0
     state[batches.CONVERT_TIMESTAMP] = header.max_timestamp_ms if append_time else header.base_timestamp_ms
     state[batches.CONVERT_APPEND_TIME] = append_time
     state[batches.CONVERT_MAX_TIMESTAMP] = header.max_timestamp_ms if append_time else NO_TIMESTAMP
@@ -170,16 +159,16 @@ def pass_messages(view: memoryview, position: int) -> tuple[int, bytes, int]:
     at = position
     while True:
         room = len(view) - at
-        if room < ENTRY_HEADER_BYTES:
+        if room < layout.ENTRY_HEADER_BYTES:
             return decode_status.PARTIAL, bytes(view[position:at]), at
-        size = entry_size(view, at)
-        if size < MIN_MESSAGE_BYTES:
+        size = layout.entry_size(view, at)
+        if size < layout.MIN_MESSAGE_BYTES:
             raise decode_status.error(decode_status.BAD_SIZE, at)
         if size > room:
             return decode_status.PARTIAL, bytes(view[position:at]), at
-        if view[at + MAGIC_AT] > 2:
+        if view[at + layout.MAGIC_AT] > 2:
             raise decode_status.error(decode_status.OTHER_MAGIC, at)
-        if view[at + MAGIC_AT] == 2:
+        if view[at + layout.MAGIC_AT] == 2:
             return decode_status.BATCH, bytes(view[position:at]), at
         at += size
 
@@ -202,7 +191,7 @@ def convert_messages(
     state[write.CONVERT_BYTES] = 0
     room = len(view) - position
     if state[write.CONVERT_MAGIC]:
-        room += TIMESTAMP_BYTES * (room // MIN_MESSAGE_BYTES)
+        room += layout.TIMESTAMP_BYTES * (room // layout.MIN_MESSAGE_BYTES)
     out = np.empty(room, dtype=np.uint8)
     stop = write.convert_run(read_only(view), CRC32_TABLES, out, state)
     at = int(state[write.CONVERT_POSITION])
@@ -300,7 +289,7 @@ def rewrite_batches(data: Buffer, codec: Codec, max_message_bytes: int, max_cont
         content_bytes += len(content)
         _check_content(content_bytes, max_content_bytes)
         if codec is Codec.NONE:
-            _check_size(BATCH_HEADER_BYTES + len(content), codec, max_message_bytes)
+            _check_size(layout.BATCH_HEADER_BYTES + len(content), codec, max_message_bytes)
         entry = assemble(content, replace(header, codec=codec))
         _check_size(len(entry), codec, max_message_bytes)
         del content

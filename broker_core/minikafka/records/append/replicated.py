@@ -16,18 +16,12 @@ from minikafka.base.files import Buffer
 from minikafka.base.values import fast_value
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import NO_TIMESTAMP
+from minikafka.records.kernels import layout
 from minikafka.records.kernels.arrays import read_only
-from minikafka.records.kernels.layout import (
-    BATCH_ATTRIBUTES_AT,
-    BATCH_FIELDS,
-    LEADER_EPOCH_AT,
-    MAGIC_AT,
-    TRANSACTION_BITS,
-)
 from minikafka.records.scan.producer_batches import EVERY_ENTRY
 from minikafka.records.scan.scan import scan
 
-_HEAD = BATCH_FIELDS.struct("base_offset", "magic", "last_offset_delta")
+_HEAD = layout.BATCH_FIELDS.struct("base_offset", "magic", "last_offset_delta")
 """First offset, magic and last offset delta of a batch."""
 
 
@@ -95,8 +89,8 @@ def replicated(data: Buffer, next_offset: int) -> FollowerRecords | None:
         return None
     view = view[: found.valid_bytes]
     offsets, positions = _entries(view, next_offset, found.index_entries)
-    batches = np.flatnonzero(read_only(view)[positions + MAGIC_AT] == BATCH_MAGIC)
-    epochs = _at(view, positions[batches], LEADER_EPOCH_AT, ">i4")
+    batches = np.flatnonzero(read_only(view)[positions + layout.MAGIC_AT] == BATCH_MAGIC)
+    epochs = _at(view, positions[batches], layout.LEADER_EPOCH_AT, ">i4")
     numbered = np.zeros(positions.size, dtype=np.bool_)
     numbered[batches] = epochs >= 0
     return FollowerRecords(
@@ -109,7 +103,9 @@ def replicated(data: Buffer, next_offset: int) -> FollowerRecords | None:
         found.max_timestamp_ms if found.max_timestamp_ms >= 0 else NO_TIMESTAMP,
         found.max_timestamp_at,
         batches.size == 0,
-        not np.any(_at(view, positions[batches], BATCH_ATTRIBUTES_AT, ">i2") & TRANSACTION_BITS),
+        not np.any(
+            _at(view, positions[batches], layout.BATCH_ATTRIBUTES_AT, ">i2") & layout.TRANSACTION_BITS
+        ),
     )
 
 

@@ -51,16 +51,8 @@ from minikafka.records.format.batch import (
 from minikafka.records.format.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.format.compression import ContentBudget
 from minikafka.records.format.message_set import NO_TIMESTAMP, Codec, TimestampType, open_wrapper, wrap
-from minikafka.records.kernels import decode_status
+from minikafka.records.kernels import decode_status, layout
 from minikafka.records.kernels.arrays import read_only, writable
-from minikafka.records.kernels.layout import (
-    CODEC_MASK,
-    MAGIC_AT,
-    MESSAGE_ATTRIBUTES_AT,
-    MESSAGE_TIMESTAMP_AT,
-    MIN_MESSAGE_BYTES,
-    entry_size,
-)
 
 ASSIGNED_AGAIN_BYTES = 64 << 10
 """The most content that ``assign`` compresses again, under locks, if the offset has changed."""
@@ -170,7 +162,7 @@ def _steps(view: memoryview, limits: Limits, now_ms: int, opener: ContentOpener)
 
 def _is_one_batch(view: memoryview, limits: Limits) -> bool:
     """Return True if the set is a single batch of magic 2."""
-    return limits.max_magic >= BATCH_MAGIC and is_whole(view, 0) and entry_size(view, 0) == len(view)
+    return limits.max_magic >= BATCH_MAGIC and is_whole(view, 0) and layout.entry_size(view, 0) == len(view)
 
 
 def _one_batch(view: memoryview, header: BatchHeader, limits: Limits, now_ms: int) -> ValidatedRecords:
@@ -276,7 +268,7 @@ def _first(view: memoryview, batches: list[BatchHeader]) -> tuple[Codec, int]:
     """Return codec and magic of the first entry."""
     if batches:
         return batches[0].codec, 2
-    return Codec(view[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK), view[MAGIC_AT]
+    return Codec(view[layout.MESSAGE_ATTRIBUTES_AT] & layout.CODEC_MASK), view[layout.MAGIC_AT]
 
 
 def _new_state(limits: Limits, now_ms: int) -> NDArray[np.int64]:
@@ -369,7 +361,7 @@ def _check_batch(
     view: memoryview, position: int, limits: Limits, now_ms: int, opener: ContentOpener
 ) -> BatchHeader:
     """Check a batch and return its header. Correct its largest timestamp if it is wrong."""
-    size = entry_size(view, position)
+    size = layout.entry_size(view, position)
     if size > limits.max_message_bytes:
         raise _fault(decode_status.TOO_LARGE, view, position, limits, now_ms)
     header = read_header(view, position)
@@ -424,7 +416,7 @@ def _fault(
     error = decode_status.error(stop, position, inside)
     more = ""
     if stop == decode_status.TIMESTAMP_RANGE:
-        (timestamp_ms,) = _INT64.unpack_from(view, position + MESSAGE_TIMESTAMP_AT)
+        (timestamp_ms,) = _INT64.unpack_from(view, position + layout.MESSAGE_TIMESTAMP_AT)
         more = _times(timestamp_ms, limits, now_ms)
     elif stop == decode_status.TOO_LARGE:
         more = f"; max.message.bytes={limits.max_message_bytes}"
@@ -538,7 +530,7 @@ def assign(
         if moved and valid.wrappers.absolute_bytes > ASSIGNED_AGAIN_BYTES:
             raise OffsetMoved
         data = _renumber_magic_0(valid, base_offset)
-    room = 2 + len(data) // max(mark_every, MIN_MESSAGE_BYTES)
+    room = 2 + len(data) // max(mark_every, layout.MIN_MESSAGE_BYTES)
     write = kernels.write
     marks = np.empty(write.MARKS_AT + write.MARK_FIELDS * room, dtype=np.int64)
     write.assign_offsets(writable(data), base_offset, counts, leader_epoch, mark_every, marks)

@@ -16,17 +16,11 @@ from minikafka.records.format.batch import BatchHeader, assemble, write_header
 from minikafka.records.format.checksums import CRC32_TABLES
 from minikafka.records.format.headers import RawHeaders
 from minikafka.records.format.message_set import NO_TIMESTAMP, Codec, wrap
-from minikafka.records.kernels import decode_status
+from minikafka.records.kernels import decode_status, layout
 from minikafka.records.kernels.arrays import read_only
-from minikafka.records.kernels.layout import (
-    BATCH_HEADER_BYTES,
-    MESSAGE_OVERHEAD_BYTES,
-    MIN_MESSAGE_BYTES,
-    TIMESTAMP_BYTES,
-)
 
 _FIRST_OUTPUT_BYTES = 1 << 20
-_ROW_OVERHEAD_BYTES = MESSAGE_OVERHEAD_BYTES
+_ROW_OVERHEAD_BYTES = layout.MESSAGE_OVERHEAD_BYTES
 """The overhead of a row in magic 1; in magic 2 it is less, and headers are not counted."""
 
 T = TypeVar("T", bound=np.generic)
@@ -144,7 +138,7 @@ def _frozen(array: NDArray[T]) -> NDArray[T]:
 
 
 def _wrapper_overhead(magic: int) -> int:
-    return MIN_MESSAGE_BYTES + TIMESTAMP_BYTES * magic
+    return layout.MIN_MESSAGE_BYTES + layout.TIMESTAMP_BYTES * magic
 
 
 def _header_column(raw: RawHeaders | None, magic: int) -> _Column:
@@ -261,7 +255,7 @@ class _MessageEncoder(_Encoder):
 class _BatchEncoder(_Encoder):
     """Encoder of batches of magic 2."""
 
-    _head_bytes = BATCH_HEADER_BYTES
+    _head_bytes = layout.BATCH_HEADER_BYTES
 
     def __init__(
         self,
@@ -283,7 +277,7 @@ class _BatchEncoder(_Encoder):
 
     def packed(self, plain: EncodedRecords, codec: Codec) -> EncodedRecords:
         """Compress the records of the batch, and write its header."""
-        content = plain.data[BATCH_HEADER_BYTES:]
+        content = plain.data[layout.BATCH_HEADER_BYTES :]
         packed = assemble(content, self._header(plain, codec), sealed=self._sealed)
         return EncodedRecords(memoryview(packed), plain.count, plain.max_timestamp_ms)
 

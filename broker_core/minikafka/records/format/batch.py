@@ -57,32 +57,12 @@ from minikafka.records.format.record import (
     StoredRecord,
     TimestampType,
 )
-from minikafka.records.kernels import decode_status
+from minikafka.records.kernels import decode_status, layout
 from minikafka.records.kernels.arrays import as_int64
-from minikafka.records.kernels.layout import (
-    APPEND_TIME_BIT,
-    BATCH_COVERED_AT,
-    BATCH_CRC_AT,
-    BATCH_FIELDS,
-    BATCH_FLAGS_AT,
-    BATCH_HEADER_BYTES,
-    CODEC_MASK,
-    CONTROL_BIT,
-    CONTROL_KEY,
-    CONTROL_VALUE,
-    DELETE_HORIZON_BIT,
-    ENTRY_HEADER_BYTES,
-    LEADER_EPOCH_AT,
-    MAGIC_AT,
-    MAX_TIMESTAMP_AT,
-    PRODUCER_ID_AT,
-    TRANSACTIONAL_BIT,
-    entry_size,
-)
 
 MAGIC = 2
 
-_LAYOUT = BATCH_FIELDS.struct()
+_LAYOUT = layout.BATCH_FIELDS.struct()
 _UINT32 = struct.Struct(">I")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -129,23 +109,23 @@ class BatchHeader:
 def is_whole(data: memoryview, position: int) -> bool:
     """Return True if a batch of magic 2, by its magic byte and size, is completely at ``position``."""
     left = len(data) - position
-    if left < BATCH_HEADER_BYTES or data[position + MAGIC_AT] != MAGIC:
+    if left < layout.BATCH_HEADER_BYTES or data[position + layout.MAGIC_AT] != MAGIC:
         return False
-    return BATCH_HEADER_BYTES <= entry_size(data, position) <= left
+    return layout.BATCH_HEADER_BYTES <= layout.entry_size(data, position) <= left
 
 
 def has_producer_id(data: memoryview) -> bool:
     """Return True if the batch at the start has a producer id, for idempotence. Nothing is validated."""
-    if len(data) < BATCH_HEADER_BYTES or data[MAGIC_AT] != MAGIC:
+    if len(data) < layout.BATCH_HEADER_BYTES or data[layout.MAGIC_AT] != MAGIC:
         return False
-    producer_id, _, _ = _PRODUCER.unpack_from(data, PRODUCER_ID_AT)
+    producer_id, _, _ = _PRODUCER.unpack_from(data, layout.PRODUCER_ID_AT)
     return bool(producer_id != NO_PRODUCER)
 
 
 def set_offset_and_epoch(data: memoryview, base_offset: int, leader_epoch: int) -> None:
     """Write base offset and leader epoch, which the checksum does not cover, into a batch."""
     _INT64.pack_into(data, 0, base_offset)
-    _INT32.pack_into(data, LEADER_EPOCH_AT, leader_epoch)
+    _INT32.pack_into(data, layout.LEADER_EPOCH_AT, leader_epoch)
 
 
 def read_header(data: Buffer, position: int, *, check_crc: bool = True) -> BatchHeader:
@@ -154,14 +134,14 @@ def read_header(data: Buffer, position: int, *, check_crc: bool = True) -> Batch
     Raises CORRUPT_MESSAGE with the position if its size, checksum, codec, deltas or count are invalid.
     """
     view = memoryview(data)
-    size_bytes = entry_size(view, position)
-    if size_bytes < BATCH_HEADER_BYTES:
+    size_bytes = layout.entry_size(view, position)
+    if size_bytes < layout.BATCH_HEADER_BYTES:
         raise decode_status.error(decode_status.BAD_SIZE, position)
     base_offset, _, epoch, _, crc, attributes, last_delta, *rest = _LAYOUT.unpack_from(view, position)
     base_ms, max_ms, producer_id, producer_epoch, base_sequence, count = rest
-    if check_crc and crc32c(view[position + BATCH_COVERED_AT : position + size_bytes]) != crc:
+    if check_crc and crc32c(view[position + layout.BATCH_COVERED_AT : position + size_bytes]) != crc:
         raise decode_status.error(decode_status.BAD_CRC, position)
-    if attributes & CODEC_MASK > Codec.ZSTD:
+    if attributes & layout.CODEC_MASK > Codec.ZSTD:
         raise decode_status.error(decode_status.BAD_CODEC, position)
     if last_delta < 0 or base_offset + last_delta >= 1 << 63:
         raise decode_status.error(decode_status.BAD_DELTA, position)
@@ -170,15 +150,15 @@ def read_header(data: Buffer, position: int, *, check_crc: bool = True) -> Batch
     return BatchHeader(
         base_offset,
         size_bytes,
-        _CODECS[attributes & CODEC_MASK],
+        _CODECS[attributes & layout.CODEC_MASK],
         last_delta,
         base_ms,
         max_ms,
         count,
-        _TIMESTAMP_TYPES[attributes & APPEND_TIME_BIT != 0],
-        attributes & TRANSACTIONAL_BIT != 0,
-        attributes & CONTROL_BIT != 0,
-        attributes & DELETE_HORIZON_BIT != 0,
+        _TIMESTAMP_TYPES[attributes & layout.APPEND_TIME_BIT != 0],
+        attributes & layout.TRANSACTIONAL_BIT != 0,
+        attributes & layout.CONTROL_BIT != 0,
+        attributes & layout.DELETE_HORIZON_BIT != 0,
         epoch,
         producer_id,
         producer_epoch,
@@ -198,7 +178,7 @@ def records_of(
     Raises CORRUPT_MESSAGE with the position if they cannot be decompressed, or have more than
     ``max_content_bytes``; BudgetExceeded if they have more than ``budget`` has left.
     """
-    stored = memoryview(data)[position + BATCH_HEADER_BYTES : position + header.size_bytes]
+    stored = memoryview(data)[position + layout.BATCH_HEADER_BYTES : position + header.size_bytes]
     try:
         return decompress(header.codec, stored, max_content_bytes, budget)
     except BrokerError as error:
@@ -210,7 +190,7 @@ def assemble(content: Buffer, header: BatchHeader, *, sealed: bool = True) -> by
 
     If not ``sealed``, the checksum is left for ``set_producer`` to write.
     """
-    out = compress(header.codec, content, 2, BATCH_HEADER_BYTES)
+    out = compress(header.codec, content, 2, layout.BATCH_HEADER_BYTES)
     write_header(out, header, sealed=sealed)
     return out
 
@@ -221,15 +201,15 @@ def write_header(out: bytearray | memoryview, header: BatchHeader, *, sealed: bo
     If not ``sealed``, the checksum is 0.
     """
     attributes = int(header.codec)
-    attributes |= APPEND_TIME_BIT if header.timestamp_type is TimestampType.LOG_APPEND_TIME else 0
-    attributes |= TRANSACTIONAL_BIT if header.transactional else 0
-    attributes |= CONTROL_BIT if header.control else 0
-    attributes |= DELETE_HORIZON_BIT if header.has_delete_horizon else 0
+    attributes |= layout.APPEND_TIME_BIT if header.timestamp_type is TimestampType.LOG_APPEND_TIME else 0
+    attributes |= layout.TRANSACTIONAL_BIT if header.transactional else 0
+    attributes |= layout.CONTROL_BIT if header.control else 0
+    attributes |= layout.DELETE_HORIZON_BIT if header.has_delete_horizon else 0
     _LAYOUT.pack_into(
         out,
         0,
         header.base_offset,
-        len(out) - ENTRY_HEADER_BYTES,
+        len(out) - layout.ENTRY_HEADER_BYTES,
         header.leader_epoch,
         2,
         0,
@@ -249,7 +229,7 @@ def write_header(out: bytearray | memoryview, header: BatchHeader, *, sealed: bo
 def write_checksum(out: bytearray | memoryview, position: int, end: int) -> None:
     """Compute and write the checksum of the batch between ``position`` and ``end``."""
     _UINT32.pack_into(
-        out, position + BATCH_CRC_AT, crc32c(memoryview(out)[position + BATCH_COVERED_AT : end])
+        out, position + layout.BATCH_CRC_AT, crc32c(memoryview(out)[position + layout.BATCH_COVERED_AT : end])
     )
 
 
@@ -264,15 +244,15 @@ def set_producer(
     """Write the producer and the checksum into a batch that is otherwise complete; ``out`` is the whole
     batch.
     """
-    _PRODUCER.pack_into(out, PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
+    _PRODUCER.pack_into(out, layout.PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
     if transactional:
-        out[BATCH_FLAGS_AT] |= TRANSACTIONAL_BIT
+        out[layout.BATCH_FLAGS_AT] |= layout.TRANSACTIONAL_BIT
     write_checksum(out, 0, len(out))
 
 
 def set_max_timestamp(out: bytearray | memoryview, position: int, end: int, timestamp_ms: int) -> None:
     """Write the largest timestamp, and the checksum, into the batch between ``position`` and ``end``."""
-    _INT64.pack_into(out, position + MAX_TIMESTAMP_AT, timestamp_ms)
+    _INT64.pack_into(out, position + layout.MAX_TIMESTAMP_AT, timestamp_ms)
     write_checksum(out, position, end)
 
 
@@ -325,7 +305,9 @@ def build_control_batch(
     base_offset: int = 0,
 ) -> bytes:
     """Build the marker that ends a producer's transaction."""
-    marker = Record(CONTROL_KEY.pack(0, kind), CONTROL_VALUE.pack(0, coordinator_epoch), timestamp_ms)
+    marker = Record(
+        layout.CONTROL_KEY.pack(0, kind), layout.CONTROL_VALUE.pack(0, coordinator_epoch), timestamp_ms
+    )
     return build_batch(
         [marker],
         base_offset=base_offset,
@@ -338,9 +320,9 @@ def build_control_batch(
 
 def control_type(record: StoredRecord) -> ControlType | None:
     """Return the type of a control record; None for an unknown type, and for other records."""
-    if not record.control or record.key is None or len(record.key) < CONTROL_KEY.size:
+    if not record.control or record.key is None or len(record.key) < layout.CONTROL_KEY.size:
         return None
-    _, kind = CONTROL_KEY.unpack_from(record.key)
+    _, kind = layout.CONTROL_KEY.unpack_from(record.key)
     return ControlType(kind) if kind in {0, 1} else None
 
 
@@ -355,7 +337,7 @@ def iterate_batch(
     """
     header = read_header(view, position)
     if not deep:
-        stored = bytes(view[position + BATCH_HEADER_BYTES : position + header.size_bytes])
+        stored = bytes(view[position + layout.BATCH_HEADER_BYTES : position + header.size_bytes])
         first = _stored(header, header.last_offset_delta, header.max_timestamp_ms, None, stored, ())
         yield replace(first, sequence=header.base_sequence)
         return

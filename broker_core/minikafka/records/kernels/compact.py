@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records.kernels import decode_status
+from minikafka.records.kernels import decode_status, layout
 from minikafka.records.kernels.entries import (
     WHOLE,
     compression,
@@ -33,23 +33,6 @@ from minikafka.records.kernels.keys import (
     fetch_records,
     offsets_of,
     slot_of,
-)
-from minikafka.records.kernels.layout import (
-    APPEND_TIME_BIT,
-    BASE_TIMESTAMP_AT,
-    BATCH_FLAGS_AT,
-    BATCH_HEADER_BYTES,
-    CODEC_MASK,
-    COUNT_AT,
-    DELETE_HORIZON_BIT,
-    ENTRY_HEADER_BYTES,
-    MAGIC_AT,
-    MAX_TIMESTAMP_AT,
-    MAX_VARINT_BYTES,
-    MIN_RECORD_BYTES,
-    PRODUCER_ID_AT,
-    SIZE_AT,
-    TRANSACTION_BITS,
 )
 from minikafka.records.kernels.record import number_size, read_headers, read_number, read_record, write_number
 from minikafka.records.kernels.signatures import (
@@ -142,7 +125,7 @@ def copy_run(data: Bytes, out: Bytes, state: Longs, position: Number) -> None:
 def sift_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: Number) -> Number:
     """Return STAYS or GOES for an entry of magic 0 or 1, or the code at which the run ends."""
     offset = load_i64(data, position) + state[SHIFT]
-    if state[INNER] >= 0 and data[position + MAGIC_AT] != state[INNER]:
+    if state[INNER] >= 0 and data[position + layout.MAGIC_AT] != state[INNER]:
         return decode_status.INNER_MAGIC
     code, key_at, key_length, _, value_length = fields(data, position, end)
     if code != WHOLE:
@@ -176,9 +159,11 @@ def judge_records(
     is always retained, and does not count as a tombstone.
     """
     base, last = offsets_of(data, position)
-    count = load_i32(data, position + COUNT_AT)
-    horizon = load_i64(data, position + BASE_TIMESTAMP_AT)
-    tombstones_stay = data[position + BATCH_FLAGS_AT] & DELETE_HORIZON_BIT == 0 or state[NOW] < horizon
+    count = load_i32(data, position + layout.COUNT_AT)
+    horizon = load_i64(data, position + layout.BASE_TIMESTAMP_AT)
+    tombstones_stay = (
+        data[position + layout.BATCH_FLAGS_AT] & layout.DELETE_HORIZON_BIT == 0 or state[NOW] < horizon
+    )
     kept = np.int64(0)
     tombstones = np.int64(0)
     first_delta = np.int64(0)
@@ -231,11 +216,13 @@ def write_records(
 
     They were judged before, and there is room for them.
     """
-    append_time = data[position + BATCH_FLAGS_AT] & APPEND_TIME_BIT
-    base_before = load_i64(data, position + (MAX_TIMESTAMP_AT if append_time else BASE_TIMESTAMP_AT))
+    append_time = data[position + layout.BATCH_FLAGS_AT] & layout.APPEND_TIME_BIT
+    base_before = load_i64(
+        data, position + (layout.MAX_TIMESTAMP_AT if append_time else layout.BASE_TIMESTAMP_AT)
+    )
     largest = np.int64(-1)
-    to = state[OUT_BYTES] + BATCH_HEADER_BYTES
-    for i in range(load_i32(data, position + COUNT_AT)):
+    to = state[OUT_BYTES] + layout.BATCH_HEADER_BYTES
+    for i in range(load_i32(data, position + layout.COUNT_AT)):
         length, body = read_number(content, at, stop, 32)
         after = body + length
         if marks[i]:
@@ -269,12 +256,12 @@ def write_head(
     which end at ``to``.
     """
     at = state[OUT_BYTES]
-    copy_bytes(out, at, data, position, BATCH_HEADER_BYTES)
-    store_u32(out, at + SIZE_AT, np.uint32(to - at - ENTRY_HEADER_BYTES))
-    out[at + BATCH_FLAGS_AT] = np.uint8(attributes)
-    store_u64(out, at + BASE_TIMESTAMP_AT, np.uint64(base_timestamp))
-    store_u64(out, at + MAX_TIMESTAMP_AT, np.uint64(max_timestamp))
-    store_u32(out, at + COUNT_AT, np.uint32(count))
+    copy_bytes(out, at, data, position, layout.BATCH_HEADER_BYTES)
+    store_u32(out, at + layout.SIZE_AT, np.uint32(to - at - layout.ENTRY_HEADER_BYTES))
+    out[at + layout.BATCH_FLAGS_AT] = np.uint8(attributes)
+    store_u64(out, at + layout.BASE_TIMESTAMP_AT, np.uint64(base_timestamp))
+    store_u64(out, at + layout.MAX_TIMESTAMP_AT, np.uint64(max_timestamp))
+    store_u32(out, at + layout.COUNT_AT, np.uint32(count))
     seal_batch(out, tables, at, to)
     state[OUT_BYTES] = to
 
@@ -284,7 +271,7 @@ def needed_empty(
     data: Bytes, producers: Longs, lasts: Longs, state: Longs, position: Number, last: Number
 ) -> Number:
     """Return True if the batch is retained without records: it may have its producer's last sequence."""
-    producer = load_i64(data, position + PRODUCER_ID_AT)
+    producer = load_i64(data, position + layout.PRODUCER_ID_AT)
     if producer < 0:
         return False
     low = np.int64(0)
@@ -297,7 +284,7 @@ def needed_empty(
             high = middle
     if low < producers.size and producers[low] == producer:
         return last >= lasts[low]
-    return load_i64(data, position + MAX_TIMESTAMP_AT) >= state[ACTIVE_SINCE]
+    return load_i64(data, position + layout.MAX_TIMESTAMP_AT) >= state[ACTIVE_SINCE]
 
 
 @inner
@@ -314,14 +301,14 @@ def emptied(
     """Return the verdict on a batch without retained records: GOES, REBUILT, or STAYS if it was empty."""
     if not needed_empty(data, producers, lasts, state, position, last):
         return GOES
-    max_timestamp = load_i64(data, position + MAX_TIMESTAMP_AT)
+    max_timestamp = load_i64(data, position + layout.MAX_TIMESTAMP_AT)
     state[BATCHES] += 1
     note_stay(state, load_i64(data, position), last, max_timestamp, 0)
-    if load_i32(data, position + COUNT_AT) == 0:
+    if load_i32(data, position + layout.COUNT_AT) == 0:
         return STAYS
     copy_run(data, out, state, position)
-    attributes = data[position + BATCH_FLAGS_AT] & (TRANSACTION_BITS | APPEND_TIME_BIT)
-    to = state[OUT_BYTES] + BATCH_HEADER_BYTES
+    attributes = data[position + layout.BATCH_FLAGS_AT] & (layout.TRANSACTION_BITS | layout.APPEND_TIME_BIT)
+    to = state[OUT_BYTES] + layout.BATCH_HEADER_BYTES
     write_head(data, tables, out, state, position, to, attributes, np.int64(-1), max_timestamp, 0)
     return REBUILT
 
@@ -343,21 +330,21 @@ def rebuilt(
 ) -> Number:
     """Write the marked records as a batch. Return REBUILT, or PACK if they have to be compressed."""
     base, last = offsets_of(data, position)
-    attributes = np.int64(data[position + BATCH_FLAGS_AT])
-    base_timestamp = load_i64(data, position + BASE_TIMESTAMP_AT)
+    attributes = np.int64(data[position + layout.BATCH_FLAGS_AT])
+    base_timestamp = load_i64(data, position + layout.BASE_TIMESTAMP_AT)
     if gets_horizon:
         base_timestamp = state[HORIZON]
-        attributes |= DELETE_HORIZON_BIT
-    elif attributes & APPEND_TIME_BIT and not attributes & DELETE_HORIZON_BIT:
-        base_timestamp = load_i64(data, position + MAX_TIMESTAMP_AT)
-    elif not attributes & DELETE_HORIZON_BIT:
+        attributes |= layout.DELETE_HORIZON_BIT
+    elif attributes & layout.APPEND_TIME_BIT and not attributes & layout.DELETE_HORIZON_BIT:
+        base_timestamp = load_i64(data, position + layout.MAX_TIMESTAMP_AT)
+    elif not attributes & layout.DELETE_HORIZON_BIT:
         base_timestamp += first_delta
     copy_run(data, out, state, position)
     state[PACK_AT] = state[OUT_BYTES]
     to, largest = write_records(data, content, marks, out, state, position, at, stop, base_timestamp)
     write_head(data, tables, out, state, position, to, attributes, base_timestamp, largest, kept)
     note_stay(state, base, last, largest, kept)
-    return PACK if attributes & CODEC_MASK else REBUILT
+    return PACK if attributes & layout.CODEC_MASK else REBUILT
 
 
 @inner
@@ -376,8 +363,8 @@ def sift_batch(
 ) -> Number:
     """Return STAYS, GOES, or (written to ``out``) REBUILT or PACK, or the code at which the run ends."""
     base, last = offsets_of(data, position)
-    count = load_i32(data, position + COUNT_AT)
-    max_timestamp = load_i64(data, position + MAX_TIMESTAMP_AT)
+    count = load_i32(data, position + layout.COUNT_AT)
+    max_timestamp = load_i64(data, position + layout.MAX_TIMESTAMP_AT)
     if last >= 0 and base >= state[END] and count >= 0:
         state[BATCHES] += 1
         state[MESSAGES] += count
@@ -386,12 +373,14 @@ def sift_batch(
     code = enter(data, state, position, last)
     if code != WHOLE:
         return code
-    at = np.int64(0) if state[OPENED] else position + BATCH_HEADER_BYTES
+    at = np.int64(0) if state[OPENED] else position + layout.BATCH_HEADER_BYTES
     stop = np.int64(content.size) if state[OPENED] else end
     # A record has at least seven bytes, and at most ten more with another timestamp delta.
-    if count > marks.size or count > (stop - at) // MIN_RECORD_BYTES:
+    if count > marks.size or count > (stop - at) // layout.MIN_RECORD_BYTES:
         return decode_status.BAD_COUNT
-    state[WANTED] = position - state[RUN] + BATCH_HEADER_BYTES + (stop - at) + MAX_VARINT_BYTES * count
+    state[WANTED] = (
+        position - state[RUN] + layout.BATCH_HEADER_BYTES + (stop - at) + layout.MAX_VARINT_BYTES * count
+    )
     if state[WANTED] > out.size - state[OUT_BYTES]:
         return decode_status.VALUES_FULL
     kept = tombstones = first_delta = np.int64(0)
@@ -408,7 +397,7 @@ def sift_batch(
         return emptied(data, tables, producers, lasts, out, state, position, last)
     state[BATCHES] += 1
     due = tombstones or (admitted and state[FORCE_HORIZON])
-    gets_horizon = due and data[position + BATCH_FLAGS_AT] & DELETE_HORIZON_BIT == 0
+    gets_horizon = due and data[position + layout.BATCH_FLAGS_AT] & layout.DELETE_HORIZON_BIT == 0
     if kept == count and not gets_horizon:
         note_stay(state, base, last, max_timestamp, count)
         return STAYS

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records.kernels import decode_status
+from minikafka.records.kernels import decode_status, layout
 from minikafka.records.kernels.entries import (
     WHOLE,
     compression,
@@ -26,21 +26,6 @@ from minikafka.records.kernels.entries import (
     producer_epoch,
 )
 from minikafka.records.kernels.jit import fetch_early, inner, kernel, load_u32, load_u64_little
-from minikafka.records.kernels.layout import (
-    BATCH_FLAGS_AT,
-    BATCH_HEADER_BYTES,
-    CODEC_MASK,
-    CONTROL_BIT,
-    CONTROL_KEY_BYTES,
-    CONTROL_TYPE_MASK,
-    COUNT_AT,
-    LAST_DELTA_AT,
-    MAGIC_AT,
-    MAX_BATCH_CODEC,
-    MAX_TIMESTAMP_AT,
-    PRODUCER_ID_AT,
-    TRANSACTION_BITS,
-)
 from minikafka.records.kernels.record import POSITIVE, read_record
 from minikafka.records.kernels.signatures import BYTES, I64S_OUT, Bytes, Longs, Number
 
@@ -151,8 +136,10 @@ def fetch_entries(data: Bytes, slots: Longs, position: Number) -> Number:
         code, end = entry_end(data, position)
         if code == WHOLE:
             code, key_at, key_length, _, _ = fields(data, position, end)
-        elif code == decode_status.BATCH and data[position + BATCH_FLAGS_AT] & CODEC_MASK == 0:
-            code, _, _, _, key_at, key_length, _, _, _ = read_record(data, position + BATCH_HEADER_BYTES, end)
+        elif code == decode_status.BATCH and data[position + layout.BATCH_FLAGS_AT] & layout.CODEC_MASK == 0:
+            code, _, _, _, key_at, key_length, _, _, _ = read_record(
+                data, position + layout.BATCH_HEADER_BYTES, end
+            )
         else:
             break
         if code == WHOLE and key_length > 0:
@@ -215,7 +202,7 @@ def put(
 def offsets_of(data: Bytes, position: Number) -> tuple[Number, Number]:
     """Return base and last offset of a batch; the last one is -1 if they are invalid."""
     base = load_i64(data, position)
-    delta = load_i32(data, position + LAST_DELTA_AT)
+    delta = load_i32(data, position + layout.LAST_DELTA_AT)
     if base < 0 or delta < 0 or base >= POSITIVE - delta:
         return base, np.int64(-1)
     return base, base + delta
@@ -225,7 +212,7 @@ def offsets_of(data: Bytes, position: Number) -> tuple[Number, Number]:
 def map_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: Number) -> Number:
     """Note the key of an entry of magic 0 or 1. Return WHOLE, or the code at which the run ends."""
     offset = load_i64(data, position) + state[SHIFT]
-    if state[INNER] >= 0 and data[position + MAGIC_AT] != state[INNER]:
+    if state[INNER] >= 0 and data[position + layout.MAGIC_AT] != state[INNER]:
         return decode_status.INNER_MAGIC
     if offset < state[START]:
         # The offset of a wrapper is that of its last message, so all of its messages are below START.
@@ -247,17 +234,17 @@ def map_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: 
 @inner
 def write_producer(rows: Longs, at: Number, data: Bytes, position: Number, last: Number) -> None:
     """Write the producer fields of a batch to a row."""
-    rows[at + PRODUCER_ID] = load_i64(data, position + PRODUCER_ID_AT)
+    rows[at + PRODUCER_ID] = load_i64(data, position + layout.PRODUCER_ID_AT)
     rows[at + PRODUCER_EPOCH] = producer_epoch(data, position)
     rows[at + PRODUCER_LAST_OFFSET] = last
-    rows[at + PRODUCER_MAX_TIMESTAMP] = load_i64(data, position + MAX_TIMESTAMP_AT)
+    rows[at + PRODUCER_MAX_TIMESTAMP] = load_i64(data, position + layout.MAX_TIMESTAMP_AT)
 
 
 @inner
 def note_producer(producers: Longs, state: Longs, data: Bytes, position: Number, last: Number) -> None:
     """Write the batch to a new row, or to that of the previous batch if it has the same producer."""
     at = PRODUCER_FIELDS * (state[PRODUCERS] - 1)
-    if at < 0 or producers[at + PRODUCER_ID] != load_i64(data, position + PRODUCER_ID_AT):
+    if at < 0 or producers[at + PRODUCER_ID] != load_i64(data, position + layout.PRODUCER_ID_AT):
         at += PRODUCER_FIELDS
         state[PRODUCERS] += 1
     write_producer(producers, at, data, position, last)
@@ -266,15 +253,17 @@ def note_producer(producers: Longs, state: Longs, data: Bytes, position: Number,
 @inner
 def enter(data: Bytes, state: Longs, position: Number, last: Number) -> Number:
     """Return WHOLE if the records of a batch can be read, or the code at which the run ends."""
-    attributes = np.int64(data[position + BATCH_FLAGS_AT])
-    count = load_i32(data, position + COUNT_AT)
+    attributes = np.int64(data[position + layout.BATCH_FLAGS_AT])
+    count = load_i32(data, position + layout.COUNT_AT)
     if last < 0 or count < 0:
         return decode_status.BAD_DELTA if last < 0 else decode_status.BAD_COUNT
-    if attributes & TRANSACTION_BITS and state[ADMITTED] != position:
+    if attributes & layout.TRANSACTION_BITS and state[ADMITTED] != position:
         return TRANSACTIONAL
-    if attributes & CODEC_MASK > MAX_BATCH_CODEC:
+    if attributes & layout.CODEC_MASK > layout.MAX_BATCH_CODEC:
         return decode_status.BAD_CODEC
-    return decode_status.WRAPPER if attributes & CODEC_MASK and count > 0 and not state[OPENED] else WHOLE
+    return (
+        decode_status.WRAPPER if attributes & layout.CODEC_MASK and count > 0 and not state[OPENED] else WHOLE
+    )
 
 
 @inner
@@ -334,12 +323,14 @@ def map_batch(
     code = enter(data, state, position, last)
     if code != WHOLE:
         return code
-    has_producer = load_i64(data, position + PRODUCER_ID_AT) >= 0
+    has_producer = load_i64(data, position + layout.PRODUCER_ID_AT) >= 0
     if has_producer and PRODUCER_FIELDS * (state[PRODUCERS] + 1) > producers.size:
         return decode_status.KEYS_FULL
-    at = np.int64(0) if state[OPENED] else position + BATCH_HEADER_BYTES
+    at = np.int64(0) if state[OPENED] else position + layout.BATCH_HEADER_BYTES
     stop = np.int64(content.size) if state[OPENED] else end
-    code = map_records(content, slots, state, at, stop, base, last, load_i32(data, position + COUNT_AT))
+    code = map_records(
+        content, slots, state, at, stop, base, last, load_i32(data, position + layout.COUNT_AT)
+    )
     if code == WHOLE:
         if has_producer:
             note_producer(producers, state, data, position, last)
@@ -382,12 +373,15 @@ SURVEY_STATE_SIZE = 2
 @inner
 def control_type(data: Bytes, position: Number, end: Number) -> Number:
     """Return the type in the first record of a control batch, or SURVEY_UNKNOWN."""
-    if data[position + BATCH_FLAGS_AT] & CODEC_MASK or load_i32(data, position + COUNT_AT) < 1:
+    if (
+        data[position + layout.BATCH_FLAGS_AT] & layout.CODEC_MASK
+        or load_i32(data, position + layout.COUNT_AT) < 1
+    ):
         return np.int64(SURVEY_UNKNOWN)
-    code, _, _, _, key_at, key_length, _, _, _ = read_record(data, position + BATCH_HEADER_BYTES, end)
-    if code != WHOLE or key_length < CONTROL_KEY_BYTES:
+    code, _, _, _, key_at, key_length, _, _, _ = read_record(data, position + layout.BATCH_HEADER_BYTES, end)
+    if code != WHOLE or key_length < layout.CONTROL_KEY_BYTES:
         return np.int64(SURVEY_UNKNOWN)
-    kind = load_u32(data, key_at) & CONTROL_TYPE_MASK
+    kind = load_u32(data, key_at) & layout.CONTROL_TYPE_MASK
     return np.int64(kind if kind < 2 else SURVEY_UNKNOWN)
 
 
@@ -400,7 +394,7 @@ def survey(data: Bytes, rows: Longs, state: Longs) -> Number:
     code, end = entry_end(data, state[POSITION])
     while code in (WHOLE, decode_status.BATCH):
         position = state[POSITION]
-        if code == decode_status.BATCH and data[position + BATCH_FLAGS_AT] & TRANSACTION_BITS:
+        if code == decode_status.BATCH and data[position + layout.BATCH_FLAGS_AT] & layout.TRANSACTION_BITS:
             at = SURVEY_FIELDS * state[SURVEYED]
             if at + SURVEY_FIELDS > rows.size:
                 return decode_status.ROWS_FULL
@@ -410,7 +404,7 @@ def survey(data: Bytes, rows: Longs, state: Longs) -> Number:
             write_producer(rows, at, data, position, last)
             rows[at + SURVEY_BASE_OFFSET] = base
             rows[at + SURVEY_KIND] = SURVEY_DATA
-            if data[position + BATCH_FLAGS_AT] & CONTROL_BIT:
+            if data[position + layout.BATCH_FLAGS_AT] & layout.CONTROL_BIT:
                 rows[at + SURVEY_KIND] = control_type(data, position, end)
             state[SURVEYED] += 1
         state[POSITION] = end

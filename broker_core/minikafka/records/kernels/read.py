@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records.kernels import decode_status
+from minikafka.records.kernels import decode_status, layout
 from minikafka.records.kernels.entries import (
     WHOLE,
     compression,
@@ -17,15 +17,6 @@ from minikafka.records.kernels.entries import (
     message_timestamp,
 )
 from minikafka.records.kernels.jit import copy_bytes, inner, kernel
-from minikafka.records.kernels.layout import (
-    APPEND_TIME_BIT,
-    CODEC_MASK,
-    LAST_DELTA_AT,
-    MAGIC_AT,
-    MAX_TIMESTAMP_AT,
-    MESSAGE_ATTRIBUTES_AT,
-    MESSAGE_TIMESTAMP_AT,
-)
 from minikafka.records.kernels.record import read_headers, read_record
 from minikafka.records.kernels.signatures import (
     BYTES,
@@ -85,12 +76,12 @@ STATE_SIZE = 40
 @inner
 def timestamp_of(data: Bytes, position: Number, state: Longs) -> tuple[Number, Number]:
     """Return timestamp and timestamp type of a validated entry."""
-    if data[position + MAGIC_AT] == 0:
+    if data[position + layout.MAGIC_AT] == 0:
         return -1, -1
     if state[INNER] == 1:
         return state[WRAPPER_TIMESTAMP], 1
-    own_type = np.int64(data[position + MESSAGE_ATTRIBUTES_AT] & APPEND_TIME_BIT != 0)
-    return load_i64(data, position + MESSAGE_TIMESTAMP_AT), 0 if state[INNER] == 0 else own_type
+    own_type = np.int64(data[position + layout.MESSAGE_ATTRIBUTES_AT] & layout.APPEND_TIME_BIT != 0)
+    return load_i64(data, position + layout.MESSAGE_TIMESTAMP_AT), 0 if state[INNER] == 0 else own_type
 
 
 @inner
@@ -106,8 +97,8 @@ def next_message(
     if code != WHOLE:
         return code, end, 0, 0, 0, 0, 0
     offset = load_i64(data, position) + state[OFFSET_SHIFT]
-    codec = np.int64(data[position + MESSAGE_ATTRIBUTES_AT]) & CODEC_MASK
-    if state[INNER] >= 0 and data[position + MAGIC_AT] != state[WRAPPER_MAGIC]:
+    codec = np.int64(data[position + layout.MESSAGE_ATTRIBUTES_AT]) & layout.CODEC_MASK
+    if state[INNER] >= 0 and data[position + layout.MAGIC_AT] != state[WRAPPER_MAGIC]:
         return decode_status.INNER_MAGIC, end, offset, 0, 0, 0, 0
     if offset < state[START_OFFSET]:
         # The offset of a wrapper is that of its last message, so all of its messages are below START_OFFSET.
@@ -209,21 +200,25 @@ def decode_run(
 def last_offset(data: Bytes, position: Number) -> Number:
     """Return the last offset of a whole entry: its offset in magic 0 and 1."""
     offset = load_i64(data, position)
-    return offset + load_i32(data, position + LAST_DELTA_AT) if data[position + MAGIC_AT] == 2 else offset
+    return (
+        offset + load_i32(data, position + layout.LAST_DELTA_AT)
+        if data[position + layout.MAGIC_AT] == 2
+        else offset
+    )
 
 
 @inner
 def largest_timestamp(data: Bytes, position: Number) -> Number:
     """Return the largest timestamp of a whole entry, -1 in magic 0."""
-    if data[position + MAGIC_AT] == 2:
-        return load_i64(data, position + MAX_TIMESTAMP_AT)
+    if data[position + layout.MAGIC_AT] == 2:
+        return load_i64(data, position + layout.MAX_TIMESTAMP_AT)
     return message_timestamp(data, position)
 
 
 @inner
 def is_damaged(data: Bytes, tables: Tables, position: Number, end: Number) -> Number:
     """Return True if the checksum of a whole entry is wrong."""
-    if data[position + MAGIC_AT] == 2:
+    if data[position + layout.MAGIC_AT] == 2:
         return is_batch_damaged(data, tables, position, end)
     return is_message_damaged(data, tables, position, end)
 

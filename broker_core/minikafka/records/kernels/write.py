@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records.kernels import decode_status
+from minikafka.records.kernels import decode_status, layout
 from minikafka.records.kernels.entries import (
     WHOLE,
     compression,
@@ -18,23 +18,6 @@ from minikafka.records.kernels.entries import (
     seal_message,
 )
 from minikafka.records.kernels.jit import copy_bytes, inner, kernel, store_u32, store_u64
-from minikafka.records.kernels.layout import (
-    APPEND_TIME_BIT,
-    BATCH_FLAGS_AT,
-    CODEC_MASK,
-    ENTRY_HEADER_BYTES,
-    LAST_DELTA_AT,
-    LEADER_EPOCH_AT,
-    LENGTH_BYTES,
-    MAGIC_AT,
-    MAX_TIMESTAMP_AT,
-    MESSAGE_ATTRIBUTES_AT,
-    MESSAGE_HEADER_BYTES,
-    MESSAGE_TIMESTAMP_AT,
-    MIN_MESSAGE_BYTES,
-    SIZE_AT,
-    TIMESTAMP_BYTES,
-)
 from minikafka.records.kernels.signatures import (
     BYTES,
     BYTES_OUT,
@@ -90,8 +73,8 @@ def check_entry(data: Bytes, tables: Tables, state: Longs, position: Number) -> 
         code = decode_status.INNER_MAGIC
     if code != WHOLE:
         return code, end, 0
-    magic = data[position + MAGIC_AT]
-    attributes = data[position + MESSAGE_ATTRIBUTES_AT]
+    magic = data[position + layout.MAGIC_AT]
+    attributes = data[position + layout.MESSAGE_ATTRIBUTES_AT]
     if state[INNER] and magic != state[WRAPPER_MAGIC]:
         return decode_status.INNER_MAGIC, end, 0
     if end - position > state[MAX_MESSAGE_BYTES]:
@@ -102,7 +85,7 @@ def check_entry(data: Bytes, tables: Tables, state: Longs, position: Number) -> 
     if code != WHOLE:
         return code, end, 0
     # Inside a wrapper the bit is ignored: the wrapper's bit applies to all messages.
-    if magic == 1 and attributes & APPEND_TIME_BIT and not state[INNER]:
+    if magic == 1 and attributes & layout.APPEND_TIME_BIT and not state[INNER]:
         return decode_status.TIMESTAMP_TYPE, end, 0
     return compression(data, position, state[INNER]), end, key_length
 
@@ -118,8 +101,8 @@ def check_messages(data: Bytes, tables: Tables, state: Longs) -> Number:
         if state[KEY_NEEDED] and key_length < 0:
             code = decode_status.NO_KEY
             break
-        if data[position + MAGIC_AT] == 1:
-            timestamp = load_i64(data, position + MESSAGE_TIMESTAMP_AT)
+        if data[position + layout.MAGIC_AT] == 1:
+            timestamp = load_i64(data, position + layout.MESSAGE_TIMESTAMP_AT)
             if timestamp < state[EARLIEST] or timestamp > state[LATEST]:
                 code = decode_status.TIMESTAMP_RANGE
                 break
@@ -170,8 +153,8 @@ def survey_wrappers(data: Bytes, tables: Tables, state: Longs, rows: Longs) -> N
         row = found * WRAPPER_FIELDS
         rows[row + WRAPPER_AT] = position
         rows[row + WRAPPER_SIZE] = end - position
-        rows[row + WRAPPER_FORMAT] = data[position + MAGIC_AT]
-        rows[row + WRAPPER_CODEC] = data[position + MESSAGE_ATTRIBUTES_AT] & CODEC_MASK
+        rows[row + WRAPPER_FORMAT] = data[position + layout.MAGIC_AT]
+        rows[row + WRAPPER_CODEC] = data[position + layout.MESSAGE_ATTRIBUTES_AT] & layout.CODEC_MASK
         rows[row + WRAPPER_VALUE] = value_at - position if value_length >= 0 else -1
         rows[row + WRAPPER_TIMESTAMP] = message_timestamp(data, position)
         found += 1
@@ -239,9 +222,9 @@ def stamp_wrappers(data: Bytes, tables: Tables, rows: Longs) -> Number:
         position = rows[row + WRAPPER_AT]
         if rows[row + WRAPPER_FORMAT] == 0:
             continue
-        if load_i64(data, position + MESSAGE_TIMESTAMP_AT) == rows[row + WRAPPER_TIMESTAMP]:
+        if load_i64(data, position + layout.MESSAGE_TIMESTAMP_AT) == rows[row + WRAPPER_TIMESTAMP]:
             continue
-        store_u64(data, position + MESSAGE_TIMESTAMP_AT, np.uint64(rows[row + WRAPPER_TIMESTAMP]))
+        store_u64(data, position + layout.MESSAGE_TIMESTAMP_AT, np.uint64(rows[row + WRAPPER_TIMESTAMP]))
         end = position + rows[row + WRAPPER_SIZE]
         seal_message(data, tables, position, end)
         changed += 1
@@ -282,10 +265,13 @@ def assign_offsets(
     while code in (WHOLE, decode_status.BATCH):
         first = offset
         if code == decode_status.BATCH:
-            store_u32(data, position + LEADER_EPOCH_AT, np.uint32(np.int32(leader_epoch)))
-            offset += load_i32(data, position + LAST_DELTA_AT)
+            store_u32(data, position + layout.LEADER_EPOCH_AT, np.uint32(np.int32(leader_epoch)))
+            offset += load_i32(data, position + layout.LAST_DELTA_AT)
         else:
-            if data[position + MESSAGE_ATTRIBUTES_AT] & CODEC_MASK and wrappers < wrapper_counts.size:
+            if (
+                data[position + layout.MESSAGE_ATTRIBUTES_AT] & layout.CODEC_MASK
+                and wrappers < wrapper_counts.size
+            ):
                 offset += wrapper_counts[wrappers] - 1
                 wrappers += 1
             first = offset
@@ -311,12 +297,12 @@ def stamp_append_time(data: Bytes, tables: Tables, timestamp: Number) -> Number:
     code, end = entry_end(data, position)
     while code in (WHOLE, decode_status.BATCH):
         if code == decode_status.BATCH:
-            data[position + BATCH_FLAGS_AT] |= APPEND_TIME_BIT
-            store_u64(data, position + MAX_TIMESTAMP_AT, np.uint64(timestamp))
+            data[position + layout.BATCH_FLAGS_AT] |= layout.APPEND_TIME_BIT
+            store_u64(data, position + layout.MAX_TIMESTAMP_AT, np.uint64(timestamp))
             seal_batch(data, tables, position, end)
-        elif data[position + MAGIC_AT] == 1:
-            data[position + MESSAGE_ATTRIBUTES_AT] |= APPEND_TIME_BIT
-            store_u64(data, position + MESSAGE_TIMESTAMP_AT, np.uint64(timestamp))
+        elif data[position + layout.MAGIC_AT] == 1:
+            data[position + layout.MESSAGE_ATTRIBUTES_AT] |= layout.APPEND_TIME_BIT
+            store_u64(data, position + layout.MESSAGE_TIMESTAMP_AT, np.uint64(timestamp))
             seal_message(data, tables, position, end)
         position = end
         code, end = entry_end(data, position)
@@ -328,20 +314,20 @@ def write_head(
     out: Bytes, at: Number, size: Number, magic: Number, attributes: Number, timestamp: Number
 ) -> Number:
     """Write size, magic, attributes and timestamp of an entry at ``at``. Return the position of the key."""
-    store_u32(out, at + SIZE_AT, np.uint32(size))
-    out[at + MAGIC_AT] = magic
-    out[at + MESSAGE_ATTRIBUTES_AT] = attributes
+    store_u32(out, at + layout.SIZE_AT, np.uint32(size))
+    out[at + layout.MAGIC_AT] = magic
+    out[at + layout.MESSAGE_ATTRIBUTES_AT] = attributes
     if magic == 0:
-        return at + MESSAGE_HEADER_BYTES
-    store_u64(out, at + MESSAGE_TIMESTAMP_AT, np.uint64(timestamp))
-    return at + MESSAGE_HEADER_BYTES + TIMESTAMP_BYTES
+        return at + layout.MESSAGE_HEADER_BYTES
+    store_u64(out, at + layout.MESSAGE_TIMESTAMP_AT, np.uint64(timestamp))
+    return at + layout.MESSAGE_HEADER_BYTES + layout.TIMESTAMP_BYTES
 
 
 @inner
 def write_field(out: Bytes, at: Number, data: Bytes, start: Number, length: Number) -> Number:
     """Write a nullable field (length -1 for null) at ``at``. Return the position after it."""
     store_u32(out, at, np.uint32(np.int32(length)))
-    at += LENGTH_BYTES
+    at += layout.LENGTH_BYTES
     if length > 0:
         copy_bytes(out, at, data, start, length)
         return at + length
@@ -398,7 +384,7 @@ def encode_run(
     """
     at = state[ENCODE_BYTES]
     magic = state[ENCODE_MAGIC]
-    head = MIN_MESSAGE_BYTES + TIMESTAMP_BYTES * magic
+    head = layout.MIN_MESSAGE_BYTES + layout.TIMESTAMP_BYTES * magic
     code = decode_status.END
     while state[ENCODE_NEXT] < rows.size:
         row = rows[state[ENCODE_NEXT]]
@@ -413,7 +399,7 @@ def encode_run(
             code = decode_status.VALUES_FULL
             break
         store_u64(out, at, np.uint64(state[ENCODE_OFFSET]))
-        after = write_head(out, at, size - ENTRY_HEADER_BYTES, magic, 0, timestamps[row])
+        after = write_head(out, at, size - layout.ENTRY_HEADER_BYTES, magic, 0, timestamps[row])
         after = write_field(out, after, keys, key_at, key_length)
         after = write_field(out, after, values, value_at, value_length)
         seal_message(out, tables, at, after)
@@ -461,9 +447,9 @@ def convert_run(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number
         code = compression(data, position, 0)
         if code != WHOLE:
             break
-        body_at = key_at - LENGTH_BYTES
+        body_at = key_at - layout.LENGTH_BYTES
         body = end - body_at
-        size = MESSAGE_HEADER_BYTES + TIMESTAMP_BYTES * magic + body
+        size = layout.MESSAGE_HEADER_BYTES + layout.TIMESTAMP_BYTES * magic + body
         if size > state[CONVERT_MAX_MESSAGE_BYTES]:
             code = decode_status.TOO_LARGE
             break
@@ -473,7 +459,7 @@ def convert_run(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number
         timestamp = message_timestamp(data, position)
         offset = load_i64(data, position) + state[CONVERT_SHIFT]
         store_u64(out, at, np.uint64(offset))
-        after = write_head(out, at, size - ENTRY_HEADER_BYTES, magic, np.int64(0), timestamp)
+        after = write_head(out, at, size - layout.ENTRY_HEADER_BYTES, magic, np.int64(0), timestamp)
         copy_bytes(out, after, data, body_at, body)
         seal_message(out, tables, at, after + body)
         if magic == 1 and timestamp > state[CONVERT_MAX_TIMESTAMP]:

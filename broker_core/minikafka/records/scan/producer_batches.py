@@ -14,21 +14,13 @@ from numpy.typing import NDArray
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
 from minikafka.records.format.batch import MAGIC, BatchHeader, control_type, iterate_batch, read_header
+from minikafka.records.kernels import layout
 from minikafka.records.kernels.arrays import read_only
-from minikafka.records.kernels.layout import (
-    BATCH_FIELDS,
-    BATCH_HEADER_BYTES,
-    CONTROL_BIT,
-    CONTROL_VALUE,
-    MAGIC_AT,
-    MIN_MESSAGE_BYTES,
-    TRANSACTION_BITS,
-)
 
-EVERY_ENTRY = MIN_MESSAGE_BYTES - 1
+EVERY_ENTRY = layout.MIN_MESSAGE_BYTES - 1
 """An index interval at which a scan notes every entry but the first: the smallest entry is larger."""
 
-_HEADER = np.dtype([(name, f">{code}") for name, code in BATCH_FIELDS.codes.items()])
+_HEADER = np.dtype([(name, f">{code}") for name, code in layout.BATCH_FIELDS.codes.items()])
 
 
 def producer_state_batches(
@@ -41,12 +33,12 @@ def producer_state_batches(
     the ``last_ones`` of their producer here.
     """
     array = read_only(data)
-    positions = positions[array[positions + MAGIC_AT] == MAGIC]
-    rows = array[positions[:, None] + np.arange(BATCH_HEADER_BYTES)].view(_HEADER).reshape(-1)
+    positions = positions[array[positions + layout.MAGIC_AT] == MAGIC]
+    rows = array[positions[:, None] + np.arange(layout.BATCH_HEADER_BYTES)].view(_HEADER).reshape(-1)
     wanted = (rows["producer_id"] >= 0) & (rows["base_offset"] >= first_offset)
     rows, positions = rows[wanted], positions[wanted]
-    special = rows["attributes"] & TRANSACTION_BITS != 0
-    plain = np.flatnonzero(rows["attributes"] & CONTROL_BIT == 0)
+    special = rows["attributes"] & layout.TRANSACTION_BITS != 0
+    plain = np.flatnonzero(rows["attributes"] & layout.CONTROL_BIT == 0)
     order = plain[np.argsort(rows["producer_id"][plain], kind="stable")]
     producers = rows["producer_id"][order].astype(np.int64)
     from_end = np.searchsorted(producers, producers, side="right") - np.arange(producers.size)
@@ -62,8 +54,8 @@ def coordinator_epoch_of(data: Buffer, position: int) -> int | None:
     """
     try:
         for record in iterate_batch(memoryview(data), position):
-            if control_type(record) is not None and len(record.value or b"") >= CONTROL_VALUE.size:
-                return int(CONTROL_VALUE.unpack_from(record.value or b"")[1])
+            if control_type(record) is not None and len(record.value or b"") >= layout.CONTROL_VALUE.size:
+                return int(layout.CONTROL_VALUE.unpack_from(record.value or b"")[1])
     except BrokerError:
         pass  # the verification of the log reports it
     return None

@@ -28,18 +28,8 @@ from minikafka.records.format.message_set import (
     open_wrapper,
     wrapper_value,
 )
-from minikafka.records.kernels import decode_status
+from minikafka.records.kernels import decode_status, layout
 from minikafka.records.kernels.arrays import INT64_MAX, INT64_MIN, as_int64, read_only
-from minikafka.records.kernels.layout import (
-    BATCH_FLAGS_AT,
-    BATCH_HEADER_BYTES,
-    CODEC_MASK,
-    MAGIC_AT,
-    MESSAGE_ATTRIBUTES_AT,
-    MESSAGE_CRC_AT,
-    MESSAGE_TIMESTAMP_AT,
-    entry_size,
-)
 
 _INT64 = struct.Struct(">q")
 """The size, the magic and, for a batch, the attributes of an entry."""
@@ -153,9 +143,9 @@ def first_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) ->
     """
     for entry in entries_at_or_after(data, timestamp_ms, least_offset):
         view = entry.data
-        if view[MAGIC_AT] == batch.MAGIC:
+        if view[layout.MAGIC_AT] == batch.MAGIC:
             found = _first_of_batch(view, timestamp_ms, least_offset)
-        elif view[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
+        elif view[layout.MESSAGE_ATTRIBUTES_AT] & layout.CODEC_MASK:
             found = _first_of_wrapper(view, timestamp_ms, least_offset)
         else:
             message = next(iterate(view))
@@ -186,7 +176,9 @@ def _first_of_batch(view: memoryview, timestamp_ms: int, least_offset: int) -> t
 
 
 def _first_of_wrapper(view: memoryview, timestamp_ms: int, least_offset: int) -> tuple[int, int] | None:
-    if zlib.crc32(view[MAGIC_AT:]) != int.from_bytes(view[MESSAGE_CRC_AT:MAGIC_AT], "big"):
+    if zlib.crc32(view[layout.MAGIC_AT :]) != int.from_bytes(
+        view[layout.MESSAGE_CRC_AT : layout.MAGIC_AT], "big"
+    ):
         raise decode_status.error(decode_status.BAD_CRC, 0)
     content = open_wrapper(view, 0)
     _check_content(content)
@@ -202,7 +194,7 @@ def _first_of_wrapper(view: memoryview, timestamp_ms: int, least_offset: int) ->
     offset = as_int64(_INT64.unpack_from(data, at)[0] + shift)
     if append_time or not content.magic:
         return offset, content.timestamp_ms
-    return offset, _INT64.unpack_from(data, at + MESSAGE_TIMESTAMP_AT)[0]
+    return offset, _INT64.unpack_from(data, at + layout.MESSAGE_TIMESTAMP_AT)[0]
 
 
 def _check_content(content: Content) -> None:
@@ -230,10 +222,10 @@ class TimedEntry:
         """The memory for reading its messages: the entry, and its maximum content."""
         view = self.data
         size = len(view)
-        if view[MAGIC_AT] == batch.MAGIC:
-            codec, stored = view[BATCH_FLAGS_AT] & CODEC_MASK, view[BATCH_HEADER_BYTES:]
+        if view[layout.MAGIC_AT] == batch.MAGIC:
+            codec, stored = view[layout.BATCH_FLAGS_AT] & layout.CODEC_MASK, view[layout.BATCH_HEADER_BYTES :]
             return size + (content_bound(Codec(codec), stored) if codec <= Codec.ZSTD else 0)
-        if not view[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
+        if not view[layout.MESSAGE_ATTRIBUTES_AT] & layout.CODEC_MASK:
             return size
         wrapper_codec, value = wrapper_value(view, 0)
         return size + (0 if value is None else content_bound(wrapper_codec, value))
@@ -248,7 +240,7 @@ def entries_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) 
     view = memoryview(data)
     at = _find(array, 0, least_offset, timestamp_ms)
     while at is not None:
-        end = at + entry_size(view, at)
+        end = at + layout.entry_size(view, at)
         yield TimedEntry(at, view[at:end])
         at = _find(array, end, least_offset, timestamp_ms)
 

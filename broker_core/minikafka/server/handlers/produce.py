@@ -37,13 +37,7 @@ from minikafka.records.append.produced import Limits, OffsetMoved, ValidatedReco
 from minikafka.records.append.validation import memory_to_prepare, prepare, validate, validate_steps
 from minikafka.records.format.compression import BudgetExceeded, ContentBudget
 from minikafka.records.format.message_set import NO_TIMESTAMP, Codec
-from minikafka.records.kernels.layout import (
-    BATCH_FIELDS,
-    BATCH_HEADER_BYTES,
-    CODEC_MASK,
-    ENTRY_HEADER_BYTES,
-    TRANSACTIONAL_BIT,
-)
+from minikafka.records.kernels import layout
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.workers.request_admission import leave
@@ -69,7 +63,7 @@ STORAGE_ERROR_SINCE = 4
 them refresh metadata and retry, as in 2.1."""
 ZSTD_SINCE = 7
 """The first version with zstd."""
-_BATCH = BATCH_FIELDS.struct("size", "magic", "attributes")
+_BATCH = layout.BATCH_FIELDS.struct("size", "magic", "attributes")
 """Size, magic and attributes."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics, as Kafka's tools do to repair them."""
@@ -405,18 +399,18 @@ def _portion_of(valid: dict[TopicPartition, ValidatedRecords]) -> dict[TopicPart
 def _check_one_batch(records: memoryview, version: int) -> None:
     """Check the batch header of a partition's records before they are read."""
     size, magic, attributes = (0, -1, 0)
-    if len(records) >= BATCH_HEADER_BYTES:
+    if len(records) >= layout.BATCH_HEADER_BYTES:
         size, magic, attributes = _BATCH.unpack_from(records)
-    if magic != 2 or size + ENTRY_HEADER_BYTES != len(records):
+    if magic != 2 or size + layout.ENTRY_HEADER_BYTES != len(records):
         raise BrokerError(
             ErrorCode.CORRUPT_MESSAGE,
             f"Produce {version} requires exactly one batch of magic 2 for each partition, got "
             f"{len(records)} bytes "
             f"of another form",
         )
-    if attributes & TRANSACTIONAL_BIT:
+    if attributes & layout.TRANSACTIONAL_BIT:
         raise _no_transactions()
-    if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
+    if attributes & layout.CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce {version} does not support zstd: use version {ZSTD_SINCE} or later",
