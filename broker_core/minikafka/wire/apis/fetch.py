@@ -13,6 +13,7 @@ message of ``records``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
@@ -220,11 +221,11 @@ def consumer_partition(partition: int, offset: int, max_bytes: int, leader_epoch
 
 
 def fetch_topics(partitions: Mapping[TopicPartition, FetchPartition]) -> tuple[FetchTopic, ...]:
-    """Return the rows of a request for ``partitions``, by topic in their order."""
-    topics: dict[str, list[FetchPartition]] = {}
-    for (topic, _), partition in partitions.items():
-        topics.setdefault(topic, []).append(partition)
-    return tuple(FetchTopic(topic, tuple(found)) for topic, found in topics.items())
+    """Return the rows of a request for ``partitions``, in their order: a topic is repeated if others are
+    between its partitions. The broker fills its response in this order.
+    """
+    by_topic = groupby(partitions.items(), lambda row: row[0].topic)
+    return tuple(FetchTopic(topic, tuple(part for _, part in rows)) for topic, rows in by_topic)
 
 
 def consumer_request(

@@ -112,6 +112,15 @@ def test_partitions_with_data_move_to_the_end() -> None:
     assert sessions.send() == {1: [T2, T0, T1]}
 
 
+def test_request_keeps_the_order_across_topics() -> None:
+    session, other = FetchSession(SETTINGS), TopicPartition("u", 0)
+    session.update({T0: 0, other: 0, T1: 0})
+    (data,) = session.next_requests(lambda _: 1, 0)
+    rows = [(topic.name, [part.index for part in topic.partitions]) for topic in data.request.topics]
+    # With t's partitions together, those with data could take all the room of each response.
+    assert rows == [("t", [0]), ("u", [0]), ("t", [1])]
+
+
 def test_partition_keeps_its_place_while_it_is_not_fetched() -> None:
     sessions = Sessions(T0, T1, T2)
     sessions.send()
