@@ -469,12 +469,14 @@ class GroupConsumer:
     def _fetch(self, timeout_ms: int) -> None:
         state = self._subscription_state
         found = self._fetcher.collect_fetch(state.wanted(), timeout_ms)
-        # First, as it may raise: then no record is lost.
-        for partition in found.out_of_range:
-            state.out_of_range(partition)
+        # First, as the rest may raise: then the next poll returns them, and one partition starves no other.
         for fetched in found.sets:
             state.fetched(fetched.topic_partition, fetched.next_offset)
         self._fetch_buffer.add(found.sets)
+        for partition in found.out_of_range:
+            state.out_of_range(partition)
+        if found.error is not None:
+            raise found.error
         self._fetcher.send_fetches(state.wanted())
 
     def _on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:

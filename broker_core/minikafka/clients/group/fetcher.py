@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
-from minikafka.base.errors import ErrorCode, NetworkError, RemoteWireError
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.fetch_session import FetchRequestData, FetchSession
 from minikafka.clients.fetch.fetch_state import CompletedFetch, FetchSettings, FetchStatus
@@ -37,10 +37,12 @@ class FetchResult:
     """The result of one ``collect_fetch``.
 
     out_of_range: partitions whose position is not in the log.
+    error: of a partition for which a further fetch would fail too.
     """
 
     sets: list[Fetched] = field(default_factory=list)
     out_of_range: list[TopicPartition] = field(default_factory=list)
+    error: BrokerError | None = None
 
 
 class GroupFetcher:
@@ -84,10 +86,7 @@ class GroupFetcher:
                 self._replies[data.broker_id] = data, reply
 
     def collect_fetch(self, positions: Positions, timeout_ms: int) -> FetchResult:
-        """Return the first sets that arrive for ``positions``; empty if none arrive within ``timeout_ms``.
-
-        Raises the BrokerError of a partition if it is not retriable.
-        """
+        """Return the first sets that arrive for ``positions``; empty if none arrive within ``timeout_ms``."""
         deadline = self._cluster.deadline(timeout_ms)
         self._refresh_leaders(positions, deadline.at_most(_REFRESH_TIMEOUT_MS))
         self.send_fetches(positions)
@@ -167,4 +166,4 @@ class GroupFetcher:
             if error.code is ErrorCode.UNKNOWN and completed.failures == 1:
                 logger.warning("%s; retrying", error)
         elif error is not None:
-            raise error
+            found.error = error

@@ -107,13 +107,6 @@ def test_broken_connections_are_made_again(harness: GroupHarness, fault: Fault) 
     assert harness.read(consumer) == Counter(everything())
 
 
-def test_what_a_leader_refuses_for_good_is_raised(harness: GroupHarness) -> None:
-    consumer = harness.member()
-    harness.brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)] * 2)
-    with pytest.raises(BrokerError, match=r"TOPIC_AUTHORIZATION_FAILED: fetching t-\d from offset 5"):
-        harness.read(consumer)
-
-
 def test_message_that_an_old_broker_cuts_off_is_read(harness: GroupHarness) -> None:
     large = b"x" * 5_000
     harness.brokers.newest[ApiKey.FETCH] = 2
@@ -342,13 +335,6 @@ def test_an_offset_that_the_log_does_not_have_follows_the_rule(
     harness.brokers.logs[T0].delete_before(3)
     assert set(harness.read(harness.consumer())) == found | everything(T0)
     assert f"t-0: offset {committed} is out of range; resetting to earliest" in caplog.text
-
-
-def test_an_offset_that_the_log_does_not_have_is_raised_without_a_rule(harness: GroupHarness) -> None:
-    harness.brokers.commit("g", dict.fromkeys((T0, T1, T2, T3), 9))
-    consumer = harness.consumer(auto_offset_reset=Reset.NONE)
-    with pytest.raises(BrokerError, match=r"OFFSET_OUT_OF_RANGE: offset 9 of t-\d is not in the log.*seek"):
-        harness.read(consumer)
 
 
 def test_seeks_count_from_the_next_poll_on(harness: GroupHarness) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.clients.group.config import Reset
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.group.fetched_records import ConsumerRecord
 from minikafka.clients.group.offsets import Committed
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.api import ApiKey
+from minikafka.wire.apis.fetch import FetchRequest, FetchResponse
 from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness, everything
 
 FIELDS = ["topic", "partition", "offset", "timestamp", "key", "value"]
@@ -50,6 +53,40 @@ def test_records_come_with_all_that_is_known_of_them(harness: GroupHarness) -> N
     assert {record.value for record in found} == everything()
     assert found[2] == ConsumerRecord("t", 0, 2, 1_002, b"k", b"t-0-2", ())
     assert found[2].topic_partition == T0
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (ErrorCode.OFFSET_OUT_OF_RANGE, "offset 0 of t-0 is not in the log, and auto.offset.reset is none"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "fetching t-0 from offset 0"),
+    ],
+)
+def test_error_of_one_partition_does_not_starve_others(
+    harness: GroupHarness, code: ErrorCode, text: str
+) -> None:
+    def refuse_t0(broker_id: int, request: FetchRequest) -> FetchResponse:
+        (topic,) = harness.brokers.serve(broker_id, request).topics
+        rows = [
+            replace(row, error_code=int(code), records=b"") if row.index == 0 else row
+            for row in topic.partitions
+        ]
+        return FetchResponse(0, 0, 0, (replace(topic, partitions=tuple(rows)),))
+
+    harness.brokers.always(ApiKey.FETCH, refuse_t0)
+    consumer = harness.bare(auto_offset_reset=Reset.NONE)
+    consumer.assign([T0, T2])
+    consumer.seek(T0, 0)
+    consumer.seek(T2, 0)
+    found, errors = [], []
+    for _ in range(10):
+        try:
+            found += records(consumer, 1)
+        except BrokerError as error:
+            errors.append(str(error))
+    assert [record.value for record in found] == [b"t-2-%d" % number for number in range(5)]
+    assert len(errors) > 1
+    assert all(error.startswith(f"{code.name}: {text}") for error in errors)
 
 
 def test_nulls_and_headers_come_as_they_are(harness: GroupHarness) -> None:
