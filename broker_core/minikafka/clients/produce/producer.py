@@ -201,7 +201,7 @@ class BatchingProducer:
             return not left
 
         with self._lock:
-            return self._wait(self._settled, all_done, deadline)
+            return self._wait(all_done, deadline)
 
     def abort(self, error: MinikafkaError) -> None:
         """Fail all records that are not acknowledged. Any thread may call this while another one waits."""
@@ -291,9 +291,7 @@ class BatchingProducer:
         self._accumulator.begin_flush()
         try:
             self._wake_worker()
-            if not self._wait(
-                self._settled, lambda: self._closing or self._accumulator.has_room(size), deadline
-            ):
+            if not self._wait(lambda: self._closing or self._accumulator.has_room(size), deadline):
                 raise NetworkError(
                     f"timed out after {self.config.max_block_ms} ms waiting for {size} bytes of memory: "
                     f"{self._accumulator.used_bytes} of {self.config.buffer_bytes} bytes (buffer.memory) "
@@ -304,15 +302,13 @@ class BatchingProducer:
         if self._closing:
             raise NetworkError("the producer is closed")
 
-    def _wait(
-        self, condition: threading.Condition, reached: Callable[[], bool], deadline: Deadline | None
-    ) -> bool:
+    def _wait(self, reached: Callable[[], bool], deadline: Deadline | None) -> bool:
         while not reached():
             left_ms = None if deadline is None else deadline.remaining_ms()
             if left_ms == 0:
                 return False
             if self._threads:
-                condition.wait(None if left_ms is None else left_ms / 1000)
+                self._settled.wait(None if left_ms is None else left_ms / 1000)
             elif not self._step_or_wait(left_ms):
                 return False
         return True
