@@ -64,6 +64,8 @@ DEFAULT_MAX_BYTES = 1 << 20
 """Kafka's ``max.partition.fetch.bytes``."""
 
 _RANGE_TIMEOUT_MS = 5_000
+_LONGEST_WAIT_MS = 1_000
+"""The longest time without a look at ``stop``: a broker may throttle a client for much longer."""
 
 
 class RangeFetcher:
@@ -162,14 +164,16 @@ class RangeFetcher:
     def _wait_until_ready(
         self, deadline: Deadline, failed: FailedAttempts, error: MinikafkaError | None
     ) -> None:
-        """Wait for the end of a back-off. Raises the timeout error if that is after ``deadline``."""
+        """Wait for the end of a back-off, or a part of it. Raises the timeout error if a back-off after
+        ``error`` ends after ``deadline``.
+        """
         ready_ms = self._session.next_ready_ms(self._now_ms())
         if ready_ms is None:
             return
         delay_ms = ready_ms - self._now_ms()
         if error is not None and delay_ms >= deadline.remaining_ms():
             raise self._timeout_error(failed, error) from error
-        self._cluster.waiter.wait(deadline.at_most(delay_ms))
+        self._cluster.waiter.wait(deadline.at_most(min(delay_ms, _LONGEST_WAIT_MS)))
 
     def _receive(self, deadline: Deadline) -> CompletedFetch | None:
         """Return the result of the request in flight, or of a new one; None before the end of a back-off."""

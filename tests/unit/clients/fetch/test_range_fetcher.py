@@ -343,6 +343,21 @@ def test_stop_ends_the_iteration(brokers: BrokerHarness) -> None:
     assert list(sets) == []
 
 
+def test_stop_ends_the_wait_of_a_throttled_client(brokers: BrokerHarness) -> None:
+    brokers.always(ApiKey.FETCH, lambda *_: FetchResponse(60_000, 0, 0, ()))
+    sets = fetcher(brokers, 0, 10)
+    begun_ms = brokers.clock.monotonic_ms()
+    wait = brokers.waiter.wait
+
+    def stopping(milliseconds: int) -> None:
+        sets.stop()
+        wait(milliseconds)
+
+    brokers.waiter.wait = stopping  # type: ignore[method-assign]
+    assert list(sets) == []
+    assert brokers.clock.monotonic_ms() - begun_ms <= 1_000
+
+
 def test_a_range_must_begin_at_a_real_offset(brokers: BrokerHarness) -> None:
     with pytest.raises(ValueError, match="not -2"):
         fetcher(brokers, -2, 5)
