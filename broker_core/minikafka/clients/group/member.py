@@ -97,7 +97,7 @@ class GroupMember:
         threads: bool,
     ) -> None:
         self.last_failure: MinikafkaError | None = None
-        """The error of the last request to join that failed and was retriable."""
+        """The retriable error of the last request since it has joined; None for none."""
         self._coordinator = coordinator
         self._cluster = coordinator.cluster
         self._clock = coordinator.cluster.clock
@@ -290,6 +290,7 @@ class GroupMember:
 
     def _start(self, effect: membership.StartReading) -> None:
         self._wake.set()
+        self.last_failure = None
         self._on_assigned(assigned_partitions(effect.assignment))
 
     # --- heartbeats: on their own thread, except in simulations

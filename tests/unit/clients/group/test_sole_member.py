@@ -13,7 +13,7 @@ from minikafka.clients.group.sole_member import SoleMember
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.join_group import JoinGroupResponse
-from tests.support.broker_harness import BrokerHarness
+from tests.support.broker_harness import BrokerHarness, Later
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -166,3 +166,12 @@ def test_brokers_that_are_away_are_an_error_when_the_time_is_over(harness: SoleM
     harness.brokers.start(1)
     one.hold([T0])
     assert len(harness.members) == 1
+
+
+def test_failure_before_the_last_join_explains_no_later_one(harness: SoleMemberHarness) -> None:
+    one = harness.member()
+    harness.brokers.fault(1, Fault.CUT_REQUEST)
+    one.hold([T0])
+    harness.brokers.script(ApiKey.JOIN_GROUP, lambda *_: Later())
+    with pytest.raises(NetworkError, match=r"group 'g': not done after 500 ms$"):
+        one.hold([T1], 500)
