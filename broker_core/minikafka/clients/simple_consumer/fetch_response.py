@@ -194,5 +194,9 @@ class MessageIterator:
                 return None
             if completed.status is FetchStatus.RECORDS:
                 return fetched, completed
+            if completed.status is FetchStatus.TOO_LARGE:
+                assert completed.error is not None
+                hint = f"{completed.error.detail}: set a larger max_buffer_size"
+                raise BrokerError(ErrorCode.MESSAGE_TOO_LARGE, hint)
             if completed.error is not None:
                 raise completed.error

@@ -223,9 +223,8 @@ def test_iterator_buffer_stays_within_its_limit() -> None:
     harness.simulation.produce("t", b"x" * 1_000)
     messages = harness.consumer.iterator(FetchRequest("t", 0, 0, 40), max_buffer_size=1_000)
     found = []
-    with pytest.raises(
-        BrokerError, match="MESSAGE_TOO_LARGE: the message of t-0 at 1 does not fit 1000 byte"
-    ):
+    text = "MESSAGE_TOO_LARGE: the message of t-0 at 1 does not fit 1000 bytes: set a larger max_buffer_size"
+    with pytest.raises(BrokerError, match=text):
         found.extend(messages)
     assert messages.next_offset == 1
     with pytest.raises(ValueError, match="expected max_size from 1 to"):
