@@ -20,6 +20,7 @@ class OutageLog:
     """One outage: failures without a success in between. Times are monotonic, in ms.
 
     The first warning is due when it has lasted ``warn_after_ms``, the next ones every ``warn_interval_ms``.
+    Threads may share it: an outage that ends meanwhile may be warned of once too often.
     """
 
     __slots__ = ("_warn_after_ms", "_warn_interval_ms", "_warned_ms", "failures", "since_ms")
@@ -39,9 +40,10 @@ class OutageLog:
 
     def is_due(self, since_ms: int, now_ms: int) -> bool:
         """Return True if a warning is due about an outage that began at ``since_ms``."""
-        if self._warned_ms is None:
+        warned_ms = self._warned_ms
+        if warned_ms is None:
             return now_ms - since_ms >= self._warn_after_ms
-        return now_ms - self._warned_ms >= self._warn_interval_ms
+        return now_ms - warned_ms >= self._warn_interval_ms
 
     def record_warning(self, now_ms: int) -> None:
         """Record that a warning about this outage is logged now."""
@@ -52,9 +54,10 @@ class OutageLog:
         which the caller logs.
         """
         self.failures += 1
-        if self.since_ms is None:
-            self.since_ms = started_ms
-        due = self.is_due(self.since_ms, now_ms)
+        since_ms = self.since_ms
+        if since_ms is None:
+            since_ms = self.since_ms = started_ms
+        due = self.is_due(since_ms, now_ms)
         if due:
             self.record_warning(now_ms)
         return due
