@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import defaultdict, deque
 from typing import Any
 
 import pyarrow as pa
@@ -10,13 +12,13 @@ import pytest
 from minikafka.base.errors import ErrorCode, FailedToSendMessage
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import KeyedMessage, Producer
-from minikafka.clients.producer.default_event_handler import MAX_BATCH_BYTES, DefaultEventHandler
-from minikafka.clients.producer.messages import columns_of
+from minikafka.clients.producer.default_event_handler import MAX_BATCH_BYTES, DefaultEventHandler, Dispatch
+from minikafka.clients.producer.messages import columns_of, fields_of
 from minikafka.clients.serializer import DefaultEncoder
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness, produce_error
-from tests.support.producer_harness import make_producer, values
+from tests.support.producer_harness import everything, make_producer, records, values
 
 
 @pytest.fixture
@@ -155,3 +157,69 @@ def test_messages_begun_before_an_outage_wait_for_it_once_at_close(brokers: Brok
                 handler.finish(dispatch)
         assert brokers.clock.monotonic_ms() - start_ms <= 3_100
     assert producer.stats.topic("u").failed == 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_messages_under_way_together_keep_their_order_through_faults(seed: int) -> None:
+    source = random.Random(seed)
+    brokers = BrokerHarness(3, {"t": 4, "u": 1})
+    keys = [b"%d" % source.randrange(20) for _ in range(600)]
+    keyed = [KeyedMessage("t", b"%05d" % number, key) for number, key in enumerate(keys)]
+    free = [KeyedMessage("u", b"%05d" % number) for number in range(600)]
+    with make_producer(brokers, message_send_max_retries=30, request_timeout_ms=1_000) as producer:
+        handler = handler_of(producer)
+        begun: deque[Dispatch] = deque()
+        for at in range(0, 600, 20):
+            if source.random() < 0.5:
+                brokers.fault(source.randrange(1, 4), Fault.CUT_REQUEST)
+            if source.random() < 0.3:
+                tp = source.choice([TopicPartition("u", 0), TopicPartition("t", source.randrange(4))])
+                brokers.move_leader(tp, source.randrange(1, 4))
+            begun.append(handler.begin_fields(fields_of(keyed[at : at + 20] + free[at : at + 20])))
+            handler.poll()
+            while len(begun) >= source.randrange(2, 5):
+                handler.finish(begun.popleft())
+        while begun:
+            handler.finish(begun.popleft())
+    assert values(brokers, 0, "u") == [message.message for message in free]
+    found: dict[bytes | None, list[bytes | None]] = defaultdict(list)
+    for number in range(4):
+        for record in records(brokers, number):
+            found[record.key].append(record.value)
+    assert found == {
+        key: [message.message for message in keyed if message.key == key] for key in sorted(set(keys))
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_message_is_either_written_or_reported_as_failed(seed: int) -> None:
+    source = random.Random(seed)
+    brokers = BrokerHarness(2, {"t": 4, "u": 1})
+    given = [
+        KeyedMessage(source.choice("tu"), b"%05d" % number, source.choice((None, b"%d" % (number % 9))))
+        for number in range(400)
+    ]
+    failed: list[KeyedMessage] = []
+    with make_producer(brokers, message_send_max_retries=0, request_timeout_ms=1_000) as producer:
+        handler = handler_of(producer)
+        begun: deque[Dispatch] = deque()
+
+        def finish() -> None:
+            try:
+                handler.finish(begun.popleft())
+            except FailedToSendMessage as error:
+                failed.extend(error.failed)
+
+        for at in range(0, 400, 10):
+            if source.random() < 0.6:
+                brokers.fault(source.randrange(1, 3), Fault.CUT_REQUEST)
+            begun.append(handler.begin_fields(fields_of(given[at : at + 10])))
+            handler.poll()
+            if len(begun) == 3:
+                finish()
+        while begun:
+            finish()
+    written = everything(brokers, "t") + everything(brokers, "u")
+    assert 0 < len(failed) < len(given)
+    assert sorted([*written, *(message.message for message in failed)]) == [m.message for m in given]
+    assert producer.stats.failed_messages == producer.stats.all_topics.failed == len(failed)
