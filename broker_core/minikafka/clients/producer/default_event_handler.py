@@ -7,8 +7,8 @@ The engine keeps the order of a partition, retries, looks for leaders, and split
 broker; while brokers work, the next batches are encoded, up to UNSENT_BYTES. A permanent failure (a message
 that is too large, a topic without write permission) is not retried, unlike in the release, and fails alone.
 
-Messages without a key move to another partition after a failed attempt, if no message of their batch has one;
-otherwise after the last attempt, with new ones.
+Messages without a key move to another partition after a failed attempt. So they have batches of their own,
+unless the topic has one partition, where their order among the others is kept.
 
 While a producer is being closed, it waits for an outage once: after messages that found no broker, all
 remaining ones have ``request.timeout.ms`` together for one to return, and then fail.
@@ -79,11 +79,10 @@ class _FailedRows:
 
 
 class _SentRows(NamedTuple):
-    """Rows that the engine has as one batch. ``keyless``: which of them have no key; None if all or none."""
+    """Rows that the engine has as one batch."""
 
     columns: MessageColumns
     rows: Rows
-    keyless: NDArray[np.bool_] | None
     group: RetryGroup
     future: SendFuture
 
@@ -93,7 +92,6 @@ class _PartitionRows:
     """The rows of one partition, which are encoded batch by batch. ``at`` of them are encoded."""
 
     rows: Rows
-    keyless: NDArray[np.bool_] | None
     group: RetryGroup
     at: int = 0
     batches: Iterator[EncodedRecords] | None = None
@@ -107,8 +105,6 @@ class Dispatch:
     total: int = 0
     sent: deque[_SentRows] = field(default_factory=deque)
     failed: list[_FailedRows] = field(default_factory=list)
-    moving: list[_SentRows] = field(default_factory=list)
-    """Rows without a key that failed beside others, and may be sent to another partition."""
     limits: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """Values of topic settings that messages have exceeded, by topic and name."""
     unreachable: NetworkError | None = None
@@ -229,12 +225,9 @@ class DefaultEventHandler(EventHandler):
     def finish(self, dispatch: Dispatch) -> None:
         """Wait until messages are sent. Raises as ``handle``."""
         try:
-            self._wait(dispatch)
-            if dispatch.moving:
-                moving, dispatch.moving = dispatch.moving, []
-                for sent in moving:
-                    self._move(sent, dispatch)
-                self._wait(dispatch)
+            if not self._engine.wait((sent.future for sent in dispatch.sent), self._outage_deadline()):
+                self._engine.abort(_not_sent("the producer is being closed: no broker could be reached"))
+            self._collect(dispatch)
         except BaseException:
             self._engine.abort(_not_sent("the call was interrupted"))
             raise
@@ -289,29 +282,26 @@ class DefaultEventHandler(EventHandler):
     def _partition_rows(
         self, columns: MessageColumns, every: Rows, topic: TopicMetadata, dispatch: Dispatch
     ) -> Iterator[_PartitionRows]:
-        """Yield the rows of each partition."""
+        """Yield the rows of each partition; those without a key apart, as they may move, if they can."""
+        name = topic.name
         if columns.part_keys is None and self._config.null_key_partition == KEEP:
             # The common case, without more arrays of this length.
-            tp = TopicPartition(topic.name, self._topics.partition_without_key(topic))
-            yield _PartitionRows(every, None, RetryGroup(tp, movable=True))
+            tp = TopicPartition(name, self._topics.partition_without_key(topic))
+            yield _PartitionRows(every, RetryGroup(tp, movable=True))
             return
         ids = self._partitions_of_keys(columns, topic, dispatch)
-        rows = every
-        if ids.min() <= _NO_PARTITION:
-            rows = np.flatnonzero(ids > _NO_PARTITION)
-            ids = ids[rows]
-        keyless = ids == _NO_KEY
-        count = int(np.count_nonzero(keyless))
-        if count:
-            ids[keyless] = self._topics.partitions_without_key(topic, count)
-        mixed = 0 < count < len(rows)
-        for partition, chosen in group_rows(ids):
-            free = keyless[chosen] if mixed else None
-            movable = count > 0 if free is None else bool(free.all())
-            if free is not None and (movable or not free.any()):
-                free = None
-            group = RetryGroup(TopicPartition(topic.name, partition), movable=movable)
-            yield _PartitionRows(chosen if rows is every else rows[chosen], free, group)
+        keyless = np.flatnonzero(ids == _NO_KEY)
+        if len(keyless):
+            free = self._topics.partitions_without_key(topic, len(keyless))
+            if len(topic.partitions) > 1:
+                for partition, chosen in group_rows(free):
+                    group = RetryGroup(TopicPartition(name, partition), movable=True)
+                    yield _PartitionRows(keyless[chosen], group)
+            else:
+                ids[keyless] = free
+        keyed = every if ids.min() >= 0 else np.flatnonzero(ids >= 0)
+        for partition, chosen in group_rows(ids[keyed]):
+            yield _PartitionRows(keyed[chosen], RetryGroup(TopicPartition(name, partition)))
 
     def _check_hope(self, name: str, dispatch: Dispatch) -> None:
         """Raise the NetworkError with which messages fail without an attempt, if there is a reason."""
@@ -414,27 +404,9 @@ class DefaultEventHandler(EventHandler):
         encoded = next(part.batches)
         end = part.at + encoded.count
         future = self._engine.send_encoded(group.topic_partition, encoded.data, encoded.count, group=group)
-        keyless = None if part.keyless is None else part.keyless[part.at : end]
-        dispatch.sent.append(_SentRows(columns, rows[: encoded.count], keyless, group, future))
+        dispatch.sent.append(_SentRows(columns, rows[: encoded.count], group, future))
         part.at = end
         return end < len(part.rows)
-
-    def _move(self, sent: _SentRows, dispatch: Dispatch) -> None:
-        """Send rows without a key, which failed beside others, to another partition."""
-        tp = sent.future.topic_partition
-        try:
-            other = TopicPartition(tp.topic, self._topics.other_partition(tp))
-        except BrokerError as error:
-            dispatch.fail(sent.columns, sent.rows, str(tp), error)
-            return
-        part = _PartitionRows(sent.rows, None, RetryGroup(other, movable=True))
-        self._send(sent.columns, [part], dispatch)
-
-    def _wait(self, dispatch: Dispatch) -> None:
-        end = self._outage_deadline()
-        if not self._engine.wait((sent.future for sent in dispatch.sent), end):
-            self._engine.abort(_not_sent("the producer is being closed: no broker could be reached"))
-        self._collect(dispatch)
 
     def _collect(self, dispatch: Dispatch) -> None:
         """Take the batches that are done, from the first on, with their failures."""
@@ -444,17 +416,9 @@ class DefaultEventHandler(EventHandler):
                 continue
             start = 0
             for count, error in sent.future.outcomes():
-                part = slice(start, start + count)
+                if error is not None:
+                    self._fail(dispatch, sent, sent.rows[start : start + count], error)
                 start += count
-                if error is None:
-                    continue
-                rows = sent.rows[part]
-                if sent.keyless is not None and is_retriable(error) and not self._given_up:
-                    free = sent.keyless[part]
-                    if free.any():
-                        dispatch.moving.append(sent._replace(rows=rows[free], keyless=None))
-                    rows = rows[~free]
-                self._fail(dispatch, sent, rows, error)
 
     def _fail(self, dispatch: Dispatch, sent: _SentRows, rows: Rows, error: MinikafkaError) -> None:
         tp, place = sent.future.topic_partition, str(sent.future.topic_partition)

@@ -35,7 +35,7 @@ def columns(*given: bytes, topic: str = "u") -> Any:
     return columns_of(topic, list(given), None, DefaultEncoder(), DefaultEncoder())
 
 
-def test_keyless_messages_among_keyed_ones_move_after_the_last_attempt(brokers: BrokerHarness) -> None:
+def test_keyless_messages_among_keyed_ones_move_after_a_failed_attempt(brokers: BrokerHarness) -> None:
     key = b"\x00"  # of partition 3, as its hash is 31
     with make_producer(brokers, message_send_max_retries=1) as producer:
         producer.send(KeyedMessage("t", b"first", key))
