@@ -72,8 +72,8 @@ class Surface:
 
 
 SURFACES = [
-    Surface(*row[:3], int(row[3]), int(row[4]), *row[5:])
-    for row in map(str.split, TABLE.strip().splitlines())
+    Surface(reader, number, field, int(low), int(high), *boolean)
+    for reader, number, field, low, high, *boolean in map(str.split, TABLE.strip().splitlines())
 ]
 of_numbers = pytest.mark.parametrize("surface", SURFACES, ids=str)
 of_booleans = pytest.mark.parametrize("surface", [at for at in SURFACES if at.boolean], ids=str)
