@@ -260,8 +260,11 @@ def test_a_coordinator_that_comes_late_is_waited_for(harness: GroupHarness) -> N
     assert harness.read(consumer) == Counter(everything())
 
 
-def test_a_moved_coordinator_is_followed_without_a_rebalance(harness: GroupHarness) -> None:
-    consumer = harness.member(heartbeat_interval_ms=100)
+@pytest.mark.parametrize("heartbeat_ms", [100, 2_900])  # found by a heartbeat, or by the commit
+def test_a_moved_coordinator_is_followed_without_a_rebalance(
+    harness: GroupHarness, heartbeat_ms: int
+) -> None:
+    consumer = harness.member(heartbeat_interval_ms=heartbeat_ms)
     generation = consumer.generation
     harness.brokers.move_coordinator(2)
     harness.read(consumer)
