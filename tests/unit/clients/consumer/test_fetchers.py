@@ -413,16 +413,6 @@ def test_records_corrupt_twice_are_raised_and_can_be_skipped() -> None:
     assert offsets(stream.drain()) == [3, 4]
 
 
-def test_records_corrupt_once_are_fetched_again() -> None:
-    brokers, harness, stream = five_messages()
-    corrupt_header(brokers, 0)
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step()
-    brokers.always(ApiKey.FETCH, None)
-    harness.step()
-    assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
-
-
 def test_permanent_broker_error_is_raised_in_the_stream() -> None:
     brokers, harness, stream = five_messages()
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
