@@ -6,12 +6,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunks import PartitionTopicInfo
-from minikafka.clients.consumer.fetcher_thread import ConsumerFetcherThread, FetchConfig, Gate
+from minikafka.clients.consumer.config import ConsumerConfig
+from minikafka.clients.consumer.fetcher_thread import ConsumerFetcherThread, Gate
 from minikafka.clients.consumer.leader_finder import LeaderFinderThread
 from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
@@ -27,15 +27,6 @@ _STOP_TIMEOUT_MS = 500
 _SHUTDOWN_TIMEOUT_MS = 15_000
 
 logger = logging.getLogger("minikafka.clients")
-
-
-class FetcherConfig(FetchConfig, Protocol):
-    """The settings of a ``ConsumerConfig`` that the manager uses."""
-
-    @property
-    def num_consumer_fetchers(self) -> int: ...
-    @property
-    def socket_receive_buffer_bytes(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +58,7 @@ class ConsumerFetcherManager:
     def __init__(
         self,
         consumer_id: str,
-        config: FetcherConfig,
+        config: ConsumerConfig,
         store: Store,
         *,
         connector: Connector | None = None,
@@ -256,7 +247,7 @@ def _join_all(threads: Iterable[ShutdownableThread], milliseconds: int) -> list[
     return [thread for thread in threads if not thread.await_shutdown(deadline.remaining_ms())]
 
 
-def _socket_connector(config: FetcherConfig) -> Connector:
+def _socket_connector(config: ConsumerConfig) -> Connector:
     # Imported here: a caller with its own connector needs no sockets.
     from minikafka.net.connection import SocketConnector
 

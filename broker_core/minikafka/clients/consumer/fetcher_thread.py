@@ -16,7 +16,6 @@ import mmap
 import threading
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Protocol
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import (
@@ -31,6 +30,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, PartitionTopicInfo
+from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.consumer.stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.fetch.fetch_session import FetchRequestData, FetchSession
@@ -67,27 +67,6 @@ _NOTHING = memoryview(b"")
 logger = logging.getLogger("minikafka.clients")
 
 
-class FetchConfig(Protocol):
-    """The settings of a ``ConsumerConfig`` that fetchers use."""
-
-    @property
-    def client_id(self) -> str: ...
-    @property
-    def socket_timeout_ms(self) -> int: ...
-    @property
-    def fetch_message_max_bytes(self) -> int: ...
-    @property
-    def fetch_max_bytes(self) -> int: ...
-    @property
-    def fetch_min_bytes(self) -> int: ...
-    @property
-    def fetch_wait_max_ms(self) -> int: ...
-    @property
-    def refresh_leader_backoff_ms(self) -> int: ...
-    @property
-    def auto_offset_reset(self) -> str: ...
-
-
 class Gate:
     """A gate between fetchers and streams: after ``close`` no fetcher can change a stream."""
 
@@ -115,7 +94,7 @@ class ConsumerFetcherThread(ShutdownableThread):
     def __init__(
         self,
         name: str,
-        config: FetchConfig,
+        config: ConsumerConfig,
         broker: BrokerAddress,
         connection: BrokerConnection,
         gate: Gate,
