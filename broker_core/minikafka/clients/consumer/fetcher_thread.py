@@ -185,7 +185,9 @@ class ConsumerFetcherThread(ShutdownableThread):
     def _handle_failed_fetch(self, error: MinikafkaError) -> None:
         if self.is_running:
             self._failure_log.record_failure(self.name, error)
-            self._return_partitions(tp for tp in list(self._partitions) if tp not in self._failed_partitions)
+            self.handle_partitions_with_errors(
+                tp for tp in list(self._partitions) if tp not in self._failed_partitions
+            )
             self.back_off(self._config.refresh_leader_backoff_ms)
 
     def _next_positions(self) -> tuple[dict[TopicPartition, int], int]:
@@ -268,7 +270,9 @@ class ConsumerFetcherThread(ShutdownableThread):
             self._fail_partition(info, error)
         elif completed.status is FetchStatus.CORRUPT:
             assert completed.error is not None
-            damage = CorruptMessage(*tp, offset, offset + 1, completed.error.detail)
+            # The error names the place itself.
+            problem = completed.error.detail.removeprefix(f"{tp}, fetched from offset {offset}: ")
+            damage = CorruptMessage(*tp, offset, offset + 1, problem)
             self._put(info, partial(info.enqueue, _NOTHING, offset + 1, damage))
 
     def handle_offsets_out_of_range(
@@ -307,7 +311,9 @@ class ConsumerFetcherThread(ShutdownableThread):
 
     def handle_partitions_with_errors(self, partitions: Iterable[TopicPartition]) -> None:
         """Return these partitions to the leader finder (``handlePartitionsWithErrors``)."""
-        self._return_partitions(partitions)
+        partitions = list(partitions)
+        self.remove_partitions(partitions)
+        self._on_without_leader(partitions)
 
     # --- inside
 
@@ -341,11 +347,6 @@ class ConsumerFetcherThread(ShutdownableThread):
         with self._lock:
             self._failed_partitions.add(info.topic_partition)
         self._put(info, partial(info.enqueue, _NOTHING, info.fetched_offset, error))
-
-    def _return_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        partitions = list(partitions)
-        self.remove_partitions(partitions)
-        self._on_without_leader(partitions)
 
     def _earliest_or_latest_offsets(
         self, partitions: Collection[TopicPartition], time: int

@@ -408,6 +408,7 @@ def test_records_corrupt_twice_are_raised_and_can_be_skipped() -> None:
     error = error_of(stream)
     assert isinstance(error, CorruptMessage)
     assert (error.topic, error.partition, error.offset) == ("t", 0, 2)
+    assert str(error).startswith("CORRUPT_MESSAGE: t-0 at offset 2: the size field holds less ")
     assert stream.stream.iterator().skip_corrupt() == 3
     harness.step()
     assert offsets(stream.drain()) == [3, 4]
