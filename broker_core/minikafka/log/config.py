@@ -22,7 +22,6 @@ from minikafka.base.config.types import (
     BOOLEAN,
     LONG_MAX,
     LONG_MIN,
-    WORDS,
     Type,
     choice,
     int32,
@@ -70,14 +69,15 @@ _BROKER_RETENTION = text_type(f"-1 (no limit), or a whole number from 1 to {LONG
 """A retention time of the broker. As in every release, any negative value means no limit."""
 
 
-def _cleanup_policies(given: object) -> frozenset[str]:
-    policies = frozenset(WORDS.convert(given))
-    if not policies or not all(":" in policy or policy in {"delete", "compact"} for policy in policies):
+def _cleanup_policies(text: str) -> frozenset[str]:
+    # A part without a word is refused: brokers of 0.10.1 do not start with a topic that has one.
+    policies = frozenset(part.strip() for part in text.split(","))
+    if not all(":" in policy or policy in {"delete", "compact"} for policy in policies):
         raise ValueError
     return policies
 
 
-_CLEANUP_POLICY = Type(
+_CLEANUP_POLICY = text_type(
     "delete, compact, or both separated by a comma, in lower case (package.module:Class for delete)",
     _cleanup_policies,
 )

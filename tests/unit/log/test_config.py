@@ -75,6 +75,8 @@ def test_a_topics_own_property_wins() -> None:
         ("cleanup.policy", ""),
         ("cleanup.policy", "Compact"),
         ("cleanup.policy", "delete,COMPACT"),
+        ("cleanup.policy", "delete,"),
+        ("cleanup.policy", "delete,,compact"),
         ("retention.ms", "-2"),
         ("compression.type", "brotli"),
         ("min.insync.replicas", "0"),

@@ -4,9 +4,9 @@
     broker.id=3
     cluster.id=SM7-…
 
-Java properties; other properties belong to later releases and are
-left alone. Every data directory of a broker has the file, and all must name the same broker and cluster.
-0.10.1 writes no cluster and ignores it; later releases write it and do not start in another cluster.
+Java properties; other properties belong to later releases and are left alone. Every data directory of a
+broker has the file, and all must name the same broker and cluster. 0.10.1 writes no cluster and ignores it;
+later releases write it and do not start in another cluster.
 """
 
 from __future__ import annotations
