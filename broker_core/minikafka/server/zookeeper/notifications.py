@@ -66,7 +66,9 @@ class Notifications(Generic[Value]):
         prevent the handling of the others.
         """
         names = children(self._store, self._directory)
-        self._seen_ms = {name: self._seen_ms[name] for name in names if name in self._seen_ms}
+        for name in self._seen_ms.keys() - set(names):
+            del self._seen_ms[name]
+            self._znodes.forget(f"{self._directory}/{name}")
         for name in names:
             if name not in self._seen_ms:
                 self._act_on(name, act)
@@ -77,7 +79,6 @@ class Notifications(Generic[Value]):
             limit_ms = EXPIRATION_MS if place >= spare else CROWDED_MS
             if name.startswith(self._prefix) and now_ms - seen_ms > limit_ms:
                 remove(self._store, f"{self._directory}/{name}")  # if no other broker has removed it
-                self._znodes.forget(f"{self._directory}/{name}")
 
     def _act_on(self, name: str, act: Callable[[Value], None]) -> None:
         try:
