@@ -46,6 +46,13 @@ def test_every_invalid_property_is_named_at_once() -> None:
     assert {fault.name for fault in refused.value.faults} == {*given, "zookeeper.connect"}
 
 
+def test_a_property_that_two_settings_read_is_named_once() -> None:
+    with pytest.raises(ConfigErrors) as refused:
+        config(**{"log.flush.scheduler.interval.ms": "x"})
+    (fault,) = refused.value.faults
+    assert fault.allowed == f"must be a whole number from 1 to {2**63 - 1}"
+
+
 def test_zookeeper_must_be_named() -> None:
     with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
         BrokerConfig.from_properties({})
