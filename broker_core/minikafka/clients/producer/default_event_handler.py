@@ -290,18 +290,21 @@ class DefaultEventHandler(EventHandler):
             yield _PartitionRows(every, RetryGroup(tp, movable=True))
             return
         ids = self._partitions_of_keys(columns, topic, dispatch)
-        keyless = np.flatnonzero(ids == _NO_KEY)
-        if len(keyless):
+        keyed = every
+        if ids.min() < 0:
+            keyless = np.flatnonzero(ids == _NO_KEY)
             free = self._topics.partitions_without_key(topic, len(keyless))
-            if len(topic.partitions) > 1:
+            if len(topic.partitions) == 1:
+                ids[keyless] = free
+            else:
                 for partition, chosen in group_rows(free):
                     group = RetryGroup(TopicPartition(name, partition), movable=True)
                     yield _PartitionRows(keyless[chosen], group)
-            else:
-                ids[keyless] = free
-        keyed = every if ids.min() >= 0 else np.flatnonzero(ids >= 0)
-        for partition, chosen in group_rows(ids[keyed]):
-            yield _PartitionRows(keyed[chosen], RetryGroup(TopicPartition(name, partition)))
+            keyed = np.flatnonzero(ids >= 0)
+            ids = ids[keyed]
+        for partition, chosen in group_rows(ids):
+            rows = chosen if keyed is every else keyed[chosen]
+            yield _PartitionRows(rows, RetryGroup(TopicPartition(name, partition)))
 
     def _check_hope(self, name: str, dispatch: Dispatch) -> None:
         """Raise the NetworkError with which messages fail without an attempt, if there is a reason."""
@@ -377,13 +380,17 @@ class DefaultEventHandler(EventHandler):
     def _send(self, columns: MessageColumns, left: list[_PartitionRows], dispatch: Dispatch) -> None:
         """Encode the rows of partitions and hand them to the engine, one batch of each at a time."""
         timestamps = np.full(len(columns), self._cluster.clock.now_ms(), dtype=np.int64)
+        magics: dict[int | None, int] = {}
         for part in left:
+            leader = self._cluster.known_leader(part.group.topic_partition)
+            if leader not in magics:
+                magics[leader] = self._engine.known_magic(part.group.topic_partition)
             part.batches = encode(
                 columns.keys,
                 columns.values,
                 timestamps,
                 part.rows,
-                magic=self._engine.known_magic(part.group.topic_partition),
+                magic=magics[leader],
                 codec=self._config.codec_of(columns.topic),
                 max_bytes=MAX_BATCH_BYTES,
             )
