@@ -210,9 +210,10 @@ class AbstractConfig:
     def _build(cls: type[Config], properties: Mapping[str, object], /, **others: object) -> Config:
         """Create an object with ``properties`` and the fields ``others``, which are no settings."""
         if not isinstance(properties, Mapping):
+            # Not the value, which may have a password.
             raise TypeError(
                 "expected a mapping of properties, such as {'group.id': 'billing', …}, "
-                f"got {properties!r:.100}"
+                f"got {type(properties).__name__}"
             )
         definition = definition_of(cls)
         meant = definition.warn_of_unknown(name for name, value in properties.items() if value is not None)

@@ -122,6 +122,11 @@ def test_properties_must_be_a_mapping() -> None:
         Example.from_properties("h:1")  # type: ignore[arg-type]
 
 
+def test_what_is_no_mapping_is_not_shown_as_it_may_have_a_secret() -> None:
+    with pytest.raises(TypeError, match=r"got list$"):
+        Example.from_properties([("the.password", "hidden")])  # type: ignore[arg-type]
+
+
 def test_text_of_settings_has_no_secret() -> None:
     made = example(login="tiger")
     assert made.secret == Password("tiger")
