@@ -194,7 +194,9 @@ class AbstractConfig:
         values, faults = definition.parse(given)
         for field, value in values.items():
             object.__setattr__(self, field, value)
-        faults += self._conflicts()
+        # A conflict names both settings. One that is at fault has its default here, which was not given.
+        wrong = [fault.name for fault in faults]
+        faults += [found for found in self._conflicts() if not any(name in str(found) for name in wrong)]
         if faults:
             raise ConfigErrors(faults)
 

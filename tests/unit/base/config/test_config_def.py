@@ -85,6 +85,12 @@ def test_settings_that_conflict_are_a_fault_of_one() -> None:
     ]
 
 
+def test_default_of_a_setting_at_fault_does_not_conflict() -> None:
+    assert faults({**NEEDED, "fetch.min": "5", "fetch.max": "x"}) == [
+        "fetch.max='x': must be a whole number from 1 to 2147483647"
+    ]
+
+
 def test_alias_sets_the_same_value_and_must_not_differ() -> None:
     assert example(old_max="7").most == 7
     assert example(old_max="7", fetch_max=7).most == 7
