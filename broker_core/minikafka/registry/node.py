@@ -58,6 +58,8 @@ class Node:
         self._path = path
         try:
             fields = json.loads(data)
+            if rb"\ud" in data.lower() or b"\xed" in data:
+                dump(fields)  # refuses half of a surrogate pair: it cannot be written, nor be part of a path
         except (ValueError, RecursionError) as error:
             raise invalid(path, f"invalid JSON ({error})", data) from None
         if not isinstance(fields, dict):

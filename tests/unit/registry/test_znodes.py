@@ -313,12 +313,20 @@ def test_a_list_with_something_that_is_no_partition_is_invalid(kind: Kind[Any], 
         (ACL_CHANGE, b"Topic:a/b"),
         (ACL_CHANGE, b"Planet:x"),
         (LOG_FAILURE, b'{"version":1,"broker":0,"event":2,"partitions":[]}'),
+        (CLUSTER, rb'{"version":"1","id":"\uD800"}'),
+        (CLUSTER, b'{"version":"1","id":"\xed\xa0\x80"}'),
     ],
     ids=lambda value: value.path if isinstance(value, Kind) else None,
 )
 def test_a_value_that_cannot_be_is_invalid(kind: Kind[Any], data: bytes) -> None:
     with pytest.raises(CoordinationError, match="/brokers/ids/007: "):
         kind.decode(data, "/brokers/ids/007")
+
+
+def test_text_may_have_any_character() -> None:
+    for text in (r"\ud83d\ude00", "\U0001f600", "\ud55c"):
+        data = f'{{"version":"1","id":"{text}"}}'.encode()
+        assert CLUSTER.decode(data, "/p").id == json.loads(f'"{text}"')
 
 
 def test_an_offset_may_end_with_a_new_line() -> None:
