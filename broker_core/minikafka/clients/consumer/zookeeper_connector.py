@@ -492,11 +492,12 @@ class ZookeeperConsumerConnector(ConsumerConnector):
                 logger.error("%s: commit at shutdown failed: %s", self.consumer_id_string, failure)
             finally:
                 self.lease.revoke()
-                self.topic_registry.replace(())
                 if self.offsets_channel is not None:
                     self.offsets_channel.close()
                 # The end of the session removes the registration and the owners' znodes.
                 self.store.close()
+                # Last, as it waits for a commit of another thread, which fails now.
+                self.topic_registry.replace(())
                 release_stats(self.config.client_id)
 
 

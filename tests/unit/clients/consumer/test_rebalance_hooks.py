@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.clock import SystemClock
-from minikafka.base.errors import CoordinationLost
+from minikafka.base.errors import CoordinationLost, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.runtime import Scheduler
@@ -203,3 +203,26 @@ def test_task_that_raises_runs_again(caplog: pytest.LogCaptureFixture) -> None:
     assert twice.wait(5)
     scheduler.shutdown()
     assert "unexpected error in task a task" in caplog.text
+
+
+def test_shutdown_ends_a_commit_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = ZooKeeperGroupHarness(t=1)
+    config = {"offsets_storage": "kafka", "auto_commit_enable": False, "offsets_commit_max_retries": 0}
+    consumer = harness.consumer("a", **config).reads(t=1)
+    harness.go()
+    consumer.fetcher.deliver(1)
+    assert offsets(consumer.take(1)) == [0]
+    committing, closed = threading.Event(), threading.Event()
+
+    def commit(_: object) -> None:
+        committing.set()
+        raise NetworkError("closed" if closed.wait(5) else "timed out")
+
+    monkeypatch.setattr(consumer.connector.offsets_channel, "commit", commit)
+    monkeypatch.setattr(consumer.connector.offsets_channel, "close", closed.set)
+    shutdown = threading.Thread(target=lambda: (committing.wait(), consumer.connector.shutdown()))
+    shutdown.start()
+    with pytest.raises(NetworkError, match="closed"):
+        consumer.connector.commit_offsets()
+    shutdown.join()
+    assert consumer.connector.owned_partitions == ()
