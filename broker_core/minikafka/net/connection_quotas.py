@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from minikafka.base.clock import Clock
 from minikafka.base.config.config_def import setting
-from minikafka.base.config.types import int32, text_type
+from minikafka.base.config.types import int32, text_type, whole_number
 
 logger = logging.getLogger("minikafka.net")
 
@@ -29,10 +29,11 @@ REFUSAL_LOG_INTERVAL_MS = 10_000
 def _counts(text: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
-        host, _, count = entry.rpartition(":")
-        if not host or not count.strip().isdecimal():
+        host, _, number = entry.rpartition(":")
+        count = whole_number(number)
+        if not host or count is None or count < 0:
             raise ValueError
-        counts[host.strip().strip("[]")] = int(count)
+        counts[host.strip().strip("[]")] = count
     return counts
 
 

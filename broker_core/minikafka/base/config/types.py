@@ -108,7 +108,7 @@ def real_number(allowed: str, accepts: Callable[[float], bool]) -> Type:
             value = float(text)
         except ValueError:
             raise ValueError from None
-        if "_" in text or not accepts(value):
+        if "_" in text or not text.isascii() or not accepts(value):
             raise ValueError
         return value
 

@@ -48,7 +48,7 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
     if values.get("version") != str(VERSION):
         raise StorageError(f"{path}: version={values.get('version')}, expected version={VERSION}")
     broker_id = values.get("broker.id", "")
-    if not broker_id.isdigit():
+    if not (broker_id.isascii() and broker_id.isdecimal()):
         raise StorageError(f"{path}: broker.id={broker_id!r}, expected a whole number")
     return MetaProperties(int(broker_id), values.get("cluster.id") or None)
 

@@ -114,6 +114,7 @@ def test_type_returns_the_value_of_text_or_object(of: Type, given: object, value
         (ABOVE_0, "nan", "must be above 0"),
         (ABOVE_0, "", "must be above 0"),
         (ABOVE_0, "1_0", "must be above 0"),
+        (ABOVE_0, "\u0665", "must be above 0"),
         (TEXT, " ", "must not be empty"),
         (matching(re.compile("[a-z]*"), "small letters"), "A", "must be small letters"),
         (checked("not b", refuse_b), "b", "must not be b"),

@@ -34,7 +34,16 @@ def test_the_file_of_a_real_broker_is_read() -> None:
     assert read_meta(files, "two") is None
 
 
-@pytest.mark.parametrize("text", ["version=1\nbroker.id=3\n", "version=0\n", "version=0\nbroker.id=x\n", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version=1\nbroker.id=3\n",
+        "version=0\n",
+        "version=0\nbroker.id=x\n",
+        "version=0\nbroker.id=\\u00b2\n",
+        "",
+    ],
+)
 def test_a_file_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(StorageError, match=r"one/meta\.properties: "):
         read_meta(disk(one=text), "one")

@@ -87,6 +87,7 @@ def test_limits_on_connections_and_requests_are_none_unless_they_are_set() -> No
         ("listeners", "PLAINTEXT://localhost:x"),
         ("max.connections.per.ip.overrides", "127.0.0.1"),
         ("max.connections.per.ip.overrides", "127.0.0.1:many"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:\u0665"),
         ("log.dirs", ","),
         ("log.dirs", "a,b,a"),
         ("log.layout", "modern"),
