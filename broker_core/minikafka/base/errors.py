@@ -3,6 +3,7 @@
     MinikafkaError
     ├── BrokerError(code)        an error of Kafka's protocol, with its numeric code
     │   ├── OffsetOutOfRange     an offset outside the log; carries the log's range
+    │   ├── LogTruncated         records that were read are no longer in the log; carries its new end
     │   ├── CorruptMessage       a stream met a damaged message, at this topic, partition and offset
     │   └── MessageSizeTooLarge  a stream met a message larger than its fetch size
     ├── UndecodableMessage       a decoder failed on a stream's message, at this topic, partition and offset
@@ -213,6 +214,27 @@ class OffsetOutOfRange(BrokerError):
 
     def __reduce__(self) -> tuple[type[OffsetOutOfRange], tuple[int, int, int]]:
         return OffsetOutOfRange, (self.offset, self.start_offset, self.end_offset)
+
+
+class LogTruncated(BrokerError):
+    """Records before ``offset`` were read and are no longer in the log: an unclean election has truncated it
+    to ``end_offset``.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, epoch: int, end_offset: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{topic}-{partition} was read to offset {offset}, of leader epoch {epoch}, but an unclean "
+            f"election has truncated the log: that epoch ends at {end_offset}",
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.epoch = epoch
+        self.end_offset = end_offset
+
+    def __reduce__(self) -> tuple[type[LogTruncated], tuple[str, int, int, int, int]]:
+        return LogTruncated, (self.topic, self.partition, self.offset, self.epoch, self.end_offset)
 
 
 class CorruptMessage(BrokerError):

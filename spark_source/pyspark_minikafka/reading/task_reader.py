@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
+from minikafka.base.errors import (
+    BrokerError,
+    ErrorCode,
+    LogTruncated,
+    MinikafkaError,
+    NetworkError,
+    OffsetOutOfRange,
+)
 from minikafka.base.text import counted
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.fetch.prefetch import prefetched
@@ -146,6 +153,11 @@ class _RangeReader:
                 for data in self._fetched():
                     yield from self._rows_of(data)
                 return
+            except LogTruncated as truncated:
+                bound = True
+                self._report_truncation(truncated)
+                self._position = truncated.end_offset
+                self._restart_fetcher()
             except (OffsetOutOfRange, BrokerError, NetworkError, DamagedEntry) as problem:
                 resume, why = self._loss(problem)
                 bound = True
@@ -220,10 +232,18 @@ class _RangeReader:
         count = abs(resume - self._position)
         offsets = counted(count, "offset")
         loss = f"cannot read {offsets} of {self.task.topic_partition} from offset {self._position}: {why}"
+        self._report_loss(loss, "Skipped")
+        self.stats.skipped += count
+
+    def _report_truncation(self, truncated: LogTruncated) -> None:
+        """Report rows that were read and are no longer in the log. Raise as ``_skip``."""
+        end_offset = truncated.end_offset
+        self._report_loss(truncated.detail, f"Reading what the log has from {end_offset} on")
+
+    def _report_loss(self, loss: str, instead: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLoss([loss]) from None
-        self.stats.skipped += count
-        report.warn([f"{loss}. Skipped (failOnDataLoss is false)"])
+        report.warn([f"{loss}. {instead} (failOnDataLoss is false)"])
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -65,7 +65,11 @@ def test_importing_loads_nothing_but_the_standard_library_and_pyspark() -> None:
     ("module", "packages", "apis"),
     [
         ("reading.stream", "base clients net wire", "api_versions list_offsets metadata"),
-        ("reading.task_reader", "base clients net records wire", "api_versions fetch list_offsets metadata"),
+        (
+            "reading.task_reader",
+            "base clients net records wire",
+            "api_versions fetch list_offsets metadata offset_for_leader_epoch",
+        ),
     ],
 )
 def test_a_process_that_plans_or_reads_imports_no_more_than_that_takes(

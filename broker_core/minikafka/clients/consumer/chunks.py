@@ -28,6 +28,7 @@ from minikafka.base.errors import CorruptMessage, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.message_and_metadata import K, MessageAndMetadata, V
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
+from minikafka.clients.fetch.fetch_state import NO_EPOCHS, PositionEpochs
 from minikafka.clients.serializer import Decoder
 from minikafka.records.format.record import TimestampType
 from minikafka.records.kernels.layout import ENTRY_HEADER_BYTES, entry_size
@@ -179,6 +180,8 @@ class PartitionTopicInfo:
 
     consumed_offset  all messages before it are consumed: the offset to commit. The iterator moves it.
     fetched_offset   the offset of the next fetch. The fetcher moves it.
+    epochs           the leader epochs of the fetched offset
+    leader_epoch     that of the leader to fetch from; -1 if unknown
     fetch_size       bytes that one fetch may return
     high_watermark   that of the last fetch response; -1 before the first
     """
@@ -186,9 +189,11 @@ class PartitionTopicInfo:
     __slots__ = (
         "client_id",
         "consumed_offset",
+        "epochs",
         "fetch_size",
         "fetched_offset",
         "high_watermark",
+        "leader_epoch",
         "queue",
         "topic_partition",
     )
@@ -209,6 +214,8 @@ class PartitionTopicInfo:
         self.fetched_offset = fetched_offset
         self.fetch_size = fetch_size
         self.client_id = client_id
+        self.epochs = NO_EPOCHS
+        self.leader_epoch = -1
         self.high_watermark = -1
 
     @property
@@ -228,14 +235,20 @@ class PartitionTopicInfo:
         """
         return max(0, self.high_watermark - max(0, self.consumed_offset))
 
-    def enqueue(self, messages: memoryview, next_offset: int, error: MinikafkaError | None = None) -> bool:
-        """Put fetched messages into the queue, and move the fetched offset. Return False, and change nothing,
-        if the queue has no room or is closed.
+    def enqueue(
+        self,
+        messages: memoryview,
+        next_offset: int,
+        error: MinikafkaError | None = None,
+        epochs: PositionEpochs = NO_EPOCHS,
+    ) -> bool:
+        """Put fetched messages into the queue, and move the fetched offset, which has ``epochs`` then. Return
+        False, and change nothing, if the queue has no room or is closed.
         """
         chunk = FetchedDataChunk(messages, self, self.fetched_offset, next_offset, error)
         if not self.queue.offer(chunk):
             return False
-        self.fetched_offset = next_offset
+        self.fetched_offset, self.epochs = next_offset, epochs
         if messages:
             ConsumerTopicStatsRegistry.get(self.client_id).record_bytes(self.topic, len(messages))
         return True
@@ -247,6 +260,7 @@ class PartitionTopicInfo:
         """
         if self.consumed_offset in {INVALID_OFFSET, self.fetched_offset}:
             self.consumed_offset = self.fetched_offset = offset
+            self.epochs = NO_EPOCHS
             return True
         before, self.fetched_offset = self.fetched_offset, offset
         if self.enqueue(memoryview(b""), offset):

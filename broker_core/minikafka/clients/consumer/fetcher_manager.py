@@ -12,7 +12,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.fetcher_thread import ConsumerFetcherThread, Gate
-from minikafka.clients.consumer.leader_finder import LeaderFinderThread
+from minikafka.clients.consumer.leader_finder import Leader, LeaderFinderThread
 from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 from minikafka.clients.network.cluster import ClusterClient
@@ -163,17 +163,17 @@ class ConsumerFetcherManager:
             for fetcher in list(connections.fetchers.values()):
                 fetcher.wake()
 
-    def _add_fetchers(
-        self, connections: _Connections, leaders: Mapping[TopicPartition, BrokerAddress]
-    ) -> None:
+    def _add_fetchers(self, connections: _Connections, leaders: Mapping[TopicPartition, Leader]) -> None:
         with self._lock:
             if self._current is not connections:
                 return
             groups: dict[_BrokerAndFetcherId, list[PartitionTopicInfo]] = {}
-            for tp, broker in leaders.items():
+            for tp, leader in leaders.items():
                 connections.without_leader.discard(tp)
-                key = _BrokerAndFetcherId(broker, self._fetcher_id(tp))
-                groups.setdefault(key, []).append(connections.infos[tp])
+                key = _BrokerAndFetcherId(leader.broker, self._fetcher_id(tp))
+                info = connections.infos[tp]
+                info.leader_epoch = leader.epoch
+                groups.setdefault(key, []).append(info)
             for key, infos in groups.items():
                 fetcher = connections.fetchers.get(key)
                 if fetcher is None:
@@ -234,7 +234,7 @@ class _FetcherPoolOfStart:
         with self._manager._lock:
             return sorted(self._connections.without_leader)
 
-    def add_fetcher_for_partitions(self, leaders: Mapping[TopicPartition, BrokerAddress]) -> None:
+    def add_fetcher_for_partitions(self, leaders: Mapping[TopicPartition, Leader]) -> None:
         self._manager._add_fetchers(self._connections, leaders)
 
     def shutdown_idle_fetcher_threads(self) -> None:

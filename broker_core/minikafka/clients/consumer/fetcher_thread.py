@@ -35,16 +35,19 @@ from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.consumer.stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.fetch.fetch_session import FetchRequestData, FetchSession
 from minikafka.clients.fetch.fetch_state import (
+    NO_EPOCHS,
     CompletedFetch,
     FetchSettings,
     FetchStatus,
+    PositionEpochs,
     fetch_status,
     records_of,
 )
 from minikafka.clients.network.broker_connection import BrokerConnection
+from minikafka.clients.network.metadata import NO_LEADER_EPOCH, LeaderAndEpoch
 from minikafka.clients.network.outage_log import FailureLog
 from minikafka.clients.network.retry import Backoff, Deadline
-from minikafka.wire.apis.fetch import FETCH, FetchResponse
+from minikafka.wire.apis.fetch import FetchResponse
 from minikafka.wire.apis.fetch import partitions_of as fetched_partitions
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,
@@ -165,9 +168,9 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._initialize_offsets()
         positions, wait_ms = self._next_positions()
         self._session.retain(self._partitions.keys())
-        self._session.update(positions)
+        self._session.update(positions, self._epochs)
         now_ms, broker_id = self._clock.monotonic_ms(), self._broker.broker_id
-        requests = list(self._session.next_requests(lambda _: broker_id, now_ms, wait_ms))
+        requests = list(self._session.next_requests(self._leader, now_ms, wait_ms))
         if not requests:
             ready_ms = self._session.next_ready_ms(now_ms)
             self.wait_for_work(_IDLE_MS if ready_ms is None else min(_IDLE_MS, ready_ms - now_ms))
@@ -175,7 +178,8 @@ class ConsumerFetcherThread(ShutdownableThread):
             try:
                 found = self._fetch(data)
             except (NetworkError, RemoteWireError, BrokerError) as error:
-                self._handle_failed_fetch(error)
+                if not self._session.skip_validation(broker_id, error):
+                    self._handle_failed_fetch(error)
             else:
                 self._failure_log.record_recovery(self.name)
                 self._process_response(found)
@@ -206,11 +210,24 @@ class ConsumerFetcherThread(ShutdownableThread):
         return {tp: offset for tp, offset in positions.items() if offset >= 0}, wait_ms
 
     def _fetch(self, data: FetchRequestData) -> list[CompletedFetch]:
-        reply = self._connection.send(FETCH, lambda _: data.request, self._deadline())
-        response = reply.result(data.request.max_wait_ms + self._config.socket_timeout_ms)
+        reply = self._connection.send(data.api, lambda _: data.request, self._deadline())
+        response = reply.result(data.max_wait_ms + self._config.socket_timeout_ms)
         now_ms = self._clock.monotonic_ms()
-        self._record_stats(response, now_ms - data.sent_ms)
+        if isinstance(response, FetchResponse):
+            self._record_stats(response, now_ms - data.sent_ms)
         return self._session.handle_response(data.broker_id, response, reply.version, now_ms)
+
+    def _leader(self, tp: TopicPartition) -> LeaderAndEpoch | None:
+        info = self._partitions.get(tp)
+        return None if info is None else LeaderAndEpoch(self._broker.broker_id, info.leader_epoch)
+
+    def _leader_epoch(self, tp: TopicPartition) -> int:
+        leader = self._leader(tp)
+        return NO_LEADER_EPOCH if leader is None else leader.epoch
+
+    def _epochs(self, tp: TopicPartition) -> PositionEpochs:
+        info = self._partitions.get(tp)
+        return NO_EPOCHS if info is None else info.epochs
 
     def _deadline(self) -> Deadline:
         return Deadline(self._clock, self._config.socket_timeout_ms)
@@ -235,6 +252,8 @@ class ConsumerFetcherThread(ShutdownableThread):
                 continue
             if completed.status is FetchStatus.OUT_OF_RANGE:
                 out_of_range.append(info)
+            elif completed.status is FetchStatus.TRUNCATED:
+                self._handle_truncated(info, completed)
             elif completed.status in {FetchStatus.LEADER_LOST, FetchStatus.FAILED}:
                 assert completed.error is not None
                 failed.append((info, completed.error))
@@ -250,7 +269,9 @@ class ConsumerFetcherThread(ShutdownableThread):
             if isinstance(error, BrokerError) and fetch_status(error.code) is FetchStatus.FAILED:
                 self._fail_partition(info, error)
             elif self.is_running:
-                self._failure_log.record_failure(str(info.topic_partition), error)
+                if not isinstance(error, BrokerError) or error.code is not ErrorCode.FENCED_LEADER_EPOCH:
+                    # Every election raises the epoch, also that of a leader that stays.
+                    self._failure_log.record_failure(str(info.topic_partition), error)
                 with_errors.append(info.topic_partition)
         if with_errors:
             self.handle_partitions_with_errors(with_errors)
@@ -264,7 +285,8 @@ class ConsumerFetcherThread(ShutdownableThread):
         if completed.high_watermark >= 0:
             info.high_watermark = completed.high_watermark
         if completed.status is FetchStatus.RECORDS:
-            self._put(info, partial(info.enqueue, _private_copy(completed.records), completed.next_offset))
+            records, epochs = _private_copy(completed.records), completed.epochs
+            self._put(info, partial(info.enqueue, records, completed.next_offset, epochs=epochs))
         elif completed.status is FetchStatus.TOO_LARGE:
             error = MessageSizeTooLarge(*tp, offset, completed.entry_bytes, info.fetch_size)
             self._fail_partition(info, error)
@@ -274,6 +296,17 @@ class ConsumerFetcherThread(ShutdownableThread):
             problem = completed.error.detail.removeprefix(f"{tp}, fetched from offset {offset}: ")
             damage = CorruptMessage(*tp, offset, offset + 1, problem)
             self._put(info, partial(info.enqueue, _NOTHING, offset + 1, damage))
+
+    def _handle_truncated(self, info: PartitionTopicInfo, completed: CompletedFetch) -> None:
+        """Move to the end of what is left of the log before the position; without a valid
+        ``auto.offset.reset`` raise the error in the stream.
+        """
+        assert completed.error is not None
+        if self._config.auto_offset_reset not in _RESETS:
+            self._fail_partition(info, completed.error)
+            return
+        logger.warning("%s; continuing at %d", completed.error.detail, completed.next_offset)
+        self._put(info, partial(info.reset, completed.next_offset))
 
     def handle_offsets_out_of_range(
         self, infos: Collection[PartitionTopicInfo]
@@ -356,7 +389,7 @@ class ConsumerFetcherThread(ShutdownableThread):
             return {}
         missing: MinikafkaError = NetworkError(f"{self._broker} left the partition out of its response")
         found: dict[TopicPartition, int | MinikafkaError] = {}
-        request = offsets_request(dict.fromkeys(partitions, time))
+        request = offsets_request(dict.fromkeys(partitions, time), self._leader_epoch)
         try:
             reply = self._connection.send(LIST_OFFSETS, lambda _: request, self._deadline())
             for tp, part in partitions_of(reply.result()):

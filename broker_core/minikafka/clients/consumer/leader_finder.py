@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from minikafka.base.errors import CoordinationError, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
@@ -19,13 +19,20 @@ _METADATA_TIMEOUT_MS = 5_000
 """Timeout of one metadata request; after it the live brokers are looked up again."""
 
 
+class Leader(NamedTuple):
+    """The leader of a partition, and its leader epoch (-1: unknown)."""
+
+    broker: BrokerAddress
+    epoch: int
+
+
 class FetcherPool(Protocol):
     """The fetchers of a consumer: a ``ConsumerFetcherManager``."""
 
     def partitions_without_leader(self) -> Collection[TopicPartition]:
         """Return the partitions to look up."""
 
-    def add_fetcher_for_partitions(self, leaders: Mapping[TopicPartition, BrokerAddress]) -> None:
+    def add_fetcher_for_partitions(self, leaders: Mapping[TopicPartition, Leader]) -> None:
         """Fetch these partitions from these leaders."""
 
     def shutdown_idle_fetcher_threads(self) -> None:
@@ -86,11 +93,11 @@ class LeaderFinderThread(ShutdownableThread):
         if cluster is not None:
             cluster.close()
 
-    def _leaders(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, BrokerAddress]:
+    def _leaders(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, Leader]:
         topics = sorted({tp.topic for tp in wanted})
         metadata = self._client().metadata(topics, refresh=True, timeout_ms=_METADATA_TIMEOUT_MS)
         found = {tp: metadata.leader(tp) for tp in wanted}
-        return {tp: leader for tp, leader in found.items() if leader is not None}
+        return {tp: Leader(b, metadata.leader_epoch(tp)) for tp, b in found.items() if b is not None}
 
     def _client(self) -> ClusterClient:
         """Return a client of the live brokers, or of the last known ones if ZooKeeper does not answer."""

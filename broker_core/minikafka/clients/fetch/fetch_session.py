@@ -14,6 +14,9 @@ to the end of the order, because a broker fills its response from the first part
 for a partition only if it was requested at the current position: a seek, a pause or a rebalance invalidates
 it, and of the responses of an old and a new leader the first counts.
 
+After a change of leaders the first request to the new one is an OffsetForLeaderEpoch, which validates the
+positions that have an epoch (``fetch_state``). The next request fetches, also the other partitions.
+
 Every request names all of its partitions (KIP-227: no session of a broker). The session of a broker would be
 kept beside the request in flight to it: its id and epoch, and the partitions that it knows.
 """
@@ -23,18 +26,23 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
+from typing import Any
 
-from minikafka.base.errors import ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.fetch_state import (
     EMPTY_PAUSE_MS,
-    NO_POSITION,
+    NO_EPOCHS,
     CompletedFetch,
     FetchSettings,
     FetchStatus,
     PartitionFetchState,
+    PositionEpochs,
 )
+from minikafka.clients.network.metadata import LeaderAndEpoch
+from minikafka.wire.api import Api
 from minikafka.wire.apis.fetch import (
+    FETCH,
     WHOLE_MESSAGE_SINCE,
     FetchPartition,
     FetchRequest,
@@ -42,16 +50,37 @@ from minikafka.wire.apis.fetch import (
     consumer_request,
     partitions_of,
 )
+from minikafka.wire.apis.offset_for_leader_epoch import (
+    FOR_CONSUMERS_SINCE,
+    OFFSET_FOR_LEADER_EPOCH,
+    EpochPartition,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    epochs_request,
+)
+from minikafka.wire.apis.offset_for_leader_epoch import partitions_of as epochs_of
 
 
 @dataclass(frozen=True, slots=True)
 class FetchRequestData:
-    """A request to one broker, in flight since ``sent_ms``."""
+    """A request to one broker, in flight since ``sent_ms``: a Fetch, or an OffsetForLeaderEpoch, which
+    validates the positions of ``partitions``.
+    """
 
     broker_id: int
     partitions: Mapping[TopicPartition, FetchPartition]
-    request: FetchRequest
+    request: FetchRequest | OffsetForLeaderEpochRequest
     sent_ms: int
+
+    @property
+    def api(self) -> Api[Any, Any]:
+        """The API of the request."""
+        return FETCH if isinstance(self.request, FetchRequest) else OFFSET_FOR_LEADER_EPOCH
+
+    @property
+    def max_wait_ms(self) -> int:
+        """The longest time for which the broker waits for data."""
+        return self.request.max_wait_ms if isinstance(self.request, FetchRequest) else 0
 
 
 class FetchSession:
@@ -68,19 +97,24 @@ class FetchSession:
         for tp in [tp for tp in self._states if tp not in partitions]:
             del self._states[tp]
 
-    def update(self, positions: Mapping[TopicPartition, int]) -> None:
+    def update(
+        self,
+        positions: Mapping[TopicPartition, int],
+        epochs: Callable[[TopicPartition], PositionEpochs] = lambda _: NO_EPOCHS,
+    ) -> None:
         """Fetch these partitions from these offsets on, and for the time being no others. The session moves
-        its positions behind what it has fetched.
+        its positions behind what it has fetched. ``epochs``: of positions that are new to this session.
         """
         for tp, offset in positions.items():
             if tp not in self._states:
-                self._states[tp] = PartitionFetchState(tp, self.settings, offset)
+                self._states[tp] = PartitionFetchState(tp, self.settings, offset, epochs(tp))
+            self._states[tp].seek(offset)
         for tp, state in self._states.items():
-            state.seek(positions.get(tp, NO_POSITION))
+            state.paused = tp not in positions
 
     def next_requests(
         self,
-        leader: Callable[[TopicPartition], int | None],
+        leader: Callable[[TopicPartition], LeaderAndEpoch | None],
         now_ms: int,
         max_wait_ms: int | None = None,
     ) -> Iterator[FetchRequestData]:
@@ -88,20 +122,27 @@ class FetchSession:
         from then on, until ``handle_response`` or ``handle_disconnect``.
         """
         wanted: dict[int, dict[TopicPartition, FetchPartition]] = {}
+        unsure: dict[int, dict[TopicPartition, FetchPartition]] = {}
         for tp, state in self._states.items():
-            if state.offset < 0 or state.not_before_ms > now_ms:
+            if state.paused or state.offset < 0 or state.not_before_ms > now_ms:
                 continue
-            broker_id = leader(tp)
-            if broker_id is not None and broker_id not in self._in_flight:
-                wanted.setdefault(broker_id, {})[tp] = state.request()
-        for broker_id, partitions in wanted.items():
-            request = self._request(partitions, max_wait_ms)
+            found = leader(tp)
+            if found is not None and found.broker_id not in self._in_flight:
+                rows = unsure if state.epochs.needs_validation(found.epoch) else wanted
+                rows.setdefault(found.broker_id, {})[tp] = state.request(found.epoch)
+        for broker_id, partitions in (wanted | unsure).items():
+            request: FetchRequest | OffsetForLeaderEpochRequest
+            if broker_id in unsure:
+                request = self._validation(partitions)
+            else:
+                request = self._request(partitions, max_wait_ms)
             data = self._in_flight[broker_id] = FetchRequestData(broker_id, partitions, request, now_ms)
             yield data
 
     def next_ready_ms(self, now_ms: int) -> int | None:
         """Return the time at which the next partition's back-off ends; None if no partition has one."""
-        later = [state.not_before_ms for state in self._states.values() if state.offset >= 0]
+        states = self._states.values()
+        later = [state.not_before_ms for state in states if state.offset >= 0 and not state.paused]
         return min((time_ms for time_ms in later if time_ms > now_ms), default=None)
 
     def back_off(self, partitions: Collection[TopicPartition], now_ms: int) -> None:
@@ -121,31 +162,77 @@ class FetchSession:
         self.back_off(lost.partitions.keys(), now_ms)
         return lost.partitions.keys()
 
+    def skip_validation(self, broker_id: int, error: BaseException) -> bool:
+        """Return True if ``error`` says that a broker does not have the API that validates positions: the
+        next request fetches.
+        """
+        data = self._in_flight.get(broker_id)
+        if (
+            data is None
+            or data.api is FETCH
+            or not isinstance(error, BrokerError)
+            or error.code is not ErrorCode.UNSUPPORTED_VERSION
+        ):
+            return False
+        del self._in_flight[broker_id]
+        for state, asked in self._asked(data):
+            state.confirm(asked.current_leader_epoch)
+        return True
+
     def handle_response(
-        self, broker_id: int, response: FetchResponse, version: int, now_ms: int
+        self,
+        broker_id: int,
+        response: FetchResponse | OffsetForLeaderEpochResponse,
+        version: int,
+        now_ms: int,
     ) -> list[CompletedFetch]:
-        """Return the results of the request in flight to a broker. ``version`` is that of the response."""
+        """Return the results of the request in flight to a broker; none for a valid position. ``version`` is
+        that of the response.
+        """
         data = self._in_flight.pop(broker_id, None)
         if data is None:
             return []
+        if isinstance(response, OffsetForLeaderEpochResponse):
+            return self._handle_validation(data, response, version, now_ms)
         found: list[CompletedFetch] = []
         parts = dict(partitions_of(response))
         cut_all, code = version < WHOLE_MESSAGE_SINCE, ErrorCode.of(response.error_code)
         first = next(iter(data.partitions), None)
-        for tp, asked in data.partitions.items():
-            state = self._states.get(tp)
-            if state is None or state.offset != asked.fetch_offset:
-                continue
+        for state, asked in self._asked(data):
+            tp = state.topic_partition
             part = parts.get(tp)
             if code is not ErrorCode.NONE:
                 found.append(state.fail(code, now_ms))
             elif part is None:
                 found.append(state.throttle(now_ms, response.throttle_time_ms))
             else:
-                found.append(state.complete(part, now_ms, had_room=cut_all or tp == first))
+                had_room, epoch = cut_all or tp == first, asked.current_leader_epoch
+                found.append(state.complete(part, now_ms, had_room=had_room, leader_epoch=epoch))
         self._reorder(found)
         if found and all(completed.status is FetchStatus.EMPTY for completed in found):
             self._pause(data, found, now_ms)
+        return found
+
+    def _asked(self, data: FetchRequestData) -> Iterator[tuple[PartitionFetchState, FetchPartition]]:
+        """Yield the states of the partitions for which the response to a request counts."""
+        for tp, asked in data.partitions.items():
+            state = self._states.get(tp)
+            if state is not None and state.is_at(asked.fetch_offset):
+                yield state, asked
+
+    def _handle_validation(
+        self, data: FetchRequestData, response: OffsetForLeaderEpochResponse, version: int, now_ms: int
+    ) -> list[CompletedFetch]:
+        found: list[CompletedFetch] = []
+        parts = dict(epochs_of(response))
+        for state, asked in self._asked(data):
+            part, epoch = parts.get(state.topic_partition), asked.current_leader_epoch
+            if version < FOR_CONSUMERS_SINCE:
+                state.confirm(epoch)
+            elif part is None:
+                state.back_off(now_ms)
+            elif (completed := state.validate(part, now_ms, epoch)) is not None:
+                found.append(completed)
         return found
 
     def _reorder(self, found: list[CompletedFetch]) -> None:
@@ -157,9 +244,19 @@ class FetchSession:
 
     def _pause(self, data: FetchRequestData, found: list[CompletedFetch], now_ms: int) -> None:
         """Avoid a busy loop with a broker that returns an empty response at once."""
-        if now_ms - data.sent_ms < data.request.max_wait_ms // 2:
+        if now_ms - data.sent_ms < data.max_wait_ms // 2:
             for completed in found:
                 self._states[completed.topic_partition].not_before_ms = now_ms + EMPTY_PAUSE_MS
+
+    def _validation(self, partitions: Mapping[TopicPartition, FetchPartition]) -> OffsetForLeaderEpochRequest:
+        return epochs_request(
+            {
+                tp: EpochPartition(
+                    tp.partition, part.current_leader_epoch, self._states[tp].epochs.offset_epoch
+                )
+                for tp, part in partitions.items()
+            }
+        )
 
     def _request(
         self, partitions: Mapping[TopicPartition, FetchPartition], max_wait_ms: int | None

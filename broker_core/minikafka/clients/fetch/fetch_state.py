@@ -12,27 +12,33 @@ A message that does not fit
     A partition that was not the first is fetched again as the first; otherwise with a larger size.
 Unreadable data
     It is fetched once more, as the broker may have been writing it. If it is unreadable again it is damaged.
+Leader epochs (KIP-320)
+    The position has the epoch of the last batch before it. A leader of a later epoch than the last one is
+    asked first for the end of that epoch: if that is before the position, what was read has been truncated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode, LogTruncated
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.network.response_errors import authorization_hint
 from minikafka.clients.network.retry import Backoff
+from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.kernels.layout import LEADER_EPOCH_AT, MAGIC_AT
 from minikafka.records.scan.isolation import without_aborted
-from minikafka.records.scan.scan import ScanResult, scan
+from minikafka.records.scan.scan import ScanResult, find_position, scan
 from minikafka.wire.apis.fetch import (
     LARGEST_MESSAGE_BYTES,
     FetchPartition,
     FetchPartitionResponse,
     consumer_partition,
 )
+from minikafka.wire.apis.offset_for_leader_epoch import EpochPartitionResponse
 
 NO_POSITION = -1
 """The offset of a partition that is not to be fetched."""
@@ -63,6 +69,8 @@ class FetchStatus(Enum):
     """Perhaps not the leader any more: look the leader up, and fetch after a back-off."""
     OUT_OF_RANGE = auto()
     """The log does not have the position: the driver's reset policy decides."""
+    TRUNCATED = auto()
+    """An unclean election has truncated records before the position: the reset policy decides."""
     TOO_LARGE = auto()
     """The message at the position exceeds the largest fetch."""
     CORRUPT = auto()
@@ -145,6 +153,25 @@ class FetchSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PositionEpochs:
+    """The leader epochs of a position.
+
+    offset_epoch  of the last batch before it; -1 if unknown, as after a seek, or in older formats
+    leader_epoch  of the leader that sent that batch, or has validated the position since
+    """
+
+    offset_epoch: int = _UNKNOWN
+    leader_epoch: int = _UNKNOWN
+
+    def needs_validation(self, leader_epoch: int) -> bool:
+        """Return True if the log of a leader of this epoch may lack records before the position."""
+        return self.offset_epoch >= 0 and leader_epoch > self.leader_epoch
+
+
+NO_EPOCHS = PositionEpochs()
+
+
+@dataclass(frozen=True, slots=True)
 class CompletedFetch:
     """The result of one fetch of one partition.
 
@@ -152,12 +179,13 @@ class CompletedFetch:
                         may be empty. The first may hold messages before ``offset``, as a compressed one is
                         sent whole
     offset              the position that was fetched
-    next_offset         the position afterwards
+    next_offset         the position afterwards; where an epoch that is TRUNCATED ends
     high_watermark      -1 with an error, like the others
     last_stable_offset  None with READ_UNCOMMITTED, and if the broker has no transactions
     error               the reason of any status from LEADER_LOST on
     entry_bytes         the size of a message that is TOO_LARGE
     failures            failed fetches in a row, with this one
+    epochs              of ``next_offset``, with RECORDS
     """
 
     topic_partition: TopicPartition
@@ -170,6 +198,7 @@ class CompletedFetch:
     error: BrokerError | None = None
     entry_bytes: int = 0
     failures: int = 0
+    epochs: PositionEpochs = NO_EPOCHS
 
     @property
     def readable_end(self) -> int:
@@ -183,16 +212,26 @@ class PartitionFetchState:
     __slots__ = (
         "_settings",
         "_unreadable_offset",
+        "epochs",
         "failures",
         "fetch_bytes",
         "not_before_ms",
         "offset",
+        "paused",
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, settings: FetchSettings, offset: int) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        settings: FetchSettings,
+        offset: int,
+        epochs: PositionEpochs = NO_EPOCHS,
+    ) -> None:
         self.topic_partition = topic_partition
         self.offset = offset
+        self.epochs = epochs
+        self.paused = False
         self.fetch_bytes = settings.partition_max_bytes
         self.not_before_ms = 0
         """The time of the next fetch, after a failure."""
@@ -205,19 +244,46 @@ class PartitionFetchState:
         """Continue at ``offset``."""
         if offset != self.offset:
             self.offset, self.fetch_bytes = offset, self._settings.partition_max_bytes
+            self.epochs = NO_EPOCHS
+
+    def is_at(self, offset: int) -> bool:
+        """Return True if a response for ``offset`` still counts."""
+        return self.offset == offset and not self.paused
 
     def back_off(self, now_ms: int) -> None:
         """Count a failed fetch: the next one is made after a pause."""
         self.failures += 1
         self.not_before_ms = now_ms + self._settings.retry_backoff.delay_ms(self.failures)
 
-    def request(self) -> FetchPartition:
-        """Return the partition's row of a Fetch request."""
-        return consumer_partition(self.topic_partition.partition, self.offset, self.fetch_bytes)
+    def request(self, leader_epoch: int) -> FetchPartition:
+        """Return the partition's row of a Fetch request to the leader of this epoch."""
+        return consumer_partition(self.topic_partition.partition, self.offset, self.fetch_bytes, leader_epoch)
 
-    def complete(self, part: FetchPartitionResponse, now_ms: int, *, had_room: bool) -> CompletedFetch:
-        """Apply what a broker returned for a fetch of the position. ``had_room``: a cut-off first entry
-        exceeds the size of the fetch; otherwise the entries of other partitions may have taken its room.
+    def confirm(self, leader_epoch: int) -> None:
+        """Count the position as valid in the log of the leader of this epoch."""
+        self.epochs = replace(self.epochs, leader_epoch=leader_epoch)
+
+    def validate(self, part: EpochPartitionResponse, now_ms: int, leader_epoch: int) -> CompletedFetch | None:
+        """Apply what the leader of this epoch returned for the epoch of the position. None: it is valid, as
+        far as the leader knows.
+        """
+        code = ErrorCode.of(part.error_code)
+        if code is not ErrorCode.NONE:
+            return self.fail(code, now_ms)
+        self.failures = 0
+        tp, offset, end_offset = self.topic_partition, self.offset, part.end_offset
+        if 0 <= end_offset < offset:
+            error = LogTruncated(*tp, offset, self.epochs.offset_epoch, end_offset)
+            return CompletedFetch(tp, FetchStatus.TRUNCATED, offset, end_offset, error=error)
+        self.confirm(leader_epoch)
+        return None
+
+    def complete(
+        self, part: FetchPartitionResponse, now_ms: int, *, had_room: bool, leader_epoch: int = _UNKNOWN
+    ) -> CompletedFetch:
+        """Apply what the leader of this epoch returned for a fetch of the position. ``had_room``: a cut-off
+        first entry exceeds the size of the fetch; otherwise the entries of other partitions may have taken
+        its room.
         """
         code = ErrorCode.of(part.error_code)
         if code is not ErrorCode.NONE:
@@ -227,7 +293,9 @@ class PartitionFetchState:
             return self._completed(FetchStatus.EMPTY, part)
         entries, found = complete_entries(part)
         if found.valid_bytes and found.next_offset > self.offset:
-            return self._advance(part, entries, found.next_offset)
+            known = leader_epoch != _UNKNOWN
+            epochs = PositionEpochs(last_epoch(part, found), leader_epoch) if known else NO_EPOCHS
+            return self._advance(part, entries, found.next_offset, epochs)
         allowed = max(LARGEST_MESSAGE_BYTES, self._settings.message_max_bytes)
         if found.valid_bytes or not found.incomplete:
             problem = found.problem or f"the response ends at {found.next_offset}, before it"
@@ -255,10 +323,13 @@ class PartitionFetchState:
         self.not_before_ms = now_ms + max(throttle_time_ms, EMPTY_PAUSE_MS)
         return CompletedFetch(self.topic_partition, FetchStatus.THROTTLED, self.offset, self.offset)
 
-    def _advance(self, part: FetchPartitionResponse, entries: memoryview, next_offset: int) -> CompletedFetch:
+    def _advance(
+        self, part: FetchPartitionResponse, entries: memoryview, next_offset: int, epochs: PositionEpochs
+    ) -> CompletedFetch:
         completed = self._completed(FetchStatus.RECORDS, part, records=entries, next_offset=next_offset)
         self.seek(next_offset)
-        return completed
+        self.epochs = epochs
+        return replace(completed, epochs=epochs)
 
     def _unreadable(self, part: FetchPartitionResponse, problem: str) -> CompletedFetch:
         if self._unreadable_offset != self.offset:
@@ -322,3 +393,12 @@ def complete_entries(part: FetchPartitionResponse) -> tuple[memoryview, ScanResu
     if aborted:
         whole = without_aborted(whole, [(txn.producer_id, txn.first_offset) for txn in aborted])
     return whole, found
+
+
+def last_epoch(part: FetchPartitionResponse, found: ScanResult) -> int:
+    """Return the leader epoch of the last complete batch; -1 in older formats."""
+    data = records_of(part)
+    at = 0 if found.count == 1 else find_position(data, found.next_offset - 1)
+    if at is None or data[at + MAGIC_AT] != BATCH_MAGIC:
+        return _UNKNOWN
+    return int.from_bytes(data[at + LEADER_EPOCH_AT : at + LEADER_EPOCH_AT + 4], "big", signed=True)

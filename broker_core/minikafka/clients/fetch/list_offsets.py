@@ -6,7 +6,7 @@ Partitions whose leader has moved, or did not respond, are requested again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from minikafka.base.errors import (
     BrokerError,
@@ -19,6 +19,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.metadata import ClusterMetadata
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.list_offsets import (
@@ -78,6 +79,7 @@ class _OffsetLookup:
         self._deadline = deadline
         self._isolation = isolation
         self._creates_topics = creates_topics
+        self._leader_epoch: Callable[[TopicPartition], int] = ClusterMetadata().leader_epoch
 
     def run(self) -> None:
         """Request all pending offsets. Raises a retriable error if some are still pending afterwards."""
@@ -107,6 +109,7 @@ class _OffsetLookup:
             timeout_ms=max(1, self._deadline.remaining_ms()),
             creates_topics=self._creates_topics,
         )
+        self._leader_epoch = metadata.leader_epoch
         groups: dict[int, list[TopicPartition]] = {}
         for tp in self._pending:
             topic = metadata.topics.get(tp.topic)
@@ -125,7 +128,7 @@ class _OffsetLookup:
 
     def _send(self, broker_id: int, partitions: list[TopicPartition]) -> ResponseFuture[ListOffsetsResponse]:
         timestamps = {tp: self._pending[tp] for tp in partitions}
-        request = offsets_request(timestamps, isolation_level=self._isolation)
+        request = offsets_request(timestamps, self._leader_epoch, isolation_level=self._isolation)
 
         def build(version: int) -> ListOffsetsRequest:
             timed = next((tp for tp, timestamp in timestamps.items() if timestamp >= 0), None)

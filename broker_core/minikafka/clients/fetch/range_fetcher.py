@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterator
+from typing import Any
 
 from minikafka.base.errors import (
     BrokerError,
@@ -46,13 +47,13 @@ from minikafka.clients.fetch.prefetch import prefetched
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import ConnectionPool
+from minikafka.clients.network.metadata import LeaderAndEpoch
 from minikafka.clients.network.retry import Deadline, FailedAttempts
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.kernels.layout import CODEC_MASK, MAGIC_AT, MESSAGE_ATTRIBUTES_AT, SIZE_AT
 from minikafka.wire.apis.fetch import (
     FETCH,
     LARGEST_MESSAGE_BYTES,
-    FetchResponse,
     consumer_partition,
     consumer_request,
     partitions_of,
@@ -72,10 +73,11 @@ class RangeFetcher:
     """An iterator of message sets (memoryviews of private memory). Not thread-safe, except ``stop``.
 
     ``timeout_ms`` bounds the wait for each next set. Raises OffsetOutOfRange with the log's range,
-    BrokerError for an error that is not retriable, NetworkError with the failed attempts when no set came in
-    time. ``unretried_codes`` are retriable codes that are raised at once, for the caller to handle. With the
-    ``isolation`` READ_COMMITTED the sets are without batches of aborted transactions, and the iterator waits
-    until the ``last_stable_offset`` reaches ``end_offset``.
+    LogTruncated if what was read is no longer in the log, BrokerError for an error that is not retriable,
+    NetworkError with the failed attempts when no set came in time. ``unretried_codes`` are retriable codes
+    that are raised at once, for the caller to handle. With the ``isolation`` READ_COMMITTED the sets are
+    without batches of aborted transactions, and the iterator waits until the ``last_stable_offset`` reaches
+    ``end_offset``.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class RangeFetcher:
             retry_backoff=cluster.backoff,
         )
         self._session = FetchSession(settings)
-        self._pending: tuple[FetchRequestData, ResponseFuture[FetchResponse]] | None = None
+        self._pending: tuple[FetchRequestData, ResponseFuture[Any]] | None = None
         self._fetched_from = -1
         self._covering_broker: int | None = None
         """The broker whose last response could have covered all of the range."""
@@ -176,7 +178,9 @@ class RangeFetcher:
         self._cluster.waiter.wait(deadline.at_most(min(delay_ms, _LONGEST_WAIT_MS)))
 
     def _receive(self, deadline: Deadline) -> CompletedFetch | None:
-        """Return the result of the request in flight, or of a new one; None before the end of a back-off."""
+        """Return the result of the request in flight, or of a new one; None before the end of a back-off, and
+        for a position that was validated.
+        """
         if self._pending is None:
             self._session.update({self.topic_partition: self.next_offset})
             try:
@@ -184,34 +188,38 @@ class RangeFetcher:
             except MinikafkaError:
                 self._session.back_off([self.topic_partition], self._now_ms())
                 raise
-            self._send_fetch(leader.broker_id, deadline)
+            epoch = self._cluster.leader_epoch(self.topic_partition)
+            self._send_fetch(LeaderAndEpoch(leader.broker_id, epoch), deadline)
         if self._pending is None:
             return None
         (data, reply), self._pending = self._pending, None
         # The time-out counts from the request, which may be long before the caller asks for the next set.
         age_ms = self._now_ms() - data.sent_ms
-        response_timeout_ms = data.request.max_wait_ms + self._cluster.request_timeout_ms
+        response_timeout_ms = data.max_wait_ms + self._cluster.request_timeout_ms
         try:
             response = reply.result(age_ms + max(1, deadline.at_most(response_timeout_ms)))
         except BaseException:
             self._session.handle_disconnect(data.broker_id, self._now_ms())
             raise
         self._fetched_from = data.broker_id
-        (completed,) = self._session.handle_response(data.broker_id, response, reply.version, self._now_ms())
-        return completed
+        found = self._session.handle_response(data.broker_id, response, reply.version, self._now_ms())
+        return found[0] if found else None
 
-    def _send_fetch(self, broker_id: int, deadline: Deadline) -> None:
-        for data in self._session.next_requests(lambda _: broker_id, self._now_ms()):
+    def _send_fetch(self, leader: LeaderAndEpoch, deadline: Deadline) -> None:
+        broker_id, pool = leader.broker_id, self._pool
+        for data in self._session.next_requests(lambda _: leader, self._now_ms()):
             try:
-                reply = self._cluster.send(broker_id, FETCH, data.request, pool=self._pool, deadline=deadline)
-            except BaseException:
+                reply = self._cluster.send(broker_id, data.api, data.request, pool=pool, deadline=deadline)
+            except BaseException as error:
+                if self._session.skip_validation(broker_id, error):
+                    continue
                 self._session.handle_disconnect(broker_id, self._now_ms())
                 raise
             self._pending = data, reply
 
     def _send_next_fetch(self) -> None:
         """Send the next request before the caller works on this set. A failure is left to the next round."""
-        leader = self._cluster.known_leader(self.topic_partition)
+        leader = self._cluster.known_leader_and_epoch(self.topic_partition)
         if self.next_offset >= self.end_offset or leader is None:
             return
         with contextlib.suppress(MinikafkaError):
@@ -323,7 +331,8 @@ def log_reaches(cluster: ClusterClient, topic_partition: TopicPartition, offset:
 def _probe(cluster: ClusterClient, topic_partition: TopicPartition, offset: int) -> None:
     """Fetch once, without a retry, and raise the error of the response."""
     leader = cluster.leader(topic_partition)
-    part = consumer_partition(topic_partition.partition, offset, max_bytes=1)
+    epoch = cluster.leader_epoch(topic_partition)
+    part = consumer_partition(topic_partition.partition, offset, max_bytes=1, leader_epoch=epoch)
     request = consumer_request({topic_partition: part}, max_bytes=1)
     found = dict(partitions_of(cluster.call(leader.broker_id, FETCH, request))).get(topic_partition)
     if found is None:

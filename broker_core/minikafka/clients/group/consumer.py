@@ -475,6 +475,8 @@ class GroupConsumer:
         self._fetch_buffer.add(found.sets)
         for partition in found.out_of_range:
             state.out_of_range(partition)
+        for completed in found.truncated:
+            state.truncated(completed)
         if found.error is not None:
             raise found.error
         self._fetcher.send_fetches(state.wanted())

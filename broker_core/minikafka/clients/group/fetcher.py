@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
@@ -22,7 +23,7 @@ from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.clients.network.retry import Backoff
-from minikafka.wire.apis.fetch import FETCH, LARGEST_MESSAGE_BYTES, FetchResponse
+from minikafka.wire.apis.fetch import LARGEST_MESSAGE_BYTES
 
 _REFRESH_TIMEOUT_MS = 2_000
 """Longest single look-up of leaders."""
@@ -37,11 +38,13 @@ class FetchResult:
     """The result of one ``collect_fetch``.
 
     out_of_range: partitions whose position is not in the log.
+    truncated: fetches of partitions whose records before the position are no longer in the log.
     error: of a partition for which a further fetch would fail too.
     """
 
     sets: list[Fetched] = field(default_factory=list)
     out_of_range: list[TopicPartition] = field(default_factory=list)
+    truncated: list[CompletedFetch] = field(default_factory=list)
     error: BrokerError | None = None
 
 
@@ -64,7 +67,7 @@ class GroupFetcher:
             retry_backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_ms),
         )
         self._session = FetchSession(settings)
-        self._replies: dict[int, tuple[FetchRequestData, ResponseFuture[FetchResponse]]] = {}
+        self._replies: dict[int, tuple[FetchRequestData, ResponseFuture[Any]]] = {}
         self._next_refresh_ms = 0
         """The time of the next look-up of leaders."""
 
@@ -75,10 +78,12 @@ class GroupFetcher:
     def send_fetches(self, positions: Positions) -> None:
         """Send a request to each known leader that has none in flight."""
         self._session.update(positions)
-        for data in self._session.next_requests(self._cluster.known_leader, self._now_ms()):
+        for data in self._session.next_requests(self._cluster.known_leader_and_epoch, self._now_ms()):
             try:
-                reply = self._cluster.send(data.broker_id, FETCH, data.request, pool=self._pool)
+                reply = self._cluster.send(data.broker_id, data.api, data.request, pool=self._pool)
             except BaseException as error:
+                if self._session.skip_validation(data.broker_id, error):
+                    continue
                 self._disconnected(data.broker_id)
                 if not isinstance(error, (NetworkError, RemoteWireError)):
                     raise
@@ -137,9 +142,7 @@ class GroupFetcher:
 
     # --- responses
 
-    def _result(
-        self, broker_id: int, reply: ResponseFuture[FetchResponse], age_ms: int
-    ) -> list[CompletedFetch]:
+    def _result(self, broker_id: int, reply: ResponseFuture[Any], age_ms: int) -> list[CompletedFetch]:
         try:
             response = reply.result(max(1, age_ms))
             return self._session.handle_response(broker_id, response, reply.version, self._now_ms())
@@ -160,6 +163,8 @@ class GroupFetcher:
             found.sets.append(fetched)
         elif status is FetchStatus.OUT_OF_RANGE:
             found.out_of_range.append(tp)
+        elif status is FetchStatus.TRUNCATED:
+            found.truncated.append(completed)
         elif status is FetchStatus.LEADER_LOST:
             self._invalidate_leaders([tp])
             assert error is not None

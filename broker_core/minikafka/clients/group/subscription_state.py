@@ -17,6 +17,7 @@ from minikafka.base.errors import (
     NoCommittedOffset,
 )
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.fetch_state import CompletedFetch
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.coordinator_client import CoordinatorClient
@@ -143,6 +144,19 @@ class SubscriptionState:
             )
         logger.warning("%s: offset %d is out of range; resetting to %s", partition, offset, rule.value)
         self.reset([partition], rule)
+
+    def truncated(self, completed: CompletedFetch) -> None:
+        """Continue at the end of what is left of the log before the position. ``auto.offset.reset`` none:
+        LogTruncated.
+        """
+        tp, end_offset = completed.topic_partition, completed.next_offset
+        if self.wanted().get(tp) != completed.offset:
+            return  # a fetch of the same poll counted first
+        assert completed.error is not None
+        if self._config.auto_offset_reset is Reset.NONE:
+            raise completed.error
+        logger.warning("%s; continuing at %d", completed.error.detail, end_offset)
+        self.seek(tp, end_offset)
 
     def update_positions(self, deadline: Deadline) -> None:
         """Look up missing positions, as far as brokers respond.

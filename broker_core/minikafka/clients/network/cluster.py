@@ -33,6 +33,7 @@ from minikafka.clients.network.connections import (
 from minikafka.clients.network.metadata import (
     AutoTopicCreation,
     ClusterMetadata,
+    LeaderAndEpoch,
     Metadata,
     TopicMetadata,
     from_response,
@@ -203,10 +204,18 @@ class ClusterClient:
 
     def known_leader(self, tp: TopicPartition) -> int | None:
         """Return the leader of a partition from the cache; None if it is unknown or stale."""
+        leader = self.known_leader_and_epoch(tp)
+        return None if leader is None else leader.broker_id
+
+    def known_leader_and_epoch(self, tp: TopicPartition) -> LeaderAndEpoch | None:
+        """Return the leader of a partition with its epoch, as ``known_leader``."""
         if not self._metadata.is_fresh(tp.topic, self.clock.monotonic_ms()):
             return None
-        leader = self._metadata.view.leader(tp)
-        return None if leader is None else leader.broker_id
+        return self._metadata.view.leader_and_epoch(tp)
+
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        """Return the leader epoch of a partition from the cache, however old; -1 if it is unknown."""
+        return self._metadata.view.leader_epoch(tp)
 
     def known_in_sync(self, tp: TopicPartition) -> tuple[int, ...] | None:
         """Return the in-sync replicas of a partition from the cache; None for an unknown partition."""

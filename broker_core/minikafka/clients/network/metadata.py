@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
@@ -14,20 +15,47 @@ from minikafka.base.text import counted
 from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
 
 NO_LEADER = -1
+NO_LEADER_EPOCH = -1
 
 ALLOW_AUTO_TOPIC_CREATION_SINCE = 4
 """The first Metadata version in which a request can forbid the creation of topics."""
 
+OLDER_EPOCHS_MAX = 5
+"""The number of views in a row with an older leader epoch that are ignored; the next one counts, as the topic
+was recreated.
+"""
+
+
+class LeaderAndEpoch(NamedTuple):
+    """The leader of a partition and its leader epoch (-1: unknown)."""
+
+    broker_id: int
+    epoch: int
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """One partition as a broker described it; ``leader_id`` is -1 if it has no leader."""
+    """One partition as a broker described it.
+
+    leader_id     -1 if it has no leader
+    leader_epoch  -1 if it is unknown
+    older_epochs  the number of later views that were ignored, as their leader epoch is older
+    """
 
     topic_partition: TopicPartition
     leader_id: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     error: ErrorCode = ErrorCode.NONE
+    leader_epoch: int = -1
+    older_epochs: int = 0
+
+    def updated(self, newer: PartitionMetadata) -> PartitionMetadata:
+        """Return ``newer``, or this view if the leader epoch of ``newer`` is older."""
+        older = 0 <= newer.leader_epoch < self.leader_epoch
+        if older and self.older_epochs < OLDER_EPOCHS_MAX:
+            return replace(self, older_epochs=self.older_epochs + 1)
+        return newer
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +112,18 @@ class ClusterMetadata:
         found = self.partition(tp)
         return None if found is None else self.brokers.get(found.leader_id)
 
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        """Return the leader epoch of a partition; -1 if it is unknown."""
+        found = self.partition(tp)
+        return NO_LEADER_EPOCH if found is None else found.leader_epoch
+
+    def leader_and_epoch(self, tp: TopicPartition) -> LeaderAndEpoch | None:
+        """Return the leader of a partition with its epoch, or None as ``leader``."""
+        found = self.partition(tp)
+        if found is None or found.leader_id not in self.brokers:
+            return None
+        return LeaderAndEpoch(found.leader_id, found.leader_epoch)
+
     def why_unusable(self, topic: str) -> BrokerError | None:
         """Return the error that keeps records from some partition of ``topic``, or None."""
         described = self.topics.get(topic)
@@ -99,15 +139,28 @@ class ClusterMetadata:
 
     def merged(self, newer: ClusterMetadata) -> ClusterMetadata:
         """Return ``newer`` with those topics of this view that it does not have."""
+        newer = self.without_older_epochs(newer)
         topics = {**self.topics, **newer.topics}
         for name, topic in newer.topics.items():
             if topic.error is not ErrorCode.NONE and name in self.topics and topic.error.is_retriable:
                 # A broker that has just started does not know its topics yet: keep the known numbers.
                 known = self.topics[name].partitions
-                topics[name] = replace(
-                    topic, partitions=tuple(replace(p, leader_id=NO_LEADER) for p in known)
-                )
+                # Perhaps it was deleted: a new one begins with the first leader epoch.
+                unknown = [replace(p, leader_id=NO_LEADER, leader_epoch=NO_LEADER_EPOCH) for p in known]
+                topics[name] = replace(topic, partitions=tuple(unknown))
         return replace(newer, topics=topics)
+
+    def without_older_epochs(self, newer: ClusterMetadata) -> ClusterMetadata:
+        """Return ``newer`` with this view's partitions where it has an older leader epoch."""
+        topics = {
+            name: replace(topic, partitions=tuple(map(self._newest, topic.partitions)))
+            for name, topic in newer.topics.items()
+        }
+        return replace(newer, topics=topics)
+
+    def _newest(self, newer: PartitionMetadata) -> PartitionMetadata:
+        known = self.partition(newer.topic_partition)
+        return newer if known is None else known.updated(newer)
 
 
 def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str] = ()) -> ClusterMetadata:
@@ -126,6 +179,7 @@ def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str]
                 tuple(p.replica_nodes),
                 tuple(p.isr_nodes),
                 ErrorCode.of(p.error_code),
+                p.leader_epoch,
             )
             for p in topic.partitions
         )
@@ -180,7 +234,7 @@ class Metadata:
         """Take the response to a request for ``requested`` (None: all topics). Return the new view."""
         with self._lock:
             if requested is None:
-                self.view = newer
+                self.view = self.view.without_older_epochs(newer)
                 self._stale.clear()
             else:
                 self.view = self.view.merged(newer)

@@ -8,7 +8,7 @@ same as 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
@@ -115,16 +115,17 @@ LIST_OFFSETS = Api(
 
 def offsets_request(
     timestamps: Mapping[TopicPartition, int],
+    leader_epoch: Callable[[TopicPartition], int] = lambda _: -1,
     *,
     replica_id: int = -1,
     isolation_level: int = 0,
     max_num_offsets: int = 1,
 ) -> ListOffsetsRequest:
-    """Return a request for the offsets at ``timestamps``, which names no leader epoch."""
+    """Return a request for the offsets at ``timestamps``. ``leader_epoch``: the one that the client knows."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
-    for (topic, partition), timestamp in timestamps.items():
-        row = ListOffsetsPartition(partition, -1, timestamp, max_num_offsets)
-        topics.setdefault(topic, []).append(row)
+    for tp, timestamp in timestamps.items():
+        row = ListOffsetsPartition(tp.partition, leader_epoch(tp), timestamp, max_num_offsets)
+        topics.setdefault(tp.topic, []).append(row)
     rows = tuple(ListOffsetsTopic(topic, tuple(found)) for topic, found in topics.items())
     return ListOffsetsRequest(replica_id, isolation_level, rows)
 

@@ -6,13 +6,22 @@ from collections.abc import Mapping
 
 import pytest
 
-from minikafka.base.errors import ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode, LogTruncated
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.fetch.fetch_session import FetchSession
-from minikafka.clients.fetch.fetch_state import CompletedFetch, FetchSettings, FetchStatus
+from minikafka.clients.fetch.fetch_session import FetchRequestData, FetchSession
+from minikafka.clients.fetch.fetch_state import CompletedFetch, FetchSettings, FetchStatus, PositionEpochs
+from minikafka.clients.network.metadata import LeaderAndEpoch
 from minikafka.clients.network.retry import Backoff
+from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record, build_message_set
-from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
+from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse, FetchResponse, FetchTopicResponse
+from minikafka.wire.apis.offset_for_leader_epoch import (
+    OFFSET_FOR_LEADER_EPOCH,
+    EpochPartition,
+    EpochPartitionResponse,
+    EpochTopicResponse,
+    OffsetForLeaderEpochResponse,
+)
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 SETTINGS = FetchSettings(
@@ -26,19 +35,29 @@ SETTINGS = FetchSettings(
 CUT = bytes(8) + (300).to_bytes(4, "big") + bytes(20)
 
 
+def batch(offset: int, leader_epoch: int, *, count: int = 1) -> bytes:
+    """A batch of format 2."""
+    return build_batch([Record(None, b"v")] * count, base_offset=offset, leader_epoch=leader_epoch)
+
+
 class Sessions:
     """A session, the leaders that it is given, and the time."""
 
     def __init__(self, *partitions: TopicPartition, settings: FetchSettings = SETTINGS) -> None:
         self.session = FetchSession(settings)
         self.leaders: dict[TopicPartition, int] = dict.fromkeys(partitions, 1)
+        self.epochs: dict[TopicPartition, int] = {}
         self.positions = dict.fromkeys(partitions, 0)
         self.now_ms = 1_000
+
+    def leader(self, tp: TopicPartition) -> LeaderAndEpoch | None:
+        broker_id = self.leaders.get(tp)
+        return None if broker_id is None else LeaderAndEpoch(broker_id, self.epochs.get(tp, -1))
 
     def send(self) -> dict[int, list[TopicPartition]]:
         """Return the partitions of each request, in their order."""
         self.session.update(self.positions)
-        requests = self.session.next_requests(self.leaders.get, self.now_ms)
+        requests = self.session.next_requests(self.leader, self.now_ms)
         return {data.broker_id: list(data.partitions) for data in requests}
 
     def answer(
@@ -59,6 +78,33 @@ class Sessions:
             for tp, row in rows.items()
         )
         response = FetchResponse(throttle_time_ms, code, 0, (FetchTopicResponse("t", parts),))
+        return self.session.handle_response(broker_id, response, version, self.now_ms)
+
+    def sent(self) -> list[FetchRequestData]:
+        self.session.update(self.positions)
+        return list(self.session.next_requests(self.leader, self.now_ms))
+
+    def read(self, tp: TopicPartition, offset: int, epoch: int) -> None:
+        """Fetch a batch of this epoch from its leader; the position is then behind it."""
+        self.epochs[tp], self.positions[tp] = epoch, offset
+        self.send()
+        self.answer({tp: batch(offset, epoch)}, broker_id=self.leaders[tp])
+        self.positions[tp] = offset + 1
+
+    def elect(self, tp: TopicPartition, broker_id: int, epoch: int) -> None:
+        self.leaders[tp], self.epochs[tp] = broker_id, epoch
+
+    def answer_epoch(
+        self,
+        tp: TopicPartition,
+        end_offset: int,
+        broker_id: int = 2,
+        *,
+        code: ErrorCode = ErrorCode.NONE,
+        version: int = 2,
+    ) -> list[CompletedFetch]:
+        row = EpochPartitionResponse(code, tp.partition, 3, end_offset)
+        response = OffsetForLeaderEpochResponse(0, (EpochTopicResponse(tp.topic, (row,)),))
         return self.session.handle_response(broker_id, response, version, self.now_ms)
 
 
@@ -82,7 +128,7 @@ def test_each_leader_gets_one_request_for_its_partitions() -> None:
 def test_request_has_the_settings_of_the_session() -> None:
     session = FetchSession(SETTINGS)
     session.update({T0: 7})
-    (data,) = session.next_requests(lambda _: 1, 0)
+    (data,) = session.next_requests(lambda _: LeaderAndEpoch(1, -1), 0)
     request = data.request
     assert (request.min_bytes, request.max_bytes, request.max_wait_ms) == (5, 250, 300)
     assert (request.replica_id, request.session_id, request.session_epoch) == (-1, 0, -1)
@@ -93,7 +139,7 @@ def test_request_has_the_settings_of_the_session() -> None:
 def test_one_request_may_wait_for_a_shorter_time() -> None:
     session = FetchSession(SETTINGS)
     session.update({T0: 0})
-    (data,) = session.next_requests(lambda _: 1, 0, 20)
+    (data,) = session.next_requests(lambda _: LeaderAndEpoch(1, -1), 0, 20)
     assert data.request.max_wait_ms == 20
 
 
@@ -115,7 +161,7 @@ def test_partitions_with_data_move_to_the_end() -> None:
 def test_request_keeps_the_order_across_topics() -> None:
     session, other = FetchSession(SETTINGS), TopicPartition("u", 0)
     session.update({T0: 0, other: 0, T1: 0})
-    (data,) = session.next_requests(lambda _: 1, 0)
+    (data,) = session.next_requests(lambda _: LeaderAndEpoch(1, -1), 0)
     rows = [(topic.name, [part.index for part in topic.partitions]) for topic in data.request.topics]
     # With t's partitions together, those with data could take all the room of each response.
     assert rows == [("t", [0]), ("u", [0]), ("t", [1])]
@@ -139,7 +185,7 @@ def test_cut_off_partition_is_fetched_first(version: int, bytes_: int, max_bytes
     found = sessions.answer({T0: b"", T1: CUT}, version=version)
     assert statuses(found) == {T0: FetchStatus.EMPTY, T1: FetchStatus.RETRY}
     sessions.session.update(sessions.positions)
-    (data,) = sessions.session.next_requests(sessions.leaders.get, sessions.now_ms)
+    (data,) = sessions.session.next_requests(sessions.leader, sessions.now_ms)
     assert list(data.partitions) == [T1, T0]
     # From Fetch 3 on the first partition's first message comes whole, whatever its size.
     assert (data.partitions[T1].partition_max_bytes, data.request.max_bytes) == (bytes_, max_bytes)
@@ -150,7 +196,7 @@ def test_first_partition_cut_off_all_the_same_gets_more_room() -> None:
     sessions.send()
     sessions.answer({T0: CUT, T1: b""})
     sessions.session.update(sessions.positions)
-    (data,) = sessions.session.next_requests(sessions.leaders.get, sessions.now_ms)
+    (data,) = sessions.session.next_requests(sessions.leader, sessions.now_ms)
     assert (data.partitions[T0].partition_max_bytes, data.request.max_bytes) == (400, 400)
 
 
@@ -179,7 +225,7 @@ def test_out_of_range_counts_once_and_waits_for_a_position() -> None:
     error = ErrorCode.OFFSET_OUT_OF_RANGE
     assert statuses(sessions.answer({T0: error}, broker_id=1)) == {T0: FetchStatus.OUT_OF_RANGE}
     assert sessions.answer({T0: error}, broker_id=2) == []
-    assert list(sessions.session.next_requests(sessions.leaders.get, sessions.now_ms)) == []
+    assert list(sessions.session.next_requests(sessions.leader, sessions.now_ms)) == []
     sessions.positions[T0] = 4
     assert sessions.send() == {2: [T0]}
 
@@ -265,5 +311,169 @@ def test_forgotten_partition_starts_anew() -> None:
     sessions.answer({T0: CUT, T1: b""})
     sessions.session.retain({T1})
     sessions.session.update(sessions.positions)
-    (data,) = sessions.session.next_requests(sessions.leaders.get, sessions.now_ms)
+    (data,) = sessions.session.next_requests(sessions.leader, sessions.now_ms)
     assert {tp: part.partition_max_bytes for tp, part in data.partitions.items()} == {T1: 100, T0: 100}
+
+
+# --- leader epochs
+
+
+def test_requests_name_the_epoch_of_the_leader() -> None:
+    sessions = Sessions(T0, T1)
+    sessions.epochs = {T0: 4}
+    (data,) = sessions.sent()
+    assert [part.current_leader_epoch for part in data.partitions.values()] == [4, -1]
+
+
+def test_first_request_to_a_new_leader_validates_the_position() -> None:
+    sessions = Sessions(T0, T1)
+    sessions.leaders[T1] = 2
+    sessions.read(T0, 7, epoch=3)
+    sessions.answer({T1: b""}, broker_id=2)
+    sessions.elect(T0, 2, epoch=5)
+    (data,) = sessions.sent()
+    assert (data.broker_id, data.api, data.max_wait_ms) == (2, OFFSET_FOR_LEADER_EPOCH, 0)
+    (topic,) = data.request.topics
+    assert (topic.name, topic.partitions) == ("t", (EpochPartition(0, 5, 3),))
+    assert sessions.sent() == []
+    assert sessions.answer_epoch(T0, 8) == []
+    (data,) = sessions.sent()
+    assert data.api is FETCH
+    assert {tp: part.fetch_offset for tp, part in data.partitions.items()} == {T0: 8, T1: 0}
+
+
+@pytest.mark.parametrize("epochs", [(3, 3), (5, 3), (-1, 3), (3, -1)])
+def test_positions_are_not_validated_without_a_later_epoch(epochs: tuple[int, int]) -> None:
+    sessions = Sessions(T0)
+    sessions.read(T0, 7, epoch=epochs[0])
+    sessions.elect(T0, 2, epoch=epochs[1])
+    (data,) = sessions.sent()
+    assert data.api is FETCH
+
+
+@pytest.mark.parametrize(
+    ("entry", "offset"), [(message(), 1), (batch(0, -1), 1)], ids=["magic 1", "no epoch in the batch"]
+)
+def test_position_after_entries_without_epoch_is_not_validated(entry: bytes, offset: int) -> None:
+    sessions = Sessions(T0)
+    sessions.epochs[T0] = 3
+    sessions.send()
+    sessions.answer({T0: entry})
+    sessions.positions[T0] = offset
+    sessions.elect(T0, 2, epoch=4)
+    (data,) = sessions.sent()
+    assert data.api is FETCH
+
+
+def test_position_has_the_epoch_of_the_last_complete_batch() -> None:
+    sessions = Sessions(T0)
+    sessions.epochs[T0] = 3
+    sessions.send()
+    records = batch(0, 1) + batch(1, 2, count=3) + batch(4, 3)[:-1]
+    (completed,) = sessions.answer({T0: records})
+    assert (completed.next_offset, completed.epochs) == (4, PositionEpochs(2, 3))
+
+
+def test_position_behind_the_end_of_its_epoch_is_truncated_until_a_seek() -> None:
+    sessions = Sessions(T0)
+    sessions.read(T0, 7, epoch=3)
+    sessions.elect(T0, 2, epoch=5)
+    for _ in range(2):
+        sessions.send()
+        (completed,) = sessions.answer_epoch(T0, 6)
+        assert (completed.status, completed.offset, completed.next_offset) == (FetchStatus.TRUNCATED, 8, 6)
+        assert isinstance(completed.error, LogTruncated)
+        error = completed.error
+        assert (error.offset, error.epoch, error.end_offset) == (8, 3, 6)
+    sessions.positions[T0] = 6
+    (data,) = sessions.sent()
+    assert (data.api, data.partitions[T0].fetch_offset) == (FETCH, 6)
+
+
+def test_position_is_valid_if_the_leader_knows_no_end_of_its_epoch() -> None:
+    sessions = Sessions(T0)
+    sessions.read(T0, 7, epoch=3)
+    sessions.elect(T0, 2, epoch=5)
+    sessions.send()
+    assert sessions.answer_epoch(T0, -1) == []
+    assert sessions.sent()[0].api is FETCH
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (ErrorCode.FENCED_LEADER_EPOCH, FetchStatus.LEADER_LOST),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, FetchStatus.LEADER_LOST),
+        (ErrorCode.NOT_LEADER_FOR_PARTITION, FetchStatus.LEADER_LOST),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, FetchStatus.FAILED),
+    ],
+)
+def test_error_of_a_validation_is_that_of_a_fetch(code: ErrorCode, status: FetchStatus) -> None:
+    sessions = Sessions(T0)
+    sessions.read(T0, 7, epoch=3)
+    sessions.elect(T0, 2, epoch=5)
+    sessions.send()
+    assert statuses(sessions.answer_epoch(T0, -1, code=code)) == {T0: status}
+    sessions.now_ms += 50
+    assert sessions.sent()[0].api is OFFSET_FOR_LEADER_EPOCH
+
+
+def test_validation_of_an_earlier_position_does_not_count() -> None:
+    sessions = Sessions(T0)
+    sessions.read(T0, 7, epoch=3)
+    sessions.elect(T0, 2, epoch=5)
+    sessions.send()
+    sessions.positions[T0] = 2
+    sessions.session.update(sessions.positions)
+    assert sessions.answer_epoch(T0, 6) == []
+
+
+def test_records_of_the_old_leader_are_validated_at_the_new_one() -> None:
+    sessions = Sessions(T0)
+    sessions.epochs[T0] = 3
+    sessions.send()
+    sessions.elect(T0, 2, epoch=5)
+    sessions.send()  # at once, as the position has no epoch yet
+    sessions.answer({T0: batch(0, 3)}, broker_id=1)
+    sessions.positions[T0] = 1
+    sessions.answer({T0: b""}, broker_id=2)
+    assert sessions.sent()[0].api is OFFSET_FOR_LEADER_EPOCH
+
+
+def test_paused_partition_keeps_the_epoch_of_its_position() -> None:
+    sessions = Sessions(T0)
+    sessions.read(T0, 7, epoch=3)
+    positions, sessions.positions = sessions.positions, {}
+    assert sessions.send() == {}
+    sessions.positions = positions
+    sessions.elect(T0, 2, epoch=5)
+    assert sessions.sent()[0].api is OFFSET_FOR_LEADER_EPOCH
+
+
+def test_position_from_another_session_brings_its_epochs() -> None:
+    sessions = Sessions(T0)
+    sessions.elect(T0, 2, epoch=5)
+    sessions.session.update({T0: 8}, lambda _: PositionEpochs(3, 3))
+    (data,) = sessions.session.next_requests(sessions.leader, sessions.now_ms)
+    assert data.api is OFFSET_FOR_LEADER_EPOCH
+
+
+def test_old_version_of_the_validation_validates_nothing() -> None:
+    sessions = Sessions(T0)
+    sessions.read(T0, 7, epoch=3)
+    sessions.elect(T0, 2, epoch=5)
+    sessions.send()
+    assert sessions.answer_epoch(T0, 6, version=1) == []
+    assert sessions.sent()[0].api is FETCH
+
+
+def test_broker_without_the_validation_is_fetched_from() -> None:
+    sessions = Sessions(T0)
+    sessions.read(T0, 7, epoch=3)
+    sessions.elect(T0, 2, epoch=5)
+    sessions.send()
+    assert not sessions.session.skip_validation(2, OSError())
+    unsupported = BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+    assert sessions.session.skip_validation(2, unsupported)
+    assert sessions.sent()[0].api is FETCH
+    assert not sessions.session.skip_validation(2, unsupported)

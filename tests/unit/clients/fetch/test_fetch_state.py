@@ -174,15 +174,15 @@ def test_fetch_is_doubled_until_the_message_fits(
 def test_cut_off_message_is_fetched_with_a_larger_size() -> None:
     state = at(7)
     assert complete(state, response(header(300))).status is FetchStatus.RETRY
-    assert (state.offset, state.request().partition_max_bytes) == (7, 400)
+    assert (state.offset, state.request(-1).partition_max_bytes) == (7, 400)
     assert complete(state, response(entries(7, b"x" * 266))).status is FetchStatus.RECORDS
-    assert state.request().partition_max_bytes == 100
+    assert state.request(-1).partition_max_bytes == 100
 
 
 def test_cut_off_message_without_room_keeps_its_size() -> None:
     state = at(7)
     assert complete(state, response(header(300)), had_room=False).status is FetchStatus.RETRY
-    assert state.request().partition_max_bytes == 100
+    assert state.request(-1).partition_max_bytes == 100
 
 
 def test_message_beyond_the_largest_fetch_is_too_large() -> None:
@@ -213,7 +213,7 @@ def test_unreadable_data_is_damaged_when_it_comes_again(records: bytes) -> None:
     assert second.error is not None
     assert second.error.code is ErrorCode.CORRUPT_MESSAGE
     assert second.error.detail.startswith("t-3, fetched from offset 7: ")
-    assert state.request().partition_max_bytes == 100
+    assert state.request(-1).partition_max_bytes == 100
 
 
 def test_unreadable_data_that_comes_whole_later_is_no_damage() -> None:
@@ -248,6 +248,6 @@ def test_seek_gives_up_the_larger_size() -> None:
     state = at(7)
     complete(state, response(header(300)))
     state.seek(7)
-    assert state.request().partition_max_bytes == 400
+    assert state.request(-1).partition_max_bytes == 400
     state.seek(9)
-    assert (state.request().fetch_offset, state.request().partition_max_bytes) == (9, 100)
+    assert (state.request(-1).fetch_offset, state.request(-1).partition_max_bytes) == (9, 100)

@@ -21,9 +21,9 @@ def view(*topics: MetadataTopic, brokers: tuple[int, ...] = (1, 2), now_ms: int 
     return from_response(MetadataResponse(0, rows, "id", 2, topics), now_ms)
 
 
-def topic(name: str, *leaders: int, code: ErrorCode = ErrorCode.NONE) -> MetadataTopic:
+def topic(name: str, *leaders: int, code: ErrorCode = ErrorCode.NONE, epoch: int = 0) -> MetadataTopic:
     # In reverse, as brokers give partitions in no particular order.
-    rows = [MetadataPartition(0, p, leader, 0, (1, 2), (leader,)) for p, leader in enumerate(leaders)]
+    rows = [MetadataPartition(0, p, leader, epoch, (1, 2), (leader,)) for p, leader in enumerate(leaders)]
     return MetadataTopic(int(code), name, False, tuple(reversed(rows)))
 
 
@@ -72,6 +72,42 @@ def test_partitions_stay_known_after_metadata_of_a_new_broker() -> None:
     assert len(merged.topics["a"].partitions) == 2
     assert merged.topics["a"].available == ()
     assert merged.topics["a"].error is code
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"), [(4, (1, 5)), (5, (2, 5)), (6, (2, 6)), (-1, (2, -1))], ids=str
+)
+@pytest.mark.parametrize("requested", [{"t"}, None], ids=["topic", "all topics"])
+def test_an_older_leader_epoch_does_not_replace_a_newer_one(
+    epoch: int, expected: tuple[int, int], requested: set[str] | None
+) -> None:
+    cache, tp = Metadata(max_age_ms=1_000), TopicPartition("t", 0)
+    cache.update(view(topic("t", 1, epoch=5)), {"t"})
+    seen = cache.update(view(topic("t", 2, epoch=epoch)), requested)
+    assert seen.leader_and_epoch(tp) == expected
+    assert seen.leader_epoch(tp) == expected[1]
+
+
+def test_an_older_leader_epoch_that_stays_is_of_a_recreated_topic() -> None:
+    cache, older = Metadata(max_age_ms=1_000), view(topic("t", 2, epoch=0))
+    cache.update(view(topic("t", 1, epoch=5)), {"t"})
+    leaders = [cache.update(older, {"t"}).leader_and_epoch(TopicPartition("t", 0)) for _ in range(6)]
+    assert leaders == [(1, 5)] * 5 + [(2, 0)]
+
+
+def test_a_topic_that_a_broker_does_not_know_has_no_leader_epoch() -> None:
+    cache, tp = Metadata(max_age_ms=1_000), TopicPartition("t", 0)
+    cache.update(view(topic("t", 1, epoch=5)), {"t"})
+    cache.update(view(topic("t", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)), {"t"})
+    assert cache.view.leader_epoch(tp) == -1
+    assert cache.update(view(topic("t", 2, epoch=0)), {"t"}).leader_and_epoch(tp) == (2, 0)
+
+
+def test_an_unknown_leader_has_no_epoch() -> None:
+    seen = view(topic("t", 9, epoch=3))
+    assert seen.leader_and_epoch(TopicPartition("t", 0)) is None
+    assert seen.leader_and_epoch(TopicPartition("t", 1)) is None
+    assert seen.leader_epoch(TopicPartition("t", 1)) == -1
 
 
 def test_it_says_why_a_topic_cannot_be_written() -> None:

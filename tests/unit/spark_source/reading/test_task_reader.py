@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import InputPartition
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
+from minikafka.base.errors import (
+    BrokerError,
+    ErrorCode,
+    LogTruncated,
+    MinikafkaError,
+    NetworkError,
+    OffsetOutOfRange,
+)
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.records.format.message_set import Record, build_message_set
@@ -37,6 +44,8 @@ class Log:
         self.first, self.end, self.step = first, end, step
         self.fetchers: list[tuple[int, int]] = []
         self.failure: MinikafkaError | None = None
+        self.truncated: LogTruncated | None = None
+        """The error of the fetch that reaches its offset, once."""
         self.damaged: set[int] = set()
         self.unconfirmed = end
         """Where the log ends, where its high watermark is behind that."""
@@ -63,6 +72,9 @@ class Fetcher:
         while at < self.wanted:
             if log.failure is not None:
                 raise log.failure
+            if log.truncated is not None and at >= log.truncated.offset:
+                error, log.truncated = log.truncated, None
+                raise error
             if not log.first <= at <= log.end:
                 raise OffsetOutOfRange(at, log.first, log.end)
             self.high_watermark = log.end
@@ -275,3 +287,22 @@ def test_stop_while_skipping_lost_offsets_stops_next_fetcher(
     monkeypatch.setattr(task_reader.report, "warn", lambda sentences: reader.stop())
     list(reader)
     assert [fetcher.stopped for fetcher in made] == [True, True]
+
+
+def test_log_truncated_below_the_position_is_data_loss(of: Callable[[Log], Log]) -> None:
+    of(Log(0, 40)).truncated = LogTruncated("t", 0, 8, 1, 6)
+    with pytest.raises(
+        DataLoss, match="t-0 was read to offset 8, of leader epoch 1, but an unclean election"
+    ):
+        values(task(0, 12), options())
+
+
+def test_log_truncated_below_the_position_is_read_again_from_its_end(
+    of: Callable[[Log], Log], caplog: pytest.LogCaptureFixture
+) -> None:
+    of(Log(0, 40)).truncated = LogTruncated("t", 0, 8, 1, 6)
+    assert values(task(0, 12), options(failOnDataLoss="false")) == [*range(8), *range(6, 12)]
+    (warning,) = caplog.messages
+    assert warning.endswith(
+        "that epoch ends at 6. Reading what the log has from 6 on (failOnDataLoss is false)"
+    )
