@@ -64,8 +64,14 @@ def as_text(value: object) -> str:
 
 
 def text_type(allowed: str, convert: Callable[[str], Any]) -> Type:
-    """Return a type whose values are written as text."""
-    return Type(allowed, lambda given: convert(as_text(given)))
+    """Return a type whose values are written as text. It refuses a Password, whose text is not its value."""
+
+    def read(given: object) -> Any:
+        if isinstance(given, Password):
+            raise ValueError("must be text, not a Password")
+        return convert(as_text(given))
+
+    return Type(allowed, read)
 
 
 def whole_number(text: str) -> int | None:

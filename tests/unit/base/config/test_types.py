@@ -142,6 +142,12 @@ def test_value_is_written_as_kafka_writes_it(value: Any, text: str) -> None:
     assert as_text(value) == text
 
 
+@pytest.mark.parametrize("of", [TEXT, ANY_TEXT, WORDS])
+def test_password_is_no_text_as_its_stars_would_be_the_value(of: Type) -> None:
+    with pytest.raises(ConfigError, match=r"^a='\*\*\*': must be text, not a Password$"):
+        of.parse("a", Password("tiger"))
+
+
 def test_password_shows_its_value_to_nobody_who_prints_it() -> None:
     secret = PASSWORD.parse("any.name", "tiger")
     assert (str(secret), repr(secret), f"{secret}", f"{[secret]}") == ("***", "***", "***", "[***]")
