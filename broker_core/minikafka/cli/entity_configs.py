@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import redact
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import QUOTA, RATE, RATES, read_config, write_config
+from minikafka.registry.entity_configs import NEW_QUOTA, RATE, RATES, read_config, write_config
 
 if TYPE_CHECKING:
     from minikafka.registry.store import Store
@@ -40,7 +40,7 @@ def check_changes(kind: str, name: str, changes: Mapping[str, str | None]) -> No
         if not (name.isascii() and name.isdecimal()):
             raise ConfigError("NAME", name, "must be a broker id")
     else:
-        known = {quota.value: QUOTA for quota in QuotaType}
+        known = {quota.value: NEW_QUOTA for quota in QuotaType}
         if not name:
             raise ConfigError(
                 "NAME", name, f"must be a client id, or {paths.DEFAULT_ENTITY} for clients without their own"

@@ -22,14 +22,16 @@ _DIGITS_MAX = 100
 
 def _quota(text: str) -> int:
     # Kafka 2.x writes what it parsed as a number with a fraction.
-    digits = text.removesuffix(".0")
+    digits = text.removeprefix("+").removesuffix(".0")
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX) or int(digits) == 0:
         raise ValueError
     return min(int(digits), LONG_MAX)
 
 
 QUOTA = text_type("bytes per second, at least 1", _quota)
-"""The type of a client's quotas; more than a LONG counts as its largest value: no limit."""
+"""The type of a client's quotas that brokers read; more than a LONG counts as its largest value: no limit."""
+NEW_QUOTA = Type("bytes per second, at least 1", int64(1).convert)
+"""The type of quotas that are written: brokers of 0.10.1 read no other."""
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)

@@ -196,6 +196,10 @@ def test_an_error_of_many_lines_becomes_one() -> None:
             "='0': must be bytes per second, at least 1",
         ),
         (
+            ["config", "set", "client", "c", "producer_byte_rate=1024.0"],
+            "='1024.0': must be bytes per second, at least 1",
+        ),
+        (
             ["config", "set", "client", "", "producer_byte_rate=1"],
             "NAME='': must be a client id, or <default>",
         ),

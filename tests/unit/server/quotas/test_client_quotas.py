@@ -97,7 +97,9 @@ def test_nothing_needs_to_be_measured_where_nobody_has_a_limit() -> None:
     assert quotas(consumer_default=1).limited
 
 
-@pytest.mark.parametrize(("text", "limit"), [("1024", 1024), ("1024.0", 1024), ("9" * 30, UNLIMITED)])
+@pytest.mark.parametrize(
+    ("text", "limit"), [("1024", 1024), ("+5", 5), ("1024.0", 1024), ("9" * 30, UNLIMITED)]
+)
 def test_limits_are_numbers_as_the_releases_write_them(text: str, limit: int) -> None:
     made = quotas()
     made.change("a", {"producer_byte_rate": text})
