@@ -239,7 +239,7 @@ class Sender:
             if self._other_partition and batch.group.movable and (batch.group.failures or not known):
                 target = TopicPartition(tp.topic, self._other_partition(tp))
                 known = self._leaders.known_leader(target) is not None
-                if target != tp:
+                if known and target != tp:
                     self._retry_log.clear(tp)
                     self._accumulator.move(tp, target)
             if not known:
@@ -353,13 +353,13 @@ class Sender:
             self._retry(batch, error, now_ms)
 
     def _retry(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
+            self._leaders.invalidate(batch.topic_partition.topic)
         if batch.produce_result.done:
             return
         group = batch.group
         group.failures += 1
         group.last_error = error
         self._retry_log.record_failure(batch.topic_partition, str(error), now_ms)
-        self._leaders.invalidate(batch.topic_partition.topic)
         group.not_before_ms = now_ms + self._backoff.delay_ms(group.failures)
         if group.failures > self._config.retries:
             group.error = error

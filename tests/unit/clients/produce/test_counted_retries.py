@@ -111,6 +111,16 @@ def test_error_of_a_topic_is_told_to_its_batches() -> None:
     assert str(future.error) == "UNKNOWN_TOPIC_OR_PARTITION: topic 't'"
 
 
+def test_missing_leader_does_not_count_for_other_partitions() -> None:
+    harness = CountingHarness()
+    lost, kept = harness.put(RetryGroup(A)), harness.put(RetryGroup(B))
+    harness.fail()
+    del harness.leaders[A]
+    harness.look_up()
+    assert harness.acknowledge() == B
+    assert (lost.done, kept.error) == (False, None)
+
+
 def test_pauses_have_one_length() -> None:
     harness = CountingHarness()
     harness.put(RetryGroup(A))

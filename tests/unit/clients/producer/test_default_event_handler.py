@@ -131,6 +131,23 @@ def test_interrupted_send_leaves_nothing_to_be_sent_later(
     assert values(brokers, 0, "u") == [b"2"]
 
 
+def test_partition_without_a_leader_does_not_fail_others(brokers: BrokerHarness) -> None:
+    keys = [b"\x00", b"\x01"]  # of the partitions 3 and 0
+    with make_producer(brokers) as producer:
+        producer.send(KeyedMessage("t", b"1", keys[0]))
+        brokers.add_topic("t", 4, leader=1)
+        for number in (0, 3):
+            brokers.move_leader(TopicPartition("t", number), 1)
+        producer.send([KeyedMessage("t", b"2", key) for key in keys])
+        brokers.lose_leader(TopicPartition("t", 0))
+        brokers.fault(1, Fault.CUT_REQUEST)
+        given = [KeyedMessage("t", b"3", key) for key in reversed(keys)]
+        with pytest.raises(FailedToSendMessage) as failure:
+            producer.send(given)
+    assert list(failure.value.failed) == given[:1]
+    assert values(brokers, 3) == [b"1", b"2", b"3"]
+
+
 def test_given_up_messages_fail_at_once(brokers: BrokerHarness) -> None:
     with make_producer(brokers) as producer:
         handler = handler_of(producer)
