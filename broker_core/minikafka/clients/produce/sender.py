@@ -235,6 +235,9 @@ class Sender:
         if isinstance(error, (NetworkError, RemoteWireError)):
             self._retry(batch, NetworkError(f"no broker could be reached: {error}"), now_ms)
             return
+        if error is not None and not is_retriable(error):
+            self._fail_group(batch, error)
+            return
         try:
             if self._other_partition and batch.group.movable and (batch.group.failures or not known):
                 target = TopicPartition(tp.topic, self._other_partition(tp))
@@ -243,13 +246,11 @@ class Sender:
                     self._retry_log.clear(tp)
                     self._accumulator.move(tp, target)
             if not known:
-                missing = BrokerError(
-                    ErrorCode.LEADER_NOT_AVAILABLE, f"{batch.topic_partition} has no leader"
-                )
-                lost = isinstance(error, BrokerError) and error.code is not missing.code
-                raise error if lost and error else missing
-        except BrokerError as failure:
-            self._retry(batch, failure, now_ms)
+                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader")
+        except BrokerError as missing:
+            # An unknown topic, for example, is the better reason.
+            lost = isinstance(error, BrokerError) and error.code is not missing.code
+            self._retry(batch, error if lost and error else missing, now_ms)
 
     def handle_producer_id(self, producer_id: int, producer_epoch: int) -> None:
         """Store the producer id that a broker has given."""
@@ -352,8 +353,8 @@ class Sender:
         else:
             self._retry(batch, error, now_ms)
 
-    def _retry(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
             self._leaders.invalidate(batch.topic_partition.topic)
+    def _retry(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
         if batch.produce_result.done:
             return
         group = batch.group
@@ -362,9 +363,7 @@ class Sender:
         self._retry_log.record_failure(batch.topic_partition, str(error), now_ms)
         group.not_before_ms = now_ms + self._backoff.delay_ms(group.failures)
         if group.failures > self._config.retries:
-            group.error = error
-            for failed in (batch, *self._accumulator.followers(batch)):
-                self._fail(failed, error)
+            self._fail_group(batch, error)
         elif group.not_before_ms >= batch.created_ms + self._config.delivery_timeout_ms:
             self._fail(batch, self._expiry_error(batch))
         else:
@@ -412,6 +411,12 @@ class Sender:
 
     def _fail(self, batch: ProducerBatch, error: MinikafkaError) -> None:
         self._sequences.handle_failed_batch(batch, error)
+    def _fail_group(self, batch: ProducerBatch, error: MinikafkaError) -> None:
+        """Fail ``batch`` and those of its group behind it, also later ones."""
+        batch.group.error = error
+        for failed in (batch, *self._accumulator.followers(batch)):
+            self._fail(failed, error)
+
         batch.produce_result.error = error
         self._complete(batch)
 

@@ -111,6 +111,26 @@ def test_error_of_a_topic_is_told_to_its_batches() -> None:
     assert str(future.error) == "UNKNOWN_TOPIC_OR_PARTITION: topic 't'"
 
 
+def test_unknown_topic_is_told_to_batches_that_may_move() -> None:
+    harness = CountingHarness(retries=0)
+    harness.leaders.clear()
+    harness.target = None
+    future = harness.put(RetryGroup(A, movable=True))
+    harness.look_up(BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 't'"))
+    assert str(future.error) == "UNKNOWN_TOPIC_OR_PARTITION: topic 't'"
+
+
+def test_permanent_error_of_a_topic_fails_its_batches_at_once() -> None:
+    harness = CountingHarness()
+    harness.stale = True
+    group = RetryGroup(A)
+    futures = harness.put(group), harness.put(group)
+    denied = BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic 't'")
+    harness.look_up(denied)
+    assert [future.error for future in futures] == [denied, denied]
+    assert harness.accumulator.used_bytes == harness.sender.resends == 0
+
+
 def test_missing_leader_does_not_count_for_other_partitions() -> None:
     harness = CountingHarness()
     lost, kept = harness.put(RetryGroup(A)), harness.put(RetryGroup(B))
