@@ -315,10 +315,12 @@ class Sender:
 
     def fail_batch(self, batch: ProducerBatch, error: MinikafkaError) -> None:
         """Fail a batch in flight that cannot be encoded for its broker."""
-        self._fail(batch, error)
+        if not batch.produce_result.done:
+            self._fail(batch, error)
 
     def abort_incomplete(self, error: MinikafkaError) -> None:
-        """Fail all unacknowledged batches, in flight or not, as the producer is closed."""
+        """Fail all unacknowledged batches, in flight or not, as the producer is closed or was interrupted."""
+        self._pending_topics.clear()  # an interrupted look-up does not end
         for batch in self._accumulator.incomplete_batches():
             if not batch.produce_result.done:
                 self._fail(batch, error)
@@ -351,9 +353,9 @@ class Sender:
         if not is_retriable(error) or (_is_corrupt(error) and tries >= _CORRUPT_TRIES):
             self._fail(batch, error)
         else:
+            self._leaders.invalidate(batch.topic_partition.topic)
             self._retry(batch, error, now_ms)
 
-            self._leaders.invalidate(batch.topic_partition.topic)
     def _retry(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
         if batch.produce_result.done:
             return
@@ -409,14 +411,14 @@ class Sender:
             for batch in unready:
                 self._fail(batch, error)
 
-    def _fail(self, batch: ProducerBatch, error: MinikafkaError) -> None:
-        self._sequences.handle_failed_batch(batch, error)
     def _fail_group(self, batch: ProducerBatch, error: MinikafkaError) -> None:
         """Fail ``batch`` and those of its group behind it, also later ones."""
         batch.group.error = error
         for failed in (batch, *self._accumulator.followers(batch)):
             self._fail(failed, error)
 
+    def _fail(self, batch: ProducerBatch, error: MinikafkaError) -> None:
+        self._sequences.handle_failed_batch(batch, error)
         batch.produce_result.error = error
         self._complete(batch)
 

@@ -141,6 +141,27 @@ def test_missing_leader_does_not_count_for_other_partitions() -> None:
     assert (lost.done, kept.error) == (False, None)
 
 
+def test_lookup_that_was_interrupted_is_repeated_after_an_abort() -> None:
+    harness = CountingHarness()
+    harness.stale = True
+    harness.put(RetryGroup(A))
+    assert isinstance(harness.sender.next_task(0), MetadataTask)
+    harness.sender.abort_incomplete(LOST)
+    harness.put(RetryGroup(A))
+    harness.look_up()
+    assert harness.acknowledge() == A
+
+
+def test_batch_that_was_aborted_while_it_is_encoded_fails_once() -> None:
+    harness = CountingHarness()
+    future = harness.put(RetryGroup(A))
+    (batch,) = harness.produce().batches
+    harness.sender.abort_incomplete(LOST)
+    harness.sender.fail_batch(batch, BrokerError(ErrorCode.UNSUPPORTED_VERSION, "too old"))
+    assert future.error is LOST
+    assert harness.accumulator.used_bytes == 0
+
+
 def test_pauses_have_one_length() -> None:
     harness = CountingHarness()
     harness.put(RetryGroup(A))

@@ -131,6 +131,23 @@ def test_interrupted_send_leaves_nothing_to_be_sent_later(
     assert values(brokers, 0, "u") == [b"2"]
 
 
+def test_producer_finds_leaders_after_an_interrupted_lookup(
+    brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with make_producer(brokers) as producer:
+        producer.send(KeyedMessage("u", b"1"))
+        brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.NOT_LEADER_FOR_PARTITION))
+        with monkeypatch.context() as patch:
+            patch.setattr(producer._cluster, "metadata", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                producer.send(KeyedMessage("u", b"2"))
+        producer.send(KeyedMessage("u", b"3"))
+    assert values(brokers, 0, "u") == [b"1", b"3"]
+
+
 def test_partition_without_a_leader_does_not_fail_others(brokers: BrokerHarness) -> None:
     keys = [b"\x00", b"\x01"]  # of the partitions 3 and 0
     with make_producer(brokers) as producer:
