@@ -103,6 +103,8 @@ class Dispatch:
 
     refused: Sequence[tuple[KeyedMessage, Exception]] = ()
     total: int = 0
+    positions: dict[int, int] = field(default_factory=dict)
+    """The number of messages before each piece, by the id of its columns."""
     sent: deque[_SentRows] = field(default_factory=deque)
     failed: list[_FailedRows] = field(default_factory=list)
     limits: dict[tuple[str, str], str | None] = field(default_factory=dict)
@@ -203,6 +205,7 @@ class DefaultEventHandler(EventHandler):
         try:
             for piece in columns:
                 if len(piece):
+                    dispatch.positions[id(piece)] = dispatch.total
                     dispatch.total += len(piece)
                     try:
                         self._begin_piece(piece, dispatch)
@@ -465,8 +468,7 @@ class DefaultEventHandler(EventHandler):
     def _failure(self, dispatch: Dispatch) -> FailedToSendMessage:
         refused = dispatch.refused
         # Batches of several partitions end in any order, and what was never sent is known first.
-        pieces = list(dict.fromkeys(id(failure.columns) for failure in dispatch.failed))
-        failed = sorted(dispatch.failed, key=lambda f: (pieces.index(id(f.columns)), f.rows[0]))
+        failed = sorted(dispatch.failed, key=lambda f: dispatch.positions[id(f.columns)] + int(f.rows[0]))
         causes: dict[str, Exception] = {failure.place: failure.error for failure in failed}
         texts = {failure.place: failure.error_text for failure in failed}
         counts = Counter(dict.fromkeys(causes, 0))

@@ -26,6 +26,13 @@ def brokers() -> BrokerHarness:
     return BrokerHarness(2, {"t": 4, "u": 1})
 
 
+class Anything:
+    """An encoder that accepts any key."""
+
+    def to_bytes(self, key: object) -> bytes:
+        return repr(key).encode()
+
+
 def handler_of(producer: Producer) -> DefaultEventHandler:
     assert isinstance(producer._handler, DefaultEventHandler)
     return producer._handler
@@ -163,6 +170,17 @@ def test_partition_without_a_leader_does_not_fail_others(brokers: BrokerHarness)
             producer.send(given)
     assert list(failure.value.failed) == given[:1]
     assert values(brokers, 3) == [b"1", b"2", b"3"]
+
+
+def test_failed_messages_are_in_the_order_of_the_call(brokers: BrokerHarness) -> None:
+    given = [b"%04d" % number for number in range(9_000)]
+    keys: list[Any] = [b"k"] * 8_500 + [{}] * 500  # without a hash: these fail at once
+    with make_producer(brokers, message_send_max_retries=0, key_serializer_class=Anything()) as producer:
+        producer.send(KeyedMessage("u", b"first"))
+        brokers.lose_leader(TopicPartition("u", 0))
+        with pytest.raises(FailedToSendMessage) as failure:
+            producer.send_values("u", given, keys)
+    assert [message.message for message in failure.value.failed] == given
 
 
 def test_given_up_messages_fail_at_once(brokers: BrokerHarness) -> None:
