@@ -135,18 +135,20 @@ class BatchingProducer:
         (``columns.encode``) must be writable and belongs to the producer from then on, which writes its id,
         numbers and checksum into it.
 
-        Blocks and raises as ``send``. The future's offset is that of the first record; if a set is split
+        Blocks and raises as ``send``; with ``group`` a partition that does not exist fails the future, as the
+        look-up of its leader does. The future's offset is that of the first record; if a set is split
         after MESSAGE_TOO_LARGE, records of other producers may come between its records.
         """
         if count < 1 or not len(data):
             raise ValueError(f"empty message set for {topic_partition}")
-        # Old metadata is good enough: leaders are looked up when a batch is sent.
-        described = self._cluster.known_topic(topic_partition.topic)
         deadline: Deadline | None = None
-        if described is None:
-            deadline = self._cluster.deadline(self.config.max_block_ms)
-            described = self._cluster.topic(topic_partition.topic, deadline.remaining_ms())
-        _check_partition(described, topic_partition.partition)
+        if group is None:
+            # Old metadata is good enough: leaders are looked up when a batch is sent.
+            described = self._cluster.known_topic(topic_partition.topic)
+            if described is None:
+                deadline = self._cluster.deadline(self.config.max_block_ms)
+                described = self._cluster.topic(topic_partition.topic, deadline.remaining_ms())
+            _check_partition(described, topic_partition.partition)
         with self._lock:
             self._wait_for_room(len(data), deadline)
             future = self._accumulator.append_encoded(

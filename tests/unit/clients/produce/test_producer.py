@@ -11,6 +11,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
+from minikafka.clients.produce.batch import RetryGroup
 from minikafka.clients.produce.partitioner import StickyPartitioner
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec, Record, build_message_set
@@ -349,6 +350,20 @@ def test_unknown_topics_and_partitions_are_refused_at_once(
         producer_of(brokers).send(topic, b"v", partition=partition)
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert brokers.clock.monotonic_ms() <= 5_000
+
+
+def test_set_of_a_group_for_an_unknown_partition_fails_by_its_future(brokers: BrokerHarness) -> None:
+    data = build_message_set([Record(None, b"v")], magic=2)
+    producer = BatchingProducer(
+        brokers.client(), BatchingConfig(retries=1), threads=False, counts_lookups=True
+    )
+    unknown = TopicPartition("gone", 0), TopicPartition("t", 9)
+    futures = [producer.send_encoded(tp, data, 1, group=RetryGroup(tp)) for tp in unknown]
+    assert producer.wait(futures)
+    assert [str(future.error) for future in futures] == [
+        "UNKNOWN_TOPIC_OR_PARTITION: topic 'gone'",
+        "LEADER_NOT_AVAILABLE: t-9 has no leader",
+    ]
 
 
 @pytest.mark.parametrize(("version", "magic"), [(2, 1), (1, 0)])
