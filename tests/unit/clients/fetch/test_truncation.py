@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, LogTruncated
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.fetch_state import PositionEpochs
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
@@ -94,6 +96,57 @@ def consumer_of() -> Iterator[Callable[[Cluster, Reset], GroupConsumer]]:
         consumer.close()
 
 
+class ElectionHistory:
+    """Random elections, most of them unclean, and what a reader has of the log.
+
+    They are of a broker that was behind: once it leads, the other one must copy its log to lead again.
+    """
+
+    def __init__(self, seed: int, consumer_of: Callable[..., GroupConsumer]) -> None:
+        self.dice = random.Random(seed)
+        self.cluster = Cluster()
+        self.brokers = self.cluster.brokers
+        self.alive, self.dead = 1, 2
+        self.in_step = True
+        """True if the log of the dead broker is the start of the other's."""
+        self.consumer = consumer_of(self.cluster, Reset.EARLIEST)
+        self.kept: dict[int, bytes | None] = {}
+
+    def run(self, steps: int) -> None:
+        for step in range(steps):
+            self.dice.choice([self.elect, self.rejoin, self.read, self.read])()
+            self.cluster.fill([b"%d-%d" % (step, n) for n in range(self.dice.randrange(1, 5))])
+        self.read()
+
+    def elect(self) -> None:
+        """Let the broker lead that is behind."""
+        if not self.in_step:
+            self.rejoin()
+        self.in_step = False
+        self.brokers.stop(self.alive)
+        self.alive, self.dead = self.dead, self.alive
+        self.brokers.start(self.alive)
+        self.brokers.settle()
+
+    def rejoin(self) -> None:
+        """Let the dead broker copy the log, and die again."""
+        self.in_step = True
+        self.brokers.start(self.dead)
+        self.brokers.advance(1_000)
+        self.brokers.stop(self.dead)
+
+    def read(self) -> None:
+        for _ in range(12):
+            for record in self.consumer.poll_records(50):
+                # What was read behind it is of the log before a truncation.
+                self.kept = {at: value for at, value in self.kept.items() if at < record.offset}
+                self.kept[record.offset] = record.value
+
+    def log(self) -> dict[int, bytes | None]:
+        sets = RangeFetcher(self.cluster.client(), TP, 0, 1 << 40, timeout_ms=1)
+        return {record.offset: record.value for record in iterate(next(sets))}
+
+
 def read(consumer: GroupConsumer, rounds: int = 20) -> list[bytes | None]:
     return [record.value for _ in range(rounds) for record in consumer.poll_records(50)]
 
@@ -170,6 +223,23 @@ def test_consumer_validates_once_for_each_change_of_leaders(
         cluster.fill([b"more"])
         assert read(consumer) == [b"more"]
         assert len(cluster.validations()) == count
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_reader_has_the_log_after_any_elections(consumer_of: Callable[..., GroupConsumer], seed: int) -> None:
+    history = ElectionHistory(seed, consumer_of)
+    history.run(12)
+    assert history.kept == history.log()
+
+
+def test_reader_that_does_not_validate_has_another_log(
+    consumer_of: Callable[..., GroupConsumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PositionEpochs, "needs_validation", lambda *_: False)
+    histories = [ElectionHistory(seed, consumer_of) for seed in range(10)]
+    for history in histories:
+        history.run(12)
+    assert any(history.kept != history.log() for history in histories)
 
 
 def test_refused_validation_is_asked_again(consumer_of: Callable[..., GroupConsumer]) -> None:
