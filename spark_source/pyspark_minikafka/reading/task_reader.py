@@ -155,9 +155,7 @@ class _RangeReader:
                 return
             except LogTruncated as truncated:
                 bound = True
-                self._report_truncation(truncated)
-                self._position = truncated.end_offset
-                self._restart_fetcher()
+                self._resume_after(truncated)
             except (OffsetOutOfRange, BrokerError, NetworkError, DamagedEntry) as problem:
                 resume, why = self._loss(problem)
                 bound = True
@@ -235,10 +233,16 @@ class _RangeReader:
         self._report_loss(loss, "Skipped")
         self.stats.skipped += count
 
-    def _report_truncation(self, truncated: LogTruncated) -> None:
-        """Report rows that were read and are no longer in the log. Raise as ``_skip``."""
-        end_offset = truncated.end_offset
-        self._report_loss(truncated.detail, f"Reading what the log has from {end_offset} on")
+    def _resume_after(self, truncated: LogTruncated) -> None:
+        """Report rows that were read and are no longer in the log, and continue with those in their place.
+        Raise as ``_skip``.
+        """
+        task, loss = self.task, truncated.detail
+        if truncated.end_offset < task.start:
+            loss += f", before the range from {task.start} to {task.end}"
+        self._position = max(truncated.end_offset, task.start)
+        self._report_loss(loss, f"Reading what the log has from {self._position} on")
+        self._restart_fetcher()
 
     def _report_loss(self, loss: str, instead: str) -> None:
         if self._options.fail_on_data_loss:

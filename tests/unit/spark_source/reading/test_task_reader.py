@@ -306,3 +306,15 @@ def test_log_truncated_below_the_position_is_read_again_from_its_end(
     assert warning.endswith(
         "that epoch ends at 6. Reading what the log has from 6 on (failOnDataLoss is false)"
     )
+
+
+def test_log_truncated_before_the_range_is_read_again_from_its_start(
+    of: Callable[[Log], Log], caplog: pytest.LogCaptureFixture
+) -> None:
+    of(Log(0, 40)).truncated = LogTruncated("t", 0, 8, 1, 3)
+    assert values(task(5, 12), options(failOnDataLoss="false")) == [*range(5, 8), *range(5, 12)]
+    (warning,) = caplog.messages
+    assert warning.endswith(
+        "that epoch ends at 3, before the range from 5 to 12. Reading what the log has from 5 on "
+        "(failOnDataLoss is false)"
+    )
