@@ -73,6 +73,19 @@ def test_partitions_of_other_brokers_continue_when_one_dies() -> None:
     assert [(m.partition, m.offset) for m in stream.drain()] == [(0, 0)]
 
 
+def test_leader_that_stays_in_a_new_epoch_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    brokers = BrokerHarness(2, {"t": 2}, replicas=2)
+    harness = FetcherHarness(brokers)
+    stream = harness.stream()
+    harness.manager.start_connections([harness.info(stream, 1)])
+    harness.step()
+    brokers.stop(1)
+    brokers.fill(T1, b"0")
+    harness.step(2)
+    assert offsets(stream.drain()) == [0]
+    assert [row for row in caplog.records if row.name == "minikafka.clients.consumer"] == []
+
+
 def test_dead_broker_is_logged_at_intervals_and_at_its_recovery(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
