@@ -24,7 +24,7 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.support.broker_harness import FIRST_PORT, HOST, BrokerHarness, fetch_error
+from tests.support.broker_harness import FIRST_PORT, HOST, BrokerHarness
 from tests.support.consumer_streams import StreamHarness, offsets
 from tests.support.fetcher_harness import CLIENT, FetcherHarness, five_messages, values
 
@@ -67,16 +67,6 @@ def test_stream_gets_the_messages_of_all_partitions(magic: int, codec: Codec) ->
         brokers.fill(tp, b"3")
     harness.step()
     assert offsets(stream.drain()) == [3, 3, 3]
-
-
-def test_fetch_starts_inside_a_compressed_set() -> None:
-    brokers = BrokerHarness(1, {"t": 1})
-    brokers.fill(T0, *values(0, 1, 2, 3, 4), codec=Codec.GZIP)
-    harness = FetcherHarness(brokers)
-    stream = harness.stream()
-    harness.manager.start_connections([harness.info(stream, offset=3)])
-    harness.step()
-    assert offsets(stream.drain()) == [3, 4]
 
 
 @pytest.mark.parametrize("version", [2, 3, 10])
@@ -240,22 +230,12 @@ def test_reset_setting_selects_the_start_without_an_offset(reset: str, found: in
     assert (harness.positions[0], info.consumed_offset) == ({T0: found}, found)
 
 
-@pytest.mark.parametrize("version", [0, 1])
-def test_one_request_finds_the_start_of_all_partitions(version: int) -> None:
+@pytest.mark.parametrize(("offset", "version"), [(-1, 0), (-1, 1), (7, 1)])  # without one, or out of range
+def test_one_request_finds_the_start_of_all_partitions(offset: int, version: int) -> None:
     brokers = BrokerHarness(1, {"t": 3})
     brokers.newest[ApiKey.LIST_OFFSETS] = version
     harness = FetcherHarness(brokers)
-    infos = [harness.info(harness.stream(), number, offset=-1) for number in range(3)]
-    harness.manager.start_connections(infos)
-    harness.step()
-    assert [info.consumed_offset for info in infos] == [0, 0, 0]
-    assert len(brokers.asked(ApiKey.LIST_OFFSETS)) == 1
-
-
-def test_one_request_resets_all_out_of_range_partitions() -> None:
-    brokers = BrokerHarness(1, {"t": 3})
-    harness = FetcherHarness(brokers)
-    infos = [harness.info(harness.stream(), number, offset=7) for number in range(3)]
+    infos = [harness.info(harness.stream(), number, offset=offset) for number in range(3)]
     harness.manager.start_connections(infos)
     harness.step()
     assert [info.fetched_offset for info in infos] == [0, 0, 0]
@@ -348,22 +328,14 @@ def test_error_waits_for_room_in_the_queue() -> None:
 # --- unreadable records
 
 
-@pytest.mark.parametrize("version", [2, 3, 10])
-def test_message_as_large_as_a_fetch_is_delivered(version: int) -> None:
+def test_stream_raises_for_a_message_that_old_brokers_cut_off() -> None:
     brokers = BrokerHarness(1, {"t": 1})
-    brokers.newest[ApiKey.FETCH] = version
+    brokers.newest[ApiKey.FETCH] = 2
     brokers.fill(T0, b"small")
-    brokers.fill(T0, b"x" * 265)
-    assert len(brokers.logs[T0].entries[1]) == 300
+    brokers.fill(T0, b"x" * 500)
     harness = FetcherHarness(brokers, fetch_message_max_bytes=300)
     stream = harness.stream()
     harness.manager.start_connections([harness.info(stream)])
-    harness.step(3 if version < 3 else 2)
-    assert offsets(stream.drain()) == [0, 1]
-
-
-def test_stream_raises_for_a_message_that_old_brokers_cut_off() -> None:
-    brokers, harness, stream = large_second_message(2)
     harness.step(4)
     assert offsets(stream.take(1)) == [0]
     for _ in range(2):
@@ -372,25 +344,6 @@ def test_stream_raises_for_a_message_that_old_brokers_cut_off() -> None:
         assert (error.topic, error.partition, error.offset, error.allowed_bytes) == ("t", 0, 1, 300)
         assert error.size_bytes == len(brokers.logs[T0].entries[1])
     assert len(brokers.asked(ApiKey.FETCH)) == 2
-
-
-@pytest.mark.parametrize("version", [3, 10])
-def test_message_larger_than_a_fetch_is_read_if_sent_whole(version: int) -> None:
-    _, harness, stream = large_second_message(version)
-    harness.step(4)
-    assert offsets(stream.drain()) == [0, 1]
-
-
-def large_second_message(version: int) -> tuple[BrokerHarness, FetcherHarness, StreamHarness]:
-    """Return a broker whose second message exceeds the allowed 300 bytes, a fetcher harness, and a stream."""
-    brokers = BrokerHarness(1, {"t": 1})
-    brokers.newest[ApiKey.FETCH] = version
-    brokers.fill(T0, b"small")
-    brokers.fill(T0, b"x" * 500)
-    harness = FetcherHarness(brokers, fetch_message_max_bytes=300)
-    stream = harness.stream()
-    harness.manager.start_connections([harness.info(stream)])
-    return brokers, harness, stream
 
 
 def corrupt_header(brokers: BrokerHarness, index: int) -> None:
@@ -412,17 +365,6 @@ def test_records_corrupt_twice_are_raised_and_can_be_skipped() -> None:
     assert stream.stream.iterator().skip_corrupt() == 3
     harness.step()
     assert offsets(stream.drain()) == [3, 4]
-
-
-def test_permanent_broker_error_is_raised_in_the_stream() -> None:
-    brokers, harness, stream = five_messages()
-    brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step(3)
-    error = error_of(stream)
-    assert isinstance(error, BrokerError)
-    assert error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert len(brokers.asked(ApiKey.FETCH)) == 1
 
 
 # --- starting and stopping

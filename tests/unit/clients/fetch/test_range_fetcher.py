@@ -270,11 +270,6 @@ def test_broken_and_silent_connections_are_tried_again(brokers: BrokerHarness, f
     assert found == list(range(100))
 
 
-def test_a_broker_that_is_away_for_a_while_is_waited_for(brokers: BrokerHarness) -> None:
-    brokers.fault(1, Fault.REFUSE, 5)
-    assert len(offsets(fetcher(brokers, 0, 100))) == 100
-
-
 def test_a_lasting_failure_ends_with_what_was_tried(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION)] * 1_000)
     with pytest.raises(BrokerError, match=r"t-0 from offset 3 within 5000 ms .*times\)") as caught:

@@ -42,12 +42,6 @@ def test_a_member_reads_every_record_of_its_topics_once(harness: GroupHarness) -
     assert [consumer.position(tp) for tp in consumer.assignment] == [5, 5, 5, 5]
 
 
-def test_what_comes_later_is_read_too(harness: GroupHarness) -> None:
-    consumer = harness.member()
-    harness.brokers.fill(T2, b"new")
-    assert harness.read(consumer) == Counter([b"new"])
-
-
 def test_sets_are_views_with_their_range_and_decode_to_columns(harness: GroupHarness) -> None:
     consumer = harness.consumer()
     sets = next(sets for _ in range(40) if (sets := consumer.poll(50)))
@@ -83,36 +77,12 @@ def test_a_poll_without_time_still_gets_on(harness: GroupHarness) -> None:
     assert found == Counter(everything())
 
 
-def test_each_leader_is_asked_for_all_of_its_partitions_at_once(harness: GroupHarness) -> None:
-    harness.member()
-    asked = [
-        sorted(part.index for topic in request.topics for part in topic.partitions)
-        for request in harness.brokers.asked(ApiKey.FETCH)
-    ]
-    assert {tuple(numbers) for numbers in asked} == {(0, 2), (1, 3)}
-
-
-def test_a_moved_leader_is_followed_and_nothing_is_read_twice(harness: GroupHarness) -> None:
-    consumer = harness.member()
-    harness.brokers.move_leader(T0, 2)
-    harness.brokers.fill(T0, b"after the move")
-    assert harness.read(consumer) == Counter([b"after the move"])
-
-
 @pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.CUT_RESPONSE])
 def test_broken_connections_are_made_again(harness: GroupHarness, fault: Fault) -> None:
     consumer = harness.consumer()
     for broker_id in (1, 2):
         harness.brokers.fault(broker_id, fault, 3)
     assert harness.read(consumer) == Counter(everything())
-
-
-def test_message_that_an_old_broker_cuts_off_is_read(harness: GroupHarness) -> None:
-    large = b"x" * 5_000
-    harness.brokers.newest[ApiKey.FETCH] = 2
-    harness.brokers.fill(T0, large)
-    consumer = harness.consumer(max_partition_fetch_bytes=1_000)
-    assert harness.read(consumer) == Counter([*everything(), large])
 
 
 def test_unexpected_error_of_a_leader_is_logged_once_and_retried(
@@ -232,13 +202,6 @@ def test_a_topic_that_comes_later_is_read_then(harness: GroupHarness) -> None:
     harness.brokers.add_topic("late", 1)
     harness.brokers.fill(late, b"at last")
     assert harness.read(consumer)[b"at last"] == 1
-
-
-def test_heartbeats_leave_while_it_polls(harness: GroupHarness) -> None:
-    consumer = harness.member(heartbeat_interval_ms=500)
-    before = harness.asked(ApiKey.HEARTBEAT)
-    consumer.poll(5_000)
-    assert 9 <= harness.asked(ApiKey.HEARTBEAT) - before <= 11
 
 
 def test_an_unexpected_answer_to_a_heartbeat_is_raised_by_the_poll(harness: GroupHarness) -> None:

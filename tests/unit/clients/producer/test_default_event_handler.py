@@ -54,13 +54,6 @@ def test_keyless_messages_among_keyed_ones_move_after_a_failed_attempt(brokers: 
     assert [values(brokers, number) for number in range(3)].count([b"free"]) == 1
 
 
-def test_keyless_and_keyed_messages_of_a_partition_keep_their_order(brokers: BrokerHarness) -> None:
-    given = [KeyedMessage("u", b"%d" % number, b"k" if number % 3 else None) for number in range(30)]
-    with make_producer(brokers) as producer:
-        producer.send(given)
-    assert values(brokers, 0, "u") == [event.message for event in given]
-
-
 def test_column_of_many_batches_fails_after_the_attempts_for_one(brokers: BrokerHarness) -> None:
     given = pa.array([b"%04d" % number + b"x" * 100_000 for number in range(60)])
     with make_producer(brokers) as producer:
@@ -72,16 +65,6 @@ def test_column_of_many_batches_fails_after_the_attempts_for_one(brokers: Broker
     assert len(given) * 100_000 > 6 * MAX_BATCH_BYTES
     assert brokers.clock.monotonic_ms() - start_ms < 2_000
     assert [message.message for message in failure.value.failed] == given.to_pylist()
-
-
-def test_rows_after_a_batch_that_recovers_are_sent_in_order(brokers: BrokerHarness) -> None:
-    given = [b"%04d" % number + b"x" * 100_000 for number in range(40)]
-    with make_producer(brokers) as producer:
-        producer.send(KeyedMessage("u", b"first"))
-        brokers.fault(brokers.leader(TopicPartition("u", 0)), Fault.CUT_REQUEST, 2)
-        producer.send_values("u", pa.array(given))
-    assert values(brokers, 0, "u") == [b"first", *given]
-    assert producer.stats.resends >= 1
 
 
 def test_permanent_error_fails_one_batch_and_others_are_sent(brokers: BrokerHarness) -> None:
@@ -153,23 +136,6 @@ def test_producer_finds_leaders_after_an_interrupted_lookup(
                 producer.send(KeyedMessage("u", b"2"))
         producer.send(KeyedMessage("u", b"3"))
     assert values(brokers, 0, "u") == [b"1", b"3"]
-
-
-def test_partition_without_a_leader_does_not_fail_others(brokers: BrokerHarness) -> None:
-    keys = [b"\x00", b"\x01"]  # of the partitions 3 and 0
-    with make_producer(brokers) as producer:
-        producer.send(KeyedMessage("t", b"1", keys[0]))
-        brokers.add_topic("t", 4, leader=1)
-        for number in (0, 3):
-            brokers.move_leader(TopicPartition("t", number), 1)
-        producer.send([KeyedMessage("t", b"2", key) for key in keys])
-        brokers.lose_leader(TopicPartition("t", 0))
-        brokers.fault(1, Fault.CUT_REQUEST)
-        given = [KeyedMessage("t", b"3", key) for key in reversed(keys)]
-        with pytest.raises(FailedToSendMessage) as failure:
-            producer.send(given)
-    assert list(failure.value.failed) == given[:1]
-    assert values(brokers, 3) == [b"1", b"2", b"3"]
 
 
 def test_failed_messages_are_in_the_order_of_the_call(brokers: BrokerHarness) -> None:

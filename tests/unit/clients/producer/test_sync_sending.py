@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import random
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -146,65 +144,6 @@ def test_keyed_message_for_leaderless_partition_fails_after_retries(
         )
 
 
-def test_leader_elected_in_time_gets_the_waiting_messages(brokers: BrokerHarness) -> None:
-    moved = TopicPartition("t", 3)
-    brokers.lose_leader(moved)
-    answer = brokers.serve
-    requests = []
-
-    def metadata(broker_id: int, request: Any) -> Any:
-        requests.append(request)
-        if len(requests) == 3:
-            brokers.move_leader(moved, 1)
-        return answer(broker_id, request)
-
-    brokers.script(ApiKey.METADATA, *[metadata] * 3)
-    with make_producer(brokers) as producer:
-        producer.send(KeyedMessage("t", b"a", b"\x00"))
-    assert values(brokers, 3) == [b"a"]
-
-
-def test_moved_leader_is_found(brokers: BrokerHarness) -> None:
-    with make_producer(brokers) as producer:
-        producer.send(KeyedMessage("t", b"a", b"\x00"))
-        brokers.move_leader(TopicPartition("t", 3), 1)
-        producer.send(KeyedMessage("t", b"b", b"\x00"))
-    assert values(brokers, 3) == [b"a", b"b"]
-    assert producer.stats.resends == 1
-
-
-def test_keyless_messages_move_when_their_partition_fails(
-    brokers: BrokerHarness,
-) -> None:
-    with make_producer(brokers) as producer:
-        producer.send(KeyedMessage("t", b"a"))
-        chosen = next(number for number in range(4) if values(brokers, number))
-        brokers.lose_leader(TopicPartition("t", chosen))
-        producer.send(KeyedMessage("t", b"b"))
-        assert b"b" not in values(brokers, chosen)
-    assert sorted(everything(brokers)) == [b"a", b"b"]  # type: ignore[type-var]
-
-
-@pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.CUT_RESPONSE, Fault.DROP_RESPONSE])
-def test_send_is_retried_after_a_broken_connection(brokers: BrokerHarness, fault: Fault) -> None:
-    with make_producer(brokers, request_timeout_ms=500) as producer:
-        producer.send(KeyedMessage("u", b"a"))
-        brokers.fault(1, fault)
-        producer.send([KeyedMessage("u", b"b"), KeyedMessage("u", b"c")])
-    found = values(brokers, 0, "u")
-    assert found[0] == b"a"
-    # At least once: the first request may have arrived.
-    assert found[-2:] == [b"b", b"c"]
-
-
-def test_permanent_broker_error_fails_at_once(brokers: BrokerHarness) -> None:
-    brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    with make_producer(brokers) as producer:
-        with pytest.raises(FailedToSendMessage, match=r"u-0: 1 \(TOPIC_AUTHORIZATION_FAILED"):
-            producer.send(KeyedMessage("u", b"a"))
-        assert sent(brokers) == 1
-
-
 def test_too_large_batch_is_split_and_too_large_message_fails_alone(
     brokers: BrokerHarness,
 ) -> None:
@@ -307,21 +246,13 @@ def test_handler_error_at_close_leaves_no_connection(brokers: BrokerHarness) -> 
     assert closed == [True]
 
 
-def test_acks_0_waits_for_no_response(brokers: BrokerHarness) -> None:
-    with make_producer(brokers, request_required_acks=0) as producer:
-        producer.send([KeyedMessage("u", b"a"), KeyedMessage("u", b"b")])
-        producer.send(KeyedMessage("u", b"c"))
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_requests_have_the_configured_acks(brokers: BrokerHarness, acks: int) -> None:
+    with make_producer(brokers, request_required_acks=acks) as producer:
+        producer.send(KeyedMessage("u", b"a"))
         while brokers.network.deliver():
             pass
-        assert values(brokers, 0, "u") == [b"a", b"b", b"c"]
-
-
-@pytest.mark.parametrize(("version", "magic"), [(1, 0), (2, 1), (7, 2)])
-def test_messages_have_the_brokers_newest_format(brokers: BrokerHarness, version: int, magic: int) -> None:
-    brokers.newest[ApiKey.PRODUCE] = version
-    with make_producer(brokers) as producer:
-        producer.send([KeyedMessage("u", b"a"), KeyedMessage("u", b"b")])
-    assert [(r.magic, r.value) for r in records(brokers, 0, "u")] == [(magic, b"a"), (magic, b"b")]
+    assert [request.acks for request in brokers.asked(ApiKey.PRODUCE)] == [acks]
 
 
 def test_only_configured_topics_are_compressed(brokers: BrokerHarness) -> None:
@@ -333,15 +264,6 @@ def test_only_configured_topics_are_compressed(brokers: BrokerHarness) -> None:
         return Codec(entry[22] & 7)
 
     assert (codec("u"), codec("t")) == (Codec.GZIP, Codec.NONE)
-
-
-def test_zstd_is_not_sent_to_an_older_broker(brokers: BrokerHarness) -> None:
-    brokers.newest[ApiKey.PRODUCE] = 6
-    with (
-        make_producer(brokers, compression_codec="zstd") as producer,
-        pytest.raises(FailedToSendMessage, match=r"zstd, which needs Kafka 2\.1"),
-    ):
-        producer.send(KeyedMessage("u", b"a"))
 
 
 def test_invalid_results_of_a_partitioner_fail_alone(
@@ -398,17 +320,6 @@ def test_permanent_error_does_not_mention_retries(brokers: BrokerHarness, code: 
         producer.send(KeyedMessage("u", b"a"))
     assert str(failure.value).startswith(f"1 of 1 messages were not sent: u-0: 1 ({code.name}: ")
     assert failure.value.__cause__ is failure.value.causes["u-0"]
-
-
-def test_not_enough_replicas_error_names_setting_and_brokers(brokers: BrokerHarness) -> None:
-    brokers.script(ApiKey.PRODUCE, *[produce_error(ErrorCode.NOT_ENOUGH_REPLICAS)] * 4)
-    with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
-        producer.send(KeyedMessage("u", b"a"))
-    assert re.search(
-        r"broker \d rejected 1 record for u-0; fewer replicas are in sync \(brokers: [\d, ]+\) than "
-        r"the topic's min\.insync\.replicas\)$",
-        str(failure.value),
-    )
 
 
 def test_key_without_a_hash_fails_alone(brokers: BrokerHarness) -> None:
@@ -516,26 +427,6 @@ def test_closed_producer_refuses_messages(brokers: BrokerHarness) -> None:
     ):
         with pytest.raises(ProducerClosed):
             send()
-
-
-def test_messages_arrive_once_and_in_order_through_faults() -> None:
-    source = random.Random(7)
-    brokers = BrokerHarness(3, {"t": 8})
-    with make_producer(brokers, message_send_max_retries=20, request_timeout_ms=1_000) as producer:
-        given = [(b"%d" % source.randrange(50), b"%05d" % number) for number in range(2_000)]
-        for at in range(0, len(given), 100):
-            if source.random() < 0.5:
-                brokers.fault(source.randrange(1, 4), Fault.CUT_REQUEST)
-            if source.random() < 0.3:
-                tp = TopicPartition("t", source.randrange(8))
-                brokers.move_leader(tp, source.randrange(1, 4))
-            producer.send([KeyedMessage("t", value, key) for key, value in given[at : at + 100]])
-    of_key: dict[bytes | None, list[bytes | None]] = {}
-    for number in range(8):
-        for record in records(brokers, number):
-            of_key.setdefault(record.key, []).append(record.value)
-    for key in {key for key, _ in given}:
-        assert of_key[key] == [value for k, value in given if k == key]
 
 
 def test_properties_and_config_make_the_same_producer(brokers: BrokerHarness) -> None:

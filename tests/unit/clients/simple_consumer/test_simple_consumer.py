@@ -159,11 +159,6 @@ def test_iterator_continues_after_the_last_message_taken(harness: SimpleConsumer
     assert [message.value for message in messages] == [b"b", b"c"]
 
 
-def test_iterator_raises_the_brokers_error(harness: SimpleConsumerHarness) -> None:
-    with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE: fetching t-0 from 7"):
-        list(harness.consumer.iterator(FetchRequest("t", 0, 7, 100)))
-
-
 def test_connect_and_disconnect_work_without_a_fetch(harness: SimpleConsumerHarness) -> None:
     harness.consumer.connect()
     harness.consumer.disconnect()
