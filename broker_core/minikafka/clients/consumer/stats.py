@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.ids import host_port
@@ -18,6 +20,8 @@ from minikafka.base.ids import host_port
 _TICK_MS = 5_000
 _DECAY = math.exp(-_TICK_MS / 60_000)
 """The part of a one-minute rate that is left after one tick."""
+
+Stats = TypeVar("Stats")
 
 
 class Meter:
@@ -30,7 +34,8 @@ class Meter:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._start_ms = self._ticked_ms = self._clock.monotonic_ms()
-        self._count = 0
+        self.count = 0
+        """All events so far."""
         self._since_tick = 0
         self._rate: float | None = None
 
@@ -38,19 +43,14 @@ class Meter:
         """Count ``count`` events."""
         with self._lock:
             self._tick()
-            self._count += count
+            self.count += count
             self._since_tick += count
-
-    @property
-    def count(self) -> int:
-        """All events so far."""
-        return self._count
 
     @property
     def mean_rate(self) -> float:
         """Events per second since the start."""
         passed_ms = self._clock.monotonic_ms() - self._start_ms
-        return self._count * 1000 / passed_ms if passed_ms else 0.0
+        return self.count * 1000 / passed_ms if passed_ms else 0.0
 
     @property
     def one_minute_rate(self) -> float:
@@ -71,47 +71,54 @@ class Meter:
 
 
 class Summary:
-    """Count, sum, mean, minimum and maximum of some numbers."""
+    """Count, sum, mean, minimum and maximum of some numbers; all are 0 for none."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._count = 0
-        self._sum = 0
-        self._least = 0
-        self._largest = 0
+        self.count = 0
+        self.sum = 0
+        self.min = 0
+        self.max = 0
 
     def add(self, number: int) -> None:
         """Add a number."""
         with self._lock:
-            self._least = min(self._least, number) if self._count else number
-            self._largest = max(self._largest, number)
-            self._count += 1
-            self._sum += number
-
-    @property
-    def count(self) -> int:
-        """The count of the numbers."""
-        return self._count
-
-    @property
-    def sum(self) -> int:
-        """The sum of the numbers."""
-        return self._sum
+            self.min = min(self.min, number) if self.count else number
+            self.max = max(self.max, number)
+            self.count += 1
+            self.sum += number
 
     @property
     def mean(self) -> float:
-        """The mean of the numbers; 0 for none."""
-        return self._sum / self._count if self._count else 0.0
+        """The mean of the numbers."""
+        return self.sum / self.count if self.count else 0.0
 
-    @property
-    def min(self) -> int:
-        """The minimum; 0 for none."""
-        return self._least
 
-    @property
-    def max(self) -> int:
-        """The maximum; 0 for none."""
-        return self._largest
+class StatsRegistry(Generic[Stats]):
+    """Stats by name, created when they are first used. Thread-safe."""
+
+    def __init__(self, create: Callable[[str], Stats]) -> None:
+        self._create = create
+        self._lock = threading.RLock()  # garbage collection may call ``remove`` while it is held
+        self._stats: dict[str, Stats] = {}
+
+    def get(self, name: str) -> Stats:
+        """Return the stats of ``name``, creating them if needed."""
+        with self._lock:
+            found = self._stats.get(name)
+            if found is None:
+                found = self._stats[name] = self._create(name)
+            return found
+
+    def remove(self, name: str) -> None:
+        """Remove the stats of ``name``; objects that hold them may continue to use them."""
+        with self._lock:
+            self._stats.pop(name, None)
+
+    def copy(self) -> dict[str, Stats]:
+        """Return all stats by name."""
+        with self._lock:
+            return dict(self._stats)
 
 
 class ConsumerTopicMetrics:
@@ -136,67 +143,38 @@ class ConsumerTopicStats:
 
     def __init__(self, client_id: str, clock: Clock | None = None) -> None:
         self.client_id = client_id
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._topics: dict[str, ConsumerTopicMetrics] = {}
-        self._all = ConsumerTopicMetrics(clock)
-
-    @property
-    def all_topics(self) -> ConsumerTopicMetrics:
+        self._topics = StatsRegistry(lambda _: ConsumerTopicMetrics(clock))
+        self.all_topics = ConsumerTopicMetrics(clock)
         """The meters of all topics together (``getConsumerAllTopicStats``)."""
-        return self._all
 
     @property
     def topics(self) -> dict[str, ConsumerTopicMetrics]:
         """The meters of each topic that has any."""
-        with self._lock:
-            return dict(self._topics)
+        return self._topics.copy()
 
     def topic(self, name: str) -> ConsumerTopicMetrics:
         """Return the meters of one topic (``getConsumerTopicStats``)."""
-        with self._lock:
-            found = self._topics.get(name)
-            if found is None:
-                found = self._topics[name] = ConsumerTopicMetrics(self._clock)
-            return found
+        return self._topics.get(name)
 
     def record_bytes(self, topic: str, size_bytes: int) -> None:
         """Record a fetched message set of ``topic``."""
         self.topic(topic).bytes_.mark(size_bytes)
-        self._all.bytes_.mark(size_bytes)
+        self.all_topics.bytes_.mark(size_bytes)
 
     def record_messages(self, topic: str, messages: int) -> None:
         """Record messages of ``topic`` that the application has taken."""
         if messages:
             self.topic(topic).messages.mark(messages)
-            self._all.messages.mark(messages)
+            self.all_topics.messages.mark(messages)
 
     def record_skipped(self, topic: str) -> None:
         """Record a damaged message of ``topic`` that the application has skipped."""
         self.topic(topic).skipped.mark()
-        self._all.skipped.mark()
+        self.all_topics.skipped.mark()
 
 
-class ConsumerTopicStatsRegistry:
-    """The topic stats of all clients of this process, by client id (``ConsumerTopicStatsRegistry``)."""
-
-    _lock = threading.RLock()  # reentrant, as the module's lock of users
-    _stats: dict[str, ConsumerTopicStats] = {}  # noqa: RUF012  # one for the process, as its name says
-
-    @classmethod
-    def get(cls, client_id: str) -> ConsumerTopicStats:
-        """Return the stats of ``client_id``, creating them if needed."""
-        with cls._lock:
-            found = cls._stats.get(client_id)
-            if found is None:
-                found = cls._stats[client_id] = ConsumerTopicStats(client_id)
-            return found
-
-    @classmethod
-    def remove(cls, client_id: str) -> None:
-        """Remove the stats of ``client_id``; objects that hold them may continue to use them."""
-        with cls._lock:
-            cls._stats.pop(client_id, None)
+ConsumerTopicStatsRegistry = StatsRegistry(ConsumerTopicStats)
+"""The topic stats of all clients of this process, by client id (``ConsumerTopicStatsRegistry``)."""
 
 
 class FetchRequestAndResponseMetrics:
@@ -227,62 +205,31 @@ class FetchRequestAndResponseStats:
 
     def __init__(self, client_id: str, clock: Clock | None = None) -> None:
         self.client_id = client_id
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._brokers: dict[str, FetchRequestAndResponseMetrics] = {}
-        self._all = FetchRequestAndResponseMetrics(clock)
-
-    @property
-    def all_brokers(self) -> FetchRequestAndResponseMetrics:
+        self._brokers = StatsRegistry(lambda _: FetchRequestAndResponseMetrics(clock))
+        self.all_brokers = FetchRequestAndResponseMetrics(clock)
         """The metrics of all brokers together (``getFetchRequestAndResponseAllBrokersStats``)."""
-        return self._all
 
     @property
     def brokers(self) -> dict[str, FetchRequestAndResponseMetrics]:
         """The metrics of each broker, by ``host:port``."""
-        with self._lock:
-            return dict(self._brokers)
+        return self._brokers.copy()
 
     def broker(self, host: str, port: int) -> FetchRequestAndResponseMetrics:
         """Return the metrics of one broker (``getFetchRequestAndResponseStats``)."""
-        key = host_port(host, port)
-        with self._lock:
-            found = self._brokers.get(key)
-            if found is None:
-                found = self._brokers[key] = FetchRequestAndResponseMetrics(self._clock)
-            return found
+        return self._brokers.get(host_port(host, port))
 
     def record_fetch(
         self, host: str, port: int, *, request_ms: int, response_bytes: int, throttle_ms: int
     ) -> None:
         """Record a fetch that a broker has answered."""
-        for metrics in (self.broker(host, port), self._all):
+        for metrics in (self.broker(host, port), self.all_brokers):
             metrics.add(request_ms, response_bytes, throttle_ms)
 
 
-class FetchRequestAndResponseStatsRegistry:
-    """The fetch stats of all clients of this process, by client id
-    (``FetchRequestAndResponseStatsRegistry``).
-    """
-
-    _lock = threading.RLock()  # reentrant, as the module's lock of users
-    _stats: dict[str, FetchRequestAndResponseStats] = {}  # noqa: RUF012  # one for the process
-
-    @classmethod
-    def get(cls, client_id: str) -> FetchRequestAndResponseStats:
-        """Return the stats of ``client_id``, creating them if needed."""
-        with cls._lock:
-            found = cls._stats.get(client_id)
-            if found is None:
-                found = cls._stats[client_id] = FetchRequestAndResponseStats(client_id)
-            return found
-
-    @classmethod
-    def remove(cls, client_id: str) -> None:
-        """Remove the stats of ``client_id``; objects that hold them may continue to use them."""
-        with cls._lock:
-            cls._stats.pop(client_id, None)
-
+FetchRequestAndResponseStatsRegistry = StatsRegistry(FetchRequestAndResponseStats)
+"""The fetch stats of all clients of this process, by client id
+(``FetchRequestAndResponseStatsRegistry``).
+"""
 
 _lock = threading.RLock()  # garbage collection may release stats while it is held
 _users: Counter[str] = Counter()
