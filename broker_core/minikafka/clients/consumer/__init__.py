@@ -9,7 +9,7 @@
     assignment            subscriptions, and the assignors
     registration          the lease of the consumer's session (``registry.consumer_session``)
     topic_registry        the partitions that are read, with their streams and queues
-    listeners             listeners for rebalances, topics, partitions and sessions
+    listeners             listeners for rebalances and for the list of topics
     offsets               committed offsets in ZooKeeper and at the coordinator
     fetcher_manager, fetcher_thread, leader_finder   the threads that fetch
     chunks                fetched chunks on their way to a stream

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import total_ordering
 from itertools import cycle
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from minikafka.base.errors import ConfigError, CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
@@ -71,26 +71,8 @@ def java_order_key(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-STATIC_PATTERN = "static"
-WHITE_LIST_PATTERN = Whitelist.pattern
-BLACK_LIST_PATTERN = Blacklist.pattern
-
 ThreadIds = dict[str, tuple[ConsumerThreadId, ...]]
 """Topic to the threads of one consumer that read it, in order of their numbers."""
-
-
-class TopicCount(Protocol):
-    """The subscription of one consumer (``TopicCount`` of text 004)."""
-
-    @property
-    def pattern(self) -> str:
-        """``static``, ``white_list`` or ``black_list``."""
-
-    def get_consumer_thread_ids_per_topic(self) -> ThreadIds:
-        """Return the consumer's threads for each topic that it reads now."""
-
-    def get_topic_count_map(self) -> dict[str, int]:
-        """Return the registered map: topics, or one pattern, with the number of threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +82,13 @@ class StaticTopicCount:
     Raises ConfigError for a topic without a thread.
     """
 
+    pattern: ClassVar[str] = "static"
     consumer_id: str
     topic_count_map: Mapping[str, int]
 
     def __post_init__(self) -> None:
         for topic, streams in self.topic_count_map.items():
             _check_streams(topic, streams)
-
-    @property
-    def pattern(self) -> str:
-        """Always ``static``."""
-        return STATIC_PATTERN
 
     def get_consumer_thread_ids_per_topic(self) -> ThreadIds:
         """Return the threads for each topic, whether the topic exists or not."""
@@ -156,6 +134,10 @@ class WildcardTopicCount:
         return {self.topic_filter.regex: self.num_streams}
 
 
+TopicCount = StaticTopicCount | WildcardTopicCount
+"""The subscription of one consumer (``TopicCount`` of text 004)."""
+
+
 def make_consumer_thread_ids_per_topic(consumer_id: str, topic_count_map: Mapping[str, int]) -> ThreadIds:
     """Return the threads of the consumer for each topic, as many as ``topic_count_map`` says, numbered from
     0.
@@ -179,7 +161,7 @@ def construct_topic_count(
     Java.
     """
     consumer_id = path.rpartition("/")[2]
-    kind = {WHITE_LIST_PATTERN: Whitelist, BLACK_LIST_PATTERN: Blacklist}.get(registration.pattern)
+    kind = next((kind for kind in (Whitelist, Blacklist) if kind.pattern == registration.pattern), None)
     try:
         if kind is None or not registration.subscription:
             return StaticTopicCount(consumer_id, registration.subscription)

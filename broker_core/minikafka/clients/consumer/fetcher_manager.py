@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.ids import BrokerAddress, TopicPartition
@@ -43,7 +44,7 @@ class _Connections:
         self.without_leader = set(self.infos)
         self.gate = Gate()
         self.waiter = waiter
-        self.finder: LeaderFinderThread | None = None
+        self.finder: LeaderFinderThread  # set before they are used
         self.fetchers: dict[_BrokerAndFetcherId, ConsumerFetcherThread] = {}
 
 
@@ -83,11 +84,11 @@ class ConsumerFetcherManager:
         started.
         """
         connections = _Connections(infos, self._make_waiter())
+        finder = connections.finder = self._new_finder(connections)
         with self._lock:
             if self._current is not None:
                 raise RuntimeError("connections are already started: call stop_connections first")
             self._current = connections
-            finder = connections.finder = self._new_finder(connections)
         for info in connections.infos.values():
             info.queue.on_room(self._wake_fetchers)
         if self._threads:
@@ -103,7 +104,6 @@ class ConsumerFetcherManager:
             return
         connections.gate.close()
         connections.waiter.stop()
-        assert connections.finder is not None
         stopping: list[ShutdownableThread] = [connections.finder, *connections.fetchers.values()]
         for info in connections.infos.values():
             info.queue.on_room(None)
@@ -125,7 +125,6 @@ class ConsumerFetcherManager:
         connections = self._current
         if connections is None:
             return
-        assert connections.finder is not None
         connections.finder.do_work()
         for fetcher in list(connections.fetchers.values()):
             fetcher.do_work()
@@ -136,7 +135,8 @@ class ConsumerFetcherManager:
         return LeaderFinderThread(
             f"{self._consumer_id}-leader-finder-thread",
             self._store,
-            _FetcherPoolOfStart(self, connections),
+            partial(self._partitions_without_leader, connections),
+            partial(self._update_fetchers, connections),
             lambda brokers: ClusterClient(
                 brokers,
                 connector=self._connector,
@@ -150,10 +150,13 @@ class ConsumerFetcherManager:
             self._failure_log,
         )
 
+    def _partitions_without_leader(self, connections: _Connections) -> list[TopicPartition]:
+        with self._lock:
+            return sorted(connections.without_leader)
+
     def _mark_without_leader(self, connections: _Connections, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
             connections.without_leader.update(tp for tp in partitions if tp in connections.infos)
-        assert connections.finder is not None
         connections.finder.wake()
 
     def _wake_fetchers(self) -> None:
@@ -163,7 +166,8 @@ class ConsumerFetcherManager:
             for fetcher in list(connections.fetchers.values()):
                 fetcher.wake()
 
-    def _add_fetchers(self, connections: _Connections, leaders: Mapping[TopicPartition, Leader]) -> None:
+    def _update_fetchers(self, connections: _Connections, leaders: Mapping[TopicPartition, Leader]) -> None:
+        """Fetch partitions from these leaders, and shut down the fetchers without partitions."""
         with self._lock:
             if self._current is not connections:
                 return
@@ -180,6 +184,12 @@ class ConsumerFetcherManager:
                     fetcher = self._new_fetcher(connections, key)
                     connections.fetchers = {**connections.fetchers, key: fetcher}
                 fetcher.add_partitions(infos)
+            idle = [fetcher for fetcher in connections.fetchers.values() if not fetcher.partition_count]
+            connections.fetchers = {
+                key: fetcher for key, fetcher in connections.fetchers.items() if fetcher not in idle
+            }
+        for fetcher in idle:
+            fetcher.initiate_shutdown()
 
     def _new_fetcher(self, connections: _Connections, key: _BrokerAndFetcherId) -> ConsumerFetcherThread:
         broker = key.broker
@@ -196,7 +206,7 @@ class ConsumerFetcherManager:
             broker,
             BrokerConnection(str(broker), broker.host, broker.port, connection_config),
             connections.gate,
-            lambda partitions: self._mark_without_leader(connections, partitions),
+            partial(self._mark_without_leader, connections),
             self._clock,
             self._failure_log,
         )
@@ -204,41 +214,12 @@ class ConsumerFetcherManager:
             fetcher.start()
         return fetcher
 
-    def _shutdown_idle(self, connections: _Connections) -> None:
-        with self._lock:
-            if self._current is not connections:
-                return
-            idle = [fetcher for fetcher in connections.fetchers.values() if not fetcher.partition_count]
-            connections.fetchers = {
-                key: fetcher for key, fetcher in connections.fetchers.items() if fetcher not in idle
-            }
-        for fetcher in idle:
-            fetcher.initiate_shutdown()
-
     def _fetcher_id(self, tp: TopicPartition) -> int:
         """Return the number of the fetcher, among those of one broker, for a partition, as in the release."""
         number = 31 * string_hash(tp.topic) + tp.partition & 0xFFFFFFFF
         number -= (number >> 31) << 32
         # Java's Integer.MIN_VALUE has no absolute value.
         return (0 if number == -(1 << 31) else abs(number)) % self._config.num_consumer_fetchers
-
-
-class _FetcherPoolOfStart:
-    """The manager as a leader finder sees it: limited to the connections of one start."""
-
-    def __init__(self, manager: ConsumerFetcherManager, connections: _Connections) -> None:
-        self._manager = manager
-        self._connections = connections
-
-    def partitions_without_leader(self) -> list[TopicPartition]:
-        with self._manager._lock:
-            return sorted(self._connections.without_leader)
-
-    def add_fetcher_for_partitions(self, leaders: Mapping[TopicPartition, Leader]) -> None:
-        self._manager._add_fetchers(self._connections, leaders)
-
-    def shutdown_idle_fetcher_threads(self) -> None:
-        self._manager._shutdown_idle(self._connections)
 
 
 def _join_all(threads: Iterable[ShutdownableThread], milliseconds: int) -> list[ShutdownableThread]:

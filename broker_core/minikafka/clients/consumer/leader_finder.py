@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from minikafka.base.errors import CoordinationError, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
@@ -26,38 +26,28 @@ class Leader(NamedTuple):
     epoch: int
 
 
-class FetcherPool(Protocol):
-    """The fetchers of a consumer: a ``ConsumerFetcherManager``."""
-
-    def partitions_without_leader(self) -> Collection[TopicPartition]:
-        """Return the partitions to look up."""
-
-    def add_fetcher_for_partitions(self, leaders: Mapping[TopicPartition, Leader]) -> None:
-        """Fetch these partitions from these leaders."""
-
-    def shutdown_idle_fetcher_threads(self) -> None:
-        """Shut down the fetchers that have no partitions."""
-
-
 class LeaderFinderThread(ShutdownableThread):
     """Looks up leaders with metadata requests to the brokers that are registered in ZooKeeper
     (``LeaderFinderThread`` of text 004).
 
-    ``make_cluster`` returns a client for ``host:port,…``.
+    ``without_leader`` returns the partitions to look up, ``on_leaders`` gets the leaders found in each round,
+    and ``make_cluster`` returns a client for ``host:port,…``.
     """
 
     def __init__(
         self,
         name: str,
         store: Store,
-        fetchers: FetcherPool,
+        without_leader: Callable[[], Collection[TopicPartition]],
+        on_leaders: Callable[[Mapping[TopicPartition, Leader]], None],
         make_cluster: Callable[[str], ClusterClient],
         refresh_leader_backoff_ms: int,
         failure_log: FailureLog,
     ) -> None:
         super().__init__(name)
         self._store = store
-        self._fetchers = fetchers
+        self._without_leader = without_leader
+        self._on_leaders = on_leaders
         self._make_cluster = make_cluster
         self._failure_log = failure_log
         self._backoff_ms = refresh_leader_backoff_ms
@@ -66,7 +56,7 @@ class LeaderFinderThread(ShutdownableThread):
 
     def do_work(self) -> None:
         """Look up all partitions without a leader once, then wait for ``refresh.leader.backoff.ms``."""
-        wanted = self._fetchers.partitions_without_leader()
+        wanted = self._without_leader()
         if not wanted:
             self.wait_for_work(_IDLE_MS)
             return
@@ -80,11 +70,9 @@ class LeaderFinderThread(ShutdownableThread):
                 )
         else:
             self._failure_log.record_recovery(self.name)
-        if not self.is_running:
-            return
-        self._fetchers.add_fetcher_for_partitions(leaders)
-        self._fetchers.shutdown_idle_fetcher_threads()
-        self.back_off(self._backoff_ms)
+        if self.is_running:
+            self._on_leaders(leaders)
+            self.back_off(self._backoff_ms)
 
     def initiate_shutdown(self) -> None:
         """Let the thread end soon: cancel the request that it waits for."""

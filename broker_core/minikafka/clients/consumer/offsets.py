@@ -106,25 +106,15 @@ class ConsumerOffsets:
         check = check or (lambda: None)
         lost: frozenset[TopicPartition] = frozenset()
         check()
-        if self._zookeeper_first:
-            lost = self.commit_offset_to_zookeeper(offsets, still_owned)
+        if self._in_zookeeper and self._zookeeper_first:
+            lost = self.zookeeper.commit(offsets, still_owned)
         if self._channel is not None:
             self._channel.connect()
             check()  # again, as the look-up may have taken long
             self._channel.commit({tp: offset for tp, offset in offsets.items() if tp not in lost})
-        if not self._zookeeper_first:
-            lost = self.commit_offset_to_zookeeper(offsets, still_owned)
+        if self._in_zookeeper and not self._zookeeper_first:
+            lost = self.zookeeper.commit(offsets, still_owned)
         return lost
-
-    def commit_offset_to_zookeeper(
-        self, offsets: Offsets, still_owned: StillOwned
-    ) -> frozenset[TopicPartition]:
-        """Write offsets to ZooKeeper, if they are kept there. Return the partitions that are not owned."""
-        return self.zookeeper.commit(offsets, still_owned) if self._in_zookeeper else frozenset()
-
-    def fetch_offset_from_zookeeper(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets in ZooKeeper, if they are kept there, without partitions that have none."""
-        return self.zookeeper.fetch(partitions) if self._in_zookeeper else {}
 
     def fetch_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the committed offsets, without partitions that have none.
@@ -133,7 +123,7 @@ class ConsumerOffsets:
         """
         wanted = list(partitions)
         kafka = self._channel.fetch(wanted) if self._channel is not None and wanted else {}
-        return merge_offsets(self.fetch_offset_from_zookeeper(wanted), kafka)
+        return merge_offsets(self.zookeeper.fetch(wanted) if self._in_zookeeper else {}, kafka)
 
 
 def _all_owned(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:

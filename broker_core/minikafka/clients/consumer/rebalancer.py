@@ -1,4 +1,5 @@
-"""The rebalance of one consumer (``ZKRebalancerListener`` of text 004).
+"""The rebalance of one consumer, and its triggers (``ZKRebalancerListener``, ``ZKSessionExpireListener`` and
+``ZKTopicPartitionChangeListener`` of text 004).
 
 An attempt has these steps, in this order, so that a partition never has two readers, and no consumer delivers
 messages that another has read:
@@ -48,17 +49,13 @@ from minikafka.clients.consumer.assignment import (
 )
 from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.listeners import (
-    ConsumerRebalanceListener,
-    ZkSessionExpireListener,
-    ZkTopicPartitionChangeListener,
-)
+from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
 from minikafka.clients.consumer.offsets import ConsumerOffsets
 from minikafka.clients.consumer.registration import GroupRegistration
 from minikafka.clients.consumer.runtime import Steps, Wait
 from minikafka.clients.consumer.topic_registry import TopicRegistry
 from minikafka.registry import paths
-from minikafka.registry.store import Store, Watch
+from minikafka.registry.store import SessionState, Store, Watch
 from minikafka.registry.znodes import children
 
 logger = logging.getLogger("minikafka.clients.consumer")
@@ -105,6 +102,60 @@ class RebalanceResult(Enum):
     """Another consumer has not released a partition: counts against ``rebalance.max.retries``."""
     SUPERSEDED = "superseded"
     """The group, the session or the consumer has changed during the attempt."""
+
+
+class ZkTopicPartitionChangeListener:
+    """Triggers a rebalance when the partitions of a topic change. One instance for all topics of a consumer.
+
+    Called on the store's own thread.
+    """
+
+    def __init__(self, rebalance_event_triggered: Callable[[], None]) -> None:
+        self._triggered = rebalance_event_triggered
+        self._seen: set[str] = set()
+
+    def handle_data(self, data_path: str, data: bytes | None, stat: object = None) -> None:
+        """Handle a report of a persistent watch: the znode's data, or None if the znode does not exist.
+
+        A rebalance gives up the partitions of a deleted topic. (Kafka 0.10.1 only warns, and keeps their
+        owners.)
+        """
+        if data is not None:
+            self._seen.add(data_path)
+            logger.debug("%s changed to %r", data_path, data)
+        elif data_path in self._seen:
+            self._seen.discard(data_path)
+            logger.warning("topic %s was deleted while this consumer reads it", data_path.rpartition("/")[2])
+        else:
+            return
+        self._triggered()
+
+
+class ZkSessionExpireListener:
+    """Handles the end of a consumer's session with ZooKeeper."""
+
+    def __init__(self, registration: GroupRegistration, load_balancer_listener: ZkRebalancerListener) -> None:
+        self._registration = registration
+        self._load_balancer_listener = load_balancer_listener
+
+    def handle_state_changed(self, state: SessionState) -> None:
+        """Handle a state of the session, on the store's own thread.
+
+        A reconnection within the same session changes nothing. After an expiry no message is delivered any
+        more, and a rebalance is triggered, which starts with ``handle_new_session``.
+        """
+        if state is SessionState.EXPIRED:
+            logger.warning("%s: the session with ZooKeeper has expired", self._registration.consumer_id)
+            self._registration.lease.revoke()
+        if state is not SessionState.SUSPENDED:
+            self._load_balancer_listener.rebalance_event_triggered()
+
+    def handle_new_session(self) -> Steps[None]:
+        """Forget the partitions of the old session, and register again; the rebalance follows."""
+        self._registration.lease.revoke()
+        self._load_balancer_listener.reset_state()
+        yield None
+        yield from self._registration.register()
 
 
 class ZkRebalancerListener:

@@ -109,15 +109,17 @@ class ZookeeperConsumerConnector(ConsumerConnector):
         self._create_lock = threading.Lock()
         self._executor: threading.Thread | None = None
         self._stepper = Stepper(self.clock)
-        self.store: Store = self.connect_zk() if store is None else store
+        self.store: Store = store or ZooKeeperStore(
+            config.zookeeper_connect,
+            config.zookeeper_session_timeout_ms,
+            connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+        )
         try:
-            self.fetcher: Fetcher = self.create_fetcher() if fetcher is None else fetcher
+            self.fetcher: Fetcher = fetcher or ConsumerFetcherManager(
+                self.consumer_id_string, config, self.store
+            )
             self.registration = GroupRegistration(
-                config,
-                self.consumer_id_string,
-                self.store,
-                self.clock,
-                self._trigger_rebalance,
+                config, self.consumer_id_string, self.store, self.clock, self._trigger_rebalance
             )
             self.lease = self.registration.lease
             self.topic_registry = TopicRegistry(config, self.lease)
@@ -255,7 +257,7 @@ class ZookeeperConsumerConnector(ConsumerConnector):
             return
         with self._rebalance_lock:
             try:
-                run_steps(self.register_consumer_in_zk(), self._waiter)
+                run_steps(self.registration.register(), self._waiter)
                 listener.watch_group()
                 run_steps(listener.synced_rebalance(), self._waiter)
                 failed = None
@@ -268,30 +270,6 @@ class ZookeeperConsumerConnector(ConsumerConnector):
             target=self._watcher_executor, name=f"{self.consumer_id_string}_watcher_executor", daemon=True
         )
         self._executor.start()
-
-    # --- ZooKeeper
-    # -------------------------------------------------------------------------------------------
-
-    def connect_zk(self) -> Store:
-        """Open a session with ZooKeeper. Raises CoordinationLost if ZooKeeper does not answer."""
-        config = self.config
-        return ZooKeeperStore(
-            config.zookeeper_connect,
-            config.zookeeper_session_timeout_ms,
-            connect_timeout_ms=config.zookeeper_connection_timeout_ms,
-        )
-
-    def create_fetcher(self) -> Fetcher:
-        """Return the fetcher manager, for the life of this consumer."""
-        return ConsumerFetcherManager(self.consumer_id_string, self.config, self.store)
-
-    def register_consumer_in_zk(self) -> Steps[None]:
-        """Register in the present session, and start the lease.
-
-        Waits for another consumer of the same name, such as one that was killed a moment ago, for as long as
-        its session may last. Raises NodeExists if it is still there after that.
-        """
-        yield from self.registration.register()
 
     # --- offsets
     # -------------------------------------------------------------------------------------------
@@ -361,8 +339,11 @@ class ZookeeperConsumerConnector(ConsumerConnector):
         with registry.lock:  # before messages are marked: a rebalance may wait for them, then for the lock
             if offsets is None and not self.load_balancer_listener.is_called_by_rebalance_listener:
                 registry.mark_delivered_consumed()
-            self._check_all_committed(
-                run_steps(self.commit_steps(with_retries=True, offsets=offsets), self._waiter)
+            lost = run_steps(self.commit_steps(with_retries=True, offsets=offsets), self._waiter)
+        if lost:
+            names = ", ".join(map(str, sorted(lost)))
+            raise CommitFailed(
+                f"{self.consumer_id_string} does not own {names}: their offsets are not committed"
             )
 
     def commit_steps(
@@ -381,13 +362,6 @@ class ZookeeperConsumerConnector(ConsumerConnector):
                 own, with_retries=with_retries, check=self.registration.check_lease
             )
             return lost | (wanted.keys() - own.keys())
-
-    def _check_all_committed(self, lost: frozenset[TopicPartition]) -> None:
-        if lost:
-            names = ", ".join(map(str, sorted(lost)))
-            raise CommitFailed(
-                f"{self.consumer_id_string} does not own {names}: their offsets are not committed"
-            )
 
     def fetch_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's committed offsets of ``partitions``, without partitions that have none."""
