@@ -28,7 +28,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
 from minikafka.wire.frame_parts import join
-from minikafka.wire.schema import BYTES, INT32, INT64, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import BYTES, INT32, INT64, NULLABLE_STRING, STRING, Struct, array, field
 
 T = TypeVar("T")
 
@@ -124,21 +124,17 @@ _GROUP_VALUE = Struct(
     field("protocol", NULLABLE_STRING),
     field("leader", NULLABLE_STRING),
     field("state_timestamp_ms", INT64, since=2, default=UNKNOWN_MS),
-    field(
+    array(
         "members",
-        ArrayOf(
-            Struct(
-                MemberMetadataValue,
-                field("member_id", STRING),
-                field("group_instance_id", NULLABLE_STRING, since=3, default=None),
-                field("client_id", STRING),
-                field("client_host", STRING),
-                field("rebalance_timeout_ms", INT32, since=1, default=-1),
-                field("session_timeout_ms", INT32),
-                field("subscription", BYTES),
-                field("assignment", BYTES),
-            )
-        ),
+        MemberMetadataValue,
+        field("member_id", STRING),
+        field("group_instance_id", NULLABLE_STRING, since=3, default=None),
+        field("client_id", STRING),
+        field("client_host", STRING),
+        field("rebalance_timeout_ms", INT32, since=1, default=-1),
+        field("session_timeout_ms", INT32),
+        field("subscription", BYTES),
+        field("assignment", BYTES),
     ),
 )
 

@@ -459,10 +459,22 @@ class Struct(Type, Generic[T]):
         return next(row.default for row in self.fields if row.name == name)
 
 
+def array(
+    name: str,
+    element: type[Any],
+    *fields: Field,
+    note: str = "",
+    since: int = 0,
+    until: int | None = None,
+    default: Any = None,
+) -> Field:
+    """Return a row that is an array of structures of these fields, each an ``element``; see ``field``."""
+    return Field(name, ArrayOf(Struct(element, *fields)), since, until, default, note)
+
+
 def by_topic(topic: type[Any], partition: type[Any], *fields: Field) -> Field:
     """Return the row ``topics``: an array of names, each with an array of partitions of these fields."""
-    partitions = field("partitions", ArrayOf(Struct(partition, *fields)))
-    return field("topics", ArrayOf(Struct(topic, field("name", STRING), partitions)))
+    return array("topics", topic, field("name", STRING), array("partitions", partition, *fields))
 
 
 def decoder_code(schema: Struct[Any], version: int) -> FunctionBuilder:

@@ -14,8 +14,8 @@ from minikafka.wire.schema import (
     INT32,
     NULLABLE_STRING,
     STRING,
-    ArrayOf,
     Struct,
+    array,
     field,
 )
 
@@ -66,17 +66,13 @@ class AlterConfigsResponse:
 ALTER_CONFIGS_RESPONSE = Struct(
     AlterConfigsResponse,
     field("throttle_time_ms", INT32),
-    field(
+    array(
         "responses",
-        ArrayOf(
-            Struct(
-                AlterConfigsResourceResponse,
-                field("error_code", INT16),
-                field("error_message", NULLABLE_STRING),
-                field("resource_type", INT8),
-                field("resource_name", STRING),
-            )
-        ),
+        AlterConfigsResourceResponse,
+        field("error_code", INT16),
+        field("error_message", NULLABLE_STRING),
+        field("resource_type", INT8),
+        field("resource_name", STRING),
     ),
 )
 
@@ -87,21 +83,12 @@ ALTER_CONFIGS = Api(
     1,
     request=Struct(
         AlterConfigsRequest,
-        field(
+        array(
             "resources",
-            ArrayOf(
-                Struct(
-                    AlterConfigsResource,
-                    field("resource_type", INT8, "2 topic, 4 broker"),
-                    field("resource_name", STRING),
-                    field(
-                        "configs",
-                        ArrayOf(
-                            Struct(AlterableConfig, field("name", STRING), field("value", NULLABLE_STRING))
-                        ),
-                    ),
-                )
-            ),
+            AlterConfigsResource,
+            field("resource_type", INT8, "2 topic, 4 broker"),
+            field("resource_name", STRING),
+            array("configs", AlterableConfig, field("name", STRING), field("value", NULLABLE_STRING)),
         ),
         field("validate_only", BOOLEAN),
     ),

@@ -15,7 +15,7 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.frame_parts import Part
-from minikafka.wire.schema import INT16, INT32, ArrayOf, Struct, field
+from minikafka.wire.schema import INT16, INT32, Struct, array, field
 
 
 @fast_value
@@ -50,16 +50,12 @@ API_VERSIONS = Api(
     response=Struct(
         ApiVersionsResponse,
         field("error_code", INT16, "35 when the request's version is not supported"),
-        field(
+        array(
             "api_keys",
-            ArrayOf(
-                Struct(
-                    ApiVersion,
-                    field("api_key", INT16),
-                    field("min_version", INT16),
-                    field("max_version", INT16),
-                )
-            ),
+            ApiVersion,
+            field("api_key", INT16),
+            field("min_version", INT16),
+            field("max_version", INT16),
         ),
         field("throttle_time_ms", INT32, since=1, default=0),
     ),

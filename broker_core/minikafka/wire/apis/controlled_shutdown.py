@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import INT16, INT32, STRING, Struct, array, field
 
 
 @fast_value
@@ -42,9 +42,6 @@ CONTROLLED_SHUTDOWN = Api(
     response=Struct(
         ControlledShutdownResponse,
         field("error_code", INT16),
-        field(
-            "remaining_partitions",
-            ArrayOf(Struct(RemainingPartition, field("topic", STRING), field("index", INT32))),
-        ),
+        array("remaining_partitions", RemainingPartition, field("topic", STRING), field("index", INT32)),
     ),
 )

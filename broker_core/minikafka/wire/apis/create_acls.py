@@ -8,7 +8,7 @@ from __future__ import annotations
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.describe_acls import LITERAL
-from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, array, field
 
 
 @fast_value
@@ -54,34 +54,23 @@ CREATE_ACLS = Api(
     1,
     request=Struct(
         CreateAclsRequest,
-        field(
+        array(
             "creations",
-            ArrayOf(
-                Struct(
-                    AclCreation,
-                    field("resource_type", INT8),
-                    field("resource_name", STRING),
-                    field("resource_pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
-                    field("principal", STRING),
-                    field("host", STRING),
-                    field("operation", INT8),
-                    field("permission_type", INT8, "2 deny, 3 allow"),
-                )
-            ),
+            AclCreation,
+            field("resource_type", INT8),
+            field("resource_name", STRING),
+            field("resource_pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
+            field("principal", STRING),
+            field("host", STRING),
+            field("operation", INT8),
+            field("permission_type", INT8, "2 deny, 3 allow"),
         ),
     ),
     response=Struct(
         CreateAclsResponse,
         field("throttle_time_ms", INT32),
-        field(
-            "results",
-            ArrayOf(
-                Struct(
-                    AclCreationResult,
-                    field("error_code", INT16),
-                    field("error_message", NULLABLE_STRING),
-                )
-            ),
+        array(
+            "results", AclCreationResult, field("error_code", INT16), field("error_message", NULLABLE_STRING)
         ),
     ),
     max_elements=100_000,  # with four strings each

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import (
+    BOOLEAN,
+    INT16,
+    INT32,
+    NULLABLE_STRING,
+    STRING,
+    ArrayOf,
+    Struct,
+    array,
+    field,
+)
 
 
 @fast_value
@@ -67,22 +77,18 @@ CREATE_PARTITIONS = Api(
     1,
     request=Struct(
         CreatePartitionsRequest,
-        field(
+        array(
             "topics",
-            ArrayOf(
-                Struct(
-                    CreatePartitionsTopic,
-                    field("name", STRING),
-                    field("count", INT32, "of all partitions, old and new"),
-                    field(
-                        "assignments",
-                        ArrayOf(
-                            Struct(CreatePartitionsAssignment, field("broker_ids", ArrayOf(INT32))),
-                            nullable=True,
-                        ),
-                        "of the new ones; null: the broker chooses",
-                    ),
-                )
+            CreatePartitionsTopic,
+            field("name", STRING),
+            field("count", INT32, "of all partitions, old and new"),
+            field(
+                "assignments",
+                ArrayOf(
+                    Struct(CreatePartitionsAssignment, field("broker_ids", ArrayOf(INT32))),
+                    nullable=True,
+                ),
+                "of the new ones; null: the broker chooses",
             ),
         ),
         field("timeout_ms", INT32),
@@ -91,16 +97,12 @@ CREATE_PARTITIONS = Api(
     response=Struct(
         CreatePartitionsResponse,
         field("throttle_time_ms", INT32),
-        field(
+        array(
             "results",
-            ArrayOf(
-                Struct(
-                    CreatePartitionsTopicResult,
-                    field("name", STRING),
-                    field("error_code", INT16),
-                    field("error_message", NULLABLE_STRING),
-                )
-            ),
+            CreatePartitionsTopicResult,
+            field("name", STRING),
+            field("error_code", INT16),
+            field("error_message", NULLABLE_STRING),
         ),
     ),
 )

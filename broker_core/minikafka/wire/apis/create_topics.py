@@ -17,6 +17,7 @@ from minikafka.wire.schema import (
     STRING,
     ArrayOf,
     Struct,
+    array,
     field,
 )
 
@@ -98,15 +99,11 @@ CREATE_TOPICS = Api(
                     field("name", STRING),
                     field("num_partitions", INT32, "-1: the default, or with assignments"),
                     field("replication_factor", INT16, "-1: the default, or with assignments"),
-                    field(
+                    array(
                         "assignments",
-                        ArrayOf(
-                            Struct(
-                                CreatableReplicaAssignment,
-                                field("partition_index", INT32),
-                                field("broker_ids", ArrayOf(INT32), "the first is preferred"),
-                            )
-                        ),
+                        CreatableReplicaAssignment,
+                        field("partition_index", INT32),
+                        field("broker_ids", ArrayOf(INT32), "the first is preferred"),
                     ),
                     field(
                         "configs",
@@ -128,16 +125,12 @@ CREATE_TOPICS = Api(
     response=Struct(
         CreateTopicsResponse,
         field("throttle_time_ms", INT32, since=2, default=0),
-        field(
+        array(
             "topics",
-            ArrayOf(
-                Struct(
-                    CreatableTopicResult,
-                    field("name", STRING),
-                    field("error_code", INT16),
-                    field("error_message", NULLABLE_STRING, since=1),
-                )
-            ),
+            CreatableTopicResult,
+            field("name", STRING),
+            field("error_code", INT16),
+            field("error_message", NULLABLE_STRING, since=1),
         ),
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.describe_acls import LITERAL
-from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, array, field
 
 
 @fast_value
@@ -70,58 +70,44 @@ DELETE_ACLS = Api(
     1,
     request=Struct(
         DeleteAclsRequest,
-        field(
+        array(
             "filters",
-            ArrayOf(
-                Struct(
-                    DeleteAclsFilter,
-                    field("resource_type_filter", INT8, "1: any"),
-                    field("resource_name_filter", NULLABLE_STRING, "null: any"),
-                    field(
-                        "pattern_type_filter",
-                        INT8,
-                        "1 any, 2 match, 3 literal, 4 prefixed",
-                        since=1,
-                        default=LITERAL,
-                    ),
-                    field("principal_filter", NULLABLE_STRING, "null: any"),
-                    field("host_filter", NULLABLE_STRING, "null: any"),
-                    field("operation", INT8, "1: any"),
-                    field("permission_type", INT8, "1 any, 2 deny, 3 allow"),
-                )
+            DeleteAclsFilter,
+            field("resource_type_filter", INT8, "1: any"),
+            field("resource_name_filter", NULLABLE_STRING, "null: any"),
+            field(
+                "pattern_type_filter",
+                INT8,
+                "1 any, 2 match, 3 literal, 4 prefixed",
+                since=1,
+                default=LITERAL,
             ),
+            field("principal_filter", NULLABLE_STRING, "null: any"),
+            field("host_filter", NULLABLE_STRING, "null: any"),
+            field("operation", INT8, "1: any"),
+            field("permission_type", INT8, "1 any, 2 deny, 3 allow"),
         ),
     ),
     response=Struct(
         DeleteAclsResponse,
         field("throttle_time_ms", INT32),
-        field(
+        array(
             "filter_results",
-            ArrayOf(
-                Struct(
-                    DeleteAclsFilterResult,
-                    field("error_code", INT16),
-                    field("error_message", NULLABLE_STRING),
-                    field(
-                        "matching_acls",
-                        ArrayOf(
-                            Struct(
-                                DeleteAclsMatchingAcl,
-                                field("error_code", INT16),
-                                field("error_message", NULLABLE_STRING),
-                                field("resource_type", INT8),
-                                field("resource_name", STRING),
-                                field(
-                                    "pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL
-                                ),
-                                field("principal", STRING),
-                                field("host", STRING),
-                                field("operation", INT8),
-                                field("permission_type", INT8, "2 deny, 3 allow"),
-                            )
-                        ),
-                    ),
-                )
+            DeleteAclsFilterResult,
+            field("error_code", INT16),
+            field("error_message", NULLABLE_STRING),
+            array(
+                "matching_acls",
+                DeleteAclsMatchingAcl,
+                field("error_code", INT16),
+                field("error_message", NULLABLE_STRING),
+                field("resource_type", INT8),
+                field("resource_name", STRING),
+                field("pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
+                field("principal", STRING),
+                field("host", STRING),
+                field("operation", INT8),
+                field("permission_type", INT8, "2 deny, 3 allow"),
             ),
         ),
     ),

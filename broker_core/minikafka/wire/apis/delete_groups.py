@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, array, field
 
 
 @fast_value
@@ -42,9 +42,6 @@ DELETE_GROUPS = Api(
     response=Struct(
         DeleteGroupsResponse,
         field("throttle_time_ms", INT32),
-        field(
-            "results",
-            ArrayOf(Struct(DeletableGroupResult, field("group_id", STRING), field("error_code", INT16))),
-        ),
+        array("results", DeletableGroupResult, field("group_id", STRING), field("error_code", INT16)),
     ),
 )

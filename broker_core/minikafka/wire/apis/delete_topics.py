@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, array, field
 
 
 @fast_value
@@ -48,9 +48,6 @@ DELETE_TOPICS = Api(
     response=Struct(
         DeleteTopicsResponse,
         field("throttle_time_ms", INT32, since=1, default=0),
-        field(
-            "topics",
-            ArrayOf(Struct(DeletableTopicResult, field("name", STRING), field("error_code", INT16))),
-        ),
+        array("topics", DeletableTopicResult, field("name", STRING), field("error_code", INT16)),
     ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, array, field
 
 ANY = 1
 """In a filter: every type, operation, permission or pattern type."""
@@ -82,27 +82,19 @@ DESCRIBE_ACLS = Api(
         field("throttle_time_ms", INT32),
         field("error_code", INT16),
         field("error_message", NULLABLE_STRING),
-        field(
+        array(
             "resources",
-            ArrayOf(
-                Struct(
-                    DescribeAclsResource,
-                    field("resource_type", INT8),
-                    field("resource_name", STRING),
-                    field("pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
-                    field(
-                        "acls",
-                        ArrayOf(
-                            Struct(
-                                AclDescription,
-                                field("principal", STRING),
-                                field("host", STRING),
-                                field("operation", INT8),
-                                field("permission_type", INT8, "2 deny, 3 allow"),
-                            )
-                        ),
-                    ),
-                )
+            DescribeAclsResource,
+            field("resource_type", INT8),
+            field("resource_name", STRING),
+            field("pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
+            array(
+                "acls",
+                AclDescription,
+                field("principal", STRING),
+                field("host", STRING),
+                field("operation", INT8),
+                field("permission_type", INT8, "2 deny, 3 allow"),
             ),
         ),
     ),

@@ -20,6 +20,7 @@ from minikafka.wire.schema import (
     STRING,
     ArrayOf,
     Struct,
+    array,
     field,
 )
 
@@ -116,17 +117,13 @@ _SETTING = Struct(
         default=int(ConfigSource.UNKNOWN),
     ),
     field("is_sensitive", BOOLEAN),
-    field(
+    array(
         "synonyms",
-        ArrayOf(
-            Struct(
-                DescribeConfigsSynonym,
-                field("name", STRING),
-                field("value", NULLABLE_STRING),
-                field("source", INT8),
-            )
-        ),
-        "in order of precedence",
+        DescribeConfigsSynonym,
+        field("name", STRING),
+        field("value", NULLABLE_STRING),
+        field("source", INT8),
+        note="in order of precedence",
         since=1,
         default=(),
     ),
@@ -139,34 +136,26 @@ DESCRIBE_CONFIGS = Api(
     2,
     request=Struct(
         DescribeConfigsRequest,
-        field(
+        array(
             "resources",
-            ArrayOf(
-                Struct(
-                    DescribeConfigsResource,
-                    field("resource_type", INT8, "2 topic, 4 broker"),
-                    field("resource_name", STRING),
-                    field("configuration_keys", ArrayOf(STRING, nullable=True), "null: all"),
-                )
-            ),
+            DescribeConfigsResource,
+            field("resource_type", INT8, "2 topic, 4 broker"),
+            field("resource_name", STRING),
+            field("configuration_keys", ArrayOf(STRING, nullable=True), "null: all"),
         ),
         field("include_synonyms", BOOLEAN, since=1, default=False),
     ),
     response=Struct(
         DescribeConfigsResponse,
         field("throttle_time_ms", INT32),
-        field(
+        array(
             "results",
-            ArrayOf(
-                Struct(
-                    DescribeConfigsResult,
-                    field("error_code", INT16),
-                    field("error_message", NULLABLE_STRING),
-                    field("resource_type", INT8),
-                    field("resource_name", STRING),
-                    field("configs", ArrayOf(_SETTING)),
-                )
-            ),
+            DescribeConfigsResult,
+            field("error_code", INT16),
+            field("error_message", NULLABLE_STRING),
+            field("resource_type", INT8),
+            field("resource_name", STRING),
+            field("configs", ArrayOf(_SETTING)),
         ),
     ),
 )

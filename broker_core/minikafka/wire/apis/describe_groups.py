@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, array, field
 
 
 @fast_value
@@ -61,30 +61,22 @@ DESCRIBE_GROUPS = Api(
     response=Struct(
         DescribeGroupsResponse,
         field("throttle_time_ms", INT32, since=1, default=0),
-        field(
+        array(
             "groups",
-            ArrayOf(
-                Struct(
-                    DescribedGroup,
-                    field("error_code", INT16),
-                    field("group_id", STRING),
-                    field("group_state", STRING),
-                    field("protocol_type", STRING),
-                    field("protocol_data", STRING, "the chosen protocol"),
-                    field(
-                        "members",
-                        ArrayOf(
-                            Struct(
-                                DescribedGroupMember,
-                                field("member_id", STRING),
-                                field("client_id", STRING),
-                                field("client_host", STRING),
-                                field("member_metadata", BYTES),
-                                field("member_assignment", BYTES),
-                            )
-                        ),
-                    ),
-                )
+            DescribedGroup,
+            field("error_code", INT16),
+            field("group_id", STRING),
+            field("group_state", STRING),
+            field("protocol_type", STRING),
+            field("protocol_data", STRING, "the chosen protocol"),
+            array(
+                "members",
+                DescribedGroupMember,
+                field("member_id", STRING),
+                field("client_id", STRING),
+                field("client_host", STRING),
+                field("member_metadata", BYTES),
+                field("member_assignment", BYTES),
             ),
         ),
     ),

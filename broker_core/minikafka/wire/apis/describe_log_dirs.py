@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf, Struct, by_topic, field
+from minikafka.wire.schema import (
+    BOOLEAN,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    ArrayOf,
+    Struct,
+    array,
+    by_topic,
+    field,
+)
 
 
 @fast_value
@@ -83,22 +94,18 @@ DESCRIBE_LOG_DIRS = Api(
     response=Struct(
         DescribeLogDirsResponse,
         field("throttle_time_ms", INT32),
-        field(
+        array(
             "results",
-            ArrayOf(
-                Struct(
-                    DescribeLogDirsResult,
-                    field("error_code", INT16),
-                    field("log_dir", STRING, "absolute path"),
-                    by_topic(
-                        DescribeLogDirsTopic,
-                        DescribeLogDirsPartition,
-                        field("partition_index", INT32),
-                        field("partition_size", INT64, "bytes"),
-                        field("offset_lag", INT64, "messages"),
-                        field("is_future_key", BOOLEAN, "moving to this directory"),
-                    ),
-                )
+            DescribeLogDirsResult,
+            field("error_code", INT16),
+            field("log_dir", STRING, "absolute path"),
+            by_topic(
+                DescribeLogDirsTopic,
+                DescribeLogDirsPartition,
+                field("partition_index", INT32),
+                field("partition_size", INT64, "bytes"),
+                field("offset_lag", INT64, "messages"),
+                field("is_future_key", BOOLEAN, "moving to this directory"),
             ),
         ),
     ),

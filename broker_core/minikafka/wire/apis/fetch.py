@@ -29,6 +29,7 @@ from minikafka.wire.schema import (
     STRING,
     ArrayOf,
     Struct,
+    array,
     by_topic,
     field,
 )
@@ -172,12 +173,12 @@ FETCH = Api(
             field("log_start_offset", INT64, "of a follower", since=5, default=-1),
             field("partition_max_bytes", INT32),
         ),
-        field(
+        array(
             "forgotten_topics",
-            ArrayOf(
-                Struct(ForgottenTopic, field("name", STRING), field("partitions", ArrayOf(INT32))),
-            ),
-            "that leave the session",
+            ForgottenTopic,
+            field("name", STRING),
+            field("partitions", ArrayOf(INT32)),
+            note="that leave the session",
             since=7,
             default=(),
         ),

@@ -10,7 +10,7 @@ from enum import IntEnum
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.alter_configs import ALTER_CONFIGS_RESPONSE
-from minikafka.wire.schema import BOOLEAN, INT8, NULLABLE_STRING, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import BOOLEAN, INT8, NULLABLE_STRING, STRING, Struct, array, field
 
 
 class AlterOperation(IntEnum):
@@ -55,25 +55,17 @@ INCREMENTAL_ALTER_CONFIGS = Api(
     0,
     request=Struct(
         IncrementalAlterConfigsRequest,
-        field(
+        array(
             "resources",
-            ArrayOf(
-                Struct(
-                    IncrementalAlterConfigsResource,
-                    field("resource_type", INT8, "2 topic, 4 broker"),
-                    field("resource_name", STRING),
-                    field(
-                        "configs",
-                        ArrayOf(
-                            Struct(
-                                IncrementalAlterableConfig,
-                                field("name", STRING),
-                                field("config_operation", INT8, "0 set, 1 delete, 2 append, 3 subtract"),
-                                field("value", NULLABLE_STRING),
-                            )
-                        ),
-                    ),
-                )
+            IncrementalAlterConfigsResource,
+            field("resource_type", INT8, "2 topic, 4 broker"),
+            field("resource_name", STRING),
+            array(
+                "configs",
+                IncrementalAlterableConfig,
+                field("name", STRING),
+                field("config_operation", INT8, "0 set, 1 delete, 2 append, 3 subtract"),
+                field("value", NULLABLE_STRING),
             ),
         ),
         field("validate_only", BOOLEAN),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import BYTES, INT16, INT32, STRING, Struct, array, field
 
 
 @fast_value
@@ -68,10 +68,12 @@ JOIN_GROUP = Api(
         field("rebalance_timeout_ms", INT32, since=1, default=-1),
         field("member_id", STRING, "empty: a new member"),
         field("protocol_type", STRING, "of consumers: consumer"),
-        field(
+        array(
             "protocols",
-            ArrayOf(Struct(JoinGroupRequestProtocol, field("name", STRING), field("metadata", BYTES))),
-            "in order of preference",
+            JoinGroupRequestProtocol,
+            field("name", STRING),
+            field("metadata", BYTES),
+            note="in order of preference",
         ),
     ),
     response=Struct(
@@ -82,10 +84,12 @@ JOIN_GROUP = Api(
         field("protocol_name", STRING),
         field("leader", STRING),
         field("member_id", STRING),
-        field(
+        array(
             "members",
-            ArrayOf(Struct(JoinGroupResponseMember, field("member_id", STRING), field("metadata", BYTES))),
-            "for the leader",
+            JoinGroupResponseMember,
+            field("member_id", STRING),
+            field("metadata", BYTES),
+            note="for the leader",
         ),
     ),
 )

@@ -16,6 +16,7 @@ from minikafka.wire.schema import (
     STRING,
     ArrayOf,
     Struct,
+    array,
     field,
 )
 
@@ -85,48 +86,32 @@ LEADER_AND_ISR = Api(
         LeaderAndIsrRequest,
         field("controller_id", INT32),
         field("controller_epoch", INT32),
-        field(
+        array(
             "partitions",
-            ArrayOf(
-                Struct(
-                    LeaderAndIsrPartition,
-                    field("topic", STRING),
-                    field("index", INT32),
-                    field("controller_epoch", INT32, "of the decision"),
-                    field("leader_id", INT32, "-1: none"),
-                    field("leader_epoch", INT32),
-                    field("isr", ArrayOf(INT32), "in-sync replicas"),
-                    field("zk_version", INT32, "of the state znode"),
-                    field("replicas", ArrayOf(INT32), "the first is preferred"),
-                    field("is_new", BOOLEAN, since=1, default=False),
-                )
-            ),
+            LeaderAndIsrPartition,
+            field("topic", STRING),
+            field("index", INT32),
+            field("controller_epoch", INT32, "of the decision"),
+            field("leader_id", INT32, "-1: none"),
+            field("leader_epoch", INT32),
+            field("isr", ArrayOf(INT32), "in-sync replicas"),
+            field("zk_version", INT32, "of the state znode"),
+            field("replicas", ArrayOf(INT32), "the first is preferred"),
+            field("is_new", BOOLEAN, since=1, default=False),
         ),
-        field(
-            "live_leaders",
-            ArrayOf(
-                Struct(
-                    LiveLeader,
-                    field("broker_id", INT32),
-                    field("host", STRING),
-                    field("port", INT32),
-                )
-            ),
+        array(
+            "live_leaders", LiveLeader, field("broker_id", INT32), field("host", STRING), field("port", INT32)
         ),
     ),
     response=Struct(
         LeaderAndIsrResponse,
         field("error_code", INT16),
-        field(
+        array(
             "partitions",
-            ArrayOf(
-                Struct(
-                    LeaderAndIsrPartitionError,
-                    field("topic", STRING),
-                    field("index", INT32),
-                    field("error_code", INT16),
-                )
-            ),
+            LeaderAndIsrPartitionError,
+            field("topic", STRING),
+            field("index", INT32),
+            field("error_code", INT16),
         ),
     ),
     max_elements=MAX_CONTROLLER_ELEMENTS,

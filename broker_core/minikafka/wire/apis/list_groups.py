@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import INT16, INT32, STRING, Struct, array, field
 
 
 @fast_value
@@ -42,9 +42,6 @@ LIST_GROUPS = Api(
         ListGroupsResponse,
         field("throttle_time_ms", INT32, since=1, default=0),
         field("error_code", INT16),
-        field(
-            "groups",
-            ArrayOf(Struct(ListedGroup, field("group_id", STRING), field("protocol_type", STRING))),
-        ),
+        array("groups", ListedGroup, field("group_id", STRING), field("protocol_type", STRING)),
     ),
 )

@@ -18,6 +18,7 @@ from minikafka.wire.schema import (
     STRING,
     ArrayOf,
     Struct,
+    array,
     field,
 )
 
@@ -88,44 +89,32 @@ METADATA = Api(
     response=Struct(
         MetadataResponse,
         field("throttle_time_ms", INT32, since=3, default=0),
-        field(
+        array(
             "brokers",
-            ArrayOf(
-                Struct(
-                    MetadataBroker,
-                    field("node_id", INT32),
-                    field("host", STRING),
-                    field("port", INT32),
-                    field("rack", NULLABLE_STRING, since=1),
-                )
-            ),
+            MetadataBroker,
+            field("node_id", INT32),
+            field("host", STRING),
+            field("port", INT32),
+            field("rack", NULLABLE_STRING, since=1),
         ),
         field("cluster_id", NULLABLE_STRING, since=2),
         field("controller_id", INT32, "-1: none", since=1, default=-1),
-        field(
+        array(
             "topics",
-            ArrayOf(
-                Struct(
-                    MetadataTopic,
-                    field("error_code", INT16),
-                    field("name", STRING),
-                    field("is_internal", BOOLEAN, since=1, default=False),
-                    field(
-                        "partitions",
-                        ArrayOf(
-                            Struct(
-                                MetadataPartition,
-                                field("error_code", INT16),
-                                field("index", INT32),
-                                field("leader_id", INT32, "-1: none"),
-                                field("leader_epoch", INT32, "-1: unknown", since=7, default=-1),
-                                field("replica_nodes", ArrayOf(INT32), "the first is preferred"),
-                                field("isr_nodes", ArrayOf(INT32), "in-sync replicas"),
-                                field("offline_replicas", ArrayOf(INT32), since=5, default=()),
-                            )
-                        ),
-                    ),
-                )
+            MetadataTopic,
+            field("error_code", INT16),
+            field("name", STRING),
+            field("is_internal", BOOLEAN, since=1, default=False),
+            array(
+                "partitions",
+                MetadataPartition,
+                field("error_code", INT16),
+                field("index", INT32),
+                field("leader_id", INT32, "-1: none"),
+                field("leader_epoch", INT32, "-1: unknown", since=7, default=-1),
+                field("replica_nodes", ArrayOf(INT32), "the first is preferred"),
+                field("isr_nodes", ArrayOf(INT32), "in-sync replicas"),
+                field("offline_replicas", ArrayOf(INT32), since=5, default=()),
             ),
         ),
     ),

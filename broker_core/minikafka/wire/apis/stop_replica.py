@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import BOOLEAN, INT16, INT32, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import BOOLEAN, INT16, INT32, STRING, Struct, array, field
 
 
 @fast_value
@@ -54,24 +54,17 @@ STOP_REPLICA = Api(
         field("controller_id", INT32),
         field("controller_epoch", INT32),
         field("delete_partitions", BOOLEAN),
-        field(
-            "partitions",
-            ArrayOf(Struct(StopReplicaPartition, field("topic", STRING), field("index", INT32))),
-        ),
+        array("partitions", StopReplicaPartition, field("topic", STRING), field("index", INT32)),
     ),
     response=Struct(
         StopReplicaResponse,
         field("error_code", INT16),
-        field(
+        array(
             "partitions",
-            ArrayOf(
-                Struct(
-                    StopReplicaPartitionError,
-                    field("topic", STRING),
-                    field("index", INT32),
-                    field("error_code", INT16),
-                )
-            ),
+            StopReplicaPartitionError,
+            field("topic", STRING),
+            field("index", INT32),
+            field("error_code", INT16),
         ),
     ),
 )

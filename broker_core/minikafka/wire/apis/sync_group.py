@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, field
+from minikafka.wire.schema import BYTES, INT16, INT32, STRING, Struct, array, field
 
 
 @fast_value
@@ -49,12 +49,12 @@ SYNC_GROUP = Api(
         field("group_id", STRING),
         field("generation_id", INT32),
         field("member_id", STRING),
-        field(
+        array(
             "assignments",
-            ArrayOf(
-                Struct(SyncGroupRequestAssignment, field("member_id", STRING), field("assignment", BYTES))
-            ),
-            "from the leader",
+            SyncGroupRequestAssignment,
+            field("member_id", STRING),
+            field("assignment", BYTES),
+            note="from the leader",
         ),
     ),
     response=Struct(

@@ -17,6 +17,7 @@ from minikafka.wire.schema import (
     STRING,
     ArrayOf,
     Struct,
+    array,
     field,
 )
 
@@ -88,48 +89,36 @@ UPDATE_METADATA = Api(
         UpdateMetadataRequest,
         field("controller_id", INT32),
         field("controller_epoch", INT32),
-        field(
+        array(
             "partitions",
-            ArrayOf(
-                Struct(
-                    UpdateMetadataPartition,
-                    field("topic", STRING),
-                    field("index", INT32),
-                    field("controller_epoch", INT32, "of the decision"),
-                    field("leader_id", INT32, "-1: none, -2: being deleted"),
-                    field("leader_epoch", INT32),
-                    field("isr", ArrayOf(INT32), "in-sync replicas"),
-                    field("zk_version", INT32, "of the state znode"),
-                    field("replicas", ArrayOf(INT32), "the first is preferred"),
-                    field("offline_replicas", ArrayOf(INT32), "on failed disks", since=4, default=()),
-                )
-            ),
+            UpdateMetadataPartition,
+            field("topic", STRING),
+            field("index", INT32),
+            field("controller_epoch", INT32, "of the decision"),
+            field("leader_id", INT32, "-1: none, -2: being deleted"),
+            field("leader_epoch", INT32),
+            field("isr", ArrayOf(INT32), "in-sync replicas"),
+            field("zk_version", INT32, "of the state znode"),
+            field("replicas", ArrayOf(INT32), "the first is preferred"),
+            field("offline_replicas", ArrayOf(INT32), "on failed disks", since=4, default=()),
         ),
-        field(
+        array(
             "live_brokers",
-            ArrayOf(
-                Struct(
-                    UpdateMetadataBroker,
-                    field("broker_id", INT32),
-                    field("host", STRING, "for plain text", until=0, default=""),
-                    field("port", INT32, until=0, default=-1),
-                    field(
-                        "endpoints",
-                        ArrayOf(
-                            Struct(
-                                UpdateMetadataEndpoint,
-                                field("port", INT32),
-                                field("host", STRING),
-                                field("listener", STRING, since=3, default=""),
-                                field("security_protocol", INT16, "0: plain text"),
-                            )
-                        ),
-                        since=1,
-                        default=(),
-                    ),
-                    field("rack", NULLABLE_STRING, since=2),
-                )
+            UpdateMetadataBroker,
+            field("broker_id", INT32),
+            field("host", STRING, "for plain text", until=0, default=""),
+            field("port", INT32, until=0, default=-1),
+            array(
+                "endpoints",
+                UpdateMetadataEndpoint,
+                field("port", INT32),
+                field("host", STRING),
+                field("listener", STRING, since=3, default=""),
+                field("security_protocol", INT16, "0: plain text"),
+                since=1,
+                default=(),
             ),
+            field("rack", NULLABLE_STRING, since=2),
         ),
     ),
     response=Struct(UpdateMetadataResponse, field("error_code", INT16)),
