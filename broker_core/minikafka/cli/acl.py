@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,7 +20,7 @@ from minikafka.cli.acl_options import (
     parse_resources,
     rule_filter,
 )
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, value_option, zookeeper_option
 from minikafka.cli.output import note, print_rows
 
 if TYPE_CHECKING:
@@ -46,24 +46,20 @@ class AclRequestFailed(BrokerError):
     """A broker's error on a request about rules; the message already contains advice."""
 
 
-def _repeatable(name: str, metavar: str, text: str) -> object:
-    return typer.Option(name, metavar=metavar, help=text, show_default=False)
-
-
-Texts = Optional[list[str]]  # noqa: UP045
-Topics = Annotated[Texts, _repeatable("--topic", "T", "A topic, or '*' for all; may be repeated.")]
-Groups = Annotated[Texts, _repeatable("--group", "G", "A consumer group, or '*' for all; may be repeated.")]
+Texts = list[str] | None
+Topics = Annotated[Texts, value_option("--topic", "T", "A topic, or '*' for all; may be repeated.")]
+Groups = Annotated[Texts, value_option("--group", "G", "A consumer group, or '*' for all; may be repeated.")]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 Allowed = Annotated[
-    Texts, _repeatable("--allow-principal", "P", "A principal to allow: User:NAME, or 'User:*' for all.")
+    Texts, value_option("--allow-principal", "P", "A principal to allow: User:NAME, or 'User:*' for all.")
 ]
 Denied = Annotated[
-    Texts, _repeatable("--deny-principal", "P", "A principal to deny, even if another rule allows it.")
+    Texts, value_option("--deny-principal", "P", "A principal to deny, even if another rule allows it.")
 ]
-AllowHosts = Annotated[Texts, _repeatable("--allow-host", "IP", "The addresses to allow. [all]")]
-DenyHosts = Annotated[Texts, _repeatable("--deny-host", "IP", "The addresses to deny. [all]")]
+AllowHosts = Annotated[Texts, value_option("--allow-host", "IP", "The addresses to allow. [all]")]
+DenyHosts = Annotated[Texts, value_option("--deny-host", "IP", "The addresses to deny. [all]")]
 Operations = Annotated[
-    Texts, _repeatable("--operation", "OP", "Read, Write, Create, Delete, Alter, Describe … or All.")
+    Texts, value_option("--operation", "OP", "Read, Write, Create, Delete, Alter, Describe … or All.")
 ]
 Producer = Annotated[
     bool,
@@ -78,13 +74,8 @@ Idempotent = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 AclZooKeeper = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--zookeeper",
-        metavar="HOST:PORT/CHROOT",
-        help="Instead of --bootstrap: ZooKeeper, where the rules are stored. Works without brokers.",
-        show_default=False,
-    ),
+    str | None,
+    zookeeper_option("Instead of --bootstrap: ZooKeeper, where the rules are stored. Works without brokers."),
 ]
 
 
@@ -136,8 +127,7 @@ def list_(
     groups: Groups = None,
     cluster: OfCluster = False,
     principal: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--principal", metavar="P", help="Only rules of this principal.", show_default=False),
+        str | None, value_option("--principal", "P", "Only rules of this principal.")
     ] = None,
     bootstrap: Bootstrap = None,
     zookeeper: AclZooKeeper = None,

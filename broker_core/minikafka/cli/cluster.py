@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
+from minikafka.base.text import counted
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, number_option
+from minikafka.cli.output import note, print_json, print_rows, say
+from minikafka.cli.signals import stop_on_signal
 
 app = typer.Typer(help="Show the brokers, data directories and health of the cluster.", no_args_is_help=True)
 
@@ -17,9 +20,7 @@ def describe(
     bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
 ) -> None:
     """Show the cluster id and the brokers: addresses, the controller, and how much each leads."""
-    from minikafka.base.text import counted
     from minikafka.cli.connect import cluster_client
-    from minikafka.cli.output import print_json, print_rows, say
     from minikafka.clients.admin.admin import Admin
 
     with cluster_client(bootstrap, data_dir) as cluster:
@@ -49,12 +50,10 @@ def describe(
 @app.command("log-dirs", short_help="Show the data directories of brokers and their sizes.")
 def log_dirs(
     broker: Annotated[
-        list[int] | None,
-        number_option("--broker", "ID", "A broker id; may be repeated. [all]", 0),
+        list[int] | None, number_option("--broker", "ID", "A broker id; may be repeated. [all]", 0)
     ] = None,
     topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="T", help="Only this topic; may be repeated. [all]"),
+        list[str] | None, typer.Option("--topic", metavar="T", help="Only this topic; may be repeated. [all]")
     ] = None,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
@@ -68,7 +67,6 @@ def log_dirs(
     Status 1: a directory is offline, or a --topic has no log.
     """
     from minikafka.cli.connect import cluster_client
-    from minikafka.cli.output import note, print_rows
     from minikafka.clients.admin.admin import Admin
 
     with cluster_client(bootstrap, data_dir) as cluster:
@@ -120,7 +118,6 @@ def health(
     """
     from minikafka.cli import health as found
     from minikafka.cli.connect import cluster_client
-    from minikafka.cli.signals import stop_on_signal
     from minikafka.clients.admin.admin import Admin
 
     at = found.ANY_ZOOKEEPER if data_dir is None else f"--data-dir {shlex.quote(str(data_dir))}"

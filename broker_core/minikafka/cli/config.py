@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,9 @@ from minikafka.base.config.property_files import key_values
 from minikafka.base.config.types import whole_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import redact, redact_all
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper
+from minikafka.base.text import counted
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, value_option
+from minikafka.cli.output import note, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
@@ -71,7 +73,6 @@ def get(
     """
     from minikafka.cli import entity_configs
     from minikafka.cli.connect import cluster_client, zookeeper_store
-    from minikafka.cli.output import print_rows
 
     if uses_zookeeper(kind, zookeeper):
         entity_configs.check_changes(kind.plural, name, {})
@@ -108,15 +109,9 @@ def no_settings_text(kind: Kind, name: str) -> str:
 def set_(
     kind: Of,
     name: Name,
-    settings: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="K=V", show_default=False),
-    ] = None,
+    settings: Annotated[list[str] | None, typer.Argument(metavar="K=V", show_default=False)] = None,
     delete: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option(
-            "--delete", metavar="K", help="Reset to the default; may be repeated.", show_default=False
-        ),
+        list[str] | None, value_option("--delete", "K", "Reset to the default; may be repeated.")
     ] = None,
     bootstrap: Bootstrap = None,
     zookeeper: ZooKeeper = None,
@@ -135,7 +130,6 @@ def set_(
 
     from minikafka.cli import entity_configs
     from minikafka.cli.connect import cluster_client, existing_topic, zookeeper_store
-    from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
@@ -190,9 +184,6 @@ def check_settings_exist(
 
 def warn_of_too_few_replicas(topic: str, changes: Mapping[str, str | None], replicas: int) -> None:
     """Print a note if a topic's new ``min.insync.replicas`` exceeds its replicas, which Kafka allows."""
-    from minikafka.base.text import counted
-    from minikafka.cli.output import note
-
     least = whole_number(changes.get(MIN_ISR) or "")
     if least is not None and least > replicas:
         note(

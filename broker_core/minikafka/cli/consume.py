@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -16,11 +16,21 @@ from minikafka.base.config.property_files import key_values
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, number_option
+from minikafka.cli.options import (
+    Bootstrap,
+    DataDir,
+    Format,
+    OutputFormat,
+    number_option,
+    value_option,
+    zookeeper_option,
+)
+from minikafka.cli.output import base64_or_none, note, print_json, text_or_none, utc_text, warnings_as_notes
+from minikafka.cli.progress import Progress
+from minikafka.cli.signals import stop_on_signal
 from minikafka.cli.start_position import Start, parse_start
 
 if TYPE_CHECKING:
-    from minikafka.cli.progress import Progress
     from minikafka.clients.consumer.topic_filter import TopicFilter
 
 
@@ -45,57 +55,37 @@ CLIENTS = "minikafka.clients"
 Show = Callable[[TopicPartition, Message], None]
 
 
-TopicOrNone = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Argument(metavar="TOPIC", show_default=False),
-]
+TopicOrNone = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False)]
 From = Annotated[
     str, typer.Option("--from", metavar="WHERE", help="beginning, end, an offset, or a time (ISO 8601, UTC).")
 ]
 Limit = Annotated[
-    Optional[int],  # noqa: UP045
-    number_option("--max", "N", "Stop after N messages. [no limit]", 1, show_default=False),
+    int | None, number_option("--max", "N", "Stop after N messages. [no limit]", 1, show_default=False)
 ]
 Group = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--group",
-        metavar="G",
-        help="Read as a member of the group G, from its committed offsets.",
-        show_default=False,
-    ),
+    str | None, value_option("--group", "G", "Read as a member of the group G, from its committed offsets.")
 ]
 Whitelisted = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
+    str | None,
+    value_option(
         "--whitelist",
-        metavar="REGEX",
-        help="With --group: all topics whose names match, also new ones. Java syntax; a comma means or.",
-        show_default=False,
+        "REGEX",
+        "With --group: all topics whose names match, also new ones. Java syntax; a comma means or.",
     ),
 ]
 Blacklisted = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--blacklist", metavar="REGEX", help="All topics except those that match.", show_default=False
-    ),
+    str | None, value_option("--blacklist", "REGEX", "All topics except those that match.")
 ]
 OfZooKeeper = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--zookeeper",
-        metavar="HOST:PORT/CHROOT",
-        help="Instead of --bootstrap: G is a group in ZooKeeper, as of Kafka's consumers of 0.8.",
-        show_default=False,
-    ),
+    str | None,
+    zookeeper_option("Instead of --bootstrap: G is a group in ZooKeeper, as of Kafka's consumers of 0.8."),
 ]
 Properties = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option(
+    list[str] | None,
+    value_option(
         "--property",
-        metavar="KEY=VALUE",
-        help="With --zookeeper: a property of 0.10.1's old consumer, such as offsets.storage=kafka.",
-        show_default=False,
+        "KEY=VALUE",
+        "With --zookeeper: a property of 0.10.1's old consumer, such as offsets.storage=kafka.",
     ),
 ]
 
@@ -125,9 +115,6 @@ def consume(
     given = key_values("--property", properties)
     if given and not zookeeper:
         raise ConfigError("--property", next(iter(properties or ())), "requires --zookeeper")
-
-    from minikafka.cli.progress import Progress
-    from minikafka.cli.signals import stop_on_signal
 
     several = not isinstance(wanted, str)
     show_text = functools.partial(show_line_of_many if several else show_line, terminal=sys.stdout.isatty())
@@ -244,7 +231,6 @@ def _read_zookeeper_group(
 ) -> None:
     """Print the messages of a consumer in a ZooKeeper group."""
     from minikafka.cli.connect import CLIENT_ID, zookeeper_store
-    from minikafka.cli.output import note, warnings_as_notes
     from minikafka.cli.zookeeper_group_reader import ZooKeeperGroupReader, consumer_config
     from minikafka.clients.consumer.assignment import list_topics
     from minikafka.clients.zookeeper_metadata import assigned, why_unknown
@@ -272,8 +258,6 @@ def show_line(topic_partition: TopicPartition, record: Message, *, terminal: boo
     Control characters are escaped for a terminal and unchanged elsewhere. A null key or value is printed as
     `null`, as by Kafka's console consumer, like the text of that name.
     """
-    from minikafka.cli.output import text_or_none, utc_text
-
     key, value = (
         "null" if text is None else printable(text) if terminal else text
         for text in (text_or_none(record.key), text_or_none(record.value))
@@ -290,8 +274,6 @@ def show_line_of_many(topic_partition: TopicPartition, record: Message, *, termi
 
 def show_json(topic_partition: TopicPartition, record: Message) -> None:
     """Print a JSON object. Bytes that are not UTF-8 are base64 in ``key_base64`` or ``value_base64``."""
-    from minikafka.cli.output import print_json
-
     row: dict[str, object] = {
         "topic": topic_partition.topic,
         "partition": topic_partition.partition,
@@ -303,8 +285,6 @@ def show_json(topic_partition: TopicPartition, record: Message) -> None:
 
 def as_text(name: str, data: bytes | None) -> dict[str, object]:
     """Return ``{name: text}``, or ``{name_base64: …}`` for bytes that are not UTF-8."""
-    from minikafka.cli.output import base64_or_none
-
     if data is None:
         return {name: None}
     try:

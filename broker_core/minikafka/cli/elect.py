@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from minikafka.base.config.types import real_number
 from minikafka.base.errors import ConfigError
+from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
-from minikafka.cli.options import DataDir, Format, NotExactlyOne, OutputFormat, RequiredZooKeeper
+from minikafka.cli.options import (
+    DataDir,
+    Format,
+    NotExactlyOne,
+    OutputFormat,
+    RequiredZooKeeper,
+    value_option,
+)
 from minikafka.cli.output import note, print_rows
 
 if TYPE_CHECKING:
-    from minikafka.base.ids import TopicPartition
     from minikafka.clients.admin.zookeeper.elections import Candidate
 
 COLUMNS = ["topic", "partition", "leader", "preferred", "in_sync", "done"]
@@ -31,14 +38,10 @@ def _parse_timeout(text: str | float) -> float:
 
 def elect(
     topics: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="TOPIC", show_default=False, help="All partitions of these."),
+        list[str] | None, typer.Argument(metavar="TOPIC", show_default=False, help="All partitions of these.")
     ] = None,
     file: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(
-            "--file", metavar="J", help='{"partitions": [{"topic": "t", "partition": 0}]}', show_default=False
-        ),
+        Path | None, value_option("--file", "J", '{"partitions": [{"topic": "t", "partition": 0}]}')
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every partition of the cluster.")] = False,
     dry_run: Annotated[

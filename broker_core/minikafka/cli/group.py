@@ -10,18 +10,37 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from minikafka.base.errors import ConfigError, MinikafkaError
-from minikafka.cli.group_reset import parse_file, parse_offset, parse_shift
-from minikafka.cli.options import Bootstrap, DataDir, Format, GroupsZooKeeper, OutputFormat
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
+from minikafka.base.ids import TopicPartition, check_topic_name
+from minikafka.cli.elect import read_file
+from minikafka.cli.group_reset import (
+    Log,
+    Plan,
+    Rule,
+    Target,
+    check_shift,
+    new_offset,
+    out_of_range_offset,
+    parse_file,
+    parse_offset,
+    parse_shift,
+    parse_target,
+    parse_topic,
+    plan_json,
+    plan_lines,
+    read_plan,
+)
+from minikafka.cli.options import Bootstrap, DataDir, Format, GroupsZooKeeper, OutputFormat, value_option
+from minikafka.cli.output import note, print_json, print_rows, say
+from minikafka.cli.progress import Progress, spinner
+from minikafka.cli.start_position import parse_time, time_before
 
 if TYPE_CHECKING:
-    from minikafka.base.ids import TopicPartition
     from minikafka.cli.connect import GroupAccess
-    from minikafka.cli.group_reset import Log, Plan, Target
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.group_stores import OffsetsStorages
 
@@ -44,8 +63,6 @@ def list_(
     """List all groups with their kinds, states and members; a group of both kinds has two lines."""
     from minikafka.cli.connect import group_access
     from minikafka.cli.group_rows import LIST_COLUMNS, listed
-    from minikafka.cli.output import print_rows
-    from minikafka.cli.progress import spinner
     from minikafka.clients.admin.groups import GroupAdmin
     from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 
@@ -69,8 +86,6 @@ def describe(
     """Show a group's offset, lag and reader in each partition."""
     from minikafka.cli import group_rows
     from minikafka.cli.connect import group_access
-    from minikafka.cli.output import print_rows, say
-    from minikafka.cli.progress import spinner
 
     with (
         group_access(zookeeper, bootstrap, data_dir) as places,
@@ -102,8 +117,6 @@ def describe(
 @contextlib.contextmanager
 def _zookeeper_hint(places: GroupAccess) -> Iterator[None]:
     """Add a hint about ZooKeeper to an error for an unknown group, if ZooKeeper was not searched."""
-    from minikafka.base.errors import BrokerError, ErrorCode
-
     try:
         yield
     except BrokerError as error:
@@ -114,8 +127,6 @@ def _zookeeper_hint(places: GroupAccess) -> Iterator[None]:
 
 def completeness_status(places: GroupAccess) -> int:
     """Return status 1, after a note, if the brokers are unreachable; otherwise 0."""
-    from minikafka.cli.output import note
-
     if places.cluster is not None:
         return 0
     note(f"minikafka: only ZooKeeper was read; cannot reach the brokers: {places.why}")
@@ -123,12 +134,11 @@ def completeness_status(places: GroupAccess) -> int:
 
 
 Topics = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option(
+    list[str] | None,
+    value_option(
         "--topic",
-        metavar="T[:P,P]",
-        help="A topic, or some of its partitions; may be repeated. [all that the group has read]",
-        show_default=False,
+        "T[:P,P]",
+        "A topic, or some of its partitions; may be repeated. [all that the group has read]",
     ),
 ]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="The start of the log.")]
@@ -137,20 +147,14 @@ ToCurrent = Annotated[
     bool, typer.Option("--to-current", help="The committed offset, or the end of the log without one.")
 ]
 ByDuration = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--by-duration",
-        metavar="D",
-        help="The first message of the last hour (PT1H), half hour (PT30M), week (P7D).",
-        show_default=False,
+    str | None,
+    value_option(
+        "--by-duration", "D", "The first message of the last hour (PT1H), half hour (PT30M), week (P7D)."
     ),
 ]
-ToOffset = Annotated[
-    Optional[int],  # noqa: UP045
-    typer.Option("--to-offset", parser=parse_offset, metavar="N", help="An offset.", show_default=False),
-]
+ToOffset = Annotated[int | None, value_option("--to-offset", "N", "An offset.", parser=parse_offset)]
 ToTime = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--to-time",
         "--to-datetime",
@@ -160,23 +164,15 @@ ToTime = Annotated[
     ),
 ]
 ShiftBy = Annotated[
-    Optional[int],  # noqa: UP045
-    typer.Option(
-        "--shift-by",
-        parser=parse_shift,
-        metavar="N",
-        help="N messages forward, or back with -N.",
-        show_default=False,
-    ),
+    int | None, value_option("--shift-by", "N", "N messages forward, or back with -N.", parser=parse_shift)
 ]
 FromFile = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
+    Path | None,
+    value_option(
         "--from-file",
+        "F",
+        "The offsets in a file: lines topic,partition,offset or JSON, as --export prints them.",
         parser=parse_file,
-        metavar="F",
-        help="The offsets in a file: lines topic,partition,offset or JSON, as --export prints them.",
-        show_default=False,
     ),
 ]
 Export = Annotated[
@@ -216,10 +212,6 @@ def reset(
     With --zookeeper or --data-dir, a group in ZooKeeper and at the brokers is reset in both. A group that
     does not exist is created: in ZooKeeper with --zookeeper, otherwise at the brokers.
     """
-    from minikafka.cli.elect import read_file
-    from minikafka.cli.group_reset import parse_target, parse_topic, read_plan
-    from minikafka.cli.start_position import parse_time, time_before
-
     if topics and (all_topics or from_file is not None):
         other = "--all-topics" if all_topics else "--from-file"
         raise ConfigError("--topic", topics[0], f"conflicts with {other}; set only one of them")
@@ -237,7 +229,6 @@ def reset(
     plan = None if from_file is None else read_plan(read_file(from_file, "--from-file"), str(from_file))
 
     from minikafka.cli.connect import group_access
-    from minikafka.cli.progress import spinner
 
     with group_access(zookeeper, bootstrap, data_dir) as places, spinner(f"resetting {name}"):
         done = _reset(places, name, target, chosen, plan, execute=execute, new_in_zookeeper=bool(zookeeper))
@@ -264,7 +255,6 @@ def _reset(
     execute: bool,
     new_in_zookeeper: bool,
 ) -> _Reset:
-    from minikafka.cli.group_reset import new_offset
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.group_stores import OffsetsStorage
     from minikafka.registry.paths import consumer_group_path
@@ -291,8 +281,6 @@ def _reset(
 
 
 def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool) -> None:
-    from minikafka.cli.group_reset import plan_json, plan_lines
-    from minikafka.cli.output import note, print_json, print_rows, say
     from minikafka.clients.admin.group_stores import OffsetsStorage
 
     if export and style is Format.JSON:
@@ -332,7 +320,6 @@ def _partitions(
     committed: dict[TopicPartition, int],
 ) -> list[TopicPartition]:
     """Return the partitions to reset, sorted. Raise BrokerError for one that does not exist."""
-    from minikafka.base.errors import BrokerError, ErrorCode
     from minikafka.cli.connect import existing_topic
 
     if not chosen:
@@ -362,7 +349,6 @@ def _logs(
     committed: dict[TopicPartition, int],
     plan: Plan,
 ) -> dict[TopicPartition, Log]:
-    from minikafka.cli.group_reset import Log, Rule, check_shift
     from minikafka.clients.admin.admin import EARLIEST, LATEST
 
     check_shift(target, committed, wanted)
@@ -377,9 +363,6 @@ def _logs(
 
 def _note_out_of_range(target: Target, logs: Mapping[TopicPartition, Log]) -> None:
     """Print one note about all partitions whose log does not have the requested offset."""
-    from minikafka.cli.group_reset import out_of_range_offset
-    from minikafka.cli.output import note
-
     adjusted = [
         f"{tp} at {wanted} ({log.start_offset} to {log.end_offset})"
         for tp, log in logs.items()
@@ -393,17 +376,11 @@ def _note_out_of_range(target: Target, logs: Mapping[TopicPartition, Log]) -> No
 
 @app.command()
 def delete(
-    names: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="NAME", show_default=False),
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)] = None,
     topic: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            "--topic",
-            metavar="T",
-            help="Only this topic's offsets in ZooKeeper, or the whole group if it has no others.",
-            show_default=False,
+        str | None,
+        value_option(
+            "--topic", "T", "Only this topic's offsets in ZooKeeper, or the whole group if it has no others."
         ),
     ] = None,
     all_groups: Annotated[
@@ -419,8 +396,6 @@ def delete(
     Groups and offsets in ZooKeeper are deleted only with --zookeeper or --data-dir.
     """
     from minikafka.cli.connect import group_access
-    from minikafka.cli.output import note
-    from minikafka.cli.progress import Progress
 
     _check_deletion(names, topic, all_groups, bool(zookeeper) or data_dir is not None)
     errors: list[MinikafkaError] = []
@@ -447,8 +422,6 @@ def _check_deletion(
     names: list[str] | None, topic: str | None, all_groups: bool, zookeeper_known: bool
 ) -> None:
     """Raise ConfigError for options that name no group, or too many."""
-    from minikafka.base.ids import check_topic_name
-
     if topic is None and all_groups:
         raise ConfigError("--all-groups", "given", "requires --topic T")
     if bool(names) is all_groups:
@@ -471,7 +444,6 @@ def _groups_of(found: GroupAccess, topic: str) -> list[str]:
 
 
 def _delete(found: GroupAccess, name: str, topic: str | None, style: Format) -> None:
-    from minikafka.cli.output import note, print_json, say
     from minikafka.clients.admin.group_stores import OffsetsStorage
     from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 

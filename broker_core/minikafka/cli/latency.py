@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.ids import TopicPartition
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topic, number_option
+from minikafka.cli.output import print_rows
+from minikafka.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from minikafka.base.ids import TopicPartition
     from minikafka.clients.network.cluster import ClusterClient
     from minikafka.clients.produce.producer import BatchingProducer
 
@@ -36,8 +38,6 @@ def latency(
         raise ConfigError("--acks", acks, "must be 1 or all")
 
     from minikafka.cli.connect import cluster_client, existing_topic
-    from minikafka.cli.output import print_rows
-    from minikafka.cli.progress import Progress
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.produce.config import BatchingConfig
     from minikafka.clients.produce.producer import BatchingProducer

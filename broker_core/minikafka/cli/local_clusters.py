@@ -12,6 +12,7 @@ import typer
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.cli.options import Format, OutputFormat, parse_data_dir
+from minikafka.cli.output import note, print_rows, say
 
 if TYPE_CHECKING:
     from minikafka.embedded.local_files import LocalCluster
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 def ps(style: OutputFormat = Format.TABLE) -> None:
     """List the clusters that run on this machine, and brokers that were started in them by hand."""
-    from minikafka.cli.output import note, print_rows
     from minikafka.embedded import local
 
     columns = ["data_dir", "bootstrap", "zookeeper", "cluster", "pid", "broker"]
@@ -64,7 +64,6 @@ def stop(
     ],
 ) -> None:
     """Stop the cluster of a data directory cleanly, with brokers that were started in it by hand."""
-    from minikafka.cli.output import say
     from minikafka.embedded import local
     from minikafka.embedded.strays import stray_brokers
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from minikafka.base.errors import StorageError
 from minikafka.cli.options import Format, OutputFormat
-from minikafka.cli.output import json_bytes
+from minikafka.cli.output import json_bytes, note, print_json, print_rows
+from minikafka.cli.progress import Progress
 
 if TYPE_CHECKING:
     from minikafka.log.tools.verify import Finding, PartitionReport
@@ -43,9 +45,6 @@ def dump(
 
     Damage is reported on stderr with its position, and the status is 1.
     """
-    from minikafka.base.errors import StorageError
-    from minikafka.cli.output import note
-
     damaged = False
     for path in files:
         try:
@@ -59,8 +58,6 @@ def dump(
 def _dumped(path: str, text: bool) -> bool:
     """Print the content of a file. Return True if it is damaged."""
     from minikafka.base.files import RealFiles
-    from minikafka.cli.output import note, print_json
-    from minikafka.cli.progress import Progress
     from minikafka.log.tools.dump import Damage, dump_records
     from minikafka.log.tools.dump_files import FileKind, file_rows, kind_of
 
@@ -110,7 +107,6 @@ def line_of(record: StoredRecord, show: Callable[[bytes | None], str]) -> bytes:
 def _verified(path: str) -> bool:
     """Check a file and print its summary. Return True if there is a problem."""
     from minikafka.base.files import RealFiles
-    from minikafka.cli.output import print_json
     from minikafka.log.tools.verify import verify_file
 
     with _checking(os.path.getsize(path)) as more:
@@ -121,8 +117,6 @@ def _verified(path: str) -> bool:
 
 def _print_findings(findings: Iterable[Finding]) -> bool:
     """Print the findings on stderr. Return True if there is a problem among them."""
-    from minikafka.cli.output import note
-
     problems = False
     for finding in findings:
         problems |= not finding.note
@@ -133,8 +127,6 @@ def _print_findings(findings: Iterable[Finding]) -> bool:
 @contextlib.contextmanager
 def _checking(total_bytes: int) -> Iterator[Callable[[int], None]]:
     """Show the progress of a check, in MB. Yields the function to call with the bytes of each piece."""
-    from minikafka.cli.progress import Progress
-
     done = 0
     with Progress("MB checked", total_bytes // MEGABYTE, lines=True) as progress:
 
@@ -158,7 +150,6 @@ def verify(
     Problems and stale files are reported on stderr. Status 1 if there is a problem.
     """
     from minikafka.base.files import RealFiles
-    from minikafka.cli.output import note, print_rows
     from minikafka.embedded.lock import is_in_use
     from minikafka.log.tools.verify import (
         data_directories,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -65,6 +65,16 @@ def number_option(
     return typer.Option(name, parser=parse_number, metavar=metavar, help=text, show_default=show_default)
 
 
+def value_option(name: str, metavar: str, text: str, parser: Callable[[str], object] | None = None) -> object:
+    """Return an option with a value and without a default; for a list it may be repeated. text: its help."""
+    return typer.Option(name, metavar=metavar, help=text, parser=parser, show_default=False)
+
+
+def zookeeper_option(text: str) -> object:
+    """Return the option for ZooKeeper's address. text: its help, by the use that a command makes of it."""
+    return value_option("--zookeeper", "HOST:PORT/CHROOT", text)
+
+
 def parse_format(text: str | Format) -> Format:
     """Parse ``--format``. Raise ConfigError."""
     if text not in list(Format):
@@ -72,9 +82,8 @@ def parse_format(text: str | Format) -> Format:
     return Format(text)
 
 
-# `Optional` and not `| None`: the annotations are read at run time, also by the oldest supported typer.
 Bootstrap = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
         "--bootstrap",
         envvar=BOOTSTRAP_VARIABLE,
@@ -84,40 +93,25 @@ Bootstrap = Annotated[
     ),
 ]
 DataDir = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
+    Path | None,
+    value_option(
         "--data-dir",
+        "D",
+        "Instead of --bootstrap: the cluster of this data directory, started if it is not running.",
         parser=parse_data_dir,
-        metavar="D",
-        help="Instead of --bootstrap: the cluster of this data directory, started if it is not running.",
-        show_default=False,
     ),
 ]
 ZooKeeper = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--zookeeper",
-        metavar="HOST:PORT/CHROOT",
-        help="Use ZooKeeper instead of the brokers: the address that `up` printed.",
-        show_default=False,
-    ),
+    str | None, zookeeper_option("Use ZooKeeper instead of the brokers: the address that `up` printed.")
 ]
 RequiredZooKeeper = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--zookeeper",
-        metavar="HOST:PORT/CHROOT",
-        help="ZooKeeper of the cluster: the address that `up` printed. Required without --data-dir.",
-        show_default=False,
-    ),
+    str | None,
+    zookeeper_option("ZooKeeper of the cluster: the address that `up` printed. Required without --data-dir."),
 ]
 GroupsZooKeeper = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        "--zookeeper",
-        metavar="HOST:PORT/CHROOT",
-        help="Include groups in ZooKeeper: the address that `up` printed. The brokers are found there.",
-        show_default=False,
+    str | None,
+    zookeeper_option(
+        "Include groups in ZooKeeper: the address that `up` printed. The brokers are found there."
     ),
 ]
 DisableRackAware = Annotated[
@@ -128,17 +122,11 @@ CodecName = Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip
 OutputFormat = Annotated[
     Format,
     typer.Option(
-        "--format",
-        parser=parse_format,
-        metavar="table|json",
-        help="table, or json with one object a line.",
+        "--format", parser=parse_format, metavar="table|json", help="table, or json with one object a line."
     ),
 ]
 Settings = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="A broker property; may be repeated.", show_default=False
-    ),
+    list[str] | None, value_option("--set", "KEY=VALUE", "A broker property; may be repeated.")
 ]
 
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.ids import TopicPartition
 from minikafka.cli.latency import latency
 from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic, number_option
+from minikafka.cli.output import print_rows
 from minikafka.cli.produce import INTERRUPTED_TIMEOUT_MS
+from minikafka.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from minikafka.base.ids import TopicPartition
     from minikafka.clients.network.cluster import ClusterClient
     from minikafka.clients.produce.producer import BatchingProducer
     from minikafka.clients.produce.send_future import SendFuture
@@ -89,8 +91,6 @@ def produce(
         raise ConfigError("--acks", acks, "must be 0, 1 or all")
 
     from minikafka.cli.connect import cluster_client, existing_topic
-    from minikafka.cli.output import print_rows
-    from minikafka.cli.progress import Progress
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.produce.config import BatchingConfig
     from minikafka.clients.produce.producer import BatchingProducer
@@ -136,8 +136,7 @@ def produce(
 def consume(
     topic: Topic,
     records: Annotated[
-        Optional[int],  # noqa: UP045
-        number_option("--records", "N", "Most messages to read. [all]", 1, show_default=False),
+        int | None, number_option("--records", "N", "Most messages to read. [all]", 1, show_default=False)
     ] = None,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
@@ -145,8 +144,6 @@ def consume(
 ) -> None:
     """Read a topic from the beginning to its current end and decode it into columns."""
     from minikafka.cli.connect import cluster_client
-    from minikafka.cli.output import print_rows
-    from minikafka.cli.progress import Progress
     from minikafka.records.format.message_set import Codec
 
     with cluster_client(bootstrap, data_dir) as cluster:

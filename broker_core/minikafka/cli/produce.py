@@ -7,16 +7,16 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Optional
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
+from minikafka.base.ids import check_topic_name
 from minikafka.base.text import counted
-from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
+from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic, value_option
+from minikafka.cli.output import note, print_json, warnings_as_notes
+from minikafka.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from minikafka.cli.progress import Progress
     from minikafka.clients.produce.producer import BatchingProducer
     from minikafka.clients.produce.send_future import SendFuture
 
@@ -37,10 +37,7 @@ MESSAGE_ERRORS = frozenset(
 def produce(
     topic: Topic,
     key_separator: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            "--key-separator", metavar="S", help="The text before S is the key.", show_default=False
-        ),
+        str | None, value_option("--key-separator", "S", "The text before S is the key.")
     ] = None,
     codec: CodecName = "none",
     bootstrap: Bootstrap = None,
@@ -54,10 +51,7 @@ def produce(
     if key_separator == "":
         raise ConfigError("--key-separator", key_separator, "must not be empty")
 
-    from minikafka.base.ids import check_topic_name
     from minikafka.cli.connect import cluster_client
-    from minikafka.cli.output import note, print_json, warnings_as_notes
-    from minikafka.cli.progress import Progress
     from minikafka.clients.common_client_configs import ACKS_ALL
     from minikafka.clients.produce.config import BatchingConfig
     from minikafka.clients.produce.producer import BatchingProducer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,7 @@ from minikafka.cli.options import (
     OutputFormat,
     RequiredZooKeeper,
     number_option,
+    value_option,
 )
 from minikafka.cli.output import note, print_rows, say
 from minikafka.cli.progress import Progress
@@ -46,31 +47,17 @@ ONGOING_COLUMNS = ["topic", "partition", "replicas", "in_sync", "wanted", "statu
 VERDICT_COLUMNS = ["topic", "partition", "replicas", "in_sync", "status"]
 
 PlanFile = Annotated[
-    Path,
-    typer.Option(
-        "--file",
-        metavar="J",
-        help='{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}',
-        show_default=False,
-    ),
+    Path, value_option("--file", "J", '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}')
 ]
 
 
 @app.command(short_help="Print a plan that spreads topics over brokers.")
 def generate(
-    brokers: Annotated[
-        str, typer.Option("--brokers", metavar="1,2", help="The ids of the new brokers.", show_default=False)
-    ],
-    topics: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="TOPIC", show_default=False),
-    ] = None,
-    file: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--file", metavar="J", help='{"topics": [{"topic": "t"}]}', show_default=False),
-    ] = None,
+    brokers: Annotated[str, value_option("--brokers", "1,2", "The ids of the new brokers.")],
+    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
+    file: Annotated[Path | None, value_option("--file", "J", '{"topics": [{"topic": "t"}]}')] = None,
     replicas: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         number_option("--replicas", "N", "Replicas per partition. [as now]", 1, show_default=False),
     ] = None,
     disable_rack_aware: DisableRackAware = False,
@@ -102,7 +89,7 @@ def execute(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until all is done.")] = True,
     throttle: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         number_option(
             "--throttle",
             "BYTES_PER_SECOND",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from minikafka.base.config.property_files import key_values
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.base.secrets import redact_all
+from minikafka.base.text import counted
 from minikafka.cli.config import (
     changes_of,
     check_settings_exist,
@@ -26,14 +27,15 @@ from minikafka.cli.options import (
     OutputFormat,
     ZooKeeper,
     number_option,
+    value_option,
 )
+from minikafka.cli.output import note, print_json, print_rows, say
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 MaybeName = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Argument(metavar="NAME", show_default=False, help="Without it: all topics."),
+    str | None, typer.Argument(metavar="NAME", show_default=False, help="Without it: all topics.")
 ]
 INTERNAL_TOPIC = (
     "is an internal topic of Kafka and may not be marked for deletion; `group delete` deletes one group"
@@ -48,25 +50,21 @@ IfExists = Annotated[
 def create(
     name: Name,
     partitions: Annotated[
-        Optional[int],  # noqa: UP045
-        number_option("--partitions", "N", "Number of partitions. [1]", 1, show_default=False),
+        int | None, number_option("--partitions", "N", "Number of partitions. [1]", 1, show_default=False)
     ] = None,
     replicas: Annotated[
-        Optional[int],  # noqa: UP045
-        number_option("--replicas", "N", "Replicas of each partition. [1]", 1, show_default=False),
+        int | None, number_option("--replicas", "N", "Replicas of each partition. [1]", 1, show_default=False)
     ] = None,
     assignment: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
+        str | None,
+        value_option(
             "--replica-assignment",
-            metavar="0:1,1:2",
-            help="Instead of both: the brokers of each partition, the preferred leader first.",
-            show_default=False,
+            "0:1,1:2",
+            "Instead of both: the brokers of each partition, the preferred leader first.",
         ),
     ] = None,
     config: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option("--config", metavar="K=V", help="A topic config; may be repeated.", show_default=False),
+        list[str] | None, value_option("--config", "K=V", "A topic config; may be repeated.")
     ] = None,
     disable_rack_aware: DisableRackAware = False,
     if_not_exists: Annotated[
@@ -83,9 +81,7 @@ def create(
         allowed = "cannot be combined with --partitions or --replicas"
         raise ConfigError("--replica-assignment", assignment, allowed)
 
-    from minikafka.base.text import counted
     from minikafka.cli.connect import cluster_client
-    from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin, NewTopic
 
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
@@ -135,7 +131,6 @@ def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
 def list_(bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE) -> None:
     """List all topics and the number of their partitions."""
     from minikafka.cli.connect import cluster_client
-    from minikafka.cli.output import print_rows
 
     with cluster_client(bootstrap, data_dir) as cluster:
         topics = cluster.metadata(None, refresh=True).topics
@@ -150,8 +145,7 @@ def list_(bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFo
 def describe(
     name: MaybeName = None,
     with_overrides: Annotated[
-        bool,
-        typer.Option("--topics-with-overrides", help="Only topics with settings of their own."),
+        bool, typer.Option("--topics-with-overrides", help="Only topics with settings of their own.")
     ] = False,
     under_replicated: Annotated[
         bool,
@@ -175,7 +169,6 @@ def describe(
 
     from minikafka.cli import topic_rows
     from minikafka.cli.connect import cluster_client, existing_topic
-    from minikafka.cli.output import print_rows
     from minikafka.clients.admin.admin import Admin
 
     with cluster_client(bootstrap, data_dir) as cluster:
@@ -200,18 +193,16 @@ def describe(
 def alter(
     name: Name,
     partitions: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         number_option(
             "--partitions", "N", "The new number of partitions, more than now.", 1, show_default=False
         ),
     ] = None,
     config: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option("--config", metavar="K=V", help="A topic config; may be repeated.", show_default=False),
+        list[str] | None, value_option("--config", "K=V", "A topic config; may be repeated.")
     ] = None,
     delete_config: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option("--delete-config", metavar="K", help="Reset to the broker's value.", show_default=False),
+        list[str] | None, value_option("--delete-config", "K", "Reset to the broker's value.")
     ] = None,
     disable_rack_aware: DisableRackAware = False,
     if_exists: IfExists = False,
@@ -225,9 +216,7 @@ def alter(
         options = "--partitions N, --config K=V or --delete-config K"
         raise ConfigError("NAME", name, f"nothing to alter; set {options}")
 
-    from minikafka.base.text import counted
     from minikafka.cli.connect import cluster_client, existing_topic
-    from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
@@ -267,7 +256,6 @@ def delete(
     With --zookeeper it is only marked for deletion there, without the brokers and without waiting.
     """
     from minikafka.cli.connect import cluster_client
-    from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin
 
     if name in INTERNAL_TOPICS:
@@ -294,7 +282,6 @@ def mark_for_deletion(
 ) -> None:
     """Mark a topic in ZooKeeper for the controller to delete, and print the lines of 0.10.1's tool."""
     from minikafka.cli.connect import zookeeper_store
-    from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.zookeeper import topics
 
     with zookeeper_store(zookeeper, bootstrap, data_dir) as store:
@@ -316,8 +303,6 @@ def mark_for_deletion(
 
 def nothing_done(name: str, state: str, outcome: dict[str, object], style: Format) -> None:
     """Report that there was nothing to do, which is not an error."""
-    from minikafka.cli.output import note, print_json
-
     note(f"minikafka: topic {name!r} {state}; nothing was changed")
     if style is Format.JSON:
         print_json({"topic": name, **outcome})

@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from minikafka.base import cache_dirs
 from minikafka.base.config.property_files import key_values
 from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.base.ids import host_port
@@ -23,9 +24,11 @@ from minikafka.cli.options import (
     make_data_dir,
     number_option,
     parse_data_dir,
+    zookeeper_option,
 )
 from minikafka.cli.output import note, say
 from minikafka.cli.progress import spinner
+from minikafka.cli.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from minikafka.embedded.cluster import Cluster
@@ -50,14 +53,9 @@ def up(
     port: Annotated[
         int, number_option("--port", "P", "Port of the first broker; others follow. 0: free.", 0, 65535)
     ] = DEFAULT_PORT,
-    zookeeper: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            "--zookeeper", metavar="HOST:PORT/CHROOT", help="A running ZooKeeper.", show_default=False
-        ),
-    ] = None,
+    zookeeper: Annotated[str | None, zookeeper_option("A running ZooKeeper.")] = None,
     brokers: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         number_option(
             "--brokers",
             "N",
@@ -73,7 +71,6 @@ def up(
     check_data_dir(data_dir)
     count, ports = prepare(data_dir, host, port, brokers, config)
 
-    from minikafka.cli.signals import stop_on_signal
     from minikafka.embedded import local
     from minikafka.embedded.cluster import Cluster
     from minikafka.embedded.live_brokers import LiveBrokers
@@ -185,14 +182,13 @@ def readable_by_others(data_dir: Path, count: int) -> list[Path]:
 
     Directories that this command creates are private. Existing ones keep their permissions.
     """
-    from minikafka.base.cache_dirs import is_open_to_others
     from minikafka.embedded import data_directory
 
     brokers = [data_directory.broker_directory(data_dir, number) for number in range(count)]
     found = [
         directory
         for directory in (*brokers, data_dir / "zookeeper", data_dir / "logs")
-        if is_open_to_others(directory)
+        if cache_dirs.is_open_to_others(directory)
     ]
     return [data_dir] if len(found) > 1 else found
 
