@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,12 +90,9 @@ def cluster_without_directory(data_dir: Path) -> LocalCluster | None:
 
 def stop_by_signal(cluster: LocalCluster) -> None:
     """Stop a cluster by SIGTERM, and wait for its end. Its own watch of the directory may end it first."""
-    from minikafka.embedded import local, owners, process
+    from minikafka.embedded.process import terminate
 
-    owner = owners.Owner(cluster.pid, cluster.started)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(cluster.pid, signal.SIGTERM)
-    if not process.wait_until(lambda: not owners.is_alive(owner), local.STOP_TIMEOUT_S):
+    if not terminate(cluster.owner):
         raise MinikafkaError(
             f"timed out stopping process {cluster.pid} (data directory {cluster.data_dir}, removed)"
         )

@@ -19,14 +19,13 @@ from minikafka.base.errors import MinikafkaError
 from minikafka.embedded import lock
 from minikafka.embedded.local_files import EmbeddedDirectory, LocalCluster, listed_clusters
 from minikafka.embedded.owners import Owner, find_owner, host_boot_id, is_alive
-from minikafka.embedded.process import StartProgress, tail, wait_until
+from minikafka.embedded.process import STOP_TIMEOUT_S, StartProgress, tail, wait_until
 from minikafka.embedded.strays import StrayBroker, stray_brokers
 
 START_TIMEOUT_S = 360.0
 """The longest time without progress until the broker is ready. It is longer than the daemon's own time-outs,
 so that the daemon gives up first and reports the reason."""
 PROGRESS_POLL_S = 0.5
-STOP_TIMEOUT_S = 60.0
 
 _LOG_MAX_BYTES = 1 << 20
 _SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "SPARK_AUTH_SOCKET", "_PYSPARK_DRIVER_CONN_INFO_PATH")

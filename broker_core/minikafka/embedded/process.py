@@ -21,6 +21,7 @@ from pathlib import Path
 from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.reports import parse_report
+from minikafka.embedded.owners import Owner, is_alive
 
 _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 _SUPERVISOR_PATIENCE_S = 5.0
@@ -28,6 +29,8 @@ _SUPERVISOR_PATIENCE_S = 5.0
 _REPORTS_PATIENCE_S = 1.0
 """The time to read the last reports of an ended child: a process that it started may keep the pipe open."""
 
+STOP_TIMEOUT_S = 60.0
+"""The longest time that a cluster or a broker may take to stop."""
 QUIET_S = 8.0
 """The longest time without a progress line: a large kernel may take that long on a busy machine."""
 STARTING = "starting ZooKeeper and the broker"
@@ -228,13 +231,13 @@ class ChildProcess:
         return f"; the end of {self.log}:\n{text}" if text else f" and wrote nothing to {self.log}"
 
 
-def tail(path: str, lines: int = 15) -> str:
-    """Return the last lines of a text file, without frames of Java stack traces; "" if it does not exist."""
+def tail(path: str) -> str:
+    """Return the last 15 lines of a text file, without frames of Java stacks; "" if it does not exist."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - 32768))
         text = file.read().decode("utf-8", "replace").splitlines()
         # Java's own format; this only shortens the text for people.
-        return "\n".join([line for line in text if not line.startswith(("\tat ", "\t... "))][-lines:])
+        return "\n".join([line for line in text if not line.startswith(("\tat ", "\t... "))][-15:])
     return ""
 
 
@@ -246,6 +249,13 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float =
             return False
         time.sleep(every_s)
     return True
+
+
+def terminate(owner: Owner) -> bool:
+    """Send SIGTERM to a process and wait for its end; False if it still runs after STOP_TIMEOUT_S."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(owner.pid, signal.SIGTERM)
+    return wait_until(lambda: not is_alive(owner), STOP_TIMEOUT_S)
 
 
 class StartProgress:

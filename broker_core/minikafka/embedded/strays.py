@@ -8,19 +8,14 @@ killed still has the lock of that cluster open, and ends by itself within second
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shlex
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 
 from minikafka.base.errors import DirectoryLocked, MinikafkaError
 from minikafka.embedded import data_directory, lock
-from minikafka.embedded.owners import is_alive, is_below, owner_of
-from minikafka.embedded.process import wait_until
-
-STOP_TIMEOUT_S = 60.0
+from minikafka.embedded.owners import is_below, owner_of
+from minikafka.embedded.process import terminate
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +52,10 @@ class StrayBroker:
         if owner is None:
             return
         try:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGTERM)
+            stopped = terminate(owner)
         except PermissionError:
             raise MinikafkaError(f"cannot stop {self}: it belongs to another user") from None
-        if not wait_until(lambda: not is_alive(owner), STOP_TIMEOUT_S):
+        if not stopped:
             raise MinikafkaError(
                 f"timed out stopping {self}; its log is in the terminal where it was started"
             )

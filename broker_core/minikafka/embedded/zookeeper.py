@@ -2,7 +2,7 @@
 
 ``D/zookeeper`` has all its files: ``zoo.cfg`` (written at every start), ``port`` (the last one), ``lock``,
 and ``data/version-2``, ZooKeeper's snapshots and transaction logs, purged every hour down to three snapshots.
-A new transaction log has 256 kB instead of 64 MiB. By default it listens on 127.0.0.1 only.
+A new transaction log has 256 kB instead of 64 MiB. It listens on 127.0.0.1 only.
 
 Crash behaviour: ZooKeeper flushes every change before it acknowledges it, so it may be killed at any time,
 and that is how it is stopped. Its process ends with this process (see ``process``). The supervisor holds the
@@ -26,6 +26,7 @@ from minikafka.embedded.java import find_java, jar_directories
 from minikafka.embedded.process import ChildProcess, wait_until
 from minikafka.net.ports import can_bind, free_port, zookeeper_mode
 
+HOST = "127.0.0.1"
 TICK_MS = 500
 """Sessions expire at multiples of this."""
 SESSION_TIMEOUT_MIN_MS = 500
@@ -99,15 +100,12 @@ class EmbeddedZooKeeper:
     """A standalone ZooKeeper over ``data_dir/zookeeper``. Not thread-safe.
 
     port 0: the last port of this directory if it is free, else any free one. The port is kept for the life of
-    this object, as brokers know it. ``log_dir`` (default ``data_dir/logs``) gets ``zookeeper.log``.
+    this object, as brokers know it. Its output goes to ``data_dir/logs/zookeeper.log``.
     """
 
-    def __init__(
-        self, data_dir: str, port: int = 0, host: str = "127.0.0.1", *, log_dir: str | None = None
-    ) -> None:
+    def __init__(self, data_dir: str, port: int = 0) -> None:
         self._directory = os.path.join(os.path.abspath(data_dir), "zookeeper")
-        self._log = os.path.join(log_dir or os.path.join(os.path.abspath(data_dir), "logs"), "zookeeper.log")
-        self._host = host
+        self._log = os.path.join(os.path.abspath(data_dir), "logs", "zookeeper.log")
         self._fixed_port = port
         """The required port: the requested one, or the one that brokers know; 0: any free one."""
         self._port = 0
@@ -121,7 +119,7 @@ class EmbeddedZooKeeper:
     @property
     def connect(self) -> str:
         """``host:port``, for ``zookeeper.connect``."""
-        return f"{self._host}:{self.port}"
+        return f"{HOST}:{self.port}"
 
     @property
     def process(self) -> ChildProcess | None:
@@ -136,7 +134,7 @@ class EmbeddedZooKeeper:
     @property
     def answers(self) -> bool:
         """True if it responds now."""
-        return zookeeper_mode(self._host, self._port, _ANSWER_MS) is not None
+        return zookeeper_mode(HOST, self._port, _ANSWER_MS) is not None
 
     @property
     def data_path(self) -> str:
@@ -184,7 +182,7 @@ class EmbeddedZooKeeper:
                     self._process.kill()
                     self._process = None
                     # Another process may have taken the free port first.
-                    if self._fixed_port or attempt == _PORT_ATTEMPTS - 1 or can_bind(self._host, self._port):
+                    if self._fixed_port or attempt == _PORT_ATTEMPTS - 1 or can_bind(HOST, self._port):
                         raise
         finally:
             os.close(held)  # the supervisor holds it from now on
@@ -209,19 +207,19 @@ class EmbeddedZooKeeper:
 
     def _choose_port(self) -> int:
         if self._fixed_port:
-            if not can_bind(self._host, self._fixed_port):
+            if not can_bind(HOST, self._fixed_port):
                 raise PortInUse(
                     "zookeeper port",
                     self._fixed_port,
-                    f"is in use on {self._host}; use another port, or 0 for a free one",
+                    f"is in use on {HOST}; use another port, or 0 for a free one",
                 )
             return self._fixed_port
         last = 0
         with contextlib.suppress(OSError, ValueError):
             last = int(Path(self._directory, "port").read_text(encoding="ascii"))
-        if 0 < last < 0x10000 and can_bind(self._host, last):
+        if 0 < last < 0x10000 and can_bind(HOST, last):
             return last
-        port = free_port(self._host)
+        port = free_port(HOST)
         if last:
             _log.warning(
                 "port %d of ZooKeeper in %s is in use by another process; using port %d instead",
@@ -250,7 +248,7 @@ class EmbeddedZooKeeper:
             # character.
             "dataDir": "./data",
             "clientPort": self._port,
-            "clientPortAddress": self._host,
+            "clientPortAddress": HOST,
             "tickTime": TICK_MS,
             "minSessionTimeout": SESSION_TIMEOUT_MIN_MS,
             "maxSessionTimeout": SESSION_TIMEOUT_MAX_MS,
@@ -266,7 +264,7 @@ class EmbeddedZooKeeper:
     def _wait_ready(self, process: ChildProcess) -> None:
         def settled() -> bool:
             # A short time-out: a connection made before ZooKeeper is ready is never answered.
-            return process.exit_code is not None or zookeeper_mode(self._host, self._port, 200) is not None
+            return process.exit_code is not None or zookeeper_mode(HOST, self._port, 200) is not None
 
         if not wait_until(settled, _START_TIMEOUT_S):
             raise process.failure(f"was not ready at {self.connect} within {_START_TIMEOUT_S:g} s")
