@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from minikafka.records.append.conversion import REWRITE_MEMORY
 from minikafka.records.append.produced import Limits
-from minikafka.records.append.wrappers import memory_to_open, open_group
+from minikafka.records.append.wrappers import open_group
 from minikafka.records.format.batch import BatchHeader, records_of
 from minikafka.records.format.compression import ContentBudget, content_bound
 from minikafka.records.format.message_set import Codec
@@ -20,7 +20,6 @@ from minikafka.records.kernels.layout import BATCH_FLAGS_AT, BATCH_HEADER_BYTES,
 
 REWRITE_COST = 16
 """The cost of compressing a byte, in decompressed bytes."""
-"""The attributes are an int16, whose second byte holds the codec."""
 
 
 class ContentOpener:
@@ -53,10 +52,6 @@ class ContentOpener:
             return 0
         stored = view[position + BATCH_HEADER_BYTES : position + entry_size(view, position)]
         return content_bound(Codec(codec), stored, limits.max_content_bytes)
-
-    def memory_for_group(self, view: memoryview, rows: NDArray[np.int64], limits: Limits) -> int:
-        """Return the maximum content of the group that begins with the first of these wrappers."""
-        return memory_to_open(view, rows, limits.max_content_bytes)
 
     def before_rewriting(self, view: memoryview) -> int:
         """Count the cost of rewriting ``view``, which was decompressed. Return the memory that it needs."""

@@ -39,7 +39,7 @@ from minikafka.records.append.batch_fast_path import PlainBatch, allows, as_sent
 from minikafka.records.append.content_opener import REWRITE_COST, ContentOpener
 from minikafka.records.append.conversion import REWRITE_MEMORY, down_convert, rewrite_batches, rewrite_steps
 from minikafka.records.append.produced import Limits, LogAppendInfo, OffsetMoved, ValidatedRecords
-from minikafka.records.append.wrappers import NO_WRAPPERS, Wrappers, survey
+from minikafka.records.append.wrappers import NO_WRAPPERS, Wrappers, memory_to_open, survey
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.batch import (
     BatchHeader,
@@ -193,7 +193,8 @@ def _stored(view: memoryview, batches: list[BatchHeader], limits: Limits) -> Buf
     """Convert valid batches to the format and codec of the topic."""
     if limits.magic in {0, 1}:
         return _without_batches(view, batches, limits)
-    return _batches_in_codec(view, limits)
+    codec = limits.codec or Codec.NONE
+    return rewrite_batches(view, codec, limits.max_message_bytes, limits.max_content_bytes)
 
 
 def _must_rewrite(state: NDArray[np.int64], wrappers: Wrappers, limits: Limits) -> bool:
@@ -250,12 +251,6 @@ def _without_batches(view: memoryview, batches: list[BatchHeader], limits: Limit
             "raise its message.format.version, or disable idempotence in the producer",
         )
     return down_convert(view, limits.magic or 0, limits.max_content_bytes)
-
-
-def _batches_in_codec(view: memoryview, limits: Limits) -> bytearray:
-    """Convert valid batches to the codec of the topic."""
-    codec = limits.codec or Codec.NONE
-    return rewrite_batches(view, codec, limits.max_message_bytes, limits.max_content_bytes)
 
 
 def _first_entry_count(codec: Codec, wrappers: Wrappers, batches: list[BatchHeader]) -> int:
@@ -319,7 +314,7 @@ def _check_entries(
         rows = survey(array, state)
         while len(rows):
             if opener.budget is None:
-                yield opener.memory_for_group(view, rows, limits)
+                yield memory_to_open(view, rows, limits.max_content_bytes)
             content, ends = opener.group(view, rows, limits)
             group, rows = rows[: len(ends)], rows[len(ends) :]
             _check_contents(content, ends, state, group, limits, now_ms)

@@ -38,7 +38,6 @@ from minikafka.records.format.compression import (
     CLASSIC_CODECS,
     MAX_CONTENT_BYTES,
     Codec,
-    ContentBudget,
     compress,
     decompress,
 )
@@ -282,16 +281,10 @@ def _field(
     return (None, at) if length < 0 else (view[at : at + length], at + length)
 
 
-def open_wrapper(
-    data: Buffer,
-    position: int,
-    max_content_bytes: int = MAX_CONTENT_BYTES,
-    budget: ContentBudget | None = None,
-) -> Content:
+def open_wrapper(data: Buffer, position: int, max_content_bytes: int = MAX_CONTENT_BYTES) -> Content:
     """Decompress the wrapper at ``position``, an entry whose size, checksum and lengths are validated.
 
-    Raises CORRUPT_MESSAGE with the position if the content cannot be decompressed, or exceeds the limit;
-    BudgetExceeded if it exceeds the rest of ``budget``.
+    Raises CORRUPT_MESSAGE with the position if the content cannot be decompressed, or exceeds the limit.
     """
     view = memoryview(data)
     offset, size = _HEADER.unpack_from(view, position)
@@ -301,7 +294,7 @@ def open_wrapper(
     if value is None:
         raise decode_status.corrupt("the compressed message has no value", position)
     try:
-        content = decompress(codec, value, max_content_bytes, budget)
+        content = decompress(codec, value, max_content_bytes)
     except BrokerError as error:
         raise decode_status.corrupt(error.detail, position) from None
     timestamp_ms, timestamp_type = NO_TIMESTAMP, TimestampType.NO_TIMESTAMP_TYPE
