@@ -12,6 +12,7 @@ import typer
 from minikafka.base.acls import CLUSTER, AclFilter, Resource
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.text import counted
+from minikafka.cli import connect
 from minikafka.cli.acl_options import (
     AclSelection,
     Role,
@@ -215,14 +216,13 @@ def _forget_unreadable(
 @contextlib.contextmanager
 def _acl_store(bootstrap: str | None, zookeeper: str | None, data_dir: Path | None) -> Iterator[AclBackend]:
     """Yield the rules of the brokers, or with --zookeeper those stored there."""
-    from minikafka.cli.connect import cluster_client, zookeeper_store
     from minikafka.clients.admin.acls import BrokerAcls, ZooKeeperAcls
 
     if zookeeper:
-        with zookeeper_store(zookeeper, bootstrap, data_dir) as store:
+        with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
             yield ZooKeeperAcls(store)
     else:
-        with cluster_client(bootstrap, data_dir) as cluster:
+        with connect.cluster_client(bootstrap, data_dir) as cluster:
             try:
                 yield BrokerAcls(cluster)
             except BrokerError as error:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from minikafka.base.text import counted
+from minikafka.cli import connect
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, number_option
 from minikafka.cli.output import note, print_json, print_rows, say
 from minikafka.cli.signals import stop_on_signal
@@ -20,10 +21,9 @@ def describe(
     bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
 ) -> None:
     """Show the cluster id and the brokers: addresses, the controller, and how much each leads."""
-    from minikafka.cli.connect import cluster_client
     from minikafka.clients.admin.admin import Admin
 
-    with cluster_client(bootstrap, data_dir) as cluster:
+    with connect.cluster_client(bootstrap, data_dir) as cluster:
         found = Admin(cluster).describe_cluster()
     partitions = [partition for topic in found.topics.values() for partition in topic.partitions]
     rows = [
@@ -66,10 +66,9 @@ def log_dirs(
 
     Status 1: a directory is offline, or a --topic has no log.
     """
-    from minikafka.cli.connect import cluster_client
     from minikafka.clients.admin.admin import Admin
 
-    with cluster_client(bootstrap, data_dir) as cluster:
+    with connect.cluster_client(bootstrap, data_dir) as cluster:
         found = Admin(cluster).describe_log_dirs(broker or None)
     rows: list[dict[str, object]] = []
     for log_dir in found:
@@ -117,11 +116,10 @@ def health(
     Status 0: healthy. 1: not.
     """
     from minikafka.cli import health as found
-    from minikafka.cli.connect import cluster_client
     from minikafka.clients.admin.admin import Admin
 
     at = found.ANY_ZOOKEEPER if data_dir is None else f"--data-dir {shlex.quote(str(data_dir))}"
-    with cluster_client(bootstrap, data_dir) as cluster:
+    with connect.cluster_client(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
         if not watch:
             now = admin.health()

@@ -13,6 +13,7 @@ from minikafka.base.config.types import whole_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import redact, redact_all
 from minikafka.base.text import counted
+from minikafka.cli import connect
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, value_option
 from minikafka.cli.output import note, print_json, print_rows, say
 
@@ -72,11 +73,10 @@ def get(
     --zookeeper, the settings of a broker that are stored there: replication throttles.
     """
     from minikafka.cli import entity_configs
-    from minikafka.cli.connect import cluster_client, zookeeper_store
 
     if uses_zookeeper(kind, zookeeper):
         entity_configs.check_changes(kind.plural, name, {})
-        with zookeeper_store(zookeeper, bootstrap, data_dir) as store:
+        with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
             found = entity_configs.entity_rows(store, kind.plural, name, everything=everything)
             print_rows(found, ["setting", "value", "source"], style, nothing=no_settings_text(kind, name))
         return
@@ -84,7 +84,7 @@ def get(
     from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
 
-    with cluster_client(bootstrap, data_dir) as cluster:
+    with connect.cluster_client(bootstrap, data_dir) as cluster:
         settings = Admin(cluster).describe_configs(ConfigResourceType[kind.name], name)
     rows = [
         {
@@ -129,21 +129,20 @@ def set_(
         raise ConfigError("K=V", None, "required; or set --delete K")
 
     from minikafka.cli import entity_configs
-    from minikafka.cli.connect import cluster_client, existing_topic, zookeeper_store
     from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
     if uses_zookeeper(kind, zookeeper):
         entity_configs.check_changes(kind.plural, name, changes)
-        with zookeeper_store(zookeeper, bootstrap, data_dir) as store:
+        with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
             entity_configs.change_entity(store, kind.plural, name, changes)
     else:
-        with cluster_client(bootstrap, data_dir) as cluster:
+        with connect.cluster_client(bootstrap, data_dir) as cluster:
             admin, of = Admin(cluster), ConfigResourceType[kind.name]
             check_settings_exist(admin, of, name, "--delete", delete)
             admin.change_configs(of, name, changes)
             if of is ConfigResourceType.TOPIC and MIN_ISR in changes:
-                warn_of_too_few_replicas(name, changes, existing_topic(admin, name).fewest_replicas)
+                warn_of_too_few_replicas(name, changes, connect.existing_topic(admin, name).fewest_replicas)
     if style is Format.JSON:
         print_json({kind.value: name, "config": redact_all(changes)})
     else:

@@ -19,12 +19,12 @@ from minikafka.cli.options import (
     make_data_dir,
 )
 from minikafka.cli.output import note
-from minikafka.clients.network.cluster import ClusterClient
-from minikafka.clients.network.metadata import TopicMetadata
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.group_stores import GroupStores
+    from minikafka.clients.network.cluster import ClusterClient
+    from minikafka.clients.network.metadata import TopicMetadata
     from minikafka.embedded.local_files import LocalCluster
     from minikafka.registry.store import Store
 
@@ -42,6 +42,8 @@ def cluster_client(
 
     Only a command that ``writes`` creates what does not exist: a cluster in ``data_dir``, or a topic.
     """
+    from minikafka.clients.network.cluster import ClusterClient
+
     cluster = ClusterClient(
         bootstrap_address(bootstrap, data_dir, writes=writes),
         client_id=CLIENT_ID,
@@ -176,20 +178,15 @@ def group_access(
 
 def _with_registered_brokers(store: Store, zookeeper: str, stack: contextlib.ExitStack) -> GroupAccess:
     """Return access to ZooKeeper and, if they are reachable, the brokers that are registered there."""
-    found = _registered_brokers(store)
+    from minikafka.registry.brokers import plaintext_addresses
+
+    found = ",".join(plaintext_addresses(store))
     if not found:
         return GroupAccess(None, store, f"no broker with a PLAINTEXT listener is registered at {zookeeper}")
     try:
         return GroupAccess(stack.enter_context(cluster_client(found, None)), store)
     except NetworkError as error:
         return GroupAccess(None, store, str(error))
-
-
-def _registered_brokers(store: Store) -> str:
-    """Return the bootstrap list of the live brokers; empty for none."""
-    from minikafka.registry.brokers import plaintext_addresses
-
-    return ",".join(plaintext_addresses(store))
 
 
 def _local_cluster(data_dir: Path, *, writes: bool) -> LocalCluster:

@@ -16,6 +16,7 @@ from minikafka.base.config.property_files import key_values
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
+from minikafka.cli import connect
 from minikafka.cli.options import (
     Bootstrap,
     DataDir,
@@ -190,10 +191,9 @@ def _read_alone(
     out: _Output,
 ) -> None:
     """Print all partitions of a topic without a group."""
-    from minikafka.cli.connect import cluster_client
     from minikafka.cli.partition_reader import read_partitions, starting_positions
 
-    with cluster_client(*at) as cluster:
+    with connect.cluster_client(*at) as cluster:
         positions = starting_positions(cluster, topic, where)
         with out.progress:
             for topic_partition, record in itertools.islice(read_partitions(cluster, positions), out.limit):
@@ -209,12 +209,15 @@ def _read_as_member(
     out: _Output,
 ) -> None:
     """Print the messages of a member of a group that a broker coordinates."""
-    from minikafka.cli.connect import cluster_client
     from minikafka.cli.group_reader import GroupReader
     from minikafka.clients.group.config import Reset
 
     reset = Reset.LATEST if where.at_end else Reset.EARLIEST
-    with cluster_client(*at) as cluster, out.progress, GroupReader(cluster, wanted, group, reset) as member:
+    with (
+        connect.cluster_client(*at) as cluster,
+        out.progress,
+        GroupReader(cluster, wanted, group, reset) as member,
+    ):
         for topic_partition, record in itertools.islice(member.messages(), out.limit):
             out.show(topic_partition, record)
             member.shown(topic_partition, record)
@@ -230,13 +233,12 @@ def _read_zookeeper_group(
     out: _Output,
 ) -> None:
     """Print the messages of a consumer in a ZooKeeper group."""
-    from minikafka.cli.connect import CLIENT_ID, zookeeper_store
     from minikafka.cli.zookeeper_group_reader import ZooKeeperGroupReader, consumer_config
     from minikafka.clients.consumer.assignment import list_topics
     from minikafka.clients.zookeeper_metadata import assigned, why_unknown
 
-    config = consumer_config(group, at[0], CLIENT_ID, properties, at_end=where.at_end)
-    with zookeeper_store(*at) as store:
+    config = consumer_config(group, at[0], connect.CLIENT_ID, properties, at_end=where.at_end)
+    with connect.zookeeper_store(*at) as store:
         if isinstance(wanted, str):
             if not (known := assigned(store, [wanted])):
                 reason = why_unknown(store, TopicPartition(wanted, 0), known)

@@ -12,6 +12,7 @@ from minikafka.base.config.types import real_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
+from minikafka.cli import connect
 from minikafka.cli.options import (
     DataDir,
     Format,
@@ -58,7 +59,6 @@ def elect(
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Elect the preferred replica, the first one, as leader of each partition. Status 1 if that fails."""
-    from minikafka.cli.connect import zookeeper_store
     from minikafka.clients import zookeeper_metadata
     from minikafka.clients.admin.zookeeper import elections
 
@@ -66,7 +66,7 @@ def elect(
     if len(named_by) != 1:
         raise NotExactlyOne(named_by, "no partitions are named", "TOPIC, --file J and --all")
     named = None if file is None else elections.read_file(read_file(file), "--file", str(file))
-    with zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
         if topics:
             named = elections.assigned_partitions(store, topics)
         found = elections.candidates(store, named)

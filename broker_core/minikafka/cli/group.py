@@ -16,6 +16,7 @@ import typer
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition, check_topic_name
+from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.group_reset import (
     Log,
@@ -61,12 +62,11 @@ def list_(
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """List all groups with their kinds, states and members; a group of both kinds has two lines."""
-    from minikafka.cli.connect import group_access
     from minikafka.cli.group_rows import LIST_COLUMNS, listed
     from minikafka.clients.admin.groups import GroupAdmin
     from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 
-    with group_access(zookeeper, bootstrap, data_dir) as places, spinner("looking for groups"):
+    with connect.group_access(zookeeper, bootstrap, data_dir) as places, spinner("looking for groups"):
         at_brokers = GroupAdmin(places.cluster).describe_all() if places.cluster else []
         in_zookeeper = ZooKeeperGroups(places.store).list_groups() if places.store else []
     nothing = "there are no groups at the brokers" if places.store is None else "there are no groups"
@@ -85,10 +85,9 @@ def describe(
 ) -> int:
     """Show a group's offset, lag and reader in each partition."""
     from minikafka.cli import group_rows
-    from minikafka.cli.connect import group_access
 
     with (
-        group_access(zookeeper, bootstrap, data_dir) as places,
+        connect.group_access(zookeeper, bootstrap, data_dir) as places,
         spinner(f"describing {name}"),
         _zookeeper_hint(places),
     ):
@@ -228,9 +227,7 @@ def reset(
     chosen = [parse_topic(text) for text in topics or ()]
     plan = None if from_file is None else read_plan(read_file(from_file, "--from-file"), str(from_file))
 
-    from minikafka.cli.connect import group_access
-
-    with group_access(zookeeper, bootstrap, data_dir) as places, spinner(f"resetting {name}"):
+    with connect.group_access(zookeeper, bootstrap, data_dir) as places, spinner(f"resetting {name}"):
         done = _reset(places, name, target, chosen, plan, execute=execute, new_in_zookeeper=bool(zookeeper))
     _show(done, name, style, execute=execute, export=export)
     _note_out_of_range(target, done.logs)
@@ -320,8 +317,6 @@ def _partitions(
     committed: dict[TopicPartition, int],
 ) -> list[TopicPartition]:
     """Return the partitions to reset, sorted. Raise BrokerError for one that does not exist."""
-    from minikafka.cli.connect import existing_topic
-
     if not chosen:
         known = admin.list_topics(internal=True)
         if not committed:
@@ -329,7 +324,7 @@ def _partitions(
         return sorted(tp for tp in committed if tp.topic in known)
     wanted = set()
     for name, numbers in chosen:
-        topic = existing_topic(admin, name)
+        topic = connect.existing_topic(admin, name)
         partitions = {
             partition.topic_partition.partition: partition.topic_partition for partition in topic.partitions
         }
@@ -395,11 +390,9 @@ def delete(
 
     Groups and offsets in ZooKeeper are deleted only with --zookeeper or --data-dir.
     """
-    from minikafka.cli.connect import group_access
-
     _check_deletion(names, topic, all_groups, bool(zookeeper) or data_dir is not None)
     errors: list[MinikafkaError] = []
-    with group_access(zookeeper, bootstrap, data_dir) as places:
+    with connect.group_access(zookeeper, bootstrap, data_dir) as places:
         wanted = list(dict.fromkeys(names or _groups_of(places, topic or "")))
         with Progress("deleting", len(wanted)) as progress:
             for name in wanted:

@@ -11,6 +11,7 @@ import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
+from minikafka.cli import connect
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topic, number_option
 from minikafka.cli.output import print_rows
 from minikafka.cli.progress import Progress
@@ -37,16 +38,15 @@ def latency(
     if acks not in ACKS:
         raise ConfigError("--acks", acks, "must be 1 or all")
 
-    from minikafka.cli.connect import cluster_client, existing_topic
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.produce.config import BatchingConfig
     from minikafka.clients.produce.producer import BatchingProducer
 
     with (
-        cluster_client(bootstrap, data_dir, writes=True) as cluster,
+        connect.cluster_client(bootstrap, data_dir, writes=True) as cluster,
         Progress(f"through {topic}", records, lines=True) as progress,
     ):
-        partition = existing_topic(Admin(cluster), topic).partitions[0].topic_partition
+        partition = connect.existing_topic(Admin(cluster), topic).partitions[0].topic_partition
         times_ms = []
         with BatchingProducer(cluster, BatchingConfig(acks=ACKS[acks])) as producer:
             passes = round_trips(cluster, producer, partition, size)

@@ -15,6 +15,7 @@ import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
+from minikafka.cli import connect
 from minikafka.cli.latency import latency
 from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic, number_option
 from minikafka.cli.output import print_rows
@@ -23,7 +24,6 @@ from minikafka.cli.progress import Progress
 
 if TYPE_CHECKING:
     from minikafka.clients.network.cluster import ClusterClient
-    from minikafka.clients.produce.producer import BatchingProducer
     from minikafka.clients.produce.send_future import SendFuture
     from minikafka.records.columns import EncodedRecords
     from minikafka.records.format.message_set import Codec
@@ -90,7 +90,6 @@ def produce(
     if acks not in ACKS:
         raise ConfigError("--acks", acks, "must be 0, 1 or all")
 
-    from minikafka.cli.connect import cluster_client, existing_topic
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.produce.config import BatchingConfig
     from minikafka.clients.produce.producer import BatchingProducer
@@ -102,11 +101,12 @@ def produce(
     )
     latencies, interrupted = Latencies(), False
     with (
-        cluster_client(bootstrap, data_dir, writes=True) as cluster,
+        connect.cluster_client(bootstrap, data_dir, writes=True) as cluster,
         Progress(f"producing to {topic}", records, lines=True) as progress,
     ):
         partitions = [
-            partition.topic_partition for partition in existing_topic(Admin(cluster), topic).partitions
+            partition.topic_partition
+            for partition in connect.existing_topic(Admin(cluster), topic).partitions
         ]
         producer = BatchingProducer(cluster, config)
         magic = producer.magic(partitions[0])
@@ -115,7 +115,8 @@ def produce(
         try:
             sets = random_batches(records, size, compression, batch_bytes, magic)
             for number, batch in enumerate(sets):
-                latencies.watch(send(producer, partitions[number % len(partitions)], batch), batch.count)
+                partition = partitions[number % len(partitions)]
+                latencies.watch(producer.send_encoded(partition, batch.data, batch.count), batch.count)
                 progress.advance(batch.count)
                 if latencies.failure is not None:
                     break
@@ -143,10 +144,9 @@ def consume(
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Read a topic from the beginning to its current end and decode it into columns."""
-    from minikafka.cli.connect import cluster_client
     from minikafka.records.format.message_set import Codec
 
-    with cluster_client(bootstrap, data_dir) as cluster:
+    with connect.cluster_client(bootstrap, data_dir) as cluster:
         ranges = list(ranges_of(cluster, topic, records))
         total = sum(end - start for _, start, end in ranges)
         warm_up(Codec.NONE, 2)
@@ -204,20 +204,14 @@ def random_batches(
         records -= rows
 
 
-def send(producer: BatchingProducer, topic_partition: TopicPartition, batch: EncodedRecords) -> SendFuture:
-    """Send an encoded batch."""
-    return producer.send_encoded(topic_partition, batch.data, batch.count)
-
-
 def ranges_of(
     cluster: ClusterClient, topic: str, limit: int | None
 ) -> Iterator[tuple[TopicPartition, int, int]]:
     """Yield partition, first offset and end offset of the messages, at most ``limit`` in total."""
-    from minikafka.cli.connect import existing_topic
     from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
 
     admin = Admin(cluster)
-    partitions = [partition.topic_partition for partition in existing_topic(admin, topic).partitions]
+    partitions = [partition.topic_partition for partition in connect.existing_topic(admin, topic).partitions]
     first = admin.offsets(dict.fromkeys(partitions, EARLIEST))
     last = admin.offsets(dict.fromkeys(partitions, LATEST))
     left = limit

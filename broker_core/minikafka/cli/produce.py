@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import check_topic_name
 from minikafka.base.text import counted
+from minikafka.cli import connect
 from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic, value_option
 from minikafka.cli.output import note, print_json, warnings_as_notes
 from minikafka.cli.progress import Progress
@@ -51,7 +52,6 @@ def produce(
     if key_separator == "":
         raise ConfigError("--key-separator", key_separator, "must not be empty")
 
-    from minikafka.cli.connect import cluster_client
     from minikafka.clients.common_client_configs import ACKS_ALL
     from minikafka.clients.produce.config import BatchingConfig
     from minikafka.clients.produce.producer import BatchingProducer
@@ -65,7 +65,7 @@ def produce(
     logging.getLogger("minikafka.clients.produce").addHandler(logging.NullHandler())
     with (
         warnings_as_notes(RETRIES),
-        cluster_client(bootstrap, data_dir, writes=True) as cluster,
+        connect.cluster_client(bootstrap, data_dir, writes=True) as cluster,
         # No progress bar among typed lines.
         Progress(f"producing to {topic}", hidden=sys.stdin.isatty(), lines=True) as progress,
     ):

@@ -11,6 +11,7 @@ import typer
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted
+from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.options import (
     DataDir,
@@ -65,7 +66,6 @@ def generate(
     data_dir: DataDir = None,
 ) -> None:
     """Spread topics over brokers: print the plan for `execute` as JSON, and change nothing."""
-    from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments
 
     if bool(topics) == bool(file):
@@ -74,7 +74,7 @@ def generate(
         )
     broker_ids = parse_broker_ids(brokers)
     names = topics or reassignments.read_topics_file(read_file(file or Path()), "--file", str(file))
-    with zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
         moves = reassignments.generate(
             store, names, broker_ids, replicas=replicas, rack_aware=not disable_rack_aware
         )
@@ -107,12 +107,11 @@ def execute(
     A plan that is already in progress is waited for. A throttle is removed at the end of the wait; with
     --no-wait, `reassign verify` removes it once all is done.
     """
-    from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments
     from minikafka.clients.zookeeper_metadata import listed
 
     wanted = reassignments.read_file(read_file(file), "--file", str(file))
-    with zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
         if reassignments.is_under_way(store, wanted):
             return resume(
                 store, wanted, style, throttle=None if dry_run else throttle, wait=wait and not dry_run
@@ -151,11 +150,10 @@ def verify(
 
     A throttle is removed when all is done.
     """
-    from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments
 
     wanted = reassignments.read_file(read_file(file), "--file", str(file))
-    with zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
         verdicts = reassignments.verify(store, wanted)
         end_throttle(store, verdicts)
     print_verdicts(verdicts, style)
@@ -172,10 +170,9 @@ def list_ongoing(
 
     A reassignment cannot be cancelled, as in 0.10.1: wait for its end, and then execute the rollback plan.
     """
-    from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments, throttles
 
-    with zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
         found = reassignments.ongoing(store)
         brokers = {broker for verdict in found for broker in (*verdict.wanted, *verdict.replicas)}
         rates = " or ".join(map(str, throttles.rates(store, brokers))) if found else ""

@@ -13,6 +13,7 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.base.secrets import redact_all
 from minikafka.base.text import counted
+from minikafka.cli import connect
 from minikafka.cli.config import (
     changes_of,
     check_settings_exist,
@@ -81,11 +82,10 @@ def create(
         allowed = "cannot be combined with --partitions or --replicas"
         raise ConfigError("--replica-assignment", assignment, allowed)
 
-    from minikafka.cli.connect import cluster_client
     from minikafka.clients.admin.admin import Admin, NewTopic
 
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
-    with cluster_client(bootstrap, data_dir, writes=True) as cluster:
+    with connect.cluster_client(bootstrap, data_dir, writes=True) as cluster:
         try:
             topic = NewTopic(name, count, factor, given, configs, rack_aware=not disable_rack_aware)
             Admin(cluster).create_topic(topic)
@@ -130,9 +130,7 @@ def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
 @app.command("list")
 def list_(bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE) -> None:
     """List all topics and the number of their partitions."""
-    from minikafka.cli.connect import cluster_client
-
-    with cluster_client(bootstrap, data_dir) as cluster:
+    with connect.cluster_client(bootstrap, data_dir) as cluster:
         topics = cluster.metadata(None, refresh=True).topics
     rows = [
         {"topic": name, "partitions": len(topic.partitions), "internal": topic.is_internal}
@@ -168,14 +166,13 @@ def describe(
         raise ConfigError(option, "given", allowed)
 
     from minikafka.cli import topic_rows
-    from minikafka.cli.connect import cluster_client, existing_topic
     from minikafka.clients.admin.admin import Admin
 
-    with cluster_client(bootstrap, data_dir) as cluster:
+    with connect.cluster_client(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
         known = admin.describe_cluster()
         if name is not None:
-            known = replace(known, topics={name: existing_topic(admin, name)})
+            known = replace(known, topics={name: connect.existing_topic(admin, name)})
         if with_overrides:
             rows, columns = topic_rows.override_rows(admin, known), topic_rows.OVERRIDE_COLUMNS
         elif under_replicated or unavailable:
@@ -216,14 +213,13 @@ def alter(
         options = "--partitions N, --config K=V or --delete-config K"
         raise ConfigError("NAME", name, f"nothing to alter; set {options}")
 
-    from minikafka.cli.connect import cluster_client, existing_topic
     from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
-    with cluster_client(bootstrap, data_dir) as cluster:
+    with connect.cluster_client(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
         try:
-            topic = existing_topic(admin, name)
+            topic = connect.existing_topic(admin, name)
         except BrokerError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not if_exists:
                 raise
@@ -255,7 +251,6 @@ def delete(
 
     With --zookeeper it is only marked for deletion there, without the brokers and without waiting.
     """
-    from minikafka.cli.connect import cluster_client
     from minikafka.clients.admin.admin import Admin
 
     if name in INTERNAL_TOPICS:
@@ -264,7 +259,7 @@ def delete(
     if zookeeper:
         mark_for_deletion(name, if_exists, zookeeper, bootstrap, data_dir, style)
         return
-    with cluster_client(bootstrap, data_dir) as cluster:
+    with connect.cluster_client(bootstrap, data_dir) as cluster:
         error = Admin(cluster).delete_topics([name])[name]
     if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and if_exists:
         nothing_done(name, "does not exist", {"deleted": False}, style)
@@ -281,10 +276,9 @@ def mark_for_deletion(
     name: str, if_exists: bool, zookeeper: str, bootstrap: str | None, data_dir: Path | None, style: Format
 ) -> None:
     """Mark a topic in ZooKeeper for the controller to delete, and print the lines of 0.10.1's tool."""
-    from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import topics
 
-    with zookeeper_store(zookeeper, bootstrap, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
         try:
             new = topics.mark_for_deletion(store, name)
         except BrokerError:

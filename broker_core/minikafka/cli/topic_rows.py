@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from minikafka.base.secrets import redact
-from minikafka.cli.health import PARTITION_COLUMNS as FILTERED_COLUMNS
-from minikafka.cli.health import partition_rows
+from minikafka.cli import health
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
 from minikafka.clients.admin.health import is_leaderless, is_under_replicated
 from minikafka.clients.network.metadata import ClusterMetadata, PartitionMetadata
 from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
 
-__all__ = [
-    "FILTERED_COLUMNS",
-    "OVERRIDE_COLUMNS",
-    "PARTITION_COLUMNS",
-    "all_partition_rows",
-    "filtered_partition_rows",
-    "override_rows",
-]
-
 Rows = list[dict[str, object]]
 
+FILTERED_COLUMNS = health.PARTITION_COLUMNS
 PARTITION_COLUMNS = [*FILTERED_COLUMNS, "start_offset", "end_offset"]
 OVERRIDE_COLUMNS = ["topic", "partitions", "replicas", "config"]
 
@@ -37,13 +28,13 @@ def all_partition_rows(admin: Admin, known: ClusterMetadata) -> Rows:
             "start_offset": first.get(partition.topic_partition),
             "end_offset": end.get(partition.topic_partition),
         }
-        for partition, row in zip(found, partition_rows(found), strict=True)
+        for partition, row in zip(found, health.partition_rows(found), strict=True)
     ]
 
 
 def filtered_partition_rows(known: ClusterMetadata, *, unavailable: bool) -> Rows:
     """Return the partitions without a live leader, or those with a replica out of sync."""
-    return partition_rows(
+    return health.partition_rows(
         [
             partition
             for partition in _partitions(known)
@@ -64,14 +55,8 @@ def override_rows(admin: Admin, known: ClusterMetadata) -> Rows:
         }
         if own:
             replicas = max((len(partition.replicas) for partition in topic.partitions), default=0)
-            rows.append(
-                {
-                    "topic": name,
-                    "partitions": len(topic.partitions),
-                    "replicas": replicas,
-                    "config": own,
-                }
-            )
+            row = {"topic": name, "partitions": len(topic.partitions), "replicas": replicas, "config": own}
+            rows.append(row)
     return rows
 
 
