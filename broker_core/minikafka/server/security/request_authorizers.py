@@ -107,10 +107,6 @@ GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 TRANSACTIONAL_ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
-_COORDINATOR_MESSAGES = {
-    GROUP_DENIED: "not authorized: Describe on the group",
-    TRANSACTIONAL_ID_DENIED: "not authorized: Describe on the transactional id",
-}
 _NO_OFFSET = -1
 
 
@@ -218,31 +214,49 @@ def _each_topic(operation: Operation, row: Callable[[Any], Any], nothing: Any) -
     )
 
 
+def _denied_topic(
+    topic_row: Callable[[str, tuple[Any, ...]], Any],
+    row: Callable[[Any, ErrorCode], Any],
+    partitions: str = "partitions",
+) -> Callable[..., Any]:
+    """Return a function of a topic of the request that makes its row, with an error for each partition."""
+
+    def denied(topic: Any, code: ErrorCode = TOPIC_DENIED) -> Any:
+        return topic_row(topic.name, tuple(row(part, code) for part in getattr(topic, partitions)))
+
+    return denied
+
+
+def _only(rows: str, may_see: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    """Return a function that keeps the visible ones in the field ``rows`` of a response."""
+    return lambda served: replace(served, **{rows: tuple(filter(may_see, getattr(served, rows)))})
+
+
+def _only_topics(requester: Requester) -> Callable[[Any], Any]:
+    return _only("topics", lambda topic: requester.may_on_topic(Operation.DESCRIBE, topic.name))
+
+
 # --- records ------------------------------------------------------------------------------------------------
 
-
-def _denied_produce(topic: Any, code: ErrorCode = TOPIC_DENIED) -> ProduceTopicResponse:
-    rows = (ProducePartitionResponse(part.index, code, _NO_OFFSET) for part in topic.partitions)
-    return ProduceTopicResponse(topic.name, tuple(rows))
-
-
+_denied_produce = _denied_topic(
+    ProduceTopicResponse, lambda part, code: ProducePartitionResponse(part.index, code, _NO_OFFSET)
+)
 _produce_topics = _each_topic(Operation.WRITE, _denied_produce, ProduceResponse(()))
 
 
 def _produce(requester: Requester, version: int, request: ProduceRequest) -> AuthorizationResult | None:
-    code = ErrorCode.NONE
-    if request.transactional_id is not None:
-        if not requester.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-            code = TRANSACTIONAL_ID_DENIED
-    elif _is_idempotent(request) and not requester.may_on_cluster(Operation.IDEMPOTENT_WRITE):
+    name = request.transactional_id
+    if name is None:
+        allowed = not _is_idempotent(request) or requester.may_on_cluster(Operation.IDEMPOTENT_WRITE)
         code = CLUSTER_DENIED
-    if code is not ErrorCode.NONE:
+    else:
+        allowed = requester.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        code = TRANSACTIONAL_ID_DENIED
+    if not allowed:
         rows = tuple(_denied_produce(topic, code) for topic in request.topics)
         return AuthorizationResult(None, lambda _: ProduceResponse(rows), needs_no_response=request.acks == 0)
     result = _produce_topics(requester, version, request)
-    if result is None:
-        return None
-    return AuthorizationResult(result.request, result.answer, needs_no_response=request.acks == 0)
+    return None if result is None else replace(result, needs_no_response=request.acks == 0)
 
 
 def _is_idempotent(request: ProduceRequest) -> bool:
@@ -251,14 +265,12 @@ def _is_idempotent(request: ProduceRequest) -> bool:
     )
 
 
-def _denied_fetch(topic: Any) -> FetchTopicResponse:
-    rows = (
-        FetchPartitionResponse(part.index, TOPIC_DENIED, _NO_OFFSET, _NO_OFFSET, _NO_OFFSET, None, b"")
-        for part in topic.partitions
-    )
-    return FetchTopicResponse(topic.name, tuple(rows))
-
-
+_denied_fetch = _denied_topic(
+    FetchTopicResponse,
+    lambda part, code: FetchPartitionResponse(
+        part.index, code, _NO_OFFSET, _NO_OFFSET, _NO_OFFSET, None, b""
+    ),
+)
 _no_fetch = FetchResponse(0, ErrorCode.NONE, NO_SESSION, ())
 _consumer_fetch = _each_topic(Operation.READ, _denied_fetch, _no_fetch)
 
@@ -268,7 +280,7 @@ def _fetch(requester: Requester, version: int, request: FetchRequest) -> Authori
         result = _consumer_fetch(requester, version, request)
         if result is not None and result.request is not None:
             # A response with an error is not delayed.
-            return AuthorizationResult(replace(result.request, max_wait_ms=0), result.answer)
+            return replace(result, request=replace(result.request, max_wait_ms=0))
         return result
     if requester.may_on_cluster(Operation.CLUSTER_ACTION):
         return None
@@ -280,12 +292,13 @@ def _fetch(requester: Requester, version: int, request: FetchRequest) -> Authori
     return AuthorizationResult(None, lambda _: replace(_no_fetch, topics=rows))
 
 
-def _denied_offsets(topic: Any) -> ListOffsetsTopicResponse:
-    rows = tuple(ListOffsetsPartitionResponse(part.index, TOPIC_DENIED) for part in topic.partitions)
-    return ListOffsetsTopicResponse(topic.name, rows)
-
-
-_consumer_offsets = _each_topic(Operation.DESCRIBE, _denied_offsets, ListOffsetsResponse(0, ()))
+_consumer_offsets = _each_topic(
+    Operation.DESCRIBE,
+    _denied_topic(
+        ListOffsetsTopicResponse, lambda part, code: ListOffsetsPartitionResponse(part.index, code)
+    ),
+    ListOffsetsResponse(0, ()),
+)
 
 
 def _list_offsets(
@@ -296,14 +309,14 @@ def _list_offsets(
     return _consumer_offsets(requester, version, request)
 
 
-def _denied_epochs(topic: Any) -> EpochTopicResponse:
-    rows = (
-        EpochPartitionResponse(TOPIC_DENIED, part.index, _NO_OFFSET, _NO_OFFSET) for part in topic.partitions
-    )
-    return EpochTopicResponse(topic.name, tuple(rows))
-
-
-_topics_epochs = _each_topic(Operation.DESCRIBE, _denied_epochs, OffsetForLeaderEpochResponse(0, ()))
+_topics_epochs = _each_topic(
+    Operation.DESCRIBE,
+    _denied_topic(
+        EpochTopicResponse,
+        lambda part, code: EpochPartitionResponse(code, part.index, _NO_OFFSET, _NO_OFFSET),
+    ),
+    OffsetForLeaderEpochResponse(0, ()),
+)
 
 
 def _offset_for_leader_epoch(requester: Requester, version: int, request: Any) -> AuthorizationResult | None:
@@ -312,24 +325,12 @@ def _offset_for_leader_epoch(requester: Requester, version: int, request: Any) -
     return _topics_epochs(requester, version, request)
 
 
-def _denied_deletion(topic: Any) -> DeleteRecordsTopicResult:
-    rows = (DeleteRecordsPartitionResult(part.index, _NO_OFFSET, TOPIC_DENIED) for part in topic.partitions)
-    return DeleteRecordsTopicResult(topic.name, tuple(rows))
-
-
 # --- topics and settings ------------------------------------------------------------------------------------
 
 
 def _metadata(requester: Requester, version: int, request: MetadataRequest) -> AuthorizationResult | None:
     if request.topics is None:
-
-        def visible(served: Any) -> Any:
-            seen = (
-                topic for topic in served.topics if requester.may_on_topic(Operation.DESCRIBE, topic.name)
-            )
-            return replace(served, topics=tuple(seen))
-
-        return AuthorizationResult(request, visible)
+        return AuthorizationResult(request, _only_topics(requester))
     allowed: list[str] = []
     denied: list[str] = []
     for name in dict.fromkeys(request.topics):
@@ -373,11 +374,10 @@ _alter_configs = _config_request(
 # --- groups -------------------------------------------------------------------------------------------------
 
 
-def _denied_commit(topic: Any, code: ErrorCode = TOPIC_DENIED) -> OffsetCommitResponseTopic:
-    rows = tuple(OffsetCommitResponsePartition(part.partition_index, code) for part in topic.partitions)
-    return OffsetCommitResponseTopic(topic.name, rows)
-
-
+_denied_commit = _denied_topic(
+    OffsetCommitResponseTopic,
+    lambda part, code: OffsetCommitResponsePartition(part.partition_index, code),
+)
 _commit_topics = _each_topic(Operation.READ, _denied_commit, OffsetCommitResponse(0, ()))
 
 
@@ -390,14 +390,11 @@ def _offset_commit(
     return AuthorizationResult(None, lambda _: OffsetCommitResponse(0, rows))
 
 
-def _denied_offset(topic: Any, code: ErrorCode = TOPIC_DENIED) -> OffsetFetchResponseTopic:
-    rows = (
-        OffsetFetchResponsePartition(index, _NO_OFFSET, _NO_OFFSET, "", code)
-        for index in topic.partition_indexes
-    )
-    return OffsetFetchResponseTopic(topic.name, tuple(rows))
-
-
+_denied_offset = _denied_topic(
+    OffsetFetchResponseTopic,
+    lambda index, code: OffsetFetchResponsePartition(index, _NO_OFFSET, _NO_OFFSET, "", code),
+    "partition_indexes",
+)
 _fetch_topics = _each_topic(Operation.DESCRIBE, _denied_offset, OffsetFetchResponse(0, (), ErrorCode.NONE))
 
 
@@ -409,30 +406,24 @@ def _offset_fetch(
         named = (request.topics or ()) if version < 2 else ()
         rows = tuple(_denied_offset(topic, GROUP_DENIED) for topic in named)
         return AuthorizationResult(None, lambda _: OffsetFetchResponse(0, rows, GROUP_DENIED))
-    if request.topics is not None:
-        return _fetch_topics(requester, version, request)
-
-    def visible(served: Any) -> Any:
-        seen = (topic for topic in served.topics if requester.may_on_topic(Operation.DESCRIBE, topic.name))
-        return replace(served, topics=tuple(seen))
-
-    return AuthorizationResult(request, visible)
+    if request.topics is None:
+        return AuthorizationResult(request, _only_topics(requester))
+    return _fetch_topics(requester, version, request)
 
 
 def _find_coordinator(
     requester: Requester, version: int, request: FindCoordinatorRequest
 ) -> AuthorizationResult | None:
-    code = ErrorCode.NONE
     if request.key_type == CoordinatorType.TRANSACTION:
-        if not requester.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, request.key):
-            code = TRANSACTIONAL_ID_DENIED
-    elif not requester.may_on_group(Operation.DESCRIBE, request.key):
-        code = GROUP_DENIED
-    if code is ErrorCode.NONE:
+        allowed = requester.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, request.key)
+        code, resource = TRANSACTIONAL_ID_DENIED, "transactional id"
+    else:
+        allowed = requester.may_on_group(Operation.DESCRIBE, request.key)
+        code, resource = GROUP_DENIED, "group"
+    if allowed:
         return None
-    return AuthorizationResult(
-        None, lambda _: FindCoordinatorResponse(0, code, _COORDINATOR_MESSAGES[code], -1, "", -1)
-    )
+    message = f"not authorized: Describe on the {resource}"
+    return AuthorizationResult(None, lambda _: FindCoordinatorResponse(0, code, message, -1, "", -1))
 
 
 def _list_groups(
@@ -440,14 +431,8 @@ def _list_groups(
 ) -> AuthorizationResult | None:
     if requester.may_on_cluster(Operation.DESCRIBE):
         return None
-
-    def visible(served: Any) -> Any:
-        seen = (
-            group for group in served.groups if requester.may_on_group(Operation.DESCRIBE, group.group_id)
-        )
-        return replace(served, groups=tuple(seen))
-
-    return AuthorizationResult(request, visible)
+    seen = _only("groups", lambda group: requester.may_on_group(Operation.DESCRIBE, group.group_id))
+    return AuthorizationResult(request, seen)
 
 
 def _init_producer_id(
@@ -529,7 +514,14 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
         lambda name: DeletableTopicResult(name, TOPIC_DENIED),
         DeleteTopicsResponse(0, ()),
     ),
-    ApiKey.DELETE_RECORDS: _each_topic(Operation.DELETE, _denied_deletion, DeleteRecordsResponse(0, ())),
+    ApiKey.DELETE_RECORDS: _each_topic(
+        Operation.DELETE,
+        _denied_topic(
+            DeleteRecordsTopicResult,
+            lambda part, code: DeleteRecordsPartitionResult(part.index, _NO_OFFSET, code),
+        ),
+        DeleteRecordsResponse(0, ()),
+    ),
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
     ApiKey.DESCRIBE_ACLS: _cluster_request(
