@@ -165,11 +165,8 @@ class FileSlice:
 
 def read_file(files: Files, path: str) -> bytes:
     """Read all bytes of the file at ``path``. Raises FileNotFoundError."""
-    file = files.open(path, read_only=True)
-    try:
+    with contextlib.closing(files.open(path, read_only=True)) as file:
         return file.read_at(0, file.size())
-    finally:
-        file.close()
 
 
 def replace_file(files: Files, path: str, data: bytes, *, private: bool = False, sync: bool = True) -> None:
@@ -179,14 +176,11 @@ def replace_file(files: Files, path: str, data: bytes, *, private: bool = False,
     of the process only, not of the machine.
     """
     temporary = path + TEMPORARY_SUFFIX
-    file = files.open(temporary, create=True, private=private)
-    try:
+    with contextlib.closing(files.open(temporary, create=True, private=private)) as file:
         file.truncate(0)
         file.write_at(0, data)
         if sync:
             file.sync()
-    finally:
-        file.close()
     files.rename(temporary, path)
     if sync:
         files.sync_dir(os.path.dirname(path))

@@ -208,11 +208,8 @@ class DataDirectory:
     def mark_clean(self) -> None:
         """Create the clean-shutdown marker. A failure is only logged."""
         try:
-            marker = self._files.open(self.file(CLEAN_SHUTDOWN_FILE), create=True)
-            try:
+            with contextlib.closing(self._files.open(self.file(CLEAN_SHUTDOWN_FILE), create=True)) as marker:
                 marker.sync()
-            finally:
-                marker.close()
             self._files.sync_dir(self.path)
         except StorageError as error:
             _logger.warning("%s; all messages are flushed, but the next start will check the logs", error)

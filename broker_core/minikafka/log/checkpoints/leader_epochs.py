@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file, replace_file
@@ -226,11 +226,8 @@ class LeaderEpochs:
         with self.mutex:
             if self._durable or self._in_journal or not self._entries:
                 return False
-            file = self._files.open(self.path)
-            try:
+            with closing(self._files.open(self.path)) as file:
                 file.sync()
-            finally:
-                file.close()
             self._durable = True
             return True
 

@@ -125,11 +125,8 @@ class IndexFile:
         Not flushed: recovery rebuilds an index that a power cut has lost.
         """
         if files.exists(self.path):
-            file = files.open(self.path, read_only=True)
-            try:
+            with contextlib.closing(files.open(self.path, read_only=True)) as file:
                 size = file.size()
-            finally:
-                file.close()
             if not size:
                 return False
             self.remove_file(files)  # not truncated in place: a reader may have mapped it
@@ -151,8 +148,7 @@ class IndexFile:
         if self._mapped:
             self.remove_file(files)
         new = not files.exists(self.path) or new
-        file = files.open(self.path, create=True)
-        try:
+        with contextlib.closing(files.open(self.path, create=True)) as file:
             if self._written != count:
                 begin = self._written if self._written is not None and self._written < count else 0
                 entries = np.empty(count - begin, dtype=self.LAYOUT)
@@ -165,6 +161,4 @@ class IndexFile:
             if sync:
                 file.sync()
                 self._synced = count
-        finally:
-            file.close()
         return new

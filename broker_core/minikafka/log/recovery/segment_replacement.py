@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from minikafka.base.files import TEMPORARY_SUFFIX, Files
@@ -118,12 +119,8 @@ def complete_swaps(files: Files, directory: str, layout: Layout) -> bool:
 
 
 def _finish(files: Files, directory: str, layout: Layout, base: int, swap: str) -> None:
-    file = files.open(swap)
-    try:
-        size = file.size()
-        found = scan_file(file, 0, size, base)
-    finally:
-        file.close()
+    with closing(files.open(swap)) as file:
+        found = scan_file(file, 0, file.size(), base)
     if found.problem is not None:
         # It was flushed before it got this name, so the disk lost data; the old segments may still exist.
         saved = free_path(files, swap)

@@ -9,6 +9,7 @@ entry.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError
@@ -43,11 +44,8 @@ def dump_records(files: Files, path: str, *, deep: bool = True) -> Iterator[Stor
 
     Raises FileNotFoundError when there is no such file, StorageError when it cannot be read.
     """
-    file = files.open(path, read_only=True)
-    try:
+    with closing(files.open(path, read_only=True)) as file:
         yield from _records(file, deep)
-    finally:
-        file.close()
 
 
 def _records(file: File, deep: bool) -> Iterator[StoredRecord | Damage]:

@@ -113,11 +113,8 @@ def check_segment(
     (not relative) are those in the indexes. Raises FileNotFoundError when there is no such file, StorageError
     when it cannot be read.
     """
-    file = files.open(path, read_only=True)
-    try:
+    with contextlib.closing(files.open(path, read_only=True)) as file:
         return _Check(file, base_offset, positions, offsets, on_bytes).run()
-    finally:
-        file.close()
 
 
 class _Check:

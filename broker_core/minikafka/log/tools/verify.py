@@ -322,14 +322,9 @@ def list_directory(files: Files, path: str) -> DirectoryListing:
 
 
 def _size(files: Files, path: str) -> int:
-    try:
-        file = files.open(path, read_only=True)
-    except FileNotFoundError:
-        return 0
-    try:
+    with contextlib.suppress(FileNotFoundError), contextlib.closing(files.open(path, read_only=True)) as file:
         return file.size()
-    finally:
-        file.close()
+    return 0
 
 
 def verify_partitions(
@@ -463,11 +458,8 @@ class _PartitionCheck:
         """Return whether damage at the end of a segment may be an unfinished append or preallocated space."""
         if damage.position + damage.length < size:
             return False
-        file = self._files.open(damage.path, read_only=True)
-        try:
+        with contextlib.closing(self._files.open(damage.path, read_only=True)) as file:
             data = file.read_at(damage.position, min(damage.length, _LOOK_BYTES))
-        finally:
-            file.close()
         if len(data) < ENTRY_HEADER_BYTES or not any(data):
             return True
         return entry_size(data) > damage.length
