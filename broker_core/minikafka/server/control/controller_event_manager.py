@@ -24,6 +24,7 @@ from minikafka.server.control.controller_channel import ControllerChannelManager
 from minikafka.server.core.broker import Broker
 from minikafka.server.replication.replica_manager import Brokers, ReplicaManager
 from minikafka.server.zookeeper.counters import observe_topics
+from minikafka.wire.api import Api
 from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR, LeaderAndIsrResponse
 from minikafka.wire.apis.stop_replica import STOP_REPLICA, StopReplicaResponse
 from minikafka.wire.apis.update_metadata import UPDATE_METADATA
@@ -57,12 +58,11 @@ class ControllerEventManager:
     def post(self, event: events.Event) -> None:
         """Pass an event to the controller, and submit the effects of its decision."""
         broker = self._broker
-        effects: list[events.Effect] = []
         if isinstance(event, events.BrokersChanged):
             unseen = broker.controller.partitions_with_stale_isr(event.brokers, event.sessions)
             if unseen:
                 broker.zk_client.refresh(unseen)
-        broker.run(lambda: effects.extend(broker.controller.step(event)))
+        effects = broker.run(lambda: broker.controller.step(event))
         epoch, brokers, sessions = (
             broker.controller.epoch,
             broker.controller.brokers,
@@ -100,19 +100,17 @@ class ControllerEventManager:
 
     def controller_changed(self, controller_id: int) -> None:
         """Record the controller that ZooKeeper names (-1: none)."""
-        broker = self._broker
-
-        def step() -> None:
-            broker.metadata_cache = broker.metadata_cache.with_controller(controller_id)
-
-        broker.run(step)
+        self._change_metadata(controller_id=controller_id)
 
     def unreadable_changed(self, topics: frozenset[str]) -> None:
         """Record the topics whose znodes cannot be read."""
+        self._change_metadata(unreadable=topics)
+
+    def _change_metadata(self, **fields: Any) -> None:
         broker = self._broker
 
         def step() -> None:
-            broker.metadata_cache = broker.metadata_cache.with_unreadable(topics)
+            broker.metadata_cache = replace(broker.metadata_cache, **fields)
 
         broker.run(step)
 
@@ -257,49 +255,30 @@ class ControllerEventManager:
     def _send(self, effect: _Sent, epoch: int, brokers: Brokers) -> None:
         own = self._broker.broker_id
         if effect.broker_id == own:
-            if self._is_current(epoch):
+            if self._replicas.take_epoch(epoch):
                 self._apply_locally(effect, brokers)
             return
-        target = effect.broker_id
-        on_response = partial(self._on_response, target, epoch)
-        queued: QueuedRequest
+        on_response = partial(self._on_response, effect.broker_id, epoch)
+        message: tuple[Api[Any, Any], int, Any]
         match effect:
             case events.SendLeaderAndIsr(_, leaderships):
-                queued = QueuedRequest(
-                    LEADER_AND_ISR,
-                    requests.LEADER_AND_ISR_VERSION,
-                    requests.leader_and_isr(own, epoch, leaderships, brokers),
-                    on_response,
-                )
+                body = requests.leader_and_isr(own, epoch, leaderships, brokers)
+                message = LEADER_AND_ISR, requests.LEADER_AND_ISR_VERSION, body
             case events.SendUpdateMetadata(_, known, leaderships):
-                queued = QueuedRequest(
-                    UPDATE_METADATA,
-                    requests.UPDATE_METADATA_VERSION,
-                    requests.update_metadata(own, epoch, known, leaderships),
-                    on_response,
-                )
+                update = requests.update_metadata(own, epoch, known, leaderships)
+                message = UPDATE_METADATA, requests.UPDATE_METADATA_VERSION, update
             case events.SendStopReplica(_, partitions, delete):
-                queued = QueuedRequest(
-                    STOP_REPLICA,
-                    requests.STOP_REPLICA_VERSION,
-                    requests.stop_replica(own, epoch, partitions, delete=delete),
-                    partial(self._on_replica_deletion_response, target, epoch) if delete else on_response,
-                )
-        self._channels.send(target, queued)
+                stop = requests.stop_replica(own, epoch, partitions, delete=delete)
+                message = STOP_REPLICA, requests.STOP_REPLICA_VERSION, stop
+                if delete:
+                    on_response = partial(self._on_replica_deletion_response, effect.broker_id, epoch)
+        api, version, request = message
+        self._channels.send(effect.broker_id, QueuedRequest(api, version, request, on_response))
 
     @property
     def controller_epoch(self) -> int:
         """The highest controller epoch that this broker knows."""
         return self._replicas.controller_epoch
-
-    def _is_current(self, epoch: int) -> bool:
-        current = [False]
-
-        def step() -> None:
-            current[0] = self._replicas.take_epoch(epoch)
-
-        self._broker.run(step)
-        return current[0]
 
     def _apply_locally(self, effect: _Sent, brokers: Brokers) -> None:
         """Apply this broker's share of a decision of the local controller."""

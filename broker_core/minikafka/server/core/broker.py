@@ -15,7 +15,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import (
@@ -48,6 +48,8 @@ from minikafka.server.zookeeper.producer_ids import ProducerIds, highest_produce
 from minikafka.server.zookeeper.zookeeper_client import ZooKeeperClient
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class DelayedOperation(Protocol):
@@ -189,14 +191,14 @@ class Broker:
 
     # --- the core -------------------------------------------------------------------------------------------
 
-    def run(self, step: Callable[[], None]) -> None:
-        """Run one step under the core's lock, then the actions that it passed to ``after``.
+    def run(self, step: Callable[[], T]) -> T:
+        """Run one step under the core's lock, then the actions that it passed to ``after``; return its value.
 
         Must not be called within a step.
         """
         with self._lock:
             try:
-                step()
+                value = step()
             finally:
                 after, self._after = self._after, []
         for action in after:
@@ -205,6 +207,7 @@ class Broker:
             except Exception:  # noqa: BLE001
                 # Responses to other requests come after it, and the thread is the caller's.
                 _log.exception("unexpected error in an action deferred until the lock was free")
+        return value
 
     def after(self, action: Callable[[], None]) -> None:
         """Run ``action`` once the lock is free. Called within a step; responses are sent this way."""
@@ -249,12 +252,10 @@ class Broker:
 
     def expire(self) -> int | None:
         """Complete the operations whose deadline has passed; return the next deadline (monotonic ms)."""
-        next_deadline: list[int | None] = [None]
 
-        def step() -> None:
+        def step() -> int | None:
             for operation in self.purgatory.take_expired(self.clock.monotonic_ms()):
                 self.answer(operation)
-            next_deadline[0] = self.purgatory.next_deadline_ms()
+            return self.purgatory.next_deadline_ms()
 
-        self.run(step)
-        return next_deadline[0]
+        return self.run(step)

@@ -23,6 +23,7 @@ class MetadataCache:
 
     cluster_id: str
     controller_id: int = -1
+    """-1 for none."""
     brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
     topics: Mapping[str, Mapping[int, LeaderAndIsr]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
@@ -37,14 +38,6 @@ class MetadataCache:
     def alike(self, name: str) -> str | None:
         """Return the topic with which a new topic of this name would collide; None for none."""
         return self.names.get(unify_collision_chars(name))
-
-    def with_controller(self, controller_id: int) -> MetadataCache:
-        """Return a copy with another controller; -1 for none."""
-        return replace(self, controller_id=controller_id)
-
-    def with_unreadable(self, topics: frozenset[str]) -> MetadataCache:
-        """Return a copy with other unreadable topics."""
-        return replace(self, unreadable=topics)
 
     def updated(
         self, brokers: Mapping[int, BrokerAddress], leaderships: Mapping[TopicPartition, LeaderAndIsr]

@@ -462,16 +462,14 @@ class GroupCoordinator:
 
     def _run_in_step(self, question: Callable[[], T]) -> T:
         """Run ``question`` under the core's lock; return its result, or raise its BrokerError."""
-        answers: list[T | BrokerError] = []
 
-        def step() -> None:
+        def step() -> T | BrokerError:
             try:
-                answers.append(question())
+                return question()
             except BrokerError as error:
-                answers.append(without_frames(error))
+                return without_frames(error)
 
-        self.broker.run(step)
-        answer = answers.pop()
+        answer = self.broker.run(step)
         if not isinstance(answer, BrokerError):
             return answer
         try:

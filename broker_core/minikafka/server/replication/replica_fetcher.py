@@ -484,8 +484,7 @@ class ReplicaFetcher(InterBrokerConnection):
                             and not put_off
                         ):
                             received.append((follower, part, copied))
-            to_flush: list[FollowerPartition] = []
-            self._broker.run(lambda: to_flush.extend(self._append(received)))
+            to_flush = self._broker.run(lambda: self._append(received))
             if self._broker.replication_quotas.follower.active:
                 self._note_copied(
                     [copied for follower, _, copied in received if self._is_throttled(follower)]

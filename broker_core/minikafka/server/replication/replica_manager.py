@@ -1,6 +1,6 @@
 """The replicas on this broker: it leads, follows, stops and deletes them as the controller decides.
 
-Everything here but ``take_epoch`` runs as jobs of the worker, in order. A failure of one partition is logged,
+Everything here runs as jobs of the worker, in order. A failure of one partition is logged,
 recorded and retried by ``retry``; it never delays the leaders of others. (``ReplicaManager`` of 0.10.1.)
 """
 
@@ -107,7 +107,7 @@ class ReplicaManager:
         return self._controller_epoch
 
     def take_epoch(self, controller_epoch: int) -> bool:
-        """Record a controller epoch; return False if a newer one is known. Called within a step."""
+        """Record a controller epoch; return False if a newer one is known."""
         if controller_epoch < self._controller_epoch:
             return False
         self._controller_epoch = controller_epoch
@@ -123,9 +123,7 @@ class ReplicaManager:
         """Answer a controller's request by ``respond``, as a job, or by ``refuse`` if its epoch is old."""
 
         def job() -> None:
-            current: list[bool] = []
-            self._broker.run(lambda: current.append(self.take_epoch(controller_epoch)))
-            context.answer(respond if current[0] else refuse)
+            context.answer(respond if self.take_epoch(controller_epoch) else refuse)
 
         self._broker.worker.submit(job)
 
