@@ -31,7 +31,7 @@ from minikafka.base.config.types import INT_MAX
 from minikafka.base.errors import BrokerError, ErrorCode, FailedToSendMessage, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.clients.network.metadata import TopicMetadata
+from minikafka.clients.network.metadata import NO_LEADER, TopicMetadata
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.produce.batch import RetryGroup
@@ -46,6 +46,7 @@ from minikafka.clients.producer.partitioner import DefaultPartitioner, Partition
 from minikafka.clients.producer.producer_config import KEEP, ProducerConfig
 from minikafka.clients.producer.producer_stats import ProducerStats
 from minikafka.clients.serializer import Encoder
+from minikafka.records.arrow.encoding import binary_column
 from minikafka.records.columns import EncodedRecords, encode, group_rows
 
 logger = logging.getLogger("minikafka.clients.producer")
@@ -280,7 +281,8 @@ class DefaultEventHandler(EventHandler):
                 dispatch.unreachable = error
             dispatch.fail(columns, every, name, error)
             return
-        self._send(columns, list(self._partition_rows(columns, every, topic, dispatch)), dispatch)
+        left = list(self._partition_rows(columns, every, topic, dispatch))
+        self._send(columns, left, topic, dispatch)
 
     def _partition_rows(
         self, columns: MessageColumns, every: Rows, topic: TopicMetadata, dispatch: Dispatch
@@ -380,17 +382,21 @@ class DefaultEventHandler(EventHandler):
     # --- the engine
     # ------------------------------------------------------------------------------------------------
 
-    def _send(self, columns: MessageColumns, left: list[_PartitionRows], dispatch: Dispatch) -> None:
+    def _send(
+        self, columns: MessageColumns, left: list[_PartitionRows], topic: TopicMetadata, dispatch: Dispatch
+    ) -> None:
         """Encode the rows of partitions and hand them to the engine, one batch of each at a time."""
         timestamps = np.full(len(columns), self._cluster.clock.now_ms(), dtype=np.int64)
-        magics: dict[int | None, int] = {}
+        keys, values = binary_column(columns.keys), binary_column(columns.values)
+        magics: dict[int, int] = {}
         for part in left:
-            leader = self._cluster.known_leader(part.group.topic_partition)
+            described = topic.partition(part.group.topic_partition.partition)
+            leader = NO_LEADER if described is None else described.leader_id
             if leader not in magics:
                 magics[leader] = self._engine.known_magic(part.group.topic_partition)
             part.batches = encode(
-                columns.keys,
-                columns.values,
+                keys,
+                values,
                 timestamps,
                 part.rows,
                 magic=magics[leader],

@@ -1,10 +1,12 @@
-"""Encoding of Arrow columns to message sets, and of keys to partitions. Imported through ``columns``."""
+"""Encoding of Arrow columns to message sets, and of keys to partitions. Imported through ``columns``, except
+for ``binary_column``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,28 +38,26 @@ class EncodedRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class BinaryColumn:
     """A binary column as the kernels expect it. No offsets: all rows are null. No bits: no row is null."""
 
     offsets: NDArray[np.int32]
     data: NDArray[np.uint8]
     valid: NDArray[np.uint8]
     shift: int
-
-    @property
-    def mean_bytes(self) -> int:
-        """The mean size of a row, rounded up."""
-        rows = self.offsets.size - 1
-        return -(-int(self.offsets[-1] - self.offsets[0]) // rows) if rows > 0 else 0
+    mean_bytes: int = 0
+    """The mean size of a row, rounded up."""
 
 
+AnyColumn: TypeAlias = pa.Array | pa.ChunkedArray | BinaryColumn | None
+"""A column to encode; None: all rows are null."""
 _NO_INT32 = np.zeros(0, dtype=np.int32)
 _NO_INT32.flags.writeable = False
 _NO_BYTES = read_only(b"")
-_ALL_NULL = _Column(_NO_INT32, _NO_BYTES, _NO_BYTES, 0)
+_ALL_NULL = BinaryColumn(_NO_INT32, _NO_BYTES, _NO_BYTES, 0)
 
 
-def _column(array: pa.Array | pa.ChunkedArray | None) -> _Column:
+def binary_column(array: pa.Array | pa.ChunkedArray | None) -> BinaryColumn:
     """Convert a binary or string column, also large, fixed-size or chunked; no copy if offsets are int32."""
     if array is None or pa.types.is_null(array.type):
         return _ALL_NULL
@@ -73,17 +73,18 @@ def _column(array: pa.Array | pa.ChunkedArray | None) -> _Column:
         starts.flags.writeable = False
     else:
         starts = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-    return _Column(
+    return BinaryColumn(
         starts,
         _NO_BYTES if data is None else read_only(data),
         _NO_BYTES if valid is None or array.null_count == 0 else read_only(valid),
         array.offset,
+        -(-int(starts[-1] - starts[0]) // max(1, len(array))),
     )
 
 
 def encode(
-    keys: pa.Array | pa.ChunkedArray | None,
-    values: pa.Array | pa.ChunkedArray | None,
+    keys: AnyColumn,
+    values: AnyColumn,
     timestamps_ms: NDArray[np.int64],
     rows: NDArray[np.int64],
     *,
@@ -97,7 +98,8 @@ def encode(
 
     A larger row is a set by itself. Offsets start at 0 in every set. With a codec each set is one wrapper,
     with magic 2 it is always one batch; the limit applies before and after compression. ``timestamps_ms`` has
-    one item for each row of the columns and is ignored for magic 0. Null is a null field.
+    one item for each row of the columns and is ignored for magic 0. Null is a null field. Columns whose rows
+    are encoded in several calls are converted once by ``binary_column``.
 
     ``headers`` are those of all rows of the columns (``raw_headers``). Raises ValueError if there are any and
     the magic is not 2.
@@ -105,7 +107,8 @@ def encode(
     If not ``sealed``, batches of magic 2 have no checksum yet: ``set_producer`` writes it after the
     producer's id.
     """
-    key, value, raw = _column(keys), _column(values), _header_column(headers, magic)
+    key, value = (c if isinstance(c, BinaryColumn) else binary_column(c) for c in (keys, values))
+    raw = _header_column(headers, magic)
     encoder: _Encoder
     if magic == 2:
         encoder = _BatchEncoder(key, value, _longs(timestamps_ms), _longs(rows), raw, sealed)
@@ -141,12 +144,12 @@ def _wrapper_overhead(magic: int) -> int:
     return layout.MIN_MESSAGE_BYTES + layout.TIMESTAMP_BYTES * magic
 
 
-def _header_column(raw: RawHeaders | None, magic: int) -> _Column:
+def _header_column(raw: RawHeaders | None, magic: int) -> BinaryColumn:
     if raw is None or raw.count == 0:
         return _ALL_NULL
     if magic != 2:
         raise ValueError(f"magic {magic} does not support headers: leave them out, or write magic 2")
-    return _Column(_frozen(raw.ends), _frozen(raw.data), _NO_BYTES, 0)
+    return BinaryColumn(_frozen(raw.ends), _frozen(raw.data), _NO_BYTES, 0)
 
 
 class _Encoder:
@@ -155,7 +158,7 @@ class _Encoder:
     _head_bytes = 0
 
     def __init__(
-        self, key: _Column, value: _Column, timestamps: NDArray[np.int64], rows: NDArray[np.int64]
+        self, key: BinaryColumn, value: BinaryColumn, timestamps: NDArray[np.int64], rows: NDArray[np.int64]
     ) -> None:
         write = kernels.write
         self._timestamps, self._rows = timestamps, rows
@@ -219,8 +222,8 @@ class _MessageEncoder(_Encoder):
 
     def __init__(
         self,
-        key: _Column,
-        value: _Column,
+        key: BinaryColumn,
+        value: BinaryColumn,
         timestamps: NDArray[np.int64],
         rows: NDArray[np.int64],
         magic: int,
@@ -259,11 +262,11 @@ class _BatchEncoder(_Encoder):
 
     def __init__(
         self,
-        key: _Column,
-        value: _Column,
+        key: BinaryColumn,
+        value: BinaryColumn,
         timestamps: NDArray[np.int64],
         rows: NDArray[np.int64],
-        headers: _Column,
+        headers: BinaryColumn,
         sealed: bool,
     ) -> None:
         super().__init__(key, value, timestamps, rows)
@@ -340,7 +343,7 @@ def _partitions(keys: pa.Array | pa.ChunkedArray, partitions: int, hashed_by: in
     if partitions < 1:
         raise ValueError(f"expected at least one partition, got {partitions}")
     result = np.full(len(keys), -1, dtype=np.int32)
-    column = _column(keys)
+    column = binary_column(keys)
     if len(keys) and column.offsets.size:
         kernels.hashing.key_partitions(
             column.offsets, column.data, column.valid, column.shift, hashed_by, partitions, result
