@@ -204,7 +204,9 @@ class ClusterClient:
 
     def known_leader(self, tp: TopicPartition) -> int | None:
         """Return the leader of a partition from the cache; None if it is unknown or stale."""
-        leader = self.known_leader_and_epoch(tp)
+        if not self._metadata.is_fresh(tp.topic, self.clock.monotonic_ms()):
+            return None
+        leader = self._metadata.view.leader(tp)
         return None if leader is None else leader.broker_id
 
     def known_leader_and_epoch(self, tp: TopicPartition) -> LeaderAndEpoch | None:

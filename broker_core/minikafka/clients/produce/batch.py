@@ -76,6 +76,8 @@ class ProducerBatch(ABC):
         self.closed = False
         self.group = group or RetryGroup(topic_partition)
         self.producer_sequence: ProducerSequence | None = None
+        self.is_legacy = False
+        """True if it can only be sent in magic 0 or 1."""
         self.may_be_appended = False
         """True after an attempt whose outcome is unknown: the log may have the batch."""
 
@@ -83,11 +85,6 @@ class ProducerBatch(ABC):
     def sequence_count(self) -> int:
         """The number of sequence numbers that it takes in format 2."""
         return self.count
-
-    @property
-    def is_legacy(self) -> bool:
-        """True if it can only be sent in magic 0 or 1."""
-        return False
 
     def codec(self, configured: Codec) -> Codec:
         """Return the codec of the batch in a producer that is configured with ``configured``."""
@@ -193,16 +190,13 @@ class EncodedBatch(ProducerBatch):
     ) -> None:
         super().__init__(topic_partition, produce_result, created_ms, group)
         self.data = data
+        self.is_legacy = data[layout.MAGIC_AT] < BATCH_MAGIC
         self._sealed = sealed
         self._written_sequence: ProducerSequence | None = None
         self.count = count
         self.size_bytes = len(data)
         self.closed = True
         self.futures = [SendFuture(topic_partition, produce_result, 0, count)]
-
-    @property
-    def is_legacy(self) -> bool:
-        return self.data[layout.MAGIC_AT] < BATCH_MAGIC
 
     def codec(self, configured: Codec) -> Codec:
         return Codec(
@@ -266,6 +260,7 @@ class EncodedBatch(ProducerBatch):
                 f"newest format of its broker, and cannot be converted to magic {magic}",
             )
         self.data = encoded.data
+        self.is_legacy = magic < BATCH_MAGIC
 
     def _encoded(self, magic: int, start: int, end: int) -> EncodedRecords | None:
         """Return some of the records in a format; None for no records, and if they cannot be decoded or the

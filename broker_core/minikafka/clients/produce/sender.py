@@ -426,7 +426,9 @@ class Sender:
         batch.produce_result.done = True
         self._retry_log.clear(batch.topic_partition)
         self._accumulator.deallocate(batch)
-        self._futures_to_notify.extend(d for d in batch.futures if d.has_callback)
+        for future in batch.futures:
+            if future.has_callback:
+                self._futures_to_notify.append(future)
         batch.produce_result.condition.notify_all()
 
 

@@ -105,7 +105,7 @@ class TaskRunner:
         while True:
             with self._lock:
                 task = self._sender.next_task(self._clock.monotonic_ms())
-            self.run_callbacks()
+            self._report()
             if task is None:
                 return began
             began = True
@@ -113,7 +113,6 @@ class TaskRunner:
                 request = self._send(task)
                 if request is not None:
                     self._requests.append(request)
-                self._report()
             else:
                 self.run(task)
 
