@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.apis.describe_acls import LITERAL
+from minikafka.wire.apis.describe_acls import ACL_FIELDS, LITERAL
 from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, array, field
 
 
@@ -60,10 +60,7 @@ CREATE_ACLS = Api(
             field("resource_type", INT8),
             field("resource_name", STRING),
             field("resource_pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
-            field("principal", STRING),
-            field("host", STRING),
-            field("operation", INT8),
-            field("permission_type", INT8, "2 deny, 3 allow"),
+            *ACL_FIELDS,
         ),
     ),
     response=Struct(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.apis.describe_acls import LITERAL
+from minikafka.wire.apis.describe_acls import ACL_FIELDS, ACL_FILTER, LITERAL
 from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, array, field
 
 
@@ -70,23 +70,7 @@ DELETE_ACLS = Api(
     1,
     request=Struct(
         DeleteAclsRequest,
-        array(
-            "filters",
-            DeleteAclsFilter,
-            field("resource_type_filter", INT8, "1: any"),
-            field("resource_name_filter", NULLABLE_STRING, "null: any"),
-            field(
-                "pattern_type_filter",
-                INT8,
-                "1 any, 2 match, 3 literal, 4 prefixed",
-                since=1,
-                default=LITERAL,
-            ),
-            field("principal_filter", NULLABLE_STRING, "null: any"),
-            field("host_filter", NULLABLE_STRING, "null: any"),
-            field("operation", INT8, "1: any"),
-            field("permission_type", INT8, "1 any, 2 deny, 3 allow"),
-        ),
+        array("filters", DeleteAclsFilter, *ACL_FILTER),
     ),
     response=Struct(
         DeleteAclsResponse,
@@ -104,10 +88,7 @@ DELETE_ACLS = Api(
                 field("resource_type", INT8),
                 field("resource_name", STRING),
                 field("pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
-                field("principal", STRING),
-                field("host", STRING),
-                field("operation", INT8),
-                field("permission_type", INT8, "2 deny, 3 allow"),
+                *ACL_FIELDS,
             ),
         ),
     ),

@@ -62,21 +62,30 @@ class DescribeAclsResponse:
     resources: tuple[DescribeAclsResource, ...]
 
 
+ACL_FILTER = (
+    field("resource_type_filter", INT8, "1: any"),
+    field("resource_name_filter", NULLABLE_STRING, "null: any"),
+    field("pattern_type_filter", INT8, "1 any, 2 match, 3 literal, 4 prefixed", since=1, default=LITERAL),
+    field("principal_filter", NULLABLE_STRING, "null: any"),
+    field("host_filter", NULLABLE_STRING, "null: any"),
+    field("operation", INT8, "1: any"),
+    field("permission_type", INT8, "1 any, 2 deny, 3 allow"),
+)
+"""The rows of a filter, also in DeleteAcls."""
+ACL_FIELDS = (
+    field("principal", STRING),
+    field("host", STRING),
+    field("operation", INT8),
+    field("permission_type", INT8, "2 deny, 3 allow"),
+)
+"""The rows of an ACL behind its resource, in all three requests about ACLs."""
+
 DESCRIBE_ACLS = Api(
     ApiKey.DESCRIBE_ACLS,
     "DescribeAcls",
     0,
     1,
-    request=Struct(
-        DescribeAclsRequest,
-        field("resource_type_filter", INT8, "1: any"),
-        field("resource_name_filter", NULLABLE_STRING, "null: any"),
-        field("pattern_type_filter", INT8, "1 any, 2 match, 3 literal, 4 prefixed", since=1, default=LITERAL),
-        field("principal_filter", NULLABLE_STRING, "null: any"),
-        field("host_filter", NULLABLE_STRING, "null: any"),
-        field("operation", INT8, "1: any"),
-        field("permission_type", INT8, "1 any, 2 deny, 3 allow"),
-    ),
+    request=Struct(DescribeAclsRequest, *ACL_FILTER),
     response=Struct(
         DescribeAclsResponse,
         field("throttle_time_ms", INT32),
@@ -88,14 +97,7 @@ DESCRIBE_ACLS = Api(
             field("resource_type", INT8),
             field("resource_name", STRING),
             field("pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
-            array(
-                "acls",
-                AclDescription,
-                field("principal", STRING),
-                field("host", STRING),
-                field("operation", INT8),
-                field("permission_type", INT8, "2 deny, 3 allow"),
-            ),
+            array("acls", AclDescription, *ACL_FIELDS),
         ),
     ),
 )
