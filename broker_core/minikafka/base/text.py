@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def counted(number: int, noun: str) -> str:
     """Return ``1 message``, ``2 messages``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return the first ``most`` names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -16,6 +16,7 @@ import typer
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition, check_topic_name
+from minikafka.base.text import first_of
 from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.group_reset import (
@@ -364,9 +365,8 @@ def _note_out_of_range(target: Target, logs: Mapping[TopicPartition, Log]) -> No
         if (wanted := out_of_range_offset(target, log)) is not None
     ]
     if adjusted:
-        more = f" and {len(adjusted) - NAMED_MAX} more" if len(adjusted) > NAMED_MAX else ""
-        named = ", ".join(adjusted[:NAMED_MAX])
-        note(f"minikafka: out of range: {named}{more}; using the nearer end of the log")
+        named = first_of(adjusted, NAMED_MAX)
+        note(f"minikafka: out of range: {named}; using the nearer end of the log")
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import first_of
 from minikafka.cli.connect import existing_topic
 from minikafka.cli.output import note, utc_text
 from minikafka.cli.start_position import Start
@@ -157,6 +158,5 @@ def _note(
 ) -> None:
     """Print a note about ``partitions``, if there are any."""
     if partitions:
-        named = [f"{tp} ({bound} {offsets[tp]})" for tp in partitions[:NAMED_MAX]]
-        more = f" and {len(partitions) - NAMED_MAX} more" if len(partitions) > NAMED_MAX else ""
-        note(f"minikafka: {what} {', '.join(named)}{more}: {then}")
+        named = first_of([f"{tp} ({bound} {offsets[tp]})" for tp in partitions], NAMED_MAX)
+        note(f"minikafka: {what} {named}: {then}")

@@ -170,17 +170,16 @@ def list_ongoing(
 
     A reassignment cannot be cancelled, as in 0.10.1: wait for its end, and then execute the rollback plan.
     """
-    from minikafka.clients.admin.zookeeper import reassignments, throttles
+    from minikafka.clients.admin.zookeeper import reassignments
 
     with connect.zookeeper_store(zookeeper, None, data_dir) as store:
         found = reassignments.ongoing(store)
-        brokers = {broker for verdict in found for broker in (*verdict.wanted, *verdict.replicas)}
-        rates = " or ".join(map(str, throttles.rates(store, brokers))) if found else ""
+        throttled = throttle_text(store, found)
     print_verdicts(found, style, ONGOING_COLUMNS)
     if not found:
         note("minikafka: no reassignment is in progress")
-    elif rates:
-        note(f"minikafka: {counted(len(found), 'partition')} in progress{THROTTLED.format(rates)}")
+    elif throttled:
+        note(f"minikafka: {counted(len(found), 'partition')} in progress{throttled}")
 
 
 def resume(store: Store, wanted: Replicas, style: Format, *, throttle: int | None, wait: bool) -> int:
@@ -220,10 +219,16 @@ def end_throttle(store: Store, verdicts: Sequence[PartitionReassignment]) -> Non
         elif (others := reassignments.under_way(store)) and throttles.rates(store):
             note(f"minikafka: {ended}; {THROTTLE_STAYS.format(listed(others))}")
         return
+    note(f"minikafka: {done} of {counted(len(verdicts), 'partition')} done{throttle_text(store, verdicts)}")
+
+
+def throttle_text(store: Store, verdicts: Iterable[PartitionReassignment]) -> str:
+    """Return the end of a note about the throttle of the partitions' brokers; "" if there is none."""
+    from minikafka.clients.admin.zookeeper import throttles
+
     brokers = {broker for verdict in verdicts for broker in (*verdict.wanted, *verdict.replicas)}
     rates = " or ".join(map(str, throttles.rates(store, brokers)))
-    throttled = THROTTLED.format(rates) if rates else ""
-    note(f"minikafka: {done} of {counted(len(verdicts), 'partition')} done{throttled}")
+    return THROTTLED.format(rates) if rates else ""
 
 
 def parse_broker_ids(text: str) -> list[int]:
