@@ -36,7 +36,7 @@ from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.registry.topics import TopicAssignment
 from minikafka.server.admin.dynamic_config import check_settings_size
 from minikafka.server.context import RequestContext
-from minikafka.server.core.broker import Broker
+from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.core.topic_creations import CreationRequest
 from minikafka.server.workers.request_admission import leave
 
@@ -111,7 +111,7 @@ def error_message_of(error: BrokerError | None) -> str | None:
     return None if error is None else shorten(str(error.detail)) or None
 
 
-class DelayedTopicOperation:
+class DelayedTopicOperation(DelayedRequest):
     """A request about several topics, completed when each has succeeded or failed.
 
     ``is_done`` tells whether a topic is done; topics that are not done at the deadline get REQUEST_TIMED_OUT.
@@ -119,15 +119,16 @@ class DelayedTopicOperation:
 
     def __init__(
         self,
+        broker: Broker,
+        context: RequestContext,
         names: list[str],
         *,
         is_done: Callable[[str], bool],
-        context: RequestContext,
         reply: Callable[[Outcomes], None],
     ) -> None:
+        super().__init__(broker, context)
         self._names = names
         self._is_done = is_done
-        self._context = context
         self._reply = reply
         self._failed: dict[str, BrokerError] = {}
         self._done: set[str] = set()
@@ -150,13 +151,14 @@ class DelayedTopicOperation:
         self._done.add(name)
         self._left.discard(name)
 
-    def fail_in_step(self, broker: Broker, name: str, error: BrokerError) -> None:
+    def fail_in_step(self, name: str, error: BrokerError) -> None:
         """Fail a topic after the request began to wait. Called within a step."""
         self.fail(name, error)
-        broker.touch(("topic", name))
+        self._broker.touch(("topic", name))
 
-    def start(self, broker: Broker, timeout_ms: int, submit: Callable[[], None]) -> None:
+    def start(self, timeout_ms: int, submit: Callable[[], None]) -> None:
         """Wait for the topics, then submit the work."""
+        broker = self._broker
 
         def step() -> None:
             if timeout_ms <= 0 or not self._left:
@@ -178,9 +180,6 @@ class DelayedTopicOperation:
             if name in self._left and self._is_done(name):
                 self.succeed(name)
         return not self._left
-
-    def abandon(self, reason: str) -> None:
-        self._context.exchange.close(reason)
 
     def complete(self) -> None:
         late = BrokerError(
@@ -322,7 +321,7 @@ def submit_creations(
 
     def failed(name: str, error: BrokerError) -> None:
         why = topic_exists_error(broker, name) if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
-        broker.run(lambda: operation.fail_in_step(broker, name, why))
+        broker.run(lambda: operation.fail_in_step(name, why))
 
     deadline_ms = broker.clock.monotonic_ms() + timeout_ms if timeout_ms > 0 else None
     broker.creations.add(creations, failed, deadline_ms)
@@ -450,7 +449,7 @@ def submit_partition_creations(
             busy = BrokerError(
                 ErrorCode.REQUEST_TIMED_OUT, f"another request is adding partitions to topic {creation.name}"
             )
-            broker.run(partial(operation.fail_in_step, broker, creation.name, busy))
+            broker.run(partial(operation.fail_in_step, creation.name, busy))
     done = 0
 
     def job(is_over: Callable[[], bool]) -> bool:
@@ -479,7 +478,7 @@ def submit_partition_creations(
             if not isinstance(error, CoordinationError):
                 _log.exception("failed to add partitions to topic %s", creation.name)
             failure = BrokerError(ErrorCode.UNKNOWN, str(error))
-        broker.run(lambda: operation.fail_in_step(broker, creation.name, failure))
+        broker.run(lambda: operation.fail_in_step(creation.name, failure))
 
     if claimed:
         jobs.submit(job)

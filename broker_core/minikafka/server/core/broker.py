@@ -33,6 +33,7 @@ from minikafka.partition.partition import Partition
 from minikafka.partition.purgatory import Purgatory
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.context import RequestContext
 from minikafka.server.core.converted_records import PieceBudget
 from minikafka.server.core.metadata_cache import EncodedMetadata, MetadataCache
 from minikafka.server.core.topic_creations import TopicCreations
@@ -65,6 +66,17 @@ class DelayedOperation(Protocol):
         """Close the connection after an internal error, so that the client asks again."""
 
     def __hash__(self) -> int: ...
+
+
+class DelayedRequest:
+    """A client's delayed request, whose connection an internal error closes. For a ``DelayedOperation``."""
+
+    def __init__(self, broker: Broker, context: RequestContext) -> None:
+        self._broker = broker
+        self._context = context
+
+    def abandon(self, reason: str) -> None:
+        self._context.exchange.close(reason)
 
 
 class Broker:

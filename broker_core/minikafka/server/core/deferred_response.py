@@ -15,7 +15,7 @@ from minikafka.base.errors import (
     without_frames,
 )
 from minikafka.server.context import RequestContext
-from minikafka.server.core.broker import Broker
+from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.workers.work_pool import Steps, begin_here
 
 _log = logging.getLogger(__name__)
@@ -35,12 +35,11 @@ Refusal = Callable[[BrokerError], Any]
 """Builds the response in which an error applies to the whole request."""
 
 
-class _DelayedResponse:
+class _DelayedResponse(DelayedRequest):
     """The delayed request; ``response`` is set when the jobs are done."""
 
     def __init__(self, broker: Broker, context: RequestContext, refusal: Refusal, answer_bytes: int) -> None:
-        self._broker = broker
-        self._context = context
+        super().__init__(broker, context)
         self._refusal = refusal
         self._answer_bytes = answer_bytes
         self.response: Callable[[], Any] | None = None
@@ -55,9 +54,6 @@ class _DelayedResponse:
         if self._answer_bytes > 0:
             yield self._answer_bytes
         self._context.reply(self._refusal(_LATE) if self.response is None else self.response())
-
-    def abandon(self, reason: str) -> None:
-        self._context.exchange.close(reason)
 
 
 OFFSETS_PER_JOB = 100

@@ -1,8 +1,8 @@
 """The request handlers, one file for each API.
 
 ``handle(broker, context, request)``, or ``handle(coordinator, …)`` for the APIs of groups, replies through
-the context, at once or later. Every API with a handler is served, and advertised, in all versions that
-``minikafka.wire`` defines.
+the context, at once or later, or returns the steps that do so. Every API with a handler is served, and
+advertised, in all versions that ``minikafka.wire`` defines.
 """
 
 from __future__ import annotations
@@ -50,11 +50,13 @@ from minikafka.server.handlers import (
     update_metadata,
 )
 from minikafka.server.replication.replica_manager import ReplicaManager
+from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.api import ApiKey
 
 Handler = Callable[[RequestContext, Any], None]
 
-_Handle = Callable[[Broker, RequestContext, Any], None]
+_Bound = Callable[[RequestContext, Any], Steps | None]
+_Handle = Callable[[Broker, RequestContext, Any], Steps | None]
 
 # A waiting request counts as work: jobs of the worker must write to ZooKeeper for it.
 _BY_JOB: dict[ApiKey, _Handle] = {
@@ -79,7 +81,7 @@ _OF_BROKER: dict[ApiKey, _Handle] = {
     ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
 }
-_OF_GROUPS: dict[ApiKey, Callable[[GroupCoordinator, RequestContext, Any], None]] = {
+_OF_GROUPS: dict[ApiKey, Callable[[GroupCoordinator, RequestContext, Any], Steps | None]] = {
     ApiKey.FIND_COORDINATOR: find_coordinator.handle,
     ApiKey.JOIN_GROUP: join_group.handle,
     ApiKey.SYNC_GROUP: sync_group.handle,
@@ -109,9 +111,15 @@ def handlers(
     broker: Broker, coordinator: GroupCoordinator, replicas: ReplicaManager, control: ControllerEventManager
 ) -> Mapping[ApiKey, Handler]:
     """Return the handler of each API that is served."""
+
+    def run(handle: _Bound, context: RequestContext, request: Any) -> None:
+        steps = handle(context, request)
+        if steps is not None:
+            begin_here(broker.pool, context.exchange, broker.clock, steps)
+
     return {
-        **{key: partial(handle, broker) for key, handle in (_BY_JOB | _OF_BROKER).items()},
-        **{key: partial(handle, coordinator) for key, handle in _OF_GROUPS.items()},
+        **{key: partial(run, partial(handle, broker)) for key, handle in (_BY_JOB | _OF_BROKER).items()},
+        **{key: partial(run, partial(handle, coordinator)) for key, handle in _OF_GROUPS.items()},
         **{key: partial(handle, replicas) for key, handle in _OF_REPLICAS.items()},
         ApiKey.CONTROLLED_SHUTDOWN: partial(controlled_shutdown.handle, control, broker),
     }

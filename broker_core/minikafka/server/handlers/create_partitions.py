@@ -24,7 +24,7 @@ from minikafka.server.admin.topics import (
 )
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -33,19 +33,16 @@ from minikafka.wire.apis.create_partitions import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> Steps:
     """Serve one CreatePartitions request; reply when the partitions can be used."""
-    begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
-
-
-def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> Steps:
     named = Counter(topic.name for topic in request.topics)
     counts = {topic.name: topic.count for topic in request.topics}
     added: dict[str, int] = {}
     operation = DelayedTopicOperation(
+        broker,
+        context,
         list(named),
         is_done=lambda name: is_ready(broker, name, counts[name], counts[name] - added.get(name, 0)),
-        context=context,
         reply=lambda outcomes: context.reply(
             CreatePartitionsResponse(
                 throttle_time_ms=0,
@@ -76,7 +73,7 @@ def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsReq
         if not request.validate_only:
             submit_partition_creations(broker, wishes, operation)
 
-    operation.start(broker, request.timeout_ms, submit)
+    operation.start(request.timeout_ms, submit)
 
 
 def _given(topic: CreatePartitionsTopic) -> list[tuple[int, ...]] | None:

@@ -29,7 +29,7 @@ from minikafka.server.admin.topics import (
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.topic_creations import CreationRequest
-from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -38,18 +38,15 @@ from minikafka.wire.apis.create_topics import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Steps:
     """Serve one CreateTopics request; reply when the topics can be used."""
-    begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
-
-
-def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Steps:
     named = Counter(topic.name for topic in request.topics)
     partitions: dict[str, int] = {}
     operation = DelayedTopicOperation(
+        broker,
+        context,
         list(named),
         is_done=lambda name: is_ready(broker, name, partitions.get(name, 1)),
-        context=context,
         reply=lambda outcomes: context.reply(
             CreateTopicsResponse(
                 throttle_time_ms=0,
@@ -87,7 +84,7 @@ def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest
         if not request.validate_only:
             submit_creations(broker, creations, operation, request.timeout_ms)
 
-    operation.start(broker, request.timeout_ms, submit)
+    operation.start(request.timeout_ms, submit)
 
 
 def _count(broker: Broker, topic: CreatableTopic) -> int:

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from minikafka.server.context import RequestContext
 from minikafka.server.groups.group_coordinator import GroupCoordinator
-from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle(coordinator: GroupCoordinator, context: RequestContext, request: DeleteGroupsRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: DeleteGroupsRequest) -> Steps:
     """Serve one DeleteGroups request."""
-    broker = coordinator.broker
-    begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
-
-
-def _serve(coordinator: GroupCoordinator, context: RequestContext, request: DeleteGroupsRequest) -> Steps:
     rows: list[DeletableGroupResult] = []
     for name in dict.fromkeys(request.groups_names):
         yield 0

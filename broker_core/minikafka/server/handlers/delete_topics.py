@@ -16,21 +16,18 @@ from minikafka.server.admin.topics import (
 )
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Steps:
     """Serve one DeleteTopics request; reply when the topics are deleted."""
-    begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
-
-
-def _serve(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Steps:
     names = list(dict.fromkeys(request.topic_names))
     operation = DelayedTopicOperation(
+        broker,
+        context,
         names,
         is_done=lambda name: not _is_known(broker, name),
-        context=context,
         reply=lambda outcomes: context.reply(
             DeleteTopicsResponse(
                 throttle_time_ms=0,
@@ -49,10 +46,7 @@ def _serve(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
         except BrokerError as error:
             operation.fail(name, error)
 
-    def submit() -> None:
-        submit_deletions(broker, wanted)
-
-    operation.start(broker, request.timeout_ms, submit)
+    operation.start(request.timeout_ms, lambda: submit_deletions(broker, wanted))
 
 
 def _check(broker: Broker, name: str, version: int) -> None:

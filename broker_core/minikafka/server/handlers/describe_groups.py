@@ -9,7 +9,7 @@ from __future__ import annotations
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.context import RequestContext
 from minikafka.server.groups.group_coordinator import GroupCoordinator
-from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -21,13 +21,8 @@ ROW_BYTES = 300
 """Estimated size of a group or member in the response, without metadata and assignment."""
 
 
-def handle(coordinator: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest) -> Steps:
     """Serve one DescribeGroups request."""
-    broker = coordinator.broker
-    begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
-
-
-def _serve(coordinator: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest) -> Steps:
     rows: list[DescribedGroup] = []
     answer_bytes = 0
     for group_id in dict.fromkeys(request.groups):

@@ -17,7 +17,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.log.log import Log
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -29,12 +29,8 @@ from minikafka.wire.apis.describe_log_dirs import (
 STEP_PARTITIONS = 100
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> Steps:
     """Serve one DescribeLogDirs request."""
-    begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
-
-
-def _serve(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> Steps:
     wanted = None
     if request.topics is not None:
         wanted = {

@@ -32,7 +32,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.net.server import Exchange
 from minikafka.partition.purgatory import PartialReads
 from minikafka.server.context import RequestContext
-from minikafka.server.core.broker import Broker
+from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.core.converted_records import PLAIN_BYTES
 from minikafka.server.replication.fetch_data import (
     MAGIC_2_SINCE,
@@ -60,12 +60,11 @@ from minikafka.wire.apis.fetch import (
 _log = logging.getLogger(__name__)
 
 
-class _DelayedFetch:
+class _DelayedFetch(DelayedRequest):
     """A fetch that waits for ``min_bytes`` (Kafka's DelayedFetch)."""
 
     def __init__(self, broker: Broker, context: RequestContext, request: FetchRequest) -> None:
-        self._broker = broker
-        self._context = context
+        super().__init__(broker, context)
         self._request = request
         self._all_data: FetchData = {}
         self._size = 0
@@ -105,9 +104,6 @@ class _DelayedFetch:
         broker = self._broker
         steps = _answer(broker, self._context, self._request, self._all_data)
         begin_here(broker.pool, self._context.exchange, broker.clock, steps)
-
-    def abandon(self, reason: str) -> None:
-        self._context.exchange.close(reason)
 
     def keys(self) -> list[Hashable]:
         self._asked = parts_of(self._request.topics)

@@ -21,7 +21,7 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.server.context import RequestContext
-from minikafka.server.core.broker import Broker
+from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.wire.apis.init_producer_id import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -37,13 +37,10 @@ _WAIT_KEY = "producer ids"
 """The key of the waiting requests."""
 
 
-class _DelayedInitProducerId:
+class _DelayedInitProducerId(DelayedRequest):
     """A request that waits for a producer id."""
 
-    def __init__(self, broker: Broker, context: RequestContext) -> None:
-        self._broker = broker
-        self._context = context
-        self._producer_id: int | None = None
+    _producer_id: int | None = None
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         self._producer_id = self._broker.producer_ids.take()
@@ -54,9 +51,6 @@ class _DelayedInitProducerId:
             _answer(self._context, ErrorCode.GROUP_LOAD_IN_PROGRESS)
         else:
             _answer(self._context, ErrorCode.NONE, self._producer_id, 0)
-
-    def abandon(self, reason: str) -> None:
-        self._context.exchange.close(reason)
 
 
 def handle(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> None:

@@ -20,7 +20,7 @@ from minikafka.controller.election import NO_LEADER
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.admin.topics import start_auto_creation
 from minikafka.server.context import RequestContext
-from minikafka.server.core.broker import Broker
+from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.metadata import (
@@ -39,12 +39,11 @@ PARTITION_BYTES = 500
 """Estimated memory of a partition until it is encoded."""
 
 
-class _DelayedMetadata:
+class _DelayedMetadata(DelayedRequest):
     """A request that waits until this broker has the cluster's metadata."""
 
     def __init__(self, broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
-        self._broker = broker
-        self._context = context
+        super().__init__(broker, context)
         self._request = request
 
     def satisfied(self, key: Hashable | None = None) -> bool:
@@ -52,9 +51,6 @@ class _DelayedMetadata:
 
     def complete(self) -> None:
         _begin(self._broker, self._context, self._request)
-
-    def abandon(self, reason: str) -> None:
-        self._context.exchange.close(reason)
 
 
 def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> None:

@@ -39,13 +39,8 @@ PARTITION_BYTES = 500
 _Errors = dict[TopicPartition, ErrorCode]
 
 
-def handle(coordinator: GroupCoordinator, context: RequestContext, request: OffsetCommitRequest) -> None:
+def handle(coordinator: GroupCoordinator, context: RequestContext, request: OffsetCommitRequest) -> Steps:
     """Serve one OffsetCommit request."""
-    broker = coordinator.broker
-    begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
-
-
-def _serve(coordinator: GroupCoordinator, context: RequestContext, request: OffsetCommitRequest) -> Steps:
     broker = coordinator.broker
     total = sum(len(topic.partitions) for topic in request.topics)
     if total > STEP_PARTITIONS:

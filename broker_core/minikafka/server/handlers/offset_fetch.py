@@ -18,7 +18,7 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import OFFSETS_PER_JOB, answer_by_jobs, portions
 from minikafka.server.groups.group_coordinator import GroupCoordinator
-from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.offset_fetch import (
     NO_OFFSET,
     OffsetFetchRequest,
@@ -37,13 +37,14 @@ STEP_ROWS = 500
 _Row = Callable[[TopicPartition], OffsetFetchResponsePartition]
 
 
-def handle(coordinator: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest) -> None:
+def handle(
+    coordinator: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest
+) -> Steps | None:
     """Serve one OffsetFetch request."""
-    broker = coordinator.broker
-    if context.version == 0:
-        _fetch_from_zookeeper(broker, context, request)
-    else:
-        begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
+    if context.version:
+        return _serve(coordinator, context, request)
+    _fetch_from_zookeeper(coordinator.broker, context, request)
+    return None
 
 
 def _serve(coordinator: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest) -> Steps:

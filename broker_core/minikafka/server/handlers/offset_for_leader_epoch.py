@@ -12,7 +12,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.offset_for_leader_epoch import (
     EpochPartition,
     EpochPartitionResponse,
@@ -24,12 +24,8 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
 STEP_PARTITIONS = 100
 
 
-def handle(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:
+def handle(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> Steps:
     """Serve one OffsetForLeaderEpoch request. It changes nothing, so it needs no lock."""
-    begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
-
-
-def _serve(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> Steps:
     topics = []
     for topic in request.topics:
         rows = []

@@ -39,7 +39,7 @@ from minikafka.records.format.compression import BudgetExceeded, ContentBudget
 from minikafka.records.format.message_set import NO_TIMESTAMP, Codec
 from minikafka.records.kernels import layout
 from minikafka.server.context import RequestContext
-from minikafka.server.core.broker import Broker
+from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.workers.request_admission import leave
 from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.apis.produce import (
@@ -90,7 +90,7 @@ MAX_PREPARE_ATTEMPTS = 10
 _Answers = dict[TopicPartition, ProducePartitionResponse]
 
 
-class _DelayedProduce:
+class _DelayedProduce(DelayedRequest):
     """A request that waits for the in-sync replicas (Kafka's DelayedProduce). Keeps no records in memory."""
 
     def __init__(
@@ -101,8 +101,7 @@ class _DelayedProduce:
         answers: _Answers,
         written: dict[Partition, tuple[int, int]],
     ) -> None:
-        self._broker = broker
-        self._context = context
+        super().__init__(broker, context)
         self._request = request
         self._answers = answers
         self._waiting = written
@@ -127,9 +126,6 @@ class _DelayedProduce:
             text = "the in-sync replicas did not acknowledge the messages within the time-out"
             self._reject(partition, BrokerError(ErrorCode.REQUEST_TIMED_OUT, text))
         _answer(self._context, self._request, self._answers)
-
-    def abandon(self, reason: str) -> None:
-        self._context.exchange.close(reason)
 
     def wait(self) -> None:
         """Reply at once or later."""

@@ -18,7 +18,7 @@ from weakref import ref
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.server.context import RequestContext
-from minikafka.server.core.broker import Broker
+from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.replication.fetch_data import (
     FetchData,
     FetchPartitionData,
@@ -171,14 +171,13 @@ class FollowerSession:
                 self._broker.answer(waiting)
 
 
-class _DelayedFollowerFetch:
+class _DelayedFollowerFetch(DelayedRequest):
     """A delayed fetch of a session."""
 
     def __init__(
         self, broker: Broker, context: RequestContext, request: FetchRequest, session: FollowerSession
     ) -> None:
-        self._broker = broker
-        self._context = context
+        super().__init__(broker, context)
         self._request = request
         self._session = session
         self._all_data: FetchData = {}
@@ -249,9 +248,6 @@ class _DelayedFollowerFetch:
         )
         topics = tuple(FetchTopicResponse(topic, tuple(parts)) for topic, parts in answered.items())
         self._context.reply(FetchResponse(0, ErrorCode.NONE, session.session_id, topics))
-
-    def abandon(self, reason: str) -> None:
-        self._context.exchange.close(reason)
 
 
 def serve_follower(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
