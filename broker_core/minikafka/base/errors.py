@@ -39,13 +39,14 @@ The codes are those of Kafka 2.1 (``Errors.java``), with 0.10.1's names where 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, TypeVar
 
 from minikafka.base.secrets import is_resource_name, redact, redact_text
 
 Error = TypeVar("Error", bound=BaseException)
+T = TypeVar("T")
 
 
 class ErrorCode(IntEnum):
@@ -198,6 +199,14 @@ def without_frames(error: Error) -> Error:
     """
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
+
+
+def value_or_error(make: Callable[[], T]) -> T | BrokerError:
+    """Return the value of ``make``, or the BrokerError that it raises, ``without_frames``."""
+    try:
+        return make()
+    except BrokerError as error:
+        return without_frames(error)
 
 
 class OffsetOutOfRange(BrokerError):

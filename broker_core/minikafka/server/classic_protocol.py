@@ -181,20 +181,6 @@ class ClassicProtocol:
         return led[next(self._turns) % len(led)] if led else classic.ANY_PARTITION
 
 
-def _ask(
-    handle: Callable[[Broker, Any, Any], None],
-    broker: Broker,
-    exchange: Exchange,
-    api: Api[Any, Any],
-    version: int,
-    request: Any,
-) -> Any:
-    context, guarded, left = _permitted(broker, exchange, api, version, request)
-    if left is not None:
-        handle(broker, guarded, left)
-    return context.answer_of_one()
-
-
 def _permitted(
     broker: Broker, exchange: Exchange, api: Api[Any, Any], version: int, request: Any
 ) -> tuple[_CollectingContext, RequestContext, Any]:
@@ -211,13 +197,11 @@ def _awaited(broker: Broker, topic: str) -> bool:
         topic in broker.metadata_cache.topics
         or topic in broker.metadata_cache.unreadable
         or topic in INTERNAL_TOPICS
+        or not broker.config.auto_create_topics
     ):
         return False
-    if not broker.config.auto_create_topics:
-        return False
     try:
-        config = broker.config
-        start_auto_creation(broker, topic, config.default_partitions, config.default_replication_factor)
+        start_auto_creation(broker, topic)
     except BrokerError:
         return False  # the handler reports the error
     return True
@@ -259,7 +243,8 @@ def _read(
 def _offsets(broker: Broker, exchange: Exchange, asked: classic.Offsets) -> ListOffsetsPartitionResponse:
     timestamps = {TopicPartition(asked.topic, asked.partition): asked.time_ms}
     request = offsets_request(timestamps, max_num_offsets=max(0, asked.max_count))
-    answer: ListOffsetsPartitionResponse = _ask(
-        list_offsets.handle, broker, exchange, LIST_OFFSETS, 0, request
-    )
+    context, guarded, permitted = _permitted(broker, exchange, LIST_OFFSETS, 0, request)
+    if permitted is not None:
+        list_offsets.handle(broker, guarded, permitted)
+    answer: ListOffsetsPartitionResponse = context.answer_of_one()
     return answer

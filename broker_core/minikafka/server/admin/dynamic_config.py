@@ -65,16 +65,7 @@ def describe_topic(
         if name in overrides and _is_usable(log, name, overrides[name]):
             value = overrides[name]
             synonyms.insert(0, DescribeConfigsSynonym(name, value, ConfigSource.TOPIC))
-        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-        yield DescribeConfigsResourceResult(
-            name=name,
-            value=value,
-            read_only=False,
-            is_default=source == ConfigSource.DEFAULT,
-            config_source=source,
-            is_sensitive=False,
-            synonyms=tuple(synonyms),
-        )
+        yield _row(name, value, synonyms)
 
 
 def _broker_synonyms(key: ConfigKey, properties: Settings) -> Iterable[DescribeConfigsSynonym]:
@@ -112,29 +103,33 @@ def describe_broker(properties: Settings, own: Settings) -> Iterable[DescribeCon
             synonyms.append(DescribeConfigsSynonym(name, value, ConfigSource.STATIC_BROKER))
         if key is not None and key.default_text is not None:
             synonyms.append(DescribeConfigsSynonym(name, key.default_text, ConfigSource.DEFAULT))
-        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-        yield DescribeConfigsResourceResult(
-            name=name,
-            value=synonyms[0].value if synonyms else None,
-            read_only=True,
-            is_default=source == ConfigSource.DEFAULT,
-            config_source=source,
-            is_sensitive=sensitive,
-            synonyms=tuple(synonyms),
-        )
+        value = synonyms[0].value if synonyms else None
+        yield _row(name, value, synonyms, read_only=True, sensitive=sensitive)
 
 
 def _rate(name: str, text: str | None) -> DescribeConfigsResourceResult:
     synonyms = [DescribeConfigsSynonym(name, str(UNLIMITED), ConfigSource.DEFAULT)]
     if text is not None:
         synonyms.insert(0, DescribeConfigsSynonym(name, text, ConfigSource.DYNAMIC_BROKER))
+    return _row(name, synonyms[0].value, synonyms)
+
+
+def _row(
+    name: str,
+    value: str | None,
+    synonyms: Sequence[DescribeConfigsSynonym],
+    *,
+    read_only: bool = False,
+    sensitive: bool = False,
+) -> DescribeConfigsResourceResult:
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
     return DescribeConfigsResourceResult(
         name=name,
-        value=synonyms[0].value,
-        read_only=False,
-        is_default=text is None,
-        config_source=synonyms[0].source,
-        is_sensitive=False,
+        value=value,
+        read_only=read_only,
+        is_default=source == ConfigSource.DEFAULT,
+        config_source=source,
+        is_sensitive=sensitive,
         synonyms=tuple(synonyms),
     )
 
@@ -195,8 +190,10 @@ def change_resource(broker: Broker, kind: int, name: str, change: Change, *, val
         broker.zk_client.settings.change(paths.TOPICS, name, after)
     except (CoordinationLost, SessionExpired):
         raise
+    except InconsistentClusterId as error:
+        raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from None
     except CoordinationError as error:
-        raise BrokerError(_code_of(error, ErrorCode.INVALID_CONFIG), str(error)) from None
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
     refresh_topic(broker, name)
 
 
@@ -221,7 +218,7 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
         try:
             broker.zk_client.settings.change(paths.BROKERS, name, after)
         except InconsistentClusterId as error:
-            raise BrokerError(_code_of(error, ErrorCode.UNKNOWN), str(error)) from None
+            raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from None
         refresh_broker(broker)
 
 
@@ -234,11 +231,6 @@ def check_settings_size(topic: str, settings: Settings) -> None:
             f"the configs of topic {topic} have {size} bytes, which exceeds the limit of a znode "
             f"({DATA_MAX_BYTES})",
         )
-
-
-def _code_of(error: CoordinationError, code: ErrorCode) -> ErrorCode:
-    """Return ``code``, or a retriable code."""
-    return ErrorCode.REQUEST_TIMED_OUT if isinstance(error, InconsistentClusterId) else code
 
 
 def check_broker(broker: Broker, name: str) -> None:

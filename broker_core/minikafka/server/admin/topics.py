@@ -330,9 +330,9 @@ def submit_creations(
 def start_auto_creation(
     broker: Broker,
     name: str,
-    partitions: int,
-    replication_factor: int,
-    config: Mapping[str, str | None] | None = None,
+    partitions: int = BROKER_DEFAULT,
+    replication_factor: int = BROKER_DEFAULT,
+    config: Mapping[str, str] | None = None,
 ) -> None:
     """Start to create a topic that is needed, unless its creation is in progress.
 

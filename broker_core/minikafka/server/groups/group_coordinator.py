@@ -24,7 +24,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, StorageError, without_frames
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, StorageError, value_or_error
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups import events
 from minikafka.groups.group import GroupDescription
@@ -462,14 +462,7 @@ class GroupCoordinator:
 
     def _run_in_step(self, question: Callable[[], T]) -> T:
         """Run ``question`` under the core's lock; return its result, or raise its BrokerError."""
-
-        def step() -> T | BrokerError:
-            try:
-                return question()
-            except BrokerError as error:
-                return without_frames(error)
-
-        answer = self.broker.run(step)
+        answer = self.broker.run(lambda: value_or_error(question))
         if not isinstance(answer, BrokerError):
             return answer
         try:

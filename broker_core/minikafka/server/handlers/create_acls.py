@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from minikafka.base.acls import Acl, Resource
-from minikafka.base.errors import BrokerError, without_frames
+from minikafka.base.errors import BrokerError, value_or_error
 from minikafka.server.admin.topics import error_code_of, error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_each
 from minikafka.server.security.acl_requests import acl_of_creation, check_authorizer
 from minikafka.wire.apis.create_acls import (
-    AclCreation,
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
@@ -33,7 +32,7 @@ def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) 
         refused = AclCreationResult(error.code, error_message_of(error))
         context.reply(CreateAclsResponse(0, (refused,) * len(request.creations)))
         return
-    rules = [_checked(creation) for creation in request.creations]
+    rules = [value_or_error(partial(acl_of_creation, creation)) for creation in request.creations]
     wanted: dict[Resource, frozenset[Acl]] = {}
     for rule in rules:
         if not isinstance(rule, BrokerError):
@@ -50,10 +49,3 @@ def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) 
         broker.acl_manager.change(resource, partial(frozenset.union, wanted[resource]))
 
     answer_each(broker, context, list(wanted), change, response)
-
-
-def _checked(creation: AclCreation) -> tuple[Resource, Acl] | BrokerError:
-    try:
-        return acl_of_creation(creation)
-    except BrokerError as error:
-        return without_frames(error)

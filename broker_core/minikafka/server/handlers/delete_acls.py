@@ -11,15 +11,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from minikafka.base.acls import Acl, Resource
-from minikafka.base.errors import BrokerError, without_frames
+from minikafka.base.errors import BrokerError, value_or_error
 from minikafka.server.admin.topics import error_code_of, error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_each
 from minikafka.server.security.acl_requests import check_authorizer, find_matching_acls
-from minikafka.server.security.authorizer import Authorizer
 from minikafka.wire.apis.delete_acls import (
-    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
@@ -38,7 +36,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) 
         refused = DeleteAclsFilterResult(error.code, error.detail, ())
         context.reply(DeleteAclsResponse(0, (refused,) * len(request.filters)))
         return
-    rules = [_found(authorizer, acl_filter) for acl_filter in request.filters]
+    rules = [value_or_error(partial(find_matching_acls, authorizer, wanted)) for wanted in request.filters]
     doomed: dict[Resource, set[Acl]] = {}
     for found in rules:
         for resource, acl in () if isinstance(found, BrokerError) else found:
@@ -52,13 +50,6 @@ def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) 
         broker.acl_manager.change(resource, partial(_without, doomed[resource]))
 
     answer_each(broker, context, list(doomed), change, response)
-
-
-def _found(authorizer: Authorizer, acl_filter: DeleteAclsFilter) -> _Found | BrokerError:
-    try:
-        return find_matching_acls(authorizer, acl_filter)
-    except BrokerError as error:
-        return without_frames(error)
 
 
 def _without(acls: set[Acl], known: frozenset[Acl]) -> frozenset[Acl]:

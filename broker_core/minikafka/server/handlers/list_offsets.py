@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from itertools import chain
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
@@ -32,7 +32,6 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -63,9 +62,10 @@ def _serve(
     topics = []
     for topic in request.topics:
         parts = []
-        for part in _each_once(topic, context.version):
+        once = {part.index: part for part in topic.partitions}.values()
+        for part in once if context.version else topic.partitions:
             if TopicPartition(topic.name, part.index) in repeated:
-                parts.append(_refused(part))
+                parts.append(ListOffsetsPartitionResponse(part.index, ErrorCode.INVALID_REQUEST))
                 continue
             if context.version and part.timestamp >= 0:
                 yield LOOK_UP_BYTES
@@ -93,14 +93,6 @@ def _repeated(request: ListOffsetsRequest) -> frozenset[TopicPartition]:
         TopicPartition(topic.name, part.index) for topic in request.topics for part in topic.partitions
     )
     return frozenset(topic_partition for topic_partition, count in times.items() if count > 1)
-
-
-def _each_once(topic: ListOffsetsTopic, version: int) -> Collection[ListOffsetsPartition]:
-    return {part.index: part for part in topic.partitions}.values() if version else topic.partitions
-
-
-def _refused(part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(index=part.index, error_code=ErrorCode.INVALID_REQUEST)
 
 
 def _look_up(

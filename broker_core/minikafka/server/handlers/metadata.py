@@ -185,8 +185,7 @@ def _missing_topic_error(
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not context.may_create(name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        config = broker.config
-        start_auto_creation(broker, name, config.default_partitions, config.default_replication_factor)
+        start_auto_creation(broker, name)
     except BrokerError as error:
         return error.code
     return ErrorCode.LEADER_NOT_AVAILABLE

@@ -563,7 +563,7 @@ class ReplicaFetcher(InterBrokerConnection):
         except StorageError as error:
             self._put_off(follower, str(error))
             return
-        self._broker.run(lambda: _complete_flush(follower.partition, end_offset))
+        self._broker.run(lambda: follower.partition.complete_flush(end_offset))
 
     def _put_off(self, follower: FollowerPartition, reason: str) -> None:
         # A short pause at first: the leader may learn a moment after its followers that it leads.
@@ -592,7 +592,3 @@ def _common_end(follower: FollowerPartition, leader_end: int) -> int:
     """Return the end of the range in which the logs should be equal."""
     assert follower.cut is not None
     return min(leader_end, follower.cut.offset, follower.partition.log.end_offset)
-
-
-def _complete_flush(partition: Partition, end_offset: int) -> None:
-    partition.complete_flush(end_offset)
