@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import struct
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,12 +24,10 @@ from minikafka.wire.apis.offset_commit import (
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.faults.test_request_bombs import (
-    HOST,
-    PATIENCE_S,
     AttackedBroker,
     Others,
+    asking,
     broker,
-    frame_of,
     read_exactly,
 )
 from tests.support import simulation
@@ -105,20 +100,6 @@ def produce() -> Request:
     return simulation.produce("steady", b"", partitions=tuple(range(1, len(NAMES))), version=7)
 
 
-@contextlib.contextmanager
-def asking(broker: AttackedBroker, request: Request) -> Iterator[list[socket.socket]]:
-    """So many connections that have asked."""
-    data = frame_of(request)
-    with contextlib.ExitStack() as stack:
-        socks = [
-            stack.enter_context(socket.create_connection((HOST, broker.port))) for _ in range(CONNECTIONS)
-        ]
-        for sock in socks:
-            sock.settimeout(PATIENCE_S)
-            sock.sendall(data)
-        yield socks
-
-
 @pytest.mark.parametrize(
     "request_of",
     [
@@ -143,7 +124,7 @@ def asking(broker: AttackedBroker, request: Request) -> Iterator[list[socket.soc
 )
 def test_requests_that_name_very_many_stop_nobody(broker: AttackedBroker, request_of: object) -> None:
     assert callable(request_of)
-    with Others(broker), asking(broker, request_of()) as socks:
+    with Others(broker), asking(broker, request_of(), CONNECTIONS) as socks:
         for sock in socks:
             (size,) = struct.unpack(">i", read_exactly(sock, 4))
             while size:

@@ -6,11 +6,8 @@ what must hold for them.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -26,12 +23,10 @@ from minikafka.wire.apis.list_offsets import (
 )
 from minikafka.wire.frame_parts import buffer_of
 from tests.faults.test_request_bombs import (
-    HOST,
-    PATIENCE_S,
     AttackedBroker,
     Others,
+    asking,
     broker,
-    frame_of,
     large_batch,
     read_answer,
     wait_until,
@@ -60,24 +55,9 @@ def fill(broker: AttackedBroker, batch: bytes, times: int) -> None:
         assert part.error_code == 0
 
 
-@contextlib.contextmanager
-def asking(
-    broker: AttackedBroker, request: simulation.Request, connections: int = CONNECTIONS
-) -> Iterator[list[socket.socket]]:
-    """So many connections that have asked."""
-    with contextlib.ExitStack() as stack:
-        socks = []
-        for _ in range(connections):
-            sock = stack.enter_context(socket.create_connection((HOST, broker.port)))
-            sock.settimeout(PATIENCE_S)
-            sock.sendall(frame_of(request))
-            socks.append(sock)
-        yield socks
-
-
 def stalled(broker: AttackedBroker, request: simulation.Request, *, read: bool = True) -> None:
     """Nobody reads for a while; then, to ``read``, one does, and is given what it asked for."""
-    with Others(broker) as others, asking(broker, request) as socks:
+    with Others(broker) as others, asking(broker, request, CONNECTIONS) as socks:
         until, rounds = time.monotonic() + STALL_S, others.rounds
         wait_until(lambda: time.monotonic() > until and others.rounds > rounds)
         if read:

@@ -179,6 +179,22 @@ def frame_of(request: simulation.Request, correlation_id: int = 1) -> bytes:
     return join(encode_frame(parts))
 
 
+@contextlib.contextmanager
+def asking(
+    broker: AttackedBroker, request: simulation.Request, connections: int
+) -> Iterator[list[socket.socket]]:
+    """So many connections that have asked."""
+    data = frame_of(request)
+    with contextlib.ExitStack() as stack:
+        socks = [
+            stack.enter_context(socket.create_connection((HOST, broker.port))) for _ in range(connections)
+        ]
+        for sock in socks:
+            sock.settimeout(PATIENCE_S)
+            sock.sendall(data)
+        yield socks
+
+
 def answer_of(connection: SocketConnection, request: simulation.Request) -> Any:
     """The response to ``request``."""
     header = RequestHeader(int(request.key), request.version, 1, "other")

@@ -26,6 +26,7 @@ from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from tests.spark import peer
+from tests.spark.streams import Streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,6 +151,13 @@ def kafka(minikafka_cluster: Cluster) -> Iterator[Kafka]:
     found = Kafka(minikafka_cluster.bootstrap_servers)
     yield found
     found.client.close()
+
+
+@pytest.fixture
+def streams(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> Iterator[Streams]:
+    found = Streams(spark, kafka, tmp_path / "checkpoint")
+    yield found
+    found.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from minikafka.registry.consumer_offsets import read_offsets
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, KAFKA_4, Release
 from tests.spark.conftest import Kafka
-from tests.spark.test_stream_read import PATIENCE_S, Running, Streams
+from tests.spark.streams import PATIENCE_S, Running, Streams
 from tests.support.kafka_broker import running
 
 if TYPE_CHECKING:
@@ -51,13 +51,6 @@ class Query:
         given = {"subscribe": self.topic, "startingOffsets": "earliest", **options}
         self.run: Running = streams.start(minikafka__commit__group=self.group, **given)
         self.run.wait_for(4)
-
-
-@pytest.fixture
-def streams(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> Iterator[Streams]:
-    found = Streams(spark, kafka, tmp_path / "checkpoint")
-    yield found
-    found.close()
 
 
 def test_the_tools_of_0_10_1_1_see_a_query_that_is_registered_in_zookeeper(

@@ -23,7 +23,8 @@ from minikafka.registry.consumers import ConsumerRegistration
 from minikafka.registry.zookeeper import ZooKeeperStore
 from pyspark_minikafka.reading.groups import GroupProgress, ZooKeeperMember
 from tests.spark.conftest import Kafka
-from tests.spark.test_stream_read import PATIENCE_S, Streams, needs_limits
+from tests.spark.streams import PATIENCE_S, Streams
+from tests.spark.test_stream_read import needs_limits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,13 +52,6 @@ def zookeeper(minikafka_cluster: Cluster) -> Iterator[ZooKeeperStore]:
     store = ZooKeeperStore(minikafka_cluster.zookeeper_connect)
     yield store
     store.close()
-
-
-@pytest.fixture
-def streams(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> Iterator[Streams]:
-    found = Streams(spark, kafka, tmp_path / "checkpoint")
-    yield found
-    found.close()
 
 
 def values(frame: DataFrame) -> list[str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.spark.conftest import ROOT, Kafka
-from tests.spark.test_stream_read import Streams
+from tests.spark.streams import Streams
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,13 +17,6 @@ if TYPE_CHECKING:
 RECORDED = ROOT / "tests" / "data" / "checkpoints"
 EACH = 20
 """Records of both partitions; more than any of the recorded offsets."""
-
-
-@pytest.fixture
-def streams(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> Iterator[Streams]:
-    found = Streams(spark, kafka, tmp_path / "checkpoint")
-    yield found
-    found.close()
 
 
 def take(name: str, topic: str, directory: Path) -> None:

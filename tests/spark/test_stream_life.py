@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,20 +21,13 @@ from pyspark_minikafka.options.options import Mode, source_options
 from pyspark_minikafka.planning.lookup import make_planner
 from pyspark_minikafka.reading import stream
 from tests.spark.conftest import Kafka
-from tests.spark.test_stream_read import Streams, wait_until
+from tests.spark.streams import Streams, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STOPS_WITHIN_S = 2.0
 GONE_WITHIN_S = 5.0
-
-
-@pytest.fixture
-def streams(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> Iterator[Streams]:
-    found = Streams(spark, kafka, tmp_path / "checkpoint")
-    yield found
-    found.close()
 
 
 def recording_source(log: Path, *, hang: bool = False) -> type:

@@ -69,7 +69,7 @@ def manager_of(
     return manager
 
 
-def log_of(manager: LogManager, partition: TopicPartition) -> Log:
+def log_of(manager: LogManager, partition: TopicPartition = ONE) -> Log:
     log = manager.get(partition)
     assert log is not None
     return log

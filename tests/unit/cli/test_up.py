@@ -253,34 +253,6 @@ def test_keys_choose_the_partition_and_come_back(cluster: Up, request: pytest.Fi
     assert all(len(numbers) == 1 for numbers in partitions.values())
 
 
-def test_line_without_separator_ends_with_2_after_sent_lines(
-    cluster: Up, request: pytest.FixtureRequest
-) -> None:
-    topic, to = topic_of(request), ("--bootstrap", cluster.address)
-    ok("topic", "create", topic, *to)
-    done = minikafka("produce", topic, "--key-separator", ":", *to, stdin=b"a:1\nb:2\nc\nd:4\n")
-    assert done.status == 2
-    assert "line 3" in done.err
-    assert [row["value"] for row in rows(ok("consume", topic, "--max", "2", "--format", "json", *to))] == [
-        "1",
-        "2",
-    ]
-
-
-@pytest.mark.parametrize("size", [2_000, 2_000_000], ids=["for the topic", "for a request"])
-def test_a_line_that_is_too_large_is_named_and_the_others_are_sent(
-    cluster: Up, request: pytest.FixtureRequest, size: int
-) -> None:
-    topic, to = topic_of(request), ("--bootstrap", cluster.address)
-    ok("topic", "create", topic, "--config", "max.message.bytes=1000", *to)
-    done = minikafka("produce", topic, *to, stdin=b"a\nb\n" + b"x" * size + b"\nc\n")
-    assert done.status == 1
-    assert "TOO_LARGE: 1 of 4 messages not acknowledged; first error, at line 3: " in done.err
-    assert done.err.count("\n") == 1
-    read = rows(ok("consume", topic, "--max", "3", "--format", "json", *to))
-    assert [row["value"] for row in read] == ["a", "b", "c"]
-
-
 def test_reading_begins_where_it_is_told(cluster: Up, request: pytest.FixtureRequest) -> None:
     topic, to = topic_of(request), ("--bootstrap", cluster.address, "--format", "json")
     ok("topic", "create", topic, *to)

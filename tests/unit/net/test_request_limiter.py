@@ -137,7 +137,10 @@ def test_parked_request_may_keep_its_bytes_counted(serve: Serve) -> None:
         eventually(lambda: len(handler.exchanges) == 3, "the other large one is read")
 
 
-def test_a_request_that_is_parked_later_no_longer_counts(serve: Serve) -> None:
+@pytest.mark.parametrize("end", [lambda exchange: exchange.park(), lambda exchange: exchange.close("a test")])
+def test_a_request_that_is_parked_later_or_cut_off_no_longer_counts(
+    serve: Serve, end: Callable[[Exchange], None]
+) -> None:
     handler = Keeping()
     server = serve(handler, queued_requests=1)
     with plain(server) as one, plain(server) as two:
@@ -147,22 +150,8 @@ def test_a_request_that_is_parked_later_no_longer_counts(serve: Serve) -> None:
         two.sendall(framed(b"two"))
         run_processors(server)
         assert len(handler.exchanges) == 1
-        handler.exchanges[0].park()
+        end(handler.exchanges[0])
         eventually(lambda: len(handler.exchanges) == 2, "the other is read")
-
-
-def test_a_connection_that_breaks_no_longer_counts(serve: Serve) -> None:
-    handler = Keeping()
-    server = serve(handler, queued_requests=1)
-    with plain(server) as one, plain(server) as two:
-        one.sendall(framed(b"one"))
-        eventually(lambda: handler.exchanges, "it is read")
-        run_processors(server)
-        two.sendall(framed(b"two"))
-        run_processors(server)
-        handler.exchanges[0].close("for a test")
-        eventually(lambda: len(handler.exchanges) == 2, "the other is read")
-        assert is_closed(one)
 
 
 def test_byte_limit_holds_large_requests_but_not_small_ones(serve: Serve) -> None:

@@ -24,7 +24,7 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.support.broker_harness import FIRST_PORT, HOST, BrokerHarness
+from tests.support.broker_harness import FIRST_PORT, HOST, BrokerHarness, fetch_error
 from tests.support.consumer_streams import StreamHarness, offsets
 from tests.support.fetcher_harness import CLIENT, FetcherHarness, five_messages, values
 
@@ -328,6 +328,19 @@ def test_error_waits_for_room_in_the_queue() -> None:
 # --- unreadable records
 
 
+def test_message_as_large_as_a_fetch_is_delivered() -> None:
+    brokers = BrokerHarness(1, {"t": 1})
+    brokers.newest[ApiKey.FETCH] = 2
+    brokers.fill(T0, b"small")
+    brokers.fill(T0, b"x" * 265)
+    assert len(brokers.logs[T0].entries[1]) == 300
+    harness = FetcherHarness(brokers, fetch_message_max_bytes=300)
+    stream = harness.stream()
+    harness.manager.start_connections([harness.info(stream)])
+    harness.step(3)
+    assert offsets(stream.drain()) == [0, 1]
+
+
 def test_stream_raises_for_a_message_that_old_brokers_cut_off() -> None:
     brokers = BrokerHarness(1, {"t": 1})
     brokers.newest[ApiKey.FETCH] = 2
@@ -365,6 +378,17 @@ def test_records_corrupt_twice_are_raised_and_can_be_skipped() -> None:
     assert stream.stream.iterator().skip_corrupt() == 3
     harness.step()
     assert offsets(stream.drain()) == [3, 4]
+
+
+def test_permanent_broker_error_is_raised_in_the_stream() -> None:
+    brokers, harness, stream = five_messages()
+    brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    harness.manager.start_connections([harness.info(stream)])
+    harness.step(3)
+    error = error_of(stream)
+    assert isinstance(error, BrokerError)
+    assert error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert len(brokers.asked(ApiKey.FETCH)) == 1
 
 
 # --- starting and stopping

@@ -17,13 +17,12 @@ from minikafka.base.errors import (
     MessageStreamsExist,
     NetworkError,
     NodeExists,
-    UndecodableMessage,
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import ConsumerThreadId
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.topic_filter import Whitelist
-from minikafka.clients.serializer import LongDecoder, StringDecoder
+from minikafka.clients.serializer import StringDecoder
 from minikafka.registry import paths
 from minikafka.wire.api import ApiKey
 from tests.support.connector_harness import GROUP, ZooKeeperGroupHarness, cut_off
@@ -174,25 +173,6 @@ def test_message_whose_block_raises_does_not_count() -> None:
 
     with pytest.raises(OSError, match="processing failed"):
         process()
-    assert harness.offset() == b"2"
-
-
-@pytest.mark.parametrize("explicit", [False, True])
-def test_undecodable_message_is_not_counted_by_commit_or_shutdown(
-    explicit: bool,
-) -> None:
-    harness = ZooKeeperGroupHarness(t=1)
-    consumer = harness.consumer("a")
-    consumer.streams = consumer.connector.create_message_streams({"t": 1}, LongDecoder(), LongDecoder())["t"]
-    harness.go()
-    consumer.fetcher.deliver(5)
-    *_, last = consumer.take(3)
-    with pytest.raises(UndecodableMessage):
-        _ = last.message
-    if explicit:
-        consumer.connector.commit_offsets()
-        assert harness.offset() == b"2"
-    consumer.connector.shutdown()
     assert harness.offset() == b"2"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -22,15 +22,6 @@ from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from tests.support.broker_harness import commit_error, fetch_error
 from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
-
-
-@pytest.fixture
-def harness() -> Iterator[GroupHarness]:
-    harness = GroupHarness()
-    yield harness
-    for consumer in harness.consumers:
-        consumer.close()
-
 
 # Reading.
 
@@ -83,6 +74,14 @@ def test_broken_connections_are_made_again(harness: GroupHarness, fault: Fault) 
     for broker_id in (1, 2):
         harness.brokers.fault(broker_id, fault, 3)
     assert harness.read(consumer) == Counter(everything())
+
+
+def test_message_that_an_old_broker_cuts_off_is_read(harness: GroupHarness) -> None:
+    large = b"x" * 5_000
+    harness.brokers.newest[ApiKey.FETCH] = 2
+    harness.brokers.fill(T0, large)
+    consumer = harness.consumer(max_partition_fetch_bytes=1_000)
+    assert harness.read(consumer) == Counter([*everything(), large])
 
 
 def test_unexpected_error_of_a_leader_is_logged_once_and_retried(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -20,14 +20,6 @@ from minikafka.wire.apis.fetch import FetchRequest, FetchResponse
 from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness, everything
 
 FIELDS = ["topic", "partition", "offset", "timestamp", "key", "value"]
-
-
-@pytest.fixture
-def harness() -> Iterator[GroupHarness]:
-    harness = GroupHarness()
-    yield harness
-    for consumer in harness.consumers:
-        consumer.close()
 
 
 def records(consumer: GroupConsumer, rounds: int = 30, most: int | None = None) -> list[ConsumerRecord]:

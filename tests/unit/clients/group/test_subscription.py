@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,14 +18,6 @@ from minikafka.wire.apis.metadata import MetadataTopic
 from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
 
 LATE = TopicPartition("late-1", 0)
-
-
-@pytest.fixture
-def harness() -> Iterator[GroupHarness]:
-    harness = GroupHarness()
-    yield harness
-    for consumer in harness.consumers:
-        consumer.close()
 
 
 # Partitions that are assigned by hand.

@@ -10,15 +10,12 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file, replace_file
-from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
-from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from tests.support.logs import fill
+from tests.support.logs import ONE, TWO, fill, log_of
 
-ONE, TWO = TopicPartition("my_topic", 0), TopicPartition("my_topic", 1)
 PATH = "data/leader-epochs-begun.json"
 OWN_FILE = "data/my_topic_0/leader-epoch-checkpoint"
 
@@ -27,12 +24,6 @@ def manager_of(files: MemoryFiles) -> LogManager:
     manager = LogManager(files, ["data"], LogConfig(), Layout.CLASSIC, ManualClock(0))
     manager.open_all()
     return manager
-
-
-def log_of(manager: LogManager, partition: TopicPartition = ONE) -> Log:
-    log = manager.get(partition)
-    assert log is not None
-    return log
 
 
 def led_again(files: MemoryFiles) -> LogManager:
