@@ -175,12 +175,7 @@ class Oracle:
 class Churn:
     """The history of one seed."""
 
-    def __init__(
-        self,
-        seed: int,
-        *,
-        gentle: bool | None = None,
-    ) -> None:
+    def __init__(self, seed: int, *, gentle: bool | None = None) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self.gentle = seed % 3 == 0 if gentle is None else gentle

@@ -82,9 +82,7 @@ def test_clients_follow_a_broker_to_another_host_and_port(
     assert address.startswith(f"{ELSEWHERE}:")
 
 
-def test_watched_health_shows_a_dead_broker_and_its_return(
-    system: WholeCluster,
-) -> None:
+def test_watched_health_shows_a_dead_broker_and_its_return(system: WholeCluster) -> None:
     command = ["cluster", "health", "--watch", "--format", "json"]
     with subprocess.Popen(
         [

@@ -50,9 +50,7 @@ def victim(store: Store, role: str) -> int:
 
 
 @pytest.mark.timeout(240)
-def test_kills_of_leader_controller_and_follower_lose_no_message(
-    tmp_path: Path,
-) -> None:
+def test_kills_of_leader_controller_and_follower_lose_no_message(tmp_path: Path) -> None:
     with (
         Cluster(3, tmp_path, CONFIG) as cluster,
         contextlib.closing(ZooKeeperStore(cluster.zookeeper_connect)) as store,

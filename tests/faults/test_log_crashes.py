@@ -53,9 +53,7 @@ def files() -> KillingFiles:
     return files
 
 
-def test_flushed_full_segment_keeps_its_end_after_a_power_cut(
-    files: MemoryFiles,
-) -> None:
+def test_flushed_full_segment_keeps_its_end_after_a_power_cut(files: MemoryFiles) -> None:
     config = replace(SMALL, preallocate=True)
     log = open_log(files, config)
     fill(log, 10)
@@ -91,9 +89,7 @@ def test_new_segment_after_a_flush_needs_no_recovery(files: MemoryFiles) -> None
     assert files.operations == []
 
 
-def test_stored_start_offset_holds_if_the_deletion_is_lost(
-    files: MemoryFiles,
-) -> None:
+def test_stored_start_offset_holds_if_the_deletion_is_lost(files: MemoryFiles) -> None:
     manager = manager_of(files)
     log = manager.create(ONE)
     fill(log, 40)
@@ -106,9 +102,7 @@ def test_stored_start_offset_holds_if_the_deletion_is_lost(
     assert log_of(manager_of(files), ONE).start_offset == 30
 
 
-def test_start_offset_holds_after_a_kill_in_a_deletion_and_a_power_cut(
-    files: KillingFiles,
-) -> None:
+def test_start_offset_holds_after_a_kill_in_a_deletion_and_a_power_cut(files: KillingFiles) -> None:
     manager = manager_of(files)
     log = manager.create(ONE)
     fill(log, 40)

@@ -39,11 +39,7 @@ def client(address: str) -> Iterator[SparkSession]:
 
 
 @contextlib.contextmanager
-def connect_server(
-    directory: Path,
-    *,
-    path: Sequence[str] = PROJECT,
-) -> Iterator[str]:
+def connect_server(directory: Path, *, path: Sequence[str] = PROJECT) -> Iterator[str]:
     """A server that works in ``directory``; its address, for ``SparkSession.builder.remote``.
 
     path: its PYTHONPATH. It ends by SIGTERM, as by

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.process
 DEADLINE_S = 30
 
 
-def test_listeners_replace_port_and_odd_address_is_reported(
-    tmp_path: Path,
-) -> None:
+def test_listeners_replace_port_and_odd_address_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         settings = (
             f"listeners=IN://127.0.0.1:{free_port()},OUT://127.0.0.1:0",

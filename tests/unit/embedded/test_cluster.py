@@ -97,9 +97,7 @@ def test_killed_broker_restarts_on_its_port_with_all_records(cluster: Cluster) -
     assert end_offset(cluster, "t") == 1000
 
 
-def test_restart_keeps_the_port_despite_advertised_listeners(
-    directory: Path,
-) -> None:
+def test_restart_keeps_the_port_despite_advertised_listeners(directory: Path) -> None:
     given, elsewhere = free_port(), free_port()
     advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{elsewhere}"}
     with Cluster(data_dir=directory, config=advertised, port=given) as cluster:

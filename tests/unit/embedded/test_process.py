@@ -304,9 +304,7 @@ def test_a_child_gets_environment_and_directory(start: Start, tmp_path: Path) ->
 # The death of the parent
 
 
-def test_child_ends_with_a_killed_parent(
-    orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
-) -> None:
+def test_child_ends_with_a_killed_parent(orphan: Callable[..., tuple[subprocess.Popen[bytes], int]]) -> None:
     parent, child = orphan("start(); print(child.pid, flush=True); time.sleep(600)")
     assert runs(child)
     parent.kill()
@@ -321,9 +319,7 @@ def test_stubborn_child_ends_with_a_killed_parent(
     assert ends(child)
 
 
-def test_child_ends_with_its_parent(
-    orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
-) -> None:
+def test_child_ends_with_its_parent(orphan: Callable[..., tuple[subprocess.Popen[bytes], int]]) -> None:
     parent, child = orphan("start(); print(child.pid, flush=True)")
     assert parent.wait(PATIENCE_S) == 0
     assert ends(child)

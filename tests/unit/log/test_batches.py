@@ -128,9 +128,7 @@ def test_classic_messages_before_batches_are_known_to_be_that() -> None:
     assert not is_classic(log.read(6, 200))
 
 
-def test_reader_of_a_part_being_cut_learns_nothing_of_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reader_of_a_part_being_cut_learns_nothing_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     one, many = (bytes(assign(valid_set(numbered(0, count)), 0).data) for count in (1, 40))
     _, log = log_with(many)
     read, file = log.read(0, len(many)), log.segments[0].file

@@ -199,9 +199,7 @@ def test_copy_that_does_not_follow_is_refused_unchanged(files: MemoryFiles) -> N
     assert content(follower) == content(leader)
 
 
-def test_disk_failure_in_a_copy_leaves_whole_entries(
-    files: MemoryFiles,
-) -> None:
+def test_disk_failure_in_a_copy_leaves_whole_entries(files: MemoryFiles) -> None:
     leader, follower = leader_of(files), follower_of(files)
     mixed(leader)
     copied = given(leader, 0)
@@ -256,9 +254,7 @@ def test_batch_retried_at_a_new_leader_is_not_written_twice(files: MemoryFiles) 
     assert (again.duplicate, again.first_offset, follower.end_offset) == (True, 0, 2)
 
 
-def test_transaction_of_another_release_stays_open_until_its_end(
-    files: MemoryFiles,
-) -> None:
+def test_transaction_of_another_release_stays_open_until_its_end(files: MemoryFiles) -> None:
     follower = follower_of(files)
     one = Message(0, NOW_MS, 0, None, b"x")
     about = Batch(transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)

@@ -236,9 +236,7 @@ def test_failed_index_write_loses_no_message_and_is_rebuilt(
     assert [record.value for record in read_all(again)] == numbered(0, 60)
 
 
-def test_stale_index_is_removed_when_it_cannot_be_replaced(
-    files: MemoryFiles,
-) -> None:
+def test_stale_index_is_removed_when_it_cannot_be_replaced(files: MemoryFiles) -> None:
     log = open_log(files)
     fill(log, 15)
     log.close()

@@ -447,9 +447,7 @@ def test_a_crash_during_recovery_loses_nothing_more() -> None:
 # Large messages.
 
 
-def test_message_larger_than_a_window_is_read_after_its_checksum(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_message_larger_than_a_window_is_read_after_its_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_scan, "WINDOW_BYTES", 1000)
     files = CountingFiles()
     path = place(files, GOOD)
@@ -500,9 +498,7 @@ def test_compressed_segments_are_recovered_without_being_opened(monkeypatch: pyt
     assert [record.value for record in read_all(again)] == numbered(0, 90)
 
 
-def test_unknown_magic_with_a_right_checksum_ends_the_log(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unknown_magic_with_a_right_checksum_ends_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_scan, "WINDOW_BYTES", 500)
     files = MemoryFiles()
     log = open_log(files, LogConfig())

@@ -267,9 +267,7 @@ def test_a_read_tells_whether_there_is_more_than_it_gives(files: MemoryFiles) ->
     assert log.read(5, 100, up_to=12).more
 
 
-def test_older_segment_has_more_if_the_next_begins_below_the_hw(
-    files: MemoryFiles,
-) -> None:
+def test_older_segment_has_more_if_the_next_begins_below_the_hw(files: MemoryFiles) -> None:
     log = open_log(files)
     fill(log, 60)
     second = log.segments[1].base_offset

@@ -269,9 +269,7 @@ def test_a_log_that_cannot_be_opened_can_be_deleted(files: MemoryFiles) -> None:
     assert manager.create(ONE).end_offset == 0
 
 
-def test_partition_that_one_directory_refuses_is_created_in_the_next(
-    files: MemoryFiles,
-) -> None:
+def test_partition_that_one_directory_refuses_is_created_in_the_next(files: MemoryFiles) -> None:
     manager = manager_of(files, "d1", "d2")
     files.fail_next_open(match="d1/my_topic_0")
     assert manager.create(ONE).directory == "d2/my_topic_0"
@@ -280,9 +278,7 @@ def test_partition_that_one_directory_refuses_is_created_in_the_next(
     assert set(manager_of(files, "d1", "d2").logs()) == {ONE, TWO}
 
 
-def test_partition_neither_created_nor_removed_stays_in_its_directory(
-    files: MemoryFiles,
-) -> None:
+def test_partition_neither_created_nor_removed_stays_in_its_directory(files: MemoryFiles) -> None:
     manager = manager_of(files, "d1", "d2")
     files.fail_next_open(match="d1/my_topic_0")
     files.fail_next_rename(match="d1/my_topic_0")

@@ -210,9 +210,7 @@ def test_a_lock_file_that_cannot_be_made_again_is_tried_again(
     ]
 
 
-def test_unreadable_directory_does_not_hide_another_loss(
-    files: MemoryFiles,
-) -> None:
+def test_unreadable_directory_does_not_hide_another_loss(files: MemoryFiles) -> None:
     manager = two_directories(files)
     files.remove("d1/.lock")
     files.remove_tree("d2/my_topic_1")

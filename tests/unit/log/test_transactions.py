@@ -110,9 +110,7 @@ def test_entries_written_after_a_cut_are_examined_again() -> None:
     assert steps_of(aborted_steps(log, again, log.end_offset))[1] == [(7, 1)]
 
 
-def test_reader_of_a_part_being_cut_settles_nothing_behind_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reader_of_a_part_being_cut_settles_nothing_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(MemoryFiles(), ROOM)
     for _ in range(4):
         add_records(log, LOOK_BYTES - 1000)

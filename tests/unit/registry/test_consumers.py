@@ -167,9 +167,7 @@ def takes_over(harness: ZooKeeperHarness, first: Store, second: Store) -> None:
     other.commit({A0: 9})
 
 
-def test_commit_after_expiry_does_not_overwrite_the_new_owner(
-    harness: ZooKeeperHarness,
-) -> None:
+def test_commit_after_expiry_does_not_overwrite_the_new_owner(harness: ZooKeeperHarness) -> None:
     first, second = harness.connect(), harness.connect()
     owner = consumer(first)
     owner.hold([A0])

@@ -393,9 +393,7 @@ def test_a_children_watch_follows_every_change(harness: ZooKeeperHarness) -> Non
     assert harness.settles(lambda: seen[-1] == ["b"])
 
 
-def test_children_watch_reports_a_child_that_was_recreated_unseen(
-    harness: ZooKeeperHarness,
-) -> None:
+def test_children_watch_reports_a_child_that_was_recreated_unseen(harness: ZooKeeperHarness) -> None:
     store, other = harness.connect(), harness.connect()
     store.create("/a/b", make_parents=True)
     seen: Seen = []

@@ -42,9 +42,7 @@ def requests(brokers: BrokerHarness) -> Counter[tuple[ApiKey, int]]:
 
 
 @pytest.mark.parametrize("partitions", [3, 1_000])
-def test_batch_planning_sends_one_request_per_broker_and_end(
-    partitions: int,
-) -> None:
+def test_batch_planning_sends_one_request_per_broker_and_end(partitions: int) -> None:
     brokers = brokers_with(partitions)
     assert len(planner(brokers, Mode.BATCH).batch()) == partitions
     asked = requests(brokers)

@@ -81,9 +81,7 @@ def test_a_collection_of_garbage_does_not_look_at_modules(monkeypatch: pytest.Mo
     assert all(found is not workers.__dict__ for found in gc.get_objects())
 
 
-def test_what_a_later_task_makes_is_collected_unless_modules_came(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_later_task_makes_is_collected_unless_modules_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_modules_frozen", 0)
     freeze_modules()
     circle: list[object] = []

@@ -53,9 +53,7 @@ def test_commit_fails_for_foreign_partitions_and_commits_the_others() -> None:
 
 
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
-def test_commit_after_expiry_does_not_overwrite_the_new_owners_offset(
-    storage: str,
-) -> None:
+def test_commit_after_expiry_does_not_overwrite_the_new_owners_offset(storage: str) -> None:
     harness = ZooKeeperGroupHarness(t=1)
     a = harness.consumer("a", offsets_storage=storage).reads(t=1)
     harness.go()

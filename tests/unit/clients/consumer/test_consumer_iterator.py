@@ -441,9 +441,7 @@ def test_gap_inside_a_chunk_is_not_logged(caplog: pytest.LogCaptureFixture) -> N
         assert caplog.messages == []
 
 
-def test_reset_partition_delivers_fetched_messages_first(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_reset_partition_delivers_fetched_messages_first(caplog: pytest.LogCaptureFixture) -> None:
     with stream_harness() as harness, caplog.at_level(logging.ERROR, "minikafka.clients"):
         info = harness.partition(offset=10)
         fill(info, 2)

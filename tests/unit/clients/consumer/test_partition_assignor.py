@@ -155,9 +155,7 @@ def test_roundrobin_orders_equal_hashes_by_partition() -> None:
     ],
     ids=["another topic", "another number of streams", "nothing in common"],
 )
-def test_roundrobin_refuses_topics_read_by_different_threads(
-    consumers: dict[str, dict[str, int]],
-) -> None:
+def test_roundrobin_refuses_topics_read_by_different_threads(consumers: dict[str, dict[str, int]]) -> None:
     with pytest.raises(ConfigError) as refusal:
         RoundRobinAssignor().assign(context(consumers, {"t": 2, "u": 2}))
     text = str(refusal.value)

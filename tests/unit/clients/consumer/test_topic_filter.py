@@ -37,9 +37,7 @@ def test_blacklist_allows_all_other_topics(raw: str, topic: str, allowed: bool) 
 
 
 @pytest.mark.parametrize("topic_filter", [Whitelist(".*"), Blacklist("black1")], ids=repr)
-def test_offsets_topic_is_read_only_if_not_excluded(
-    topic_filter: TopicFilter,
-) -> None:
+def test_offsets_topic_is_read_only_if_not_excluded(topic_filter: TopicFilter) -> None:
     assert not topic_filter.is_topic_allowed("__consumer_offsets", True)
     assert topic_filter.is_topic_allowed("__consumer_offsets", False)
 

@@ -85,9 +85,7 @@ def test_all_leaders_are_asked_before_the_first_answer_is_waited_for(brokers: Br
     assert [b for b, key, _, _ in brokers.requests if key is ApiKey.LIST_OFFSETS] == [1, 2, 3]
 
 
-def test_moved_leader_is_looked_up_and_only_its_partitions_retried(
-    brokers: BrokerHarness,
-) -> None:
+def test_moved_leader_is_looked_up_and_only_its_partitions_retried(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     cluster.metadata(["t"])
     brokers.move_leader(PARTITIONS[1], 3)
@@ -149,9 +147,7 @@ def test_no_partitions_need_no_request(brokers: BrokerHarness) -> None:
     assert ask(brokers, {}) == {}
 
 
-def test_latest_committed_offset_is_the_first_open_transaction(
-    brokers: BrokerHarness,
-) -> None:
+def test_latest_committed_offset_is_the_first_open_transaction(brokers: BrokerHarness) -> None:
     batch = build_batch([Record(None, b"v")], producer_id=7, producer_epoch=0, transactional=True)
     brokers.logs[PARTITIONS[5]].append(batch)
     cluster = brokers.client()

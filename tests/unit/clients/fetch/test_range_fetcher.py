@@ -238,9 +238,7 @@ def test_records_that_are_not_there_yet_are_waited_for(brokers: BrokerHarness) -
     assert offsets(fetcher(brokers, 100, 101)) == [100]
 
 
-def test_missing_messages_end_with_a_timeout_and_the_high_watermark(
-    brokers: BrokerHarness,
-) -> None:
+def test_missing_messages_end_with_a_timeout_and_the_high_watermark(brokers: BrokerHarness) -> None:
     with pytest.raises(
         NetworkError,
         match=r"no messages of t-0 from offset 100 within 2000 ms \(wanted up to 105; high watermark 100",

@@ -80,9 +80,7 @@ def test_fully_aborted_range_ends_without_rows(brokers: BrokerHarness, max_bytes
     assert brokers.waiter.waits == []
 
 
-def test_read_uncommitted_and_old_brokers_return_all_messages(
-    brokers: BrokerHarness,
-) -> None:
+def test_read_uncommitted_and_old_brokers_return_all_messages(brokers: BrokerHarness) -> None:
     write(brokers, 7)
     end(brokers, 7, ControlType.ABORT)
     assert rows(fetcher(brokers, 0, 2, isolation=IsolationLevel.READ_UNCOMMITTED)) == [0]
@@ -134,9 +132,7 @@ def test_many_aborted_answers_do_not_use_up_the_time_out(brokers: BrokerHarness)
     assert rows(fetcher(brokers, 0, 23, max_bytes=1, timeout_ms=2_000)) == [22]
 
 
-def test_damage_in_an_aborted_batch_is_an_error_with_its_offset(
-    brokers: BrokerHarness,
-) -> None:
+def test_damage_in_an_aborted_batch_is_an_error_with_its_offset(brokers: BrokerHarness) -> None:
     brokers.fill(TP, b"0")
     write(brokers, 7)
     end(brokers, 7, ControlType.ABORT)

@@ -255,9 +255,7 @@ def test_an_iteration_commits_in_time_what_it_is_done_with(harness: GroupHarness
     assert committed[-1] == (4, 4)
 
 
-def test_iteration_commits_at_the_interval_within_one_fetched_set(
-    harness: GroupHarness,
-) -> None:
+def test_iteration_commits_at_the_interval_within_one_fetched_set(harness: GroupHarness) -> None:
     consumer = alone(harness, auto_commit=True, auto_commit_interval_ms=200)
     committed = []
     for record in consumer:
@@ -268,9 +266,7 @@ def test_iteration_commits_at_the_interval_within_one_fetched_set(
     assert committed == [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
 
 
-def test_fast_iteration_does_not_commit_before_the_interval(
-    harness: GroupHarness,
-) -> None:
+def test_fast_iteration_does_not_commit_before_the_interval(harness: GroupHarness) -> None:
     consumer = alone(harness, auto_commit=True, auto_commit_interval_ms=60_000)
     next(record for record in consumer if record.offset == 4)
     assert harness.committed() == {}
@@ -427,9 +423,7 @@ def test_marks_of_transactions_are_passed(harness: GroupHarness) -> None:
     assert consumer.position(T0) == 7
 
 
-def test_records_before_damage_come_before_an_error_with_a_hint(
-    harness: GroupHarness,
-) -> None:
+def test_records_before_damage_come_before_an_error_with_a_hint(harness: GroupHarness) -> None:
     harness.brokers.damage(2, lambda entry: entry[:-1] + b"!")
     consumer = alone(harness)
     found: list[ConsumerRecord] = []

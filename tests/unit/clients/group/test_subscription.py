@@ -153,9 +153,7 @@ def test_what_names_no_partitions_is_refused_with_what_does(
 # Patterns.
 
 
-def test_pattern_matches_whole_names_also_of_later_topics(
-    harness: GroupHarness,
-) -> None:
+def test_pattern_matches_whole_names_also_of_later_topics(harness: GroupHarness) -> None:
     harness.brokers.add_topic("t2", 1)
     consumer = harness.bare(metadata_max_age_ms=1_000)
     consumer.subscribe(pattern="t|late-[0-9]+")

@@ -119,9 +119,7 @@ def test_a_back_off_longer_than_the_deadline_ends_with_it(brokers: BrokerHarness
     assert brokers.clock.monotonic_ms() - before == 100
 
 
-def test_broken_connection_fails_requests_and_the_next_one_reconnects(
-    brokers: BrokerHarness,
-) -> None:
+def test_broken_connection_fails_requests_and_the_next_one_reconnects(brokers: BrokerHarness) -> None:
     connection = link_to(brokers)
     ask(brokers, connection)
     brokers.fault(1, Fault.CUT_RESPONSE)

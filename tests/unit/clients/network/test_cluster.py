@@ -101,9 +101,7 @@ def test_a_client_that_creates_no_topics_remembers_all_of_them(brokers: BrokerHa
     assert len(brokers.asked(ApiKey.METADATA)) == 4
 
 
-def test_topic_missing_in_all_topics_is_in_the_result_with_its_error(
-    brokers: BrokerHarness,
-) -> None:
+def test_topic_missing_in_all_topics_is_in_the_result_with_its_error(brokers: BrokerHarness) -> None:
     brokers.newest[ApiKey.METADATA] = 3
     cluster = brokers.client(creates_topics=False)
     cluster.topic("u")
@@ -149,9 +147,7 @@ def test_known_brokers_are_asked_when_the_bootstrap_server_has_gone(brokers: Bro
     assert sorted(cluster.metadata().brokers) == [2, 3]
 
 
-def test_unresponsive_broker_costs_ten_seconds_if_there_are_others(
-    brokers: BrokerHarness,
-) -> None:
+def test_unresponsive_broker_costs_ten_seconds_if_there_are_others(brokers: BrokerHarness) -> None:
     brokers.fault(1, Fault.DROP_RESPONSE)
     cluster = brokers.client(bootstrap="memory:9001,memory:9002")
     assert sorted(cluster.metadata().brokers) == [1, 2, 3]
@@ -335,9 +331,7 @@ def test_partitions_stay_known_while_their_leaders_are_in_doubt(brokers: BrokerH
     assert len(known.partitions) == 3
 
 
-def test_pools_have_own_connections_and_bootstrap_shares_its_brokers(
-    brokers: BrokerHarness,
-) -> None:
+def test_pools_have_own_connections_and_bootstrap_shares_its_brokers(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     cluster.metadata()
     for pool in (ConnectionPool.CONTROL, ConnectionPool.FETCH, ConnectionPool.CONTROL, ConnectionPool.FETCH):

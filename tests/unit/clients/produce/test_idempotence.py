@@ -107,9 +107,7 @@ def test_batch_appended_before_a_lost_response_is_not_duplicated(
     assert [future.result().offset for future in sent] == list(range(1, 31))
 
 
-def test_unsealed_set_gets_a_new_id_after_the_topic_is_recreated(
-    brokers: BrokerHarness,
-) -> None:
+def test_unsealed_set_gets_a_new_id_after_the_topic_is_recreated(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.UNKNOWN_PRODUCER_ID))
     data = bytearray(build_message_set([Record(None, b"v")], magic=2))
     with producer_of(brokers) as producer:
@@ -160,9 +158,7 @@ def test_a_batch_that_was_refused_gives_its_numbers_to_the_next(brokers: BrokerH
     assert stamps(brokers) == [(0, 0, 0)]
 
 
-def test_partition_gets_another_id_after_a_possibly_appended_batch(
-    brokers: BrokerHarness,
-) -> None:
+def test_partition_gets_another_id_after_a_possibly_appended_batch(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers, retries=1)
     producer.send("t", b"before", partition=0)
     producer.send("t", b"before", partition=2)
@@ -179,9 +175,7 @@ def test_partition_gets_another_id_after_a_possibly_appended_batch(
     assert stamps(brokers, B) == [(0, 0, 0), (0, 0, 1)]
 
 
-def test_batch_that_expires_before_its_retry_may_be_appended(
-    brokers: BrokerHarness,
-) -> None:
+def test_batch_that_expires_before_its_retry_may_be_appended(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers, delivery_timeout_ms=1_000, retry_backoff_ms=300)
     brokers.script(ApiKey.PRODUCE, appended_and(ErrorCode.REQUEST_TIMED_OUT, brokers))
     brokers.script(ApiKey.PRODUCE, *[produce_error(ErrorCode.NOT_LEADER_FOR_PARTITION)] * 9)
@@ -203,9 +197,7 @@ def test_duplicate_sequence_number_counts_as_acknowledged(brokers: BrokerHarness
     assert sent.result().offset == -1
 
 
-def test_unknown_producer_restarts_if_the_batch_is_not_in_the_log(
-    brokers: BrokerHarness,
-) -> None:
+def test_unknown_producer_restarts_if_the_batch_is_not_in_the_log(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers)
     producer.send("t", b"0", partition=0)
     producer.flush()
@@ -216,9 +208,7 @@ def test_unknown_producer_restarts_if_the_batch_is_not_in_the_log(
     assert stamps(brokers) == [(0, 0, 0), (1, 0, 0)]
 
 
-def test_possibly_appended_batch_is_resent_after_unknown_producer_id(
-    brokers: BrokerHarness,
-) -> None:
+def test_possibly_appended_batch_is_resent_after_unknown_producer_id(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers)
     producer.send("t", b"0", partition=0)
     producer.flush()
@@ -234,9 +224,7 @@ def test_possibly_appended_batch_is_resent_after_unknown_producer_id(
     assert stamps(brokers)[1][:2] == (1, 0)
 
 
-def test_sequence_gap_fails_the_batch_and_the_next_gets_another_id(
-    brokers: BrokerHarness,
-) -> None:
+def test_sequence_gap_fails_the_batch_and_the_next_gets_another_id(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     with producer_of(brokers, batch_bytes=1) as producer:
         sent = [producer.send("t", b"%d" % n, partition=0) for n in range(3)]

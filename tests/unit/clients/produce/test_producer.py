@@ -82,9 +82,7 @@ def test_the_format_that_a_broker_takes_is_remembered_while_it_is_away(brokers: 
             producer.magic(TopicPartition("t", 9))
 
 
-def test_format_is_requested_from_the_next_leader_after_a_failure(
-    brokers: BrokerHarness,
-) -> None:
+def test_format_is_requested_from_the_next_leader_after_a_failure(brokers: BrokerHarness) -> None:
     partition = TopicPartition("t", 1)
     with brokers.client() as cluster:
         cluster.topic("t")
@@ -134,9 +132,7 @@ def test_records_without_a_key_fill_a_batch_before_they_move_on(brokers: BrokerH
     assert [d.topic_partition.partition for d in sent] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
 
 
-def test_encoded_sets_arrive_unchanged_with_their_first_offset(
-    brokers: BrokerHarness,
-) -> None:
+def test_encoded_sets_arrive_unchanged_with_their_first_offset(brokers: BrokerHarness) -> None:
     sets = [build_message_set([Record(None, b"%d-%d" % (s, n)) for n in range(5)]) for s in range(3)]
     with producer_of(brokers) as producer:
         sent = [producer.send_encoded(B, data, 5) for data in sets]
@@ -469,9 +465,7 @@ def test_a_producer_that_sent_nothing_starts_no_thread() -> None:
         assert workers() == []
 
 
-def test_worker_ends_if_the_producer_is_closed_in_a_callback(
-    brokers: BrokerHarness,
-) -> None:
+def test_worker_ends_if_the_producer_is_closed_in_a_callback(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers, delivery_timeout_ms=60, request_timeout_ms=50)
     producer.send("t", b"v", partition=0).on_done(lambda _: producer.close())
     brokers.advance(61)  # who looks for work now gives the batch up

@@ -301,9 +301,7 @@ def test_non_messages_are_refused_and_not_queued(brokers: BrokerHarness) -> None
         assert producer.queued == 0
 
 
-def test_failed_event_handler_is_counted_and_passed_to_the_callback(
-    brokers: BrokerHarness,
-) -> None:
+def test_failed_event_handler_is_counted_and_passed_to_the_callback(brokers: BrokerHarness) -> None:
     callbacks, handler = RecordingCallbackHandler(), RecordingEventHandler()
     handler.error = OSError("broken")
     producer = queueing(brokers, callback_handler=callbacks, event_handler=handler)

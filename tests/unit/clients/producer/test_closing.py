@@ -72,9 +72,7 @@ def test_close_waits_for_an_outage_once(
     assert "a producer was closed: 60 messages were not sent" in caplog.text
 
 
-def test_callback_handler_gets_each_batch_lost_in_an_outage(
-    brokers: BrokerHarness,
-) -> None:
+def test_callback_handler_gets_each_batch_lost_in_an_outage(brokers: BrokerHarness) -> None:
     callbacks = RecordingCallbackHandler()
     producer = queueing(brokers, callback_handler=callbacks)
     brokers.stop(1)
@@ -203,9 +201,7 @@ def test_ctrl_c_abandons_and_counts_the_remaining_messages(
     blocked.may_continue.set()
 
 
-def test_messages_lost_by_an_exit_in_a_callback_are_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_messages_lost_by_an_exit_in_a_callback_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     class ExitingCallbackHandler(CallbackHandler):
         def before_sending_data(self, events: Any) -> Any:
             sys.exit(3)

@@ -163,9 +163,7 @@ def test_constructor_faults_have_property_names() -> None:
         ProducerConfig("h:9092", producer_type="x", request_required_acks=7)
 
 
-def test_unknown_properties_are_logged_and_passed_to_classes(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_unknown_properties_are_logged_and_passed_to_classes(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         found = config(my_encoder_size=5, serializer_encoding="UTF-16", producer_typ="async")
     assert "my.encoder.size" in caplog.text

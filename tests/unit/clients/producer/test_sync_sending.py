@@ -93,9 +93,7 @@ def test_encoding_error_is_raised_and_nothing_is_sent(brokers: BrokerHarness) ->
         assert producer.stats.serialization_errors == 1
 
 
-def test_keyless_messages_keep_a_partition_until_the_refresh(
-    brokers: BrokerHarness,
-) -> None:
+def test_keyless_messages_keep_a_partition_until_the_refresh(brokers: BrokerHarness) -> None:
     brokers.lose_leader(TopicPartition("t", 1))
     with make_producer(brokers, topic_metadata_refresh_interval_ms=1_000) as producer:
         used = set()
@@ -120,9 +118,7 @@ def test_keyless_messages_spread_if_configured(brokers: BrokerHarness) -> None:
     assert min(counts[0], counts[2], counts[3]) > 50
 
 
-def test_keyed_message_for_leaderless_partition_fails_after_retries(
-    brokers: BrokerHarness,
-) -> None:
+def test_keyed_message_for_leaderless_partition_fails_after_retries(brokers: BrokerHarness) -> None:
     brokers.lose_leader(TopicPartition("t", 3))
     with make_producer(brokers) as producer:
         lost = [KeyedMessage("t", b"a", b"\x00"), KeyedMessage("t", b"b", b"\x00")]
@@ -144,9 +140,7 @@ def test_keyed_message_for_leaderless_partition_fails_after_retries(
         )
 
 
-def test_too_large_batch_is_split_and_too_large_message_fails_alone(
-    brokers: BrokerHarness,
-) -> None:
+def test_too_large_batch_is_split_and_too_large_message_fails_alone(brokers: BrokerHarness) -> None:
     brokers.configure("u", "max.message.bytes", "400")
     brokers.unknown.add(ApiKey.DESCRIBE_CONFIGS)
     given = [KeyedMessage("u", b"%02d" % number + b"x" * 50) for number in range(20)]
@@ -266,9 +260,7 @@ def test_only_configured_topics_are_compressed(brokers: BrokerHarness) -> None:
     assert (codec("u"), codec("t")) == (Codec.GZIP, Codec.NONE)
 
 
-def test_invalid_results_of_a_partitioner_fail_alone(
-    brokers: BrokerHarness,
-) -> None:
+def test_invalid_results_of_a_partitioner_fail_alone(brokers: BrokerHarness) -> None:
     class ByLength:
         def partition(self, key: bytes, num_partitions: int) -> int:
             assert num_partitions == 4

@@ -105,9 +105,7 @@ def test_nonsense_is_told_and_counts_as_nothing_known(caplog: pytest.LogCaptureF
     assert read_file(files, f"d1/{FILE}") == b"0\n1\nmy_topic 0 3\n"
 
 
-def test_full_disk_is_logged_once_and_the_file_is_written_later(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_full_disk_is_logged_once_and_the_file_is_written_later(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     manager = manager_of(files)
     fill(manager.create(ONE), 10)

@@ -153,9 +153,7 @@ def test_recovery_forgets_epochs_of_messages_that_it_cut(files: MemoryFiles) -> 
     assert open_log(files).epochs.entries == ((1, 0),)
 
 
-def test_epoch_without_messages_is_known_until_the_next_write(
-    files: MemoryFiles,
-) -> None:
+def test_epoch_without_messages_is_known_until_the_next_write(files: MemoryFiles) -> None:
     log = open_log(files)
     log.epochs.assign(5, 0)
     fill(log, 5)

@@ -266,9 +266,7 @@ def test_new_segment_has_the_time_of_those_it_replaces(files: MemoryFiles) -> No
     assert log.segments[0].file.modified_ms() == max(written_ms[:-1])
 
 
-def test_tombstone_stays_in_the_first_pass_whatever_its_time(
-    files: MemoryFiles,
-) -> None:
+def test_tombstone_stays_in_the_first_pass_whatever_its_time(files: MemoryFiles) -> None:
     log = small_log(files, [A], [B])
     old = bytearray(build_message_set([Record(b"a", None, 5)]))
     log.append(validate(old, Limits(), NOW_MS))

@@ -122,9 +122,7 @@ def test_a_closed_log_has_its_largest_timestamps_in_its_time_indexes() -> None:
         assert times[-1] == newest
 
 
-def test_closed_log_knows_its_times_without_reading_messages(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_closed_log_knows_its_times_without_reading_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryFiles()
     log = open_log(files)
     fill(log, 60)

@@ -85,9 +85,7 @@ def test_a_batch_that_comes_again_gets_the_offsets_that_it_has(partition: Partit
     assert partition.end_offset == 5
 
 
-def test_last_five_batches_are_known_and_older_ones_are_duplicates(
-    partition: Partition,
-) -> None:
+def test_last_five_batches_are_known_and_older_ones_are_duplicates(partition: Partition) -> None:
     for number in range(7):
         partition.append(batch(2 * number, 2))
     for number in range(2, 7):
@@ -212,9 +210,7 @@ def test_the_mark_ends_the_transaction_and_the_numbers_go_on(partition: Partitio
     assert partition.append(batch(0, 2)) == (0, 1)
 
 
-def test_marker_of_a_higher_epoch_fences_and_restarts_sequences(
-    partition: Partition,
-) -> None:
+def test_marker_of_a_higher_epoch_fences_and_restarts_sequences(partition: Partition) -> None:
     partition.append(batch(0, 2, transactional=True))
     partition.known[7] = partition.known[7].with_end_marker(1, 3, NOW_MS)
     assert partition.refusal(batch(2, 1)) is ErrorCode.INVALID_PRODUCER_EPOCH

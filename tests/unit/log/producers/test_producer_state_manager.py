@@ -118,9 +118,7 @@ def test_snapshot_is_written_at_a_roll_and_the_newest_two_stay(files: MemoryFile
     assert snapshots(files) == [segment.base_offset for segment in log.segments][-2:]
 
 
-def test_snapshots_of_unflushed_parts_keep_the_last_safe_one(
-    files: MemoryFiles,
-) -> None:
+def test_snapshots_of_unflushed_parts_keep_the_last_safe_one(files: MemoryFiles) -> None:
     log = open_log(files)
     send_all(log, 60)
     assert snapshots(files) == [segment.base_offset for segment in log.segments][-2:]
@@ -447,9 +445,7 @@ def clean(files: MemoryFiles, log: Log, *, now_ms: int = NOW_MS) -> None:
     cleaner.clean(log, 0, log.end_offset)
 
 
-def test_compaction_keeps_the_last_batch_of_a_producer_even_empty(
-    files: MemoryFiles,
-) -> None:
+def test_compaction_keeps_the_last_batch_of_a_producer_even_empty(files: MemoryFiles) -> None:
     log = open_log(files, COMPACTED)
     send(log, 0, 1, producer=3, key=b"k")
     for first in range(0, 40, 2):

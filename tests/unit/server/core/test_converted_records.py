@@ -83,9 +83,7 @@ def test_a_connection_may_take_any_number_of_bytes_at_a_time(taken: int) -> None
     assert out == down_convert(data, 1)[: len(data)]
 
 
-def test_rest_after_the_last_message_is_filled_with_a_partial_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rest_after_the_last_message_is_filled_with_a_partial_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(down_conversion, "PIECE_BYTES", 1)
     # Of headers nothing is left.
     records = [Record(None, b"%d" % n, 5, headers=(("h", bytes(500)),)) for n in range(4)]
@@ -98,9 +96,7 @@ def test_rest_after_the_last_message_is_filled_with_a_partial_one(
     assert int.from_bytes(filling[8:12], "big") > len(filling) - 12
 
 
-def test_first_wrapper_is_sent_whole_even_if_larger_than_stored(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_first_wrapper_is_sent_whole_even_if_larger_than_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(down_conversion, "PORTION_BYTES", 1 << 20)
     data = bytes(build_batch([Record(None, None, 1)] * 300, codec=Codec.GZIP))
     part = given(data + plain(1, 300))
@@ -155,9 +151,7 @@ def test_a_connection_that_goes_on_is_dropped_last() -> None:
     assert given_later
 
 
-def test_requested_piece_is_kept_until_it_was_offered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_requested_piece_is_kept_until_it_was_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     # Each piece is more than half of the bound, and is sent after the other connection had its turn.
     monkeypatch.setattr(down_conversion, "PORTION_BYTES", 10_000)
     made = []

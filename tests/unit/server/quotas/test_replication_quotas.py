@@ -59,9 +59,7 @@ def test_nothing_is_asked_or_counted_where_no_partition_has_a_limit() -> None:
     assert both.leader.limit == UNLIMITED
 
 
-def test_unsupported_configs_and_invalid_rates_are_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_unsupported_configs_and_invalid_rates_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     both = replication_quotas()
     both.set_rates({FOLLOWER_RATE: "fast", "log.cleaner.threads": "2"})
     both.set_rates({FOLLOWER_RATE: "fast", "log.cleaner.threads": "2"})

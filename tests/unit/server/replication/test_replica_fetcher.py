@@ -116,9 +116,7 @@ def test_a_follower_asks_again_after_a_cut_that_is_not_the_last(monkeypatch: pyt
     assert (harness.cuts, harness.follower.stage) == ([(5, False), (3, False)], Stage.FETCH)
 
 
-def test_follower_takes_over_only_after_finding_the_divergence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_follower_takes_over_only_after_finding_the_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = FollowerHarness(monkeypatch)
     harness.leader_end = 4
     harness.receive_epoch_end(1, 4)
@@ -126,9 +124,7 @@ def test_follower_takes_over_only_after_finding_the_divergence(
     assert (harness.cuts, harness.follower.stage) == ([(4, False)], Stage.ASK)
 
 
-def test_log_beyond_the_leaders_end_starts_anew_if_the_leader_grew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_log_beyond_the_leaders_end_starts_anew_if_the_leader_grew(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = FollowerHarness(monkeypatch, start=10)
     harness.follower.stage = Stage.LOST
     harness.leader_end = 8
@@ -150,9 +146,7 @@ def test_a_take_over_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPa
     assert harness.follower.not_before_ms > 0
 
 
-def test_leader_that_writes_during_the_comparison_is_compared_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_leader_that_writes_during_the_comparison_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = FollowerHarness(monkeypatch)
     harness.leader_end = 7
     harness.receive_epoch_end(2, 7)
@@ -164,9 +158,7 @@ def test_leader_that_writes_during_the_comparison_is_compared_again(
     assert (harness.cuts, harness.follower.stage) == ([(7, False)], Stage.FETCH)
 
 
-def test_leader_with_another_last_message_keeps_leadership(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_leader_with_another_last_message_keeps_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = FollowerHarness(monkeypatch)
     harness.leader_end = 7
     harness.receive_epoch_end(2, 7)
@@ -175,9 +167,7 @@ def test_leader_with_another_last_message_keeps_leadership(
     assert (harness.cuts, harness.follower.stage) == ([(7, False)], Stage.FETCH)
 
 
-def test_log_ahead_of_zookeeper_is_set_aside_instead_of_truncated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_log_ahead_of_zookeeper_is_set_aside_instead_of_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = FollowerHarness(monkeypatch)
     harness.follower.is_ahead = True
     harness.leader_end = 9

@@ -108,9 +108,7 @@ def test_serving_broker_updates_metadata_without_zookeeper() -> None:
     assert broker.metadata_cache.brokers == BROKERS
 
 
-def test_metadata_update_holds_the_lock_for_1000_topics_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_metadata_update_holds_the_lock_for_1000_topics_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     broker, touched, locked = broker_of(MemoryFiles()), [], []
 
     def step_of(step: Callable[[], Any]) -> None:
@@ -143,9 +141,7 @@ def test_metadata_update_holds_the_lock_for_1000_topics_at_a_time(
     assert max(touched) <= 1_000
 
 
-def test_control_request_without_zookeeper_closes_its_connection(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_control_request_without_zookeeper_closes_its_connection(caplog: pytest.LogCaptureFixture) -> None:
     broker, closed = broker_of(MemoryFiles()), []
     broker.metadata_cache = MetadataCache("cluster")
     broker.zk_client.has_topics = lost

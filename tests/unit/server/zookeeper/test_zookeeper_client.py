@@ -273,9 +273,7 @@ def test_added_partitions_are_written_and_reported() -> None:
 
 
 @pytest.mark.parametrize("added", [{0: (2,)}, {2: (1,)}])
-def test_concurrently_changed_partitions_are_not_overwritten(
-    added: dict[int, tuple[int, ...]],
-) -> None:
+def test_concurrently_changed_partitions_are_not_overwritten(added: dict[int, tuple[int, ...]]) -> None:
     harness = ClientHarness().start()
     harness.create_topic("t", {0: (1,)}, {})
     with pytest.raises(BadVersion, match="have changed to"):
@@ -291,9 +289,7 @@ def test_a_topic_that_is_being_deleted_gets_no_more_partitions() -> None:
         harness.client.add_partitions("t", {1: (1,)})
 
 
-def test_config_changes_are_logged_when_they_are_read(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_config_changes_are_logged_when_they_are_read(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "minikafka.server.zookeeper.entity_settings")
     harness = ClientHarness().start()
     harness.create_topic("t", {0: (1,)}, {"flush.ms": "1"})
@@ -395,9 +391,7 @@ def test_expired_session_registers_again_in_a_new_controller_epoch() -> None:
     assert harness.tickets_kept == 1
 
 
-def test_unsaved_session_is_logged_once_and_saved_later(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_unsaved_session_is_logged_once_and_saved_later(caplog: pytest.LogCaptureFixture) -> None:
     harness, files = ClientHarness(), MemoryFiles()
     files.make_dirs("d")
     client = harness.client
@@ -442,9 +436,7 @@ def test_when_another_broker_holds_the_office_ours_waits_and_follows() -> None:
     assert isinstance(harness.last(events.Elected), events.Elected)
 
 
-def test_invalid_state_leaves_only_its_partition_without_leader(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_invalid_state_leaves_only_its_partition_without_leader(caplog: pytest.LogCaptureFixture) -> None:
     zookeeper = MemoryZooKeeper()
     other = zookeeper.connect()
     other.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}', make_parents=True)
@@ -499,9 +491,7 @@ def test_producer_id_blocks_of_all_brokers_follow_each_other() -> None:
     assert held == ProducerIdBlock(1, 6000, 6999)
 
 
-def test_producer_id_block_is_above_ids_in_use_after_a_restore(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_producer_id_block_is_above_ids_in_use_after_a_restore(caplog: pytest.LogCaptureFixture) -> None:
     harness = ClientHarness().start()
     harness.store.create(paths.PRODUCER_IDS, ProducerIdBlock(7, 5000, 5999).to_json())
     assert harness.client.take_producer_ids(above=5999) == range(6000, 7000)
@@ -535,9 +525,7 @@ def test_empty_producer_id_znode_starts_at_zero() -> None:
     assert harness.client.take_producer_ids() == range(1000)
 
 
-def test_concurrent_producer_id_blocks_do_not_overlap(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_concurrent_producer_id_blocks_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = ClientHarness().start()
     read, others = harness.store.read, [ProducerIdBlock(7, 0, 999), ProducerIdBlock(7, 1000, 1999)]
 

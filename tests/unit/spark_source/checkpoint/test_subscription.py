@@ -70,9 +70,7 @@ def test_a_first_batch_that_was_planned_for_another_topic_is_refused(limits: boo
 
 
 @both
-def test_accepted_change_finishes_planned_batch_then_reads_topic(
-    limits: bool,
-) -> None:
+def test_accepted_change_finishes_planned_batch_then_reads_topic(limits: bool) -> None:
     spark = run(limits, subscribe="b", **ACCEPT)
     planned = {"a": {"0": 80}}
     assert spark.ranges({"a": {"0": 60}}, planned) == [(0, 60, 80)]

@@ -48,9 +48,7 @@ def finish(store: MemoryStore) -> None:
     assign(store, "t", {one.partition: replicas for one, replicas in WANTED.items()})
 
 
-def test_throttles_are_set_before_the_reassignment_is_requested(
-    store: MemoryStore,
-) -> None:
+def test_throttles_are_set_before_the_reassignment_is_requested(store: MemoryStore) -> None:
     store.create("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
     reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
     assert [config(store, "brokers", str(number)) for number in range(4)] == [RATES, RATES, RATES, None]
