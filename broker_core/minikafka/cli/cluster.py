@@ -21,10 +21,8 @@ def describe(
     bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
 ) -> None:
     """Show the cluster id and the brokers: addresses, the controller, and how much each leads."""
-    from minikafka.clients.admin.admin import Admin
-
-    with connect.cluster_client(bootstrap, data_dir) as cluster:
-        found = Admin(cluster).describe_cluster()
+    with connect.admin_client(bootstrap, data_dir) as admin:
+        found = admin.describe_cluster()
     partitions = [partition for topic in found.topics.values() for partition in topic.partitions]
     rows = [
         {
@@ -66,10 +64,8 @@ def log_dirs(
 
     Status 1: a directory is offline, or a --topic has no log.
     """
-    from minikafka.clients.admin.admin import Admin
-
-    with connect.cluster_client(bootstrap, data_dir) as cluster:
-        found = Admin(cluster).describe_log_dirs(broker or None)
+    with connect.admin_client(bootstrap, data_dir) as admin:
+        found = admin.describe_log_dirs(broker or None)
     rows: list[dict[str, object]] = []
     for log_dir in found:
         error = None if log_dir.error is None else log_dir.error.code.name
@@ -116,11 +112,9 @@ def health(
     Status 0: healthy. 1: not.
     """
     from minikafka.cli import health as found
-    from minikafka.clients.admin.admin import Admin
 
     at = found.ANY_ZOOKEEPER if data_dir is None else f"--data-dir {shlex.quote(str(data_dir))}"
-    with connect.cluster_client(bootstrap, data_dir) as cluster:
-        admin = Admin(cluster)
+    with connect.admin_client(bootstrap, data_dir) as admin:
         if not watch:
             now = admin.health()
             found.print_health(now, style, at)

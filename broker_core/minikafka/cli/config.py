@@ -81,11 +81,10 @@ def get(
             print_rows(found, ["setting", "value", "source"], style, nothing=no_settings_text(kind, name))
         return
 
-    from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
 
-    with connect.cluster_client(bootstrap, data_dir) as cluster:
-        settings = Admin(cluster).describe_configs(ConfigResourceType[kind.name], name)
+    with connect.admin_client(bootstrap, data_dir) as admin:
+        settings = admin.describe_configs(ConfigResourceType[kind.name], name)
     rows = [
         {
             kind.value: name,
@@ -129,7 +128,6 @@ def set_(
         raise ConfigError("K=V", None, "required; or set --delete K")
 
     from minikafka.cli import entity_configs
-    from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
     if uses_zookeeper(kind, zookeeper):
@@ -137,8 +135,8 @@ def set_(
         with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
             entity_configs.change_entity(store, kind.plural, name, changes)
     else:
-        with connect.cluster_client(bootstrap, data_dir) as cluster:
-            admin, of = Admin(cluster), ConfigResourceType[kind.name]
+        with connect.admin_client(bootstrap, data_dir) as admin:
+            of = ConfigResourceType[kind.name]
             check_settings_exist(admin, of, name, "--delete", delete)
             admin.change_configs(of, name, changes)
             if of is ConfigResourceType.TOPIC and MIN_ISR in changes:

@@ -67,6 +67,15 @@ def cluster_client(
         cluster.close()
 
 
+@contextlib.contextmanager
+def admin_client(bootstrap: str | None, data_dir: Path | None, *, writes: bool = False) -> Iterator[Admin]:
+    """Yield an ``Admin`` with the client of ``cluster_client``."""
+    from minikafka.clients.admin.admin import Admin
+
+    with cluster_client(bootstrap, data_dir, writes=writes) as cluster:
+        yield Admin(cluster)
+
+
 def bootstrap_address(bootstrap: str | None, data_dir: Path | None, *, writes: bool) -> str:
     """Return the bootstrap list. A data directory takes precedence over MINIKAFKA_BOOTSTRAP."""
     if data_dir is None:

@@ -82,13 +82,13 @@ def create(
         allowed = "cannot be combined with --partitions or --replicas"
         raise ConfigError("--replica-assignment", assignment, allowed)
 
-    from minikafka.clients.admin.admin import Admin, NewTopic
+    from minikafka.clients.admin.admin import NewTopic
 
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
-    with connect.cluster_client(bootstrap, data_dir, writes=True) as cluster:
+    with connect.admin_client(bootstrap, data_dir, writes=True) as admin:
         try:
             topic = NewTopic(name, count, factor, given, configs, rack_aware=not disable_rack_aware)
-            Admin(cluster).create_topic(topic)
+            admin.create_topic(topic)
         except BrokerError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
                 raise
@@ -166,10 +166,8 @@ def describe(
         raise ConfigError(option, "given", allowed)
 
     from minikafka.cli import topic_rows
-    from minikafka.clients.admin.admin import Admin
 
-    with connect.cluster_client(bootstrap, data_dir) as cluster:
-        admin = Admin(cluster)
+    with connect.admin_client(bootstrap, data_dir) as admin:
         known = admin.describe_cluster()
         if name is not None:
             known = replace(known, topics={name: connect.existing_topic(admin, name)})
@@ -213,11 +211,9 @@ def alter(
         options = "--partitions N, --config K=V or --delete-config K"
         raise ConfigError("NAME", name, f"nothing to alter; set {options}")
 
-    from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
-    with connect.cluster_client(bootstrap, data_dir) as cluster:
-        admin = Admin(cluster)
+    with connect.admin_client(bootstrap, data_dir) as admin:
         try:
             topic = connect.existing_topic(admin, name)
         except BrokerError as error:
@@ -251,16 +247,14 @@ def delete(
 
     With --zookeeper it is only marked for deletion there, without the brokers and without waiting.
     """
-    from minikafka.clients.admin.admin import Admin
-
     if name in INTERNAL_TOPICS:
         # As Kafka's own tool of 0.10.1; brokers would delete them on request.
         raise ConfigError("NAME", name, INTERNAL_TOPIC)
     if zookeeper:
         mark_for_deletion(name, if_exists, zookeeper, bootstrap, data_dir, style)
         return
-    with connect.cluster_client(bootstrap, data_dir) as cluster:
-        error = Admin(cluster).delete_topics([name])[name]
+    with connect.admin_client(bootstrap, data_dir) as admin:
+        error = admin.delete_topics([name])[name]
     if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and if_exists:
         nothing_done(name, "does not exist", {"deleted": False}, style)
         return
