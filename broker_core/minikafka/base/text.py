@@ -10,10 +10,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def first_of(names: Sequence[str], most: int) -> str:
+def first_of(names: Sequence[object], most: int) -> str:
     """Return the first ``most`` names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(map(str, names[:most])) + more
 
 
 def ranges(numbers: Iterable[int]) -> str:

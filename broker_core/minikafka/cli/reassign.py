@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minikafka.base.errors import ConfigError
-from minikafka.base.text import counted
+from minikafka.base.text import counted, first_of
 from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.options import (
@@ -108,7 +108,6 @@ def execute(
     --no-wait, `reassign verify` removes it once all is done.
     """
     from minikafka.clients.admin.zookeeper import reassignments
-    from minikafka.clients.zookeeper_metadata import listed
 
     wanted = reassignments.read_file(read_file(file), "--file", str(file))
     with connect.zookeeper_store(zookeeper, None, data_dir) as store:
@@ -121,7 +120,7 @@ def execute(
             reassignments.check_not_under_way(store)
         if dry_run or not moves:
             others = reassignments.under_way(store)
-            refused = IN_PROGRESS.format(listed(others)) if others else ""
+            refused = IN_PROGRESS.format(first_of(sorted(others), 5)) if others else ""
             print_rows(_move_rows(moves), MOVE_COLUMNS, style)
             note(f"minikafka: {_changes(moves, len(wanted))}{'; nothing was changed' * dry_run}{refused}")
             return 0
@@ -208,7 +207,6 @@ def end_throttle(store: Store, verdicts: Sequence[PartitionReassignment]) -> Non
     """Remove the throttle if every partition is done or deleted; otherwise print the progress."""
     from minikafka.clients.admin.zookeeper import reassignments, throttles
     from minikafka.clients.admin.zookeeper.reassignments import ReassignmentStatus
-    from minikafka.clients.zookeeper_metadata import listed
 
     done = sum(verdict.status is ReassignmentStatus.DONE for verdict in verdicts)
     if all(verdict.deleted or verdict.status is ReassignmentStatus.DONE for verdict in verdicts):
@@ -217,7 +215,7 @@ def end_throttle(store: Store, verdicts: Sequence[PartitionReassignment]) -> Non
         if reassignments.remove_throttle(store, verdicts):
             note(f"minikafka: {ended}; the throttle is removed")
         elif (others := reassignments.under_way(store)) and throttles.rates(store):
-            note(f"minikafka: {ended}; {THROTTLE_STAYS.format(listed(others))}")
+            note(f"minikafka: {ended}; {THROTTLE_STAYS.format(first_of(sorted(others), 5))}")
         return
     note(f"minikafka: {done} of {counted(len(verdicts), 'partition')} done{throttle_text(store, verdicts)}")
 

@@ -6,13 +6,14 @@ Brokers before Kafka 2.4 take preferred elections and reassignments by znodes on
 
 from __future__ import annotations
 
-import difflib
 import json
 import time
 from collections.abc import Collection, Iterable, Mapping
 
+from minikafka.base.config.unknown_names import near_matches
 from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.base.ids import TopicPartition, is_topic_name
+from minikafka.base.text import first_of
 from minikafka.registry import paths
 from minikafka.registry.store import Store
 from minikafka.registry.topics import read_assignments
@@ -44,7 +45,7 @@ def check_known(store: Store, option: str, partitions: Collection[TopicPartition
         absent = sorted({tp.topic for tp in unknown} - {tp.topic for tp in known})
         if unknown[0].topic in absent:
             raise ConfigError("topic", ", ".join(absent), f"{why}; nothing was changed")
-        raise ConfigError(option, listed(unknown), f"{why}; nothing was changed")
+        raise ConfigError(option, first_of(unknown, 5), f"{why}; nothing was changed")
     deleted = sorted({partition.topic for partition in partitions} & topics_to_delete(store))
     if deleted:
         raise ConfigError(option, ", ".join(deleted), "marked for deletion; nothing was changed")
@@ -59,9 +60,7 @@ def why_unknown(store: Store, partition: TopicPartition, known: Replicas) -> str
     topics = children(store, paths.BROKER_TOPICS)
     if topic in topics:
         return f"{paths.topic_path(topic)} is invalid: fix it, or delete the topic"
-    near = difflib.get_close_matches(topic, topics)
-    hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
-    return f"there is no topic {topic!r}{hint}"
+    return f"there is no topic {topic!r}{near_matches(topic, topics)}"
 
 
 def topics_to_delete(store: Store) -> set[str]:
@@ -117,10 +116,3 @@ def objects_in(data: bytes, option: str, name: str, path: str | None = None) -> 
         wanted = f'expected an object with a list "{name}" of objects'
         raise ConfigError(option, path or start_of(data), wanted)
     return rows
-
-
-def listed(partitions: Collection[TopicPartition], most: int = 5) -> str:
-    """Return the first ``most`` partitions as text, with the number of the others."""
-    names = ", ".join(map(str, sorted(partitions)[:most]))
-    more = len(partitions) - most
-    return f"{names} and {more} more" if more > 0 else names

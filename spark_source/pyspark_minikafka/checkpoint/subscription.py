@@ -15,6 +15,7 @@ from minikafka.base.config.config_def import ConfigKey
 from minikafka.base.config.types import choice
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import first_of
 from pyspark_minikafka.checkpoint import spark_checkpoint
 from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.strategy import Assign, Strategy, Subscribe
@@ -108,16 +109,11 @@ def _restored(strategy: Strategy, dropped: Iterable[TopicPartition]) -> str:
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
-    return _some(map(str, sorted(partitions)))
+    return first_of(sorted(partitions), _NAMED)
 
 
 def _with_offsets(partitions: Iterable[TopicPartition], positions: Mapping[TopicPartition, int]) -> str:
-    return _some(f"{tp} at offset {positions[tp]}" for tp in sorted(partitions))
-
-
-def _some(texts: Iterable[str]) -> str:
-    found = list(texts)
-    return ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+    return first_of([f"{tp} at offset {positions[tp]}" for tp in sorted(partitions)], _NAMED)
 
 
 def _batch(checkpoint: spark_checkpoint.CheckpointLocation | None) -> str:

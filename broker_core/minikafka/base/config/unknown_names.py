@@ -69,3 +69,9 @@ def warn_of_unknown(
             meant[match or name] = name
             _log.warning("property %s is not valid%s", name, did_you_mean(match))
     return meant
+
+
+def near_matches(name: str, known: Collection[str]) -> str:
+    """Return ``; there is 'orders'`` with the known names that are like ``name``; empty for none."""
+    near = difflib.get_close_matches(name, known)
+    return f"; there is {' and '.join(map(repr, near))}" if near else ""

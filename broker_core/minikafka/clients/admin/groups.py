@@ -7,10 +7,10 @@ versions removes single offsets (OffsetDelete came with 2.4); deleting a group r
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from minikafka.base.config.unknown_names import near_matches
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
@@ -199,8 +199,7 @@ class GroupAdmin:
 
 def no_such_group(group_id: str, names: Iterable[str]) -> BrokerError:
     """Return GROUP_ID_NOT_FOUND, with similar ``names``."""
-    near = difflib.get_close_matches(group_id, sorted(set(names)))
-    hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
+    hint = near_matches(group_id, sorted(set(names)))
     return BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}{hint}")
 
 

@@ -7,11 +7,11 @@ rejected before the request.
 
 from __future__ import annotations
 
-import difflib
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from minikafka.base.config.unknown_names import near_matches
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, check_topic_name, has_collision
 from minikafka.clients.network.metadata import ClusterMetadata
@@ -129,8 +129,7 @@ def explain_delete_error(code: ErrorCode, name: str, known: ClusterMetadata) -> 
 
 def unknown_topic_message(name: str, known: Iterable[str]) -> str:
     """Return a message for an unknown topic, with similar names."""
-    near = difflib.get_close_matches(name, [other for other in known if other not in INTERNAL_TOPICS])
-    hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
+    hint = near_matches(name, [other for other in known if other not in INTERNAL_TOPICS])
     return f"there is no topic {name!r}{hint}"
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from minikafka.base.errors import CoordinationError, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.text import first_of
 from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.outage_log import FailureLog
@@ -66,7 +67,7 @@ class LeaderFinderThread(ShutdownableThread):
             leaders = {}
             if self.is_running:
                 self._failure_log.record_failure(
-                    self.name, error, f"no leader found for {_summarize(wanted)}: "
+                    self.name, error, f"no leader found for {first_of(sorted(map(str, wanted)), 3)}: "
                 )
         else:
             self._failure_log.record_recovery(self.name)
@@ -110,8 +111,3 @@ class LeaderFinderThread(ShutdownableThread):
             # ``initiate_shutdown`` may have run before this client existed.
             self._cluster.close()
         return self._cluster
-
-
-def _summarize(partitions: Collection[TopicPartition]) -> str:
-    names = sorted(map(str, partitions))
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

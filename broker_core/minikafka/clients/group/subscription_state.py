@@ -8,7 +8,7 @@ caller polls again; if its work on them raises, the positions before them can be
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from minikafka.base.errors import (
     BrokerError,
@@ -17,6 +17,7 @@ from minikafka.base.errors import (
     NoCommittedOffset,
 )
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import first_of
 from minikafka.clients.fetch.fetch_state import CompletedFetch
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
@@ -75,7 +76,7 @@ class SubscriptionState:
         for tp in partitions:
             if tp not in assigned:
                 raise ValueError(
-                    f"{tp} is not assigned to this member; assigned: {_abbreviated(self.assigned)}"
+                    f"{tp} is not assigned to this member; assigned: {first_of(self.assigned, 3) or 'none'}"
                 )
 
     def wanted(self) -> dict[TopicPartition, int]:
@@ -175,7 +176,7 @@ class SubscriptionState:
         except MinikafkaError as error:
             if not is_retriable(error):
                 raise
-            logger.info("failed to look up positions of %s; retrying: %s", _abbreviated(missing), error)
+            logger.info("failed to look up positions of %s; retrying: %s", first_of(missing, 3), error)
             self._update_at_ms = self._cluster.clock.monotonic_ms() + _RETRY_MS
 
     def _verify_partitions(self, deadline: Deadline) -> None:
@@ -208,7 +209,7 @@ class SubscriptionState:
                 self._resets[tp] = rule
         if none:
             raise NoCommittedOffset(
-                f"group {self._config.group_id!r} has no committed offset of {_abbreviated(none)}, and "
+                f"group {self._config.group_id!r} has no committed offset of {first_of(none, 3)}, and "
                 "auto.offset.reset is none: seek to a start offset, or set auto.offset.reset"
             )
 
@@ -219,9 +220,3 @@ class SubscriptionState:
         for tp, offset in list_offsets(self._cluster, wanted, deadline, self._config.isolation).items():
             if offset is not None:
                 self.seek(tp, offset)
-
-
-def _abbreviated(partitions: Collection[TopicPartition]) -> str:
-    names = [str(tp) for tp in list(partitions)[:3]]
-    more = f" and {len(partitions) - 3} more" if len(partitions) > 3 else ""
-    return ", ".join(names) + more if names else "none"

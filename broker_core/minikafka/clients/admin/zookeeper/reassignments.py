@@ -17,6 +17,7 @@ from enum import Enum
 
 from minikafka.base.errors import BrokerError, ConfigError, CoordinationError, NodeExists
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import first_of
 from minikafka.clients import zookeeper_metadata
 from minikafka.clients.admin.zookeeper import throttles
 from minikafka.clients.zookeeper_metadata import Replicas
@@ -218,7 +219,7 @@ def check_not_under_way(store: Store) -> None:
     """Raise CoordinationError, with the partitions, if a reassignment is in progress."""
     others = under_way(store)
     if others:
-        names = zookeeper_metadata.listed(others)
+        names = first_of(sorted(others), 5)
         raise CoordinationError(f"another reassignment is in progress: {names}; this plan was not started")
     zookeeper_metadata.check_not_under_way(store, paths.REASSIGN_PARTITIONS, WHAT)
 
