@@ -14,7 +14,7 @@ from minikafka.registry import paths
 from minikafka.registry.consumers import partitions_below
 from minikafka.registry.node import invalid, number_in
 from minikafka.registry.store import Store, parent_of
-from minikafka.registry.znodes import Kind, Znodes, make
+from minikafka.registry.znodes import Kind, Znodes, make, read_values
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def read_offsets(
     if partitions is None:
         partitions = partitions_below(store, paths.consumer_offsets_path(group))
     by_path = {paths.consumer_offset_path(group, *tp): tp for tp in partitions}
-    return {by_path[path]: offset for path, (offset, _) in Znodes(store).read_all(by_path, OFFSET).items()}
+    return read_values(store, by_path, OFFSET)
 
 
 def write_offsets(store: Store, group: str, offsets: Mapping[TopicPartition, int]) -> None:

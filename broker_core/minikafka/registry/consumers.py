@@ -13,7 +13,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.node import Node, dump, id_in, invalid
 from minikafka.registry.store import Store
-from minikafka.registry.znodes import Kind, Znodes, children
+from minikafka.registry.znodes import Kind, Znodes, children, read_values
 
 _ESCAPED_TOO = re.compile(r"[/\x7f-\x9f]")
 """Characters that 0.10.1 escapes in a pattern although JSON does not require it."""
@@ -109,4 +109,4 @@ def read_owners(store: Store, group: str) -> dict[TopicPartition, str]:
     """Return the owner, ``CONSUMER-N``, of each partition that ``group`` owns."""
     partitions = partitions_below(store, paths.consumer_owners_path(group))
     by_path = {paths.consumer_owner_path(group, *tp): tp for tp in partitions}
-    return {by_path[path]: owner for path, (owner, _) in Znodes(store).read_all(by_path, OWNER).items()}
+    return read_values(store, by_path, OWNER)

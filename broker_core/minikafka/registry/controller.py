@@ -95,12 +95,7 @@ class Reassignments:
         partitions: dict[TopicPartition, tuple[int, ...]] = {}
         for fields in node.objects("partitions"):
             tp = node.topic_partition("partitions", fields)
-            replicas = node.broker_ids("replicas", fields.get("replicas"))
-            if not replicas or len(set(replicas)) < len(replicas):
-                raise CoordinationError(
-                    f"{path}: invalid replicas {list(replicas)} for {tp}: "
-                    "expected one or more distinct brokers"
-                )
+            replicas = node.replicas("replicas", fields.get("replicas"), str(tp))
             if tp in partitions:
                 raise _duplicate(path, tp)
             partitions[tp] = replicas

@@ -400,10 +400,7 @@ class MemoryStore:
             # The counts also change for a child that was deleted and created again in between.
             return sorted(node.children), (node.created_children, node.deleted_children)
 
-        def call(names: list[str] | None, version: object) -> None:
-            callback(names)
-
-        return self._watch(path, read, call)
+        return self._watch(path, read, lambda names, version: callback(names))
 
     def watch_data(self, path: str, callback: DataCallback) -> _MemoryWatch:
         """See ``Store.watch_data``."""

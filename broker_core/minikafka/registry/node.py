@@ -117,6 +117,16 @@ class Node:
             )
         return tuple(value)
 
+    def replicas(self, key: str, value: Any, whose: str) -> tuple[int, ...]:
+        """Return ``broker_ids`` of one or more distinct brokers, the replicas of the partition ``whose``."""
+        found = self.broker_ids(key, value)
+        if not found or len(set(found)) < len(found):
+            raise CoordinationError(
+                f"{self._path}: invalid replicas {list(found)} for {whose}: "
+                "expected one or more distinct brokers"
+            )
+        return found
+
     def objects(self, key: str) -> list[dict[str, Any]]:
         value = self._fields.get(key)
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):

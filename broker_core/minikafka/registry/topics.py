@@ -10,7 +10,7 @@ from minikafka.base.ids import TopicPartition, check_topic_name
 from minikafka.registry import paths
 from minikafka.registry.node import Node, dump, id_in
 from minikafka.registry.store import Store
-from minikafka.registry.znodes import Kind, Znodes
+from minikafka.registry.znodes import Kind, read_values
 
 _EPOCH_MAX = (1 << 31) - 1
 """The largest epoch: no other can follow it."""
@@ -41,13 +41,7 @@ class TopicAssignment:
             partition = id_in(key)
             if partition is None or key != str(partition):
                 raise node.error("partitions", "an object whose keys are partition numbers")
-            replicas = node.broker_ids("partitions", listed)
-            if not replicas or len(set(replicas)) < len(replicas):
-                raise CoordinationError(
-                    f"{path}: invalid replicas {list(replicas)} for partition {partition}: "
-                    "expected one or more distinct brokers"
-                )
-            partitions[partition] = replicas
+            partitions[partition] = node.replicas("partitions", listed, f"partition {partition}")
         return cls(dict(sorted(partitions.items())))
 
 
@@ -132,12 +126,10 @@ PARTITION_STATE = Kind(
 def read_assignments(store: Store, topics: Iterable[str]) -> dict[str, Mapping[int, tuple[int, ...]]]:
     """Return the replicas of each partition of the existing ``topics``, as ``TopicAssignment.partitions``."""
     by_path = {paths.topic_path(topic): topic for topic in topics}
-    found = Znodes(store).read_all(by_path, TOPIC)
-    return {by_path[path]: assignment.partitions for path, (assignment, _) in found.items()}
+    return {topic: found.partitions for topic, found in read_values(store, by_path, TOPIC).items()}
 
 
 def read_states(store: Store, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
     """Return the leader and ISR of those partitions that have had a leader."""
     by_path = {paths.partition_state_path(*partition): partition for partition in partitions}
-    found = Znodes(store).read_all(by_path, PARTITION_STATE)
-    return {by_path[path]: state for path, (state, _) in found.items()}
+    return read_values(store, by_path, PARTITION_STATE)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -24,6 +24,7 @@ from minikafka.registry.store import Stat, Store
 _log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
+Key = TypeVar("Key")
 
 _problems: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()
 """Store -> path -> the problem that was logged for it last."""
@@ -108,6 +109,11 @@ def read_or_raise(store: Store, path: str, kind: Kind[Value]) -> tuple[Value, St
     """Return value and stat of a znode. Raises NoNode, and CoordinationError if it is invalid."""
     data, stat = store.read(path)
     return kind.decode(data, path), stat
+
+
+def read_values(store: Store, paths: Mapping[str, Key], kind: Kind[Value]) -> dict[Key, Value]:
+    """Return the values of those znodes that exist and are valid, by their keys in ``paths``."""
+    return {paths[path]: value for path, (value, _) in Znodes(store).read_all(paths, kind).items()}
 
 
 def children(store: Store, path: str) -> list[str]:

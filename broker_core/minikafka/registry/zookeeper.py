@@ -233,38 +233,28 @@ class ZooKeeperStore:
             return self._client.create_async(full, bytes(data), ephemeral=ephemeral, sequence=sequential)
 
         try:
-            made = self._call("create", path, send)
+            made = self._submit("create", path, send)()
         except NoNode:
             if not make_parents:
                 raise
             self._make_parents(full)
-            made = self._call("create", path, send)
+            made = self._submit("create", path, send)()
         return str(made)[len(self._chroot) :]
 
     def create_all(self, nodes: Mapping[str, bytes]) -> frozenset[str]:
         """See ``Store.create_all``."""
         for path, data in nodes.items():
             check_data(path, data)
-        refused = set()
-        for paths in _batches(nodes):
-            sent = [
-                self._send("create", path, self._client.create_async, bytes(nodes[path])) for path in paths
-            ]
-            for path, answer in zip(paths, sent, strict=True):
-                try:
-                    answer()
-                except (NodeExists, NoNode):
-                    refused.add(path)
-        return frozenset(refused)
+        requests = {path: (bytes(data),) for path, data in nodes.items()}
+        answers = self._send_all("create", self._client.create_async, requests)
+        return _refused(answers, (NodeExists, NoNode))
 
     def read_all(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
         """See ``Store.read_all``."""
         found = {}
-        for batch in _batches(paths):
-            sent = [self._send("read", path, self._client.get_async) for path in batch]
-            for path, answer in zip(batch, sent, strict=True):
-                with contextlib.suppress(NoNode):
-                    found[path] = _state(answer())
+        for path, answer in self._send_all("read", self._client.get_async, dict.fromkeys(paths, ())):
+            with contextlib.suppress(NoNode):
+                found[path] = _state(answer())
         return found
 
     def read(self, path: str) -> tuple[bytes, Stat]:
@@ -280,15 +270,8 @@ class ZooKeeperStore:
         """See ``Store.write_all``."""
         for path, (data, _) in nodes.items():
             check_data(path, data)
-        refused = set()
-        for paths in _batches(nodes):
-            sent = [self._send("write", path, self._client.set_async, *nodes[path]) for path in paths]
-            for path, answer in zip(paths, sent, strict=True):
-                try:
-                    answer()
-                except (BadVersion, NoNode):
-                    refused.add(path)
-        return frozenset(refused)
+        answers = self._send_all("write", self._client.set_async, nodes)
+        return _refused(answers, (BadVersion, NoNode))
 
     def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
         """See ``Store.delete``."""
@@ -298,7 +281,7 @@ class ZooKeeperStore:
                 # Another client may be deleting the same tree.
                 with contextlib.suppress(NoNode):
                     self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
-        self._call("delete", path, lambda: self._client.delete_async(full, version))
+        self._submit("delete", path, lambda: self._client.delete_async(full, version))()
 
     def delete_if_exists(self, path: str, guard_path: str) -> None:
         """See ``Store.delete_if_exists``."""
@@ -310,7 +293,7 @@ class ZooKeeperStore:
             both.delete(places[1])
             return both.commit_async()
 
-        answers = self._call("delete", path, send)
+        answers = self._submit("delete", path, send)()
         for doing, place, answer in zip(("find", "delete"), (guard_path, path), answers, strict=True):
             # Errors of an operation that was not tried or was undone carry no information.
             if isinstance(answer, Exception) and not isinstance(answer, _TRANSACTION_SIDE_ERRORS):
@@ -342,19 +325,14 @@ class ZooKeeperStore:
             # The version shows a child that was deleted and created again in between.
             return sorted(names), (stat.czxid, stat.cversion)
 
-        def call(names: list[str] | None, version: object) -> None:
-            callback(names)
-
-        return self._watch(path, full, read, state_in, call)
+        return self._watch(path, full, read, state_in, lambda names, version: callback(names))
 
     def watch_data(self, path: str, callback: DataCallback) -> PersistentWatch:
         """See ``Store.watch_data``."""
         full = self._full(path)
-
-        def read(fired: Fired) -> Any:
-            return self._client.get_async(full, watch=fired)
-
-        return self._watch(path, full, read, _state, callback)
+        return self._watch(
+            path, full, lambda fired: self._client.get_async(full, watch=fired), _state, callback
+        )
 
     def on_session(self, callback: Callable[[SessionState], None]) -> None:
         """See ``Store.on_session``."""
@@ -431,16 +409,23 @@ class ZooKeeperStore:
         check_path(path)
         return self._chroot + path if path != "/" else self._chroot or "/"
 
-    def _call(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool = True) -> Any:
-        """Send one request and return its answer; if not ``patient``, only with a connection at once."""
-        return self._submit(doing, path, send, patient=patient)()
-
     def _send(self, doing: str, path: str, send: Callable[..., Any], *more: object) -> Callable[[], Any]:
         """Send one request for ``path``; the returned function waits for the answer."""
         full = self._full(path)
-        return self._submit(doing, path, lambda: send(full, *more), patient=True)
+        return self._submit(doing, path, lambda: send(full, *more))
 
-    def _submit(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool) -> Callable[[], Any]:
+    def _send_all(
+        self, doing: str, send: Callable[..., Any], requests: Mapping[str, tuple[object, ...]]
+    ) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Send a request for each path, many in flight; yield paths with functions that wait for answers."""
+        for paths in _batches(requests):
+            sent = [self._send(doing, path, send, *requests[path]) for path in paths]
+            yield from zip(paths, sent, strict=True)
+
+    def _submit(
+        self, doing: str, path: str, send: Callable[[], Any], *, patient: bool = True
+    ) -> Callable[[], Any]:
+        """Send one request as ``_send``; if not ``patient``, only with a connection at once."""
         deadline = time.monotonic() + self._request_timeout_s
         # Without a connection kazoo would queue the request and send it much later.
         if not self._connected.wait(self._request_timeout_s if patient else 0):
@@ -458,12 +443,13 @@ class ZooKeeperStore:
     def _make_parents(self, full: str) -> None:
         above = parent_of(full)
         missing: list[str] = []
-        while above != "/" and self._call("check", above, partial(self._client.exists_async, above)) is None:
+        exists = self._client.exists_async
+        while above != "/" and self._submit("check", above, partial(exists, above))() is None:
             missing.append(above)
             above = parent_of(above)
         for path in reversed(missing):
             with contextlib.suppress(NodeExists):
-                self._call("create", path, partial(self._client.create_async, path, None))
+                self._submit("create", path, partial(self._client.create_async, path, None))()
 
     def _watch(
         self,
@@ -582,6 +568,19 @@ def _start(client: Any, hosts: str, timeout_ms: int, waited_ms: int = 0) -> None
 def _stop(client: Any) -> None:
     client.stop()
     client.close()
+
+
+def _refused(
+    answers: Iterable[tuple[str, Callable[[], Any]]], expected: tuple[type[CoordinationError], ...]
+) -> frozenset[str]:
+    """Return the paths whose requests failed with one of the ``expected`` errors."""
+    refused = set()
+    for path, answer in answers:
+        try:
+            answer()
+        except expected:
+            refused.add(path)
+    return frozenset(refused)
 
 
 def _batches(paths: Iterable[Item]) -> Iterator[list[Item]]:
