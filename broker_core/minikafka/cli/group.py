@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
-from minikafka.base.ids import TopicPartition, check_topic_name
+from minikafka.base.ids import TopicPartition, check_topic_name, numbers_by_topic
 from minikafka.base.text import first_of
 from minikafka.cli import connect
 from minikafka.cli.elect import read_file
@@ -261,10 +261,7 @@ def _reset(
     groups.check_inactive(name)
     committed = groups.offsets(name)
     if plan is not None:
-        topics: dict[str, list[int]] = {}
-        for tp in plan:
-            topics.setdefault(tp.topic, []).append(tp.partition)
-        chosen = [(topic, tuple(numbers)) for topic, numbers in topics.items()]
+        chosen = [(topic, tuple(numbers)) for topic, numbers in numbers_by_topic(plan).items()]
     wanted = _partitions(admin, name, chosen, committed)
     logs = _logs(admin, target, wanted, committed, plan or {})
     offsets = {tp: new_offset(target, log) for tp, log in logs.items()}

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from minikafka.base.config.config_def import ConfigKey
 from minikafka.base.config.types import choice
 from minikafka.base.errors import MinikafkaError
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.base.text import first_of
 from pyspark_minikafka.checkpoint import spark_checkpoint
 from pyspark_minikafka.offsets import StreamOffset
@@ -91,10 +91,7 @@ def _described(strategy: Strategy, positions: Iterable[TopicPartition]) -> tuple
 
 
 def _assigned(partitions: Iterable[TopicPartition]) -> str:
-    found: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        found.setdefault(topic, []).append(partition)
-    return json.dumps(found, separators=(",", ":"))
+    return json.dumps(numbers_by_topic(partitions), separators=(",", ":"))
 
 
 def _restored(strategy: Strategy, dropped: Iterable[TopicPartition]) -> str:

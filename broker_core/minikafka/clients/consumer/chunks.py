@@ -17,18 +17,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise, repeat
+from itertools import repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Final, Generic, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from minikafka.base.errors import CorruptMessage, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.message_and_metadata import K, MessageAndMetadata, V
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
 from minikafka.clients.fetch.fetch_state import NO_EPOCHS, PositionEpochs
+from minikafka.clients.group.fetched_records import bytes_of_rows
 from minikafka.clients.serializer import Decoder
 from minikafka.records.format.record import TimestampType
 from minikafka.records.kernels.layout import ENTRY_HEADER_BYTES, entry_size
@@ -379,7 +377,7 @@ class ChunkReader(Generic[K, V]):
         raw = columns.headers
         headers: Iterable[bytes | None] = repeat(b"")
         if raw is not None and raw.count:
-            headers = _slices(raw.data, raw.ends, begin, end, None, 0, columns.count)
+            headers = bytes_of_rows(raw.ends, raw.data, None, begin, end)
         messages: Iterator[MessageAndMetadata[K, V]] = map(
             MessageAndMetadata,
             repeat(topic),
@@ -387,52 +385,13 @@ class ChunkReader(Generic[K, V]):
             left,
             columns.timestamps[begin:end].tolist(),
             kinds,
-            _slices(
-                columns.keys,
-                columns.key_ends,
-                begin,
-                end,
-                columns.key_validity,
-                columns.null_keys,
-                columns.count,
-            ),
-            _slices(
-                columns.values,
-                columns.value_ends,
-                begin,
-                end,
-                columns.value_validity,
-                columns.null_values,
-                columns.count,
-            ),
+            bytes_of_rows(columns.key_ends, columns.keys, columns.key_validity, begin, end),
+            bytes_of_rows(columns.value_ends, columns.values, columns.value_validity, begin, end),
             headers,
             repeat(self._decoders[0]),
             repeat(self._decoders[1]),
         )
         return Page(count, left, messages)
-
-
-def _slices(
-    data: NDArray[np.uint8],
-    ends: NDArray[np.int32],
-    begin: int,
-    end: int,
-    validity: NDArray[np.uint8] | None,
-    nulls: int,
-    rows: int,
-) -> Iterable[bytes | None]:
-    """Return the bytes of rows ``begin`` to ``end`` (exclusive); None for nulls."""
-    if nulls == rows:
-        return repeat(None)
-    first = int(ends[begin])
-    content = data[first : int(ends[end])].tobytes()
-    places = (ends[begin : end + 1] - first).tolist()
-    found: list[bytes | None] = [content[start:stop] for start, stop in pairwise(places)]
-    if validity is not None:
-        present = np.unpackbits(validity, count=end, bitorder="little")[begin:]
-        for row in np.flatnonzero(present == 0).tolist():
-            found[row] = None
-    return found
 
 
 def _page_end(columns: Columns, begin: int) -> int:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
@@ -13,6 +17,26 @@ from minikafka.records.format.record import Headers
 
 if TYPE_CHECKING:
     from minikafka.records.columns import Columns
+
+
+def bytes_of_rows(
+    ends: NDArray[np.int32],
+    data: NDArray[np.uint8],
+    validity: NDArray[np.uint8] | None,
+    start: int,
+    stop: int,
+) -> list[bytes | None]:
+    """Return the values of rows ``start`` to before ``stop`` of a column in Arrow's layout; None for null."""
+    if validity is not None and not validity.any():
+        return [None] * (stop - start)
+    first = int(ends[start])
+    content = data[first : int(ends[stop])].tobytes()
+    edges = (ends[start : stop + 1] - first).tolist()
+    found: list[bytes | None] = [content[begin:end] for begin, end in pairwise(edges)]
+    if validity is not None:
+        for row in np.flatnonzero(np.unpackbits(validity, count=stop, bitorder="little")[start:] == 0):
+            found[row] = None
+    return found
 
 
 class ConsumerRecord(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_for_code
 from minikafka.clients.group.membership import REJOIN_CODES
 from minikafka.clients.network.retry import Deadline
@@ -123,6 +123,14 @@ def commit(
     )
 
 
+def fetch_request(group_id: str, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
+    """Return the request for the committed offsets of ``partitions``."""
+    topics = numbers_by_topic(partitions).items()
+    return OffsetFetchRequest(
+        group_id, tuple(OffsetFetchRequestTopic(name, tuple(numbers)) for name, numbers in topics)
+    )
+
+
 def committed_offsets(
     coordinator: CoordinatorClient, partitions: Iterable[TopicPartition] | None, deadline: Deadline
 ) -> dict[TopicPartition, Committed]:
@@ -137,13 +145,8 @@ def committed_offsets(
     def request(version: int) -> OffsetFetchRequest:
         if wanted is None and version >= _ALL_OFFSETS_SINCE:
             return OffsetFetchRequest(coordinator.group_id, None)
-        topics: dict[str, list[int]] = {}
-        for tp in _all_partitions(coordinator, deadline) if wanted is None else wanted:
-            topics.setdefault(tp.topic, []).append(tp.partition)
-        return OffsetFetchRequest(
-            coordinator.group_id,
-            tuple(OffsetFetchRequestTopic(name, tuple(numbers)) for name, numbers in topics.items()),
-        )
+        named = _all_partitions(coordinator, deadline) if wanted is None else wanted
+        return fetch_request(coordinator.group_id, named)
 
     return coordinator.call(
         f"looking up the offsets of group {coordinator.group_id!r}",

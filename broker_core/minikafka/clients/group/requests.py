@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from minikafka.base.errors import ErrorCode, RemoteWireError
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.clients.group.assignors import ASSIGNORS
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.membership import (
@@ -104,10 +104,8 @@ def encoded_assignment(shares: Mapping[str, Iterable[TopicPartition]]) -> Assign
 
 
 def _encoded(share: Iterable[TopicPartition]) -> bytes:
-    topics: dict[str, list[int]] = {}
-    for tp in share:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    rows = tuple(ConsumerPartitions(topic, tuple(numbers)) for topic, numbers in topics.items())
+    topics = numbers_by_topic(share).items()
+    rows = tuple(ConsumerPartitions(topic, tuple(numbers)) for topic, numbers in topics)
     return encode_assignment(Assignment(rows))
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import pairwise, repeat
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
+from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched, bytes_of_rows
 from minikafka.records.columns import HEADERS_TYPE, Columns, DamagedEntry, decode_pieces
 from minikafka.records.format.headers import to_arrow
 from minikafka.records.format.record import Headers
@@ -171,31 +170,12 @@ def records(
         repeat(partition.partition),
         columns.offsets[start:stop].tolist(),
         columns.timestamps[start:stop].tolist(),
-        _texts(columns.key_ends, columns.keys, columns.key_validity, start, stop),
-        _texts(columns.value_ends, columns.values, columns.value_validity, start, stop),
+        bytes_of_rows(columns.key_ends, columns.keys, columns.key_validity, start, stop),
+        bytes_of_rows(columns.value_ends, columns.values, columns.value_validity, start, stop),
         _headers(headers, start, stop),
         strict=False,  # three of them have no end
     )
     return list(map(_record, rows))
-
-
-def _texts(
-    ends: NDArray[np.int32],
-    data: NDArray[np.uint8],
-    validity: NDArray[np.uint8] | None,
-    start: int,
-    stop: int,
-) -> list[bytes | None]:
-    first = int(ends[start])
-    if validity is not None and not validity.any():
-        return [None] * (stop - start)
-    content = data[first : int(ends[stop])].tobytes()
-    edges = (ends[start : stop + 1] - first).tolist()
-    found: list[bytes | None] = [content[a:b] for a, b in pairwise(edges)]
-    if validity is not None:
-        for row in np.flatnonzero(np.unpackbits(validity, bitorder="little")[start:stop] == 0):
-            found[row] = None
-    return found
 
 
 def _headers(column: pa.ListArray | None, start: int, stop: int) -> Iterator[Headers]:

@@ -16,7 +16,7 @@ from minikafka.clients.consumer.stats import (
     acquire_stats,
     release_stats,
 )
-from minikafka.clients.group.offsets import Committer, commit_request
+from minikafka.clients.group.offsets import Committer, commit_request, fetch_request
 from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.metadata import from_response
 from minikafka.clients.simple_consumer.channels import BlockingChannel, ClassicChannel, KafkaChannel
@@ -45,8 +45,7 @@ from minikafka.wire import classic as compact
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
-from minikafka.wire.apis.offset_fetch import OFFSET_FETCH, OffsetFetchRequestTopic
-from minikafka.wire.apis.offset_fetch import OffsetFetchRequest as FetchOffsets
+from minikafka.wire.apis.offset_fetch import OFFSET_FETCH
 
 LATEST_TIME = compact.LATEST
 EARLIEST_TIME = compact.EARLIEST
@@ -246,11 +245,7 @@ class SimpleConsumer:
         """Fetch the committed offsets of a group (``fetchOffsets``): from ZooKeeper in version 0, from the
         offset manager from 1 on.
         """
-        topics: dict[str, list[int]] = {}
-        for tp in request.partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
-        rows = tuple(OffsetFetchRequestTopic(name, tuple(numbers)) for name, numbers in topics.items())
-        fetch = FetchOffsets(request.group_id, rows)
+        fetch = fetch_request(request.group_id, request.partitions)
         response = self._with_reconnect(
             lambda: self._channel.request(OFFSET_FETCH, lambda _: fetch, request.version)
         )

@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager
 
 from minikafka.base.errors import DirectoryLocked, StorageError
 from minikafka.base.files import Files, Lock, make_dirs_durably
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.base.text import counted, ranges
 from minikafka.log.checkpoints.meta_properties import META_FILE
 from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint, write_checkpoint
@@ -49,11 +49,10 @@ _LEFTOVER = re.compile(rf"(.*)\.\d+{re.escape(DELETE_DIR_SUFFIX)}")
 
 def contents(files: Files, path: str) -> str:
     """Describe the topics and partitions in a data directory: ``D has orders (partitions 0-2)``."""
-    topics: dict[str, list[int]] = {}
     try:
         layout = Layout.recognise(files, path)
-        for partition, _ in layout.found(files, path) if layout else ():
-            topics.setdefault(partition.topic, []).append(partition.partition)
+        found = layout.found(files, path) if layout else ()
+        topics = numbers_by_topic(partition for partition, _ in found)
     except StorageError as error:
         return f"cannot read {path}: {error}"
     named = [

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file, replace_file
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.log.checkpoints.data_directory import DataDirectory
 from minikafka.log.layout import TOPIC_INCARNATIONS_FILE
 
@@ -217,9 +217,7 @@ class TopicIncarnations:
             change = self._known.get(TopicPartition(topic, partition))
             if change is not None:
                 topics.setdefault(topic, {})[str(partition)] = change
-        rolled_back: dict[str, list[int]] = {}
-        for topic, partition in sorted(self._rolled_back & directory.partitions):
-            rolled_back.setdefault(topic, []).append(partition)
+        rolled_back = numbers_by_topic(sorted(self._rolled_back & directory.partitions))
         held = {
             "version": VERSION,
             "cluster": self._tree[0],
