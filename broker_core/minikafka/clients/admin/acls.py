@@ -8,11 +8,10 @@ them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol
 
 from minikafka.base.acls import CLUSTER, Acl, AclFilter, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
@@ -32,8 +31,6 @@ from minikafka.wire.apis.describe_acls import (
 )
 
 _log = logging.getLogger(__name__)
-
-Number = TypeVar("Number", bound=IntEnum)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,7 +75,9 @@ def describe_acls(cluster: ClusterClient, wanted: AclFilter, deadline: Deadline)
     """Return the ACLs that match a filter. Raises SECURITY_DISABLED if the broker has no authorizer."""
     request = DescribeAclsRequest(*_filter_fields(wanted))
     response = cluster.call(None, DESCRIBE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
-    _check(response.error_code, response.error_message)
+    error = _error(response.error_code, response.error_message)
+    if error is not None:
+        raise error
     found = [
         _binding(
             (resource.resource_type, resource.resource_name, resource.pattern_type),
@@ -151,18 +150,19 @@ class BrokerAcls:
 
     def add(self, bindings: Sequence[AclBinding]) -> None:
         """See ``AclBackend``."""
-        outcomes = create_acls(self._cluster, bindings, self._cluster.deadline(self._timeout_ms))
-        for error in outcomes.values():
-            if error is not None:
-                raise error
+        _raise_first(create_acls(self._cluster, bindings, self._cluster.deadline(self._timeout_ms)))
 
     def remove(self, bindings: Sequence[AclBinding]) -> None:
         """See ``AclBackend``."""
         filters = [binding.filter for binding in bindings]
-        outcomes = delete_acls(self._cluster, filters, self._cluster.deadline(self._timeout_ms))
-        for outcome in outcomes.values():
-            if isinstance(outcome, BrokerError):
-                raise outcome
+        _raise_first(delete_acls(self._cluster, filters, self._cluster.deadline(self._timeout_ms)))
+
+
+def _raise_first(outcomes: Mapping[Any, object]) -> None:
+    """Raise the first error among the results of ``create_acls`` or ``delete_acls``."""
+    for outcome in outcomes.values():
+        if isinstance(outcome, BrokerError):
+            raise outcome
 
 
 def _filter_fields(
@@ -205,12 +205,6 @@ def _binding(about: tuple[int, str, int], rule: tuple[str, int, str, int]) -> Ac
 
 def _error(code: int, message: str | None) -> BrokerError | None:
     return None if code == ErrorCode.NONE else BrokerError(ErrorCode.of(code), message or "")
-
-
-def _check(code: int, message: str | None) -> None:
-    error = _error(code, message)
-    if error is not None:
-        raise error
 
 
 # --- in ZooKeeper -------------------------------------------------------------------------------------------

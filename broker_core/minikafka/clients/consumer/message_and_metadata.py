@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from minikafka.base.errors import UndecodableMessage
 from minikafka.base.ids import TopicPartition
@@ -86,6 +86,3 @@ class MessageAndMetadata(_Decoded, Generic[K, V]):
         decoder = decoder_name(self.key_decoder if part == "key" else self.value_decoder)
         problem = f"{decoder} failed on the {part} of {len(data)} bytes: {type(error).__name__}: {error}"
         return UndecodableMessage(self.topic, self.partition, self.offset, problem)
-
-
-AnyMessage = MessageAndMetadata[Any, Any]

@@ -17,24 +17,10 @@ from minikafka.clients.group.offsets import Committed
 from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.wire.apis.offset_commit import NO_GENERATION
-from minikafka.wire.classic import Fetch as FetchRequest
+from minikafka.wire.classic import Fetch
 
-__all__ = [
-    "CONSUMER",
-    "ConsumerMetadataRequest",
-    "ConsumerMetadataResponse",
-    "FetchRequest",
-    "FetchRequestBuilder",
-    "MultiFetchRequest",
-    "OffsetCommitRequest",
-    "OffsetCommitResponse",
-    "OffsetFetchRequest",
-    "OffsetFetchResponse",
-    "OffsetMetadataAndError",
-    "TopicMetadataRequest",
-    "TopicMetadataResponse",
-]
-
+FetchRequest = Fetch
+"""A fetch of one partition (``FetchRequest``)."""
 CONSUMER = -1
 """``replica_id`` of clients that are not brokers."""
 
