@@ -102,26 +102,26 @@ def windows(
     end: int,
     base_offset: int,
     *,
-    least_offset: int | None = None,
     interval_bytes: int = 4096,
     check_crc: bool = True,
     window_bytes: int | None = None,
 ) -> Iterator[Window]:
     """Yield the valid entries between two positions of a segment, up to the first damage.
 
-    The segment starts at ``base_offset``. ``begin`` is the position of an entry, ``least_offset`` the
-    smallest offset that it may have. The result of the last window says in ``problem`` why nothing follows.
-    Each window has at most ``window_bytes`` (default: WINDOW_BYTES), or one larger entry.
+    The segment starts at ``base_offset``; ``begin`` is the position of an entry. The result of the last
+    window says in ``problem`` why nothing follows. Each window has at most ``window_bytes`` (default:
+    WINDOW_BYTES), or one larger entry.
     """
     usual = WINDOW_BYTES if window_bytes is None else window_bytes
     position, wanted, indexed, newest = begin, usual, begin, (-1, base_offset)
+    next_offset: int | None = None
     while position < end:
         asked = min(wanted, end - position)
         data = memoryview(file.read_at(position, asked))
         result = scan(
             data,
             base_offset=base_offset,
-            next_offset=least_offset,
+            next_offset=next_offset,
             position=position,
             last_indexed=indexed,
             max_timestamp=newest,
@@ -138,7 +138,7 @@ def windows(
         if at_end or (result.problem is not None and not result.incomplete):
             return
         position += result.valid_bytes
-        least_offset, indexed, wanted = result.next_offset, result.last_indexed, usual
+        next_offset, indexed, wanted = result.next_offset, result.last_indexed, usual
         newest = result.max_timestamp_ms, result.max_timestamp_at
 
 

@@ -53,10 +53,10 @@ class LeaderEpochs:
         "path",
     )
 
-    def __init__(self, files: Files, directory: str, entries: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(self, files: Files, directory: str) -> None:
         self.path = os.path.join(directory, LEADER_EPOCH_FILE)
         self._files = files
-        self._entries = entries
+        self._entries: tuple[tuple[int, int], ...] = ()
         self._saved = True
         self._durable = True
         self._in_journal = False

@@ -113,18 +113,15 @@ class _DelayedProduce(DelayedRequest):
                 if not partition.is_committed(last_offset, leader_epoch):
                     continue
             except BrokerError as error:
-                self._reject(partition, error)
+                _reject(self._broker, self._answers, partition.topic_partition, error)
             del self._waiting[partition]
         return not self._waiting
 
-    def _reject(self, partition: Partition, error: BrokerError) -> None:
-        topic_partition = partition.topic_partition
-        _reject(self._broker, self._answers, topic_partition, error)
-
     def complete(self) -> None:
+        text = "the in-sync replicas did not acknowledge the messages within the time-out"
         for partition in self._waiting:
-            text = "the in-sync replicas did not acknowledge the messages within the time-out"
-            self._reject(partition, BrokerError(ErrorCode.REQUEST_TIMED_OUT, text))
+            late = BrokerError(ErrorCode.REQUEST_TIMED_OUT, text)
+            _reject(self._broker, self._answers, partition.topic_partition, late)
         _answer(self._context, self._request, self._answers)
 
     def wait(self) -> None:
@@ -258,7 +255,7 @@ class _Validation:
                         valid = prepare(valid, log.end_offset, budget)
                     self.valid[topic_partition] = valid
                 except BrokerError as error:
-                    self._reject(topic_partition, error)
+                    _reject(self._broker, self._answers, topic_partition, error)
         except BudgetExceeded:
             return False
         return True
@@ -289,7 +286,7 @@ class _Validation:
                 held_bytes += _held_bytes(valid, records)
                 del valid
             except BrokerError as error:
-                self._reject(topic_partition, error)
+                _reject(self._broker, self._answers, topic_partition, error)
             if held_bytes > HELD_BYTES:
                 yield from append.steps(self.valid, self._answers)
                 held_bytes = 0
@@ -302,9 +299,6 @@ class _Validation:
         if batch is None:
             _check_one_batch(records, self._version)
         return limits
-
-    def _reject(self, topic_partition: TopicPartition, error: BrokerError) -> None:
-        _reject(self._broker, self._answers, topic_partition, error)
 
 
 def _held_bytes(valid: ValidatedRecords, records: memoryview) -> int:
