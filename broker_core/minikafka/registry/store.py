@@ -25,6 +25,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Protocol
 
 from minikafka.base.errors import CoordinationError
@@ -208,6 +209,7 @@ class Store(Protocol):
         """End the session and delete its ephemeral znodes at once. A second call does nothing."""
 
 
+@lru_cache(4_096)  # a broker asks for the same few paths over and over
 def check_path(path: str) -> None:
     """Raise CoordinationError unless ``path`` is one that ZooKeeper accepts."""
     if path == "/":
