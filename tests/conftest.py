@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("the time of this run was over")
 
 
-def pytest_collection_finish() -> None:
-    """Let the collector pass over all that collecting has made."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the collector away while tests are collected, and let it pass over all that this has made."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
