@@ -28,14 +28,26 @@ WITH_PROCESSES = ("faults", "interop", "spark", "unit/embedded")
 """Directories whose tests are all marked ``process``; elsewhere a test that starts one says so itself."""
 
 SPARK_OF_THEIR_OWN = (
+    "tests/spark/test_documented_programs.py",
     "tests/spark/test_embedded.py",
     "tests/spark/test_flights.py",
-    "tests/spark/test_shim.py",
 )
 """Their tests start Spark in other processes, and are the longest."""
 
-SPARK_OF_A_FILE = ("tests/spark/test_connect.py", "tests/spark/test_local_cluster.py")
+SPARK_OF_A_FILE = (
+    "tests/spark/test_connect.py",
+    "tests/spark/test_local_cluster.py",
+    "tests/spark/test_shim.py",
+)
 """All tests of one of them share a Spark in another process."""
+
+SPARK_STREAMS = (
+    "tests/spark/test_group",
+    "tests/spark/test_lag.py",
+    "tests/spark/test_several_brokers.py",
+    "tests/spark/test_stream",
+)
+"""Their streams wait one after another: with a session of their own they do so beside the batches."""
 
 PURE = "not process and not slow"
 """The pure suite's expression. Asked for in these words, it does not even import the directories above."""
@@ -119,7 +131,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With ``-n N --dist loadscope --no-loadscope-reorder``, keep what shares something costly on one worker.
 
-    That is a Spark session in ``tests/spark``, elsewhere at most what a file shares.
+    In ``tests/spark`` that is most often one of two Spark sessions, elsewhere at most what a file shares.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -134,6 +146,8 @@ def together(nodeid: str) -> str:
     """What a test belongs to that must stay together."""
     if nodeid.startswith(SPARK_OF_THEIR_OWN):
         return nodeid
+    if nodeid.startswith(SPARK_STREAMS):
+        return "tests/spark streams"
     if nodeid.startswith("tests/spark/") and not nodeid.startswith(SPARK_OF_A_FILE):
         return "tests/spark"
     return nodeid.partition("::")[0]

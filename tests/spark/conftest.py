@@ -1,6 +1,6 @@
 """Spark sessions and clusters for the tests against real Spark.
 
-One session with local[2] serves all tests of a run but those that start their own Spark in another process.
+One session with local[2] serves all tests of a process but those that start a Spark in another one.
 PySpark's own warnings are none of ours, so in this directory only warnings of our modules are errors.
 """
 
