@@ -190,10 +190,7 @@ class Producer(Client):
         if not self.idempotent:
             return build_message_set(records)
         return build_batch(
-            records,
-            producer_id=self.producer_id,
-            producer_epoch=0,
-            base_sequence=self.sequences.get(name, 0),
+            records, producer_id=self.producer_id, producer_epoch=0, base_sequence=self.sequences.get(name, 0)
         )
 
     def _send(self, name: TopicPartition, values: list[bytes]) -> Routine:

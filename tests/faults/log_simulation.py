@@ -33,12 +33,7 @@ from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import validate
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
 from minikafka.records.format.batch import set_producer
-from minikafka.records.format.message_set import (
-    NO_TIMESTAMP,
-    Codec,
-    Record,
-    build_message_set,
-)
+from minikafka.records.format.message_set import NO_TIMESTAMP, Codec, Record, build_message_set
 from tests.faults.log_model import Message, Partition, entries_of
 from tests.support.logs import valid_set
 

@@ -17,11 +17,7 @@ from minikafka.registry.topics import read_states
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.support.load import PATIENT_LOOPS, Load
 
-CONFIG = {
-    "min.insync.replicas": "2",
-    "offsets.topic.num.partitions": "1",
-    "replica.lag.time.max.ms": "1500",
-}
+CONFIG = {"min.insync.replicas": "2", "offsets.topic.num.partitions": "1", "replica.lag.time.max.ms": "1500"}
 PARTITIONS = 3
 FULL_BYTES = 2_000
 """Larger than the files that are no logs."""

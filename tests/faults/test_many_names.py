@@ -23,13 +23,7 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.faults.test_request_bombs import (
-    AttackedBroker,
-    Others,
-    asking,
-    broker,
-    read_exactly,
-)
+from tests.faults.test_request_bombs import AttackedBroker, Others, asking, broker, read_exactly
 from tests.support import simulation
 from tests.support.simulation import Request
 

@@ -16,11 +16,7 @@ from minikafka.records.format.batch import build_batch
 from minikafka.records.format.compression import Codec
 from minikafka.records.format.message_set import Record, iterate
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from minikafka.wire.frame_parts import buffer_of
 from tests.faults.test_request_bombs import (
     AttackedBroker,

@@ -33,11 +33,7 @@ from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from minikafka.wire.apis.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import RequestHeader, encode_frame, split_response
 from tests.faults import attacked_broker

@@ -46,11 +46,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 PATIENCE_S = 60
 _NUMBERS = itertools.count()
 # The records have times of long ago: retention would delete them in the middle of a test.
-_CONFIG = {
-    "offsets.topic.num.partitions": 4,
-    "group.min.session.timeout.ms": 500,
-    "log.retention.ms": -1,
-}
+_CONFIG = {"offsets.topic.num.partitions": 4, "group.min.session.timeout.ms": 500, "log.retention.ms": -1}
 _OF_3_9 = {"group.initial.rebalance.delay.ms": 0}
 
 

@@ -85,11 +85,7 @@ class History:
     def _begin(self) -> Look:
         self._kafka.start()
         bootstrap = self._kafka.bootstrap
-        compact = {
-            "cleanup.policy": "compact",
-            "segment.bytes": "2000",
-            "min.cleanable.dirty.ratio": "0.01",
-        }
+        compact = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.01"}
         with Client(bootstrap) as client:
             settings = {topic: compact if topic == COMPACTED else {} for topic in self.topics}
             topics = [NewTopic(topic, 1, 1, configs=config) for topic, config in settings.items()]

@@ -62,9 +62,7 @@ def test_failed_down_conversion_closes_only_its_connection(monkeypatch: pytest.M
     assert poisoned.connection.closed
 
 
-def test_unreadable_data_for_down_conversion_is_a_partition_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unreadable_data_for_down_conversion_is_a_partition_error(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = Simulation()
     simulation.machine.start()
     simulation.create_topic("t")
@@ -111,9 +109,7 @@ def test_fetch_reads_without_the_brokers_lock(monkeypatch: pytest.MonkeyPatch) -
     assert simulation.fetch("t", 7).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_fetch_of_a_duplicate_partition_reads_it_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_fetch_of_a_duplicate_partition_reads_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = Simulation()
     simulation.machine.start()
     simulation.create_topic("t")

@@ -8,11 +8,7 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.records.format.message_set import Record, build_message_set, iterate
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreateTopicsRequest,
-)
+from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.fetch import (
     FINAL_EPOCH,
@@ -165,9 +161,7 @@ def test_session_reports_a_deleted_partition(simulation: Simulation) -> None:
     assert {part.error_code for part in follower.ask({}).values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_partition_named_again_at_its_offset_gets_a_full_response(
-    simulation: Simulation,
-) -> None:
+def test_partition_named_again_at_its_offset_gets_a_full_response(simulation: Simulation) -> None:
     follower = Follower(simulation)
     write(simulation, b"a")
     follower.ask({0: 0, 1: 0, 2: 0})

@@ -192,9 +192,7 @@ def many(
     return answer
 
 
-def test_response_limit_spares_the_first_partition_with_data(
-    simulation: Simulation,
-) -> None:
+def test_response_limit_spares_the_first_partition_with_data(simulation: Simulation) -> None:
     simulation.call(produce("t", BATCH, partitions=(0, 1), version=7))
     given = {
         limit: [

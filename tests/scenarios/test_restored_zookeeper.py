@@ -469,9 +469,7 @@ def test_pending_deletion_of_the_copy_spares_the_later_topic(running: bool, fail
     assert b"new" in contents(machines[0], kept[0])
 
 
-def test_log_of_a_lost_topic_is_set_aside_and_reported(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_log_of_a_lost_topic_is_set_aside_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     simulation = Simulation()
     machine = cluster(simulation, 1)[0]
     copy = simulation.zookeeper.copy()

@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import (  # noqa: F401 - add their commands
-    admin_commands,
-    classic_commands,
-    cluster_commands,
-    disk_commands,
-    group_commands,
-)
+from tests.scenarios import admin_commands, classic_commands, cluster_commands, disk_commands, group_commands  # noqa: F401 - add their commands
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import REWRITE, Duration, ScriptError, Vocabulary, check, run
 from tests.scenarios.script_simulation import ScriptSimulation

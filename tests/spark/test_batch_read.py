@@ -30,11 +30,7 @@ def test_a_row_has_all_that_the_record_has(kafka: Kafka, read: Read) -> None:
     rows = read(subscribe=topic).orderBy("offset").collect()
     assert [
         (row.key, row.value, row.topic, row.partition, row.offset, row.timestampType) for row in rows
-    ] == [
-        (b"k", b"v0", topic, 0, 0, 0),
-        (b"k", None, topic, 0, 1, 0),
-        (None, b"v2", topic, 0, 2, 0),
-    ]
+    ] == [(b"k", b"v0", topic, 0, 0, 0), (b"k", None, topic, 0, 1, 0), (None, b"v2", topic, 0, 2, 0)]
     stamps = read(subscribe=topic).selectExpr("unix_millis(timestamp) AS ms").distinct().collect()
     assert [row.ms for row in stamps] == [ms]
 

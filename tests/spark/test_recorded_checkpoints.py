@@ -46,12 +46,7 @@ def fill(kafka: Kafka) -> str:
     ],
 )
 def test_a_recorded_checkpoint_opens(
-    streams: Streams,
-    kafka: Kafka,
-    name: str,
-    first: int,
-    start: tuple[int, int],
-    end: tuple[int, int] | None,
+    streams: Streams, kafka: Kafka, name: str, first: int, start: tuple[int, int], end: tuple[int, int] | None
 ) -> None:
     topic = fill(kafka)
     take(name, topic, streams.checkpoint)

@@ -130,10 +130,7 @@ def test_only_first_offset_in_checkpoint_differs_from_peer(streams: Streams, kaf
     kafka.produce(topic, ["b"])
     running.wait_for(2)
     running.stop()
-    assert streams.offsets() == [
-        {topic: {"0": 1}, f"minikafka:start={topic}:0:0": {}},
-        {topic: {"0": 2}},
-    ]
+    assert streams.offsets() == [{topic: {"0": 1}, f"minikafka:start={topic}:0:0": {}}, {topic: {"0": 2}}]
 
 
 def test_a_checkpoint_of_the_peer_goes_on(streams: Streams, kafka: Kafka) -> None:

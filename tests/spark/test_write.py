@@ -85,9 +85,7 @@ def test_a_named_partition_wins_over_the_key(spark: SparkSession, kafka: Kafka, 
     topic = kafka.topic(3)
     rows = [("same", "a", 2), ("same", "b", 1), ("same", "c", None)]
     write(
-        spark.createDataFrame(rows, "key string, value string, partition int").coalesce(1),
-        kafka,
-        topic=topic,
+        spark.createDataFrame(rows, "key string, value string, partition int").coalesce(1), kafka, topic=topic
     )
     found = {bytes(value).decode(): partition for partition, _, value in records(read, topic)}
     assert found == {"a": 2, "b": 1, "c": java_partitions(["same"], 3)[0]}

@@ -184,12 +184,7 @@ class _Output:
     progress: Progress
 
 
-def _read_alone(
-    topic: str,
-    where: Start,
-    at: tuple[str | None, Path | None],
-    out: _Output,
-) -> None:
+def _read_alone(topic: str, where: Start, at: tuple[str | None, Path | None], out: _Output) -> None:
     """Print all partitions of a topic without a group."""
     from minikafka.cli.partition_reader import read_partitions, starting_positions
 
@@ -202,11 +197,7 @@ def _read_alone(
 
 
 def _read_as_member(
-    wanted: str | TopicFilter,
-    group: str,
-    where: Start,
-    at: tuple[str | None, Path | None],
-    out: _Output,
+    wanted: str | TopicFilter, group: str, where: Start, at: tuple[str | None, Path | None], out: _Output
 ) -> None:
     """Print the messages of a member of a group that a broker coordinates."""
     from minikafka.cli.group_reader import GroupReader

@@ -161,9 +161,7 @@ def verify(
 
 @app.command("list", short_help="List all reassignments in progress.")
 def list_ongoing(
-    zookeeper: RequiredZooKeeper = None,
-    data_dir: DataDir = None,
-    style: OutputFormat = Format.TABLE,
+    zookeeper: RequiredZooKeeper = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
 ) -> None:
     """List all reassignments in progress: the current replicas, those in sync, and the new ones.
 

@@ -14,12 +14,7 @@ from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.base.secrets import redact_all
 from minikafka.base.text import counted
 from minikafka.cli import connect
-from minikafka.cli.config import (
-    changes_of,
-    check_settings_exist,
-    format_changes,
-    warn_of_too_few_replicas,
-)
+from minikafka.cli.config import changes_of, check_settings_exist, format_changes, warn_of_too_few_replicas
 from minikafka.cli.options import (
     Bootstrap,
     DataDir,

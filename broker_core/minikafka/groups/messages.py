@@ -102,12 +102,7 @@ class GroupMetadataValue:
     members: tuple[MemberMetadataValue, ...]
 
 
-_OFFSET_KEY = Struct(
-    OffsetKey,
-    field("group", STRING),
-    field("topic", STRING),
-    field("partition", INT32),
-)
+_OFFSET_KEY = Struct(OffsetKey, field("group", STRING), field("topic", STRING), field("partition", INT32))
 _GROUP_KEY = Struct(GroupMetadataKey, field("group", STRING))
 _OFFSET_VALUE = Struct(
     OffsetCommitValue,

@@ -180,14 +180,7 @@ def scan_file(
     problem: str | None = None
     entries: list[Entries] = []
     time_entries: list[Entries] = []
-    for window in windows(
-        file,
-        begin,
-        end,
-        base_offset,
-        interval_bytes=interval_bytes,
-        check_crc=check_crc,
-    ):
+    for window in windows(file, begin, end, base_offset, interval_bytes=interval_bytes, check_crc=check_crc):
         result = window.result
         valid = window.position + result.valid_bytes
         next_offset = result.next_offset
@@ -201,12 +194,7 @@ def scan_file(
     if valid < end and problem is None:
         problem = f"unexpected end of file, at position {valid}"
     return FileScan(
-        valid,
-        next_offset,
-        newest,
-        problem if valid < end else None,
-        tuple(entries),
-        tuple(time_entries),
+        valid, next_offset, newest, problem if valid < end else None, tuple(entries), tuple(time_entries)
     )
 
 

@@ -65,12 +65,7 @@ class ReadRule:
 
 
 def read_segments(
-    segments: Sequence[Segment],
-    offset: int,
-    bound: int,
-    end_offset: int,
-    max_bytes: int,
-    how: ReadRule,
+    segments: Sequence[Segment], offset: int, bound: int, end_offset: int, max_bytes: int, how: ReadRule
 ) -> LogRead:
     """Read up to ``max_bytes`` of entries from the one that holds ``offset``. See ``Log.read``.
 

@@ -45,10 +45,7 @@ class SocketConnector:
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._max_response_bytes = max_response_bytes
-        self._buffers = (
-            (socket.SO_SNDBUF, send_buffer_bytes),
-            (socket.SO_RCVBUF, receive_buffer_bytes),
-        )
+        self._buffers = ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
 
     def connect(self, host: str, port: int) -> SocketConnection:
         """Return a new connection. Raises NetworkError with the address and the reason."""

@@ -77,11 +77,7 @@ class MemoryNetwork:
         return self.listen_all(endpoints, handler, max_request_bytes=max_request_bytes)
 
     def listen_all(
-        self,
-        endpoints: Sequence[Endpoint],
-        handler: RequestHandler,
-        *,
-        max_request_bytes: int = 104857600,
+        self, endpoints: Sequence[Endpoint], handler: RequestHandler, *, max_request_bytes: int = 104857600
     ) -> MemoryServer:
         """Return a listening server; port 0: the next free number. Raises NetworkError for a used address."""
         listeners: dict[_Address, str] = {}

@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from minikafka.base.acls import Acl, Operation, Permission, Resource, ResourceType
-from minikafka.base.errors import (
-    BadVersion,
-    BrokerError,
-    CoordinationError,
-    ErrorCode,
-    NodeExists,
-    NoNode,
-)
+from minikafka.base.errors import BadVersion, BrokerError, CoordinationError, ErrorCode, NodeExists, NoNode
 from minikafka.registry.node import Node, dump, invalid
 from minikafka.registry.store import Store, is_znode_name
 from minikafka.registry.znodes import Kind, Znodes, children, read_or_raise

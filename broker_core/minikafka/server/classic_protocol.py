@@ -28,17 +28,8 @@ from minikafka.server.quotas.client_quotas import QuotaType
 from minikafka.server.workers.work_pool import Steps, begin, begin_here
 from minikafka.wire import classic
 from minikafka.wire.api import Api
-from minikafka.wire.apis.fetch import (
-    FETCH,
-    FetchPartitionResponse,
-    consumer_partition,
-    consumer_request,
-)
-from minikafka.wire.apis.list_offsets import (
-    LIST_OFFSETS,
-    ListOffsetsPartitionResponse,
-    offsets_request,
-)
+from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse, consumer_partition, consumer_request
+from minikafka.wire.apis.list_offsets import LIST_OFFSETS, ListOffsetsPartitionResponse, offsets_request
 from minikafka.wire.apis.produce import PRODUCE, ProducePartition, ProduceRequest, ProduceTopic
 from minikafka.wire.frame_parts import LazyPart, Part, buffer_of, part_size, total_size
 from minikafka.wire.framing import RequestHeader

@@ -77,10 +77,7 @@ class RequestContext:
 
 
 def decode_request(
-    exchange: Exchange,
-    frame: memoryview,
-    served: Container[int],
-    newest: Mapping[ApiKey, int] | None = None,
+    exchange: Exchange, frame: memoryview, served: Container[int], newest: Mapping[ApiKey, int] | None = None
 ) -> tuple[RequestContext, Any]:
     """Decode a request for one of the APIs in ``served``; return its context and body.
 

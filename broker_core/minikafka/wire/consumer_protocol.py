@@ -56,11 +56,7 @@ SUBSCRIPTION = Struct(
     field("user_data", NULLABLE_BYTES),
     field("owned_partitions", _PARTITIONS, since=1, default=()),
 )
-ASSIGNMENT = Struct(
-    Assignment,
-    field("assigned_partitions", _PARTITIONS),
-    field("user_data", NULLABLE_BYTES),
-)
+ASSIGNMENT = Struct(Assignment, field("assigned_partitions", _PARTITIONS), field("user_data", NULLABLE_BYTES))
 
 
 def encode_subscription(subscription: Subscription, version: int = 0) -> bytes:

@@ -79,10 +79,7 @@ def push_filters(filters: Iterable[Any]) -> tuple[PushedFilters, list[Any]]:
     found = _Collected()
     left = [condition for condition in filters if not _push(condition, found)]
     pushed = PushedFilters(
-        tuple(found.conditions),
-        found.first,
-        min(found.ends, default=None),
-        max(found.since, default=None),
+        tuple(found.conditions), found.first, min(found.ends, default=None), max(found.since, default=None)
     )
     return pushed, left
 

@@ -93,10 +93,7 @@ class StreamReader(DataSourceStreamReader):
     """The reader of a stream in every Spark release; picklable until it has planned a batch."""
 
     def __init__(
-        self,
-        options: SourceOptions,
-        plan: tuple[Planner, Target] | None = None,
-        clock: Clock | None = None,
+        self, options: SourceOptions, plan: tuple[Planner, Target] | None = None, clock: Clock | None = None
     ) -> None:
         self.options = options
         self._planner_and_target = plan

@@ -180,8 +180,7 @@ def test_offsets_are_read_as_the_peer_reads_them(their: Peer, text: str) -> None
 
 
 @pytest.mark.parametrize(
-    "text",
-    ['{"t":[0,1],"u":[5]}', '{"t":[3,1,3]}', '{"t":[]}', "{}", '{"t":["0"]}', '{"t":0}', "{"],
+    "text", ['{"t":[0,1],"u":[5]}', '{"t":[3,1,3]}', '{"t":[]}', "{}", '{"t":["0"]}', '{"t":0}', "{"]
 )
 def test_partitions_are_read_as_the_peer_reads_them(their: Peer, text: str) -> None:
     try:

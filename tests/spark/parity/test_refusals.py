@@ -35,10 +35,7 @@ BOTH: list[tuple[Options, list[str]]] = [
     ({"subscribe": "t", "startingTimestamp": "now"}, ["now"]),
     ({"subscribe": "t", "startingOffsetsByTimestamp": "now"}, ["now"]),
     ({"subscribe": "t", "startingOffsetsByTimestamp": '{"t":1000}'}, ['{"t":1000}']),
-    (
-        {"subscribe": "t", "startingTimestamp": 1, "startingOffsetsByTimestampStrategy": "first"},
-        ["first"],
-    ),
+    ({"subscribe": "t", "startingTimestamp": 1, "startingOffsetsByTimestampStrategy": "first"}, ["first"]),
     ({"subscribe": "t", "minOffsetsPerTrigger": 20, "maxOffsetsPerTrigger": 15}, ["20", "15", "higher"]),
     ({"subscribe": "t", "kafka.auto.offset.reset": "latest"}, ["auto.offset.reset", "startingOffsets"]),
     ({"subscribe": "t", "kafka.auto.offset.reset": "none"}, ["auto.offset.reset"]),
@@ -92,8 +89,7 @@ def test_a_batch_is_refused(source: Source, options: Options, words: list[str]) 
 def test_a_stream_is_refused(source: Source, options: Options, words: list[str]) -> None:
     # What Spark asks of a stream's source only when it runs is refused there; none of it has read anything.
     refused(
-        lambda: source.stream(**options).query.awaitTermination(60),
-        *words_of_ours(source, options, words),
+        lambda: source.stream(**options).query.awaitTermination(60), *words_of_ours(source, options, words)
     )
 
 

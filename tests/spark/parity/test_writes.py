@@ -185,8 +185,7 @@ def test_large_records_go_through_a_small_buffer(source: Source) -> None:
 
 
 @pytest.mark.parametrize(
-    "codec",
-    [pytest.param(codec, marks=BESIDE_THE_PEER) for codec in ("gzip", "snappy", "lz4", "zstd")],
+    "codec", [pytest.param(codec, marks=BESIDE_THE_PEER) for codec in ("gzip", "snappy", "lz4", "zstd")]
 )
 def test_compressed_batches_are_written_and_read(source: Source, codec: str) -> None:
     topic = source.kafka.topic()

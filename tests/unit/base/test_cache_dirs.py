@@ -40,9 +40,7 @@ def test_a_cache_relative_to_anywhere_is_none(monkeypatch: pytest.MonkeyPatch, p
     assert cache_dirs.candidates("things")[0] == private / "things"
 
 
-def test_without_temporary_directory_other_candidates_remain(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_temporary_directory_other_candidates_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere() -> str:
         raise FileNotFoundError("no usable temporary directory")
 

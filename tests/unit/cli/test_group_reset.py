@@ -62,8 +62,7 @@ def test_no_option_and_several_are_refused(given: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
-    [("t", ("t", None)), ("t:3", ("t", (3,))), ("a.b-c:0, 2,0", ("a.b-c", (0, 2)))],
+    ("text", "meant"), [("t", ("t", None)), ("t:3", ("t", (3,))), ("a.b-c:0, 2,0", ("a.b-c", (0, 2)))]
 )
 def test_a_topic_may_name_some_of_its_partitions(
     text: str, meant: tuple[str, tuple[int, ...] | None]

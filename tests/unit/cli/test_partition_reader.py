@@ -53,11 +53,7 @@ def delete(brokers: BrokerHarness) -> None:
 
 @pytest.mark.parametrize(
     ("where", "positions"),
-    [
-        (Start(), {T0: 0, T1: 0}),
-        (Start(at_end=True), {T0: 3, T1: 0}),
-        (Start(offset=0), {T0: 0, T1: 0}),
-    ],
+    [(Start(), {T0: 0, T1: 0}), (Start(at_end=True), {T0: 3, T1: 0}), (Start(offset=0), {T0: 0, T1: 0})],
 )
 def test_it_begins_where_it_is_told_without_a_word(
     cluster: ClusterClient,

@@ -89,9 +89,7 @@ def test_even_racks_spread_partitions_and_load_evenly(
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_uneven_partitions_are_still_spread_over_racks(
-    start: tuple[int, int],
-) -> None:
+def test_uneven_partitions_are_still_spread_over_racks(start: tuple[int, int]) -> None:
     assert set(racks_of(assign(SIX, 13, 3, start), SIX)) == {3}
 
 

@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.embedded.broker import (
-    BrokerFailed,
-    BrokerProcess,
-    Ready,
-)
+from minikafka.embedded.broker import BrokerFailed, BrokerProcess, Ready
 
 
 def test_port_follows_the_last_colon() -> None:

@@ -10,17 +10,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.records.format.message_set import Codec
-from tests.support.logs import (
-    HOME,
-    NOW_MS,
-    SMALL,
-    Interrupted,
-    fill,
-    numbered,
-    open_log,
-    read_all,
-    valid_set,
-)
+from tests.support.logs import HOME, NOW_MS, SMALL, Interrupted, fill, numbered, open_log, read_all, valid_set
 
 
 @pytest.fixture

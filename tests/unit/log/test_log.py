@@ -19,17 +19,7 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.search import EARLIEST, LATEST
 from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, iterate
-from tests.support.logs import (
-    HOME,
-    NOW_MS,
-    SMALL,
-    fill,
-    names_of,
-    numbered,
-    open_log,
-    read_all,
-    valid_set,
-)
+from tests.support.logs import HOME, NOW_MS, SMALL, fill, names_of, numbered, open_log, read_all, valid_set
 
 
 @pytest.fixture

@@ -84,9 +84,7 @@ def test_without_descriptors_the_acceptor_does_not_spin(monkeypatch: pytest.Monk
     assert listener.attempts == 1
 
 
-def test_aborted_connection_in_the_backlog_is_ignored(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_aborted_connection_in_the_backlog_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     listener, catching = Listener.failing(1, errno.ECONNABORTED), Catching()
     running = Acceptor(listener, catching.deal, "net-acceptor-test")
     running.start()

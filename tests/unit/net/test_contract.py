@@ -181,9 +181,7 @@ def test_a_request_above_the_limit_ends_its_connection_only(
     assert "invalid frame length 101: expected 0 to 100" in caplog.text
 
 
-def test_exchange_memory_belongs_to_its_connection(
-    harness: NetworkHarness,
-) -> None:
+def test_exchange_memory_belongs_to_its_connection(harness: NetworkHarness) -> None:
     class Counting:
         def on_request(self, exchange: Exchange, frame: memoryview) -> None:
             exchange.memory["requests"] = exchange.memory.get("requests", 0) + 1

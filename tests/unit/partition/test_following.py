@@ -6,15 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.log.config import LogConfig
-from tests.support.replicas import (
-    follow,
-    leadership,
-    leading,
-    replica,
-    taken,
-    values,
-    write,
-)
+from tests.support.replicas import follow, leadership, leading, replica, taken, values, write
 
 
 def test_follower_learns_a_commit_one_fetch_later() -> None:

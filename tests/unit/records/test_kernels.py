@@ -106,9 +106,7 @@ def test_read_only_installation_and_home_use_private_directory(installation: Pat
 
 
 @pytest.mark.process
-def test_without_writable_directory_kernels_work_with_a_hint(
-    installation: Path,
-) -> None:
+def test_without_writable_directory_kernels_work_with_a_hint(installation: Path) -> None:
     (installation / "records" / "kernels" / "__pycache__").write_bytes(b"")
     program = f"""if True:
         import pathlib, tempfile
@@ -143,9 +141,7 @@ def test_users_cache_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 @pytest.mark.process
-def test_kernels_in_the_installation_are_found_without_a_home(
-    installation: Path,
-) -> None:
+def test_kernels_in_the_installation_are_found_without_a_home(installation: Path) -> None:
     made = start(
         installation, "import runpy; runpy.run_module('minikafka.records.kernels', run_name='__main__')"
     )

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from minikafka.base.errors import (
-    BadVersion,
-    CoordinationError,
-    CoordinationLost,
-    NodeExists,
-    NoNode,
-)
+from minikafka.base.errors import BadVersion, CoordinationError, CoordinationLost, NodeExists, NoNode
 from minikafka.registry.store import SessionState, SessionTicket, Stat, Store
 
 if TYPE_CHECKING:

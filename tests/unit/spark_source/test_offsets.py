@@ -7,12 +7,7 @@ import json
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from pyspark_minikafka.offsets import (
-    BadStreamOffset,
-    StreamOffset,
-    batch_start,
-    to_json,
-)
+from pyspark_minikafka.offsets import BadStreamOffset, StreamOffset, batch_start, to_json
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

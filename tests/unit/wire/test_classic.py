@@ -19,21 +19,13 @@ TOPIC = "0001 74"
 """The topic ``t``."""
 
 REQUESTS: list[tuple[str, Request, str]] = [
-    (
-        "produce",
-        Produce("t", 2, b"\xaa\xbb\xcc"),
-        f"00000010  0000  {TOPIC} 00000002 00000003 aabbcc",
-    ),
+    ("produce", Produce("t", 2, b"\xaa\xbb\xcc"), f"00000010  0000  {TOPIC} 00000002 00000003 aabbcc"),
     (
         "produce nothing to any partition",
         Produce("t", classic.ANY_PARTITION, b""),
         f"0000000d  0000  {TOPIC} ffffffff 00000000",
     ),
-    (
-        "fetch",
-        Fetch("t", 1, 258, 4096),
-        f"00000015  0001  {TOPIC} 00000001 0000000000000102 00001000",
-    ),
+    ("fetch", Fetch("t", 1, 258, 4096), f"00000015  0001  {TOPIC} 00000001 0000000000000102 00001000"),
     (
         "multi-fetch",
         MultiFetch((Fetch("t", 0, 0, 100), Fetch("tt", 1, 5, 200))),

@@ -179,10 +179,7 @@ def test_bytes_after_the_message_are_refused() -> None:
         ("0004 616263", "length of 4 at position 2 does not fit a message of 5 bytes"),
         ("0002 ff61 00 00 00000000", "the string Drawing.name at position 2 is not UTF-8"),
         ("ffff 00 00 00000000", "the string Drawing.name at position 0 is null"),
-        (
-            "0000 00",
-            r"Drawing \(visible, colour, points\) needs 6 bytes at position 2, .* has 3",
-        ),
+        ("0000 00", r"Drawing \(visible, colour, points\) needs 6 bytes at position 2, .* has 3"),
         ("0000 00 00 fffffffe", "an array of -2 elements"),
         (
             "0000 00 00 00000002 00000000000000000000",

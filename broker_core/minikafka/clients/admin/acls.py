@@ -165,9 +165,7 @@ def _raise_first(outcomes: Mapping[Any, object]) -> None:
             raise outcome
 
 
-def _filter_fields(
-    wanted: AclFilter,
-) -> tuple[int, str | None, int, str | None, str | None, int, int]:
+def _filter_fields(wanted: AclFilter) -> tuple[int, str | None, int, str | None, str | None, int, int]:
     pattern = ANY if wanted.resource_name is None else MATCH if wanted.match_wildcard else LITERAL
     return (
         ANY if wanted.resource_type is None else wanted.resource_type,

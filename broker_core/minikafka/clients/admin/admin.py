@@ -55,11 +55,7 @@ TopicErrors = dict[str, BrokerError | None]
 _BY_ASSIGNMENT = -1
 _EXPLAIN_TIMEOUT_MS = 2_000
 _POSSIBLY_APPLIED_CODES = frozenset(
-    {
-        ErrorCode.TOPIC_ALREADY_EXISTS,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_PARTITIONS,
-    }
+    {ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PARTITIONS}
 )
 
 

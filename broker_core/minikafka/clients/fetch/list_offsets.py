@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from minikafka.base.errors import (
-    BrokerError,
-    ErrorCode,
-    MinikafkaError,
-    NetworkError,
-    RemoteWireError,
-)
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.network.broker_connection import ResponseFuture

@@ -10,12 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from minikafka.base.errors import (
-    BrokerError,
-    ErrorCode,
-    MinikafkaError,
-    NoCommittedOffset,
-)
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoCommittedOffset
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import first_of
 from minikafka.clients.fetch.fetch_state import CompletedFetch

@@ -27,12 +27,7 @@ from minikafka.clients.produce.batch import ProducerBatch, ProducerSequence
 from minikafka.clients.produce.config import BatchingConfig
 
 _SEQUENCES = 1 << 31
-_FATAL_CODES = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-    }
-)
+_FATAL_CODES = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH})
 """After these errors no number of the sequence is valid."""
 
 

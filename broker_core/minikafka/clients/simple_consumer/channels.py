@@ -53,10 +53,7 @@ class BlockingChannel(Protocol):
         """Return the first offset, or the last, as ``replica_id`` sees the log."""
 
     def request(
-        self,
-        api: Api[RequestT, ResponseT],
-        request: Callable[[int], RequestT],
-        version: int | None = None,
+        self, api: Api[RequestT, ResponseT], request: Callable[[int], RequestT], version: int | None = None
     ) -> ResponseT:
         """Return the response to a request of Kafka's protocol, sent in ``version``, or else in the newest
         version that both sides support.
@@ -118,10 +115,7 @@ class ClassicChannel:
         return error, offsets[0] if offsets else _UNKNOWN
 
     def request(
-        self,
-        api: Api[RequestT, ResponseT],
-        request: Callable[[int], RequestT],
-        version: int | None = None,
+        self, api: Api[RequestT, ResponseT], request: Callable[[int], RequestT], version: int | None = None
     ) -> ResponseT:
         raise _not_classic(api.name)
 
@@ -183,10 +177,7 @@ class KafkaChannel:
         return ErrorCode.of(part.error_code), part.offsets[0] if part.offsets else part.offset
 
     def request(
-        self,
-        api: Api[RequestT, ResponseT],
-        request: Callable[[int], RequestT],
-        version: int | None = None,
+        self, api: Api[RequestT, ResponseT], request: Callable[[int], RequestT], version: int | None = None
     ) -> ResponseT:
         return self._send(api, request, version, self._timeout_ms).result(self._timeout_ms)
 

@@ -154,10 +154,7 @@ class MessageIterator:
     """
 
     def __init__(
-        self,
-        fetch: Callable[[FetchRequest], FetchedMessages],
-        request: FetchRequest,
-        max_buffer_size: int,
+        self, fetch: Callable[[FetchRequest], FetchedMessages], request: FetchRequest, max_buffer_size: int
     ) -> None:
         if not 0 < request.max_size <= max_buffer_size:
             raise ValueError(

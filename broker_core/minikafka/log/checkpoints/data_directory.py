@@ -117,12 +117,7 @@ class DataDirectory:
     """A data directory in use. ``partitions`` are the partitions in it."""
 
     def __init__(
-        self,
-        files: Files,
-        path: str,
-        layout: Layout,
-        lock: Lock,
-        mutex: AbstractContextManager[object],
+        self, files: Files, path: str, layout: Layout, lock: Lock, mutex: AbstractContextManager[object]
     ) -> None:
         self.path = path
         self.layout = layout

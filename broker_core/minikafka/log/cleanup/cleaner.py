@@ -294,10 +294,7 @@ class _Pass:
                     if cleaned.size + len(kept.data) > _POSITION_MAX:
                         raise Uncleanable(f"{segment.path}: the retained data does not fit one segment")
                     cleaned.append(
-                        kept.data,
-                        kept.newest,
-                        self._config.index_interval_bytes,
-                        classic=kept.classic,
+                        kept.data, kept.newest, self._config.index_interval_bytes, classic=kept.classic
                     )
                     self._bytes_written += len(kept.data)
                     self._cleaner.throttle(len(kept.data), self._check)

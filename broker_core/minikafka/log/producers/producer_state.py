@@ -119,12 +119,7 @@ def appended(header: BatchHeader, first_offset: int) -> BatchMetadata:
     delta = header.last_offset_delta
     first, last = header.base_sequence, sequence_after(header.base_sequence, delta)
     return BatchMetadata(
-        first,
-        last,
-        first_offset,
-        first_offset + delta,
-        header.max_timestamp_ms,
-        header.base_timestamp_ms,
+        first, last, first_offset, first_offset + delta, header.max_timestamp_ms, header.base_timestamp_ms
     )
 
 

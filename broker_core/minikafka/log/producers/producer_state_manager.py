@@ -252,12 +252,7 @@ class ProducerStateManager:
         active_ms = segment.file.modified_ms()
         at_start = True
         for window in windows(
-            segment.file,
-            0,
-            segment.size,
-            segment.base_offset,
-            interval_bytes=EVERY_ENTRY,
-            check_crc=False,
+            segment.file, 0, segment.size, segment.base_offset, interval_bytes=EVERY_ENTRY, check_crc=False
         ):
             self._replay(window, begin, active_ms, at_start=at_start)
             at_start = False

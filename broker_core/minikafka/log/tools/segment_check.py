@@ -121,12 +121,7 @@ class _Check:
     """One check of a segment."""
 
     def __init__(
-        self,
-        file: File,
-        base_offset: int | None,
-        positions: Longs,
-        offsets: Longs,
-        on_bytes: OnBytes,
+        self, file: File, base_offset: int | None, positions: Longs, offsets: Longs, on_bytes: OnBytes
     ) -> None:
         self._file = file
         self._end = file.size()

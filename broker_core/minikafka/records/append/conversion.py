@@ -222,12 +222,7 @@ class Rewritten:
 
 
 def rewrite_steps(
-    data: Buffer,
-    wrappers: Wrappers,
-    magic: int,
-    codec: Codec,
-    max_message_bytes: int,
-    max_content_bytes: int,
+    data: Buffer, wrappers: Wrappers, magic: int, codec: Codec, max_message_bytes: int, max_content_bytes: int
 ) -> Generator[int, None, Rewritten]:
     """Rewrite a valid set of magic 0 and 1 in ``magic``, 0 or 1, and ``codec``: one wrapper, or plain
     messages.

@@ -245,12 +245,7 @@ class _MessageEncoder(_Encoder):
 
     def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
         stop: int = kernels.write.encode_run(
-            rows,
-            self._timestamps,
-            *self._columns,
-            CRC32_TABLES,
-            out,
-            self._state,
+            rows, self._timestamps, *self._columns, CRC32_TABLES, out, self._state
         )
         return stop
 
@@ -287,13 +282,7 @@ class _BatchEncoder(_Encoder):
     def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
         headers = self._headers
         stop: int = kernels.batches.encode_records(
-            rows,
-            self._timestamps,
-            *self._columns,
-            headers.offsets,
-            headers.data,
-            out,
-            self._state,
+            rows, self._timestamps, *self._columns, headers.offsets, headers.data, out, self._state
         )
         return stop
 

@@ -98,11 +98,7 @@ def _copy(typing_context: Any, target: Any, target_at: Any, source: Any, source_
         to = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         come = context.make_array(signature.args[2])(context, builder, arguments[2]).data
         _CGUTILS.raw_memcpy(
-            builder,
-            builder.gep(to, [arguments[1]]),
-            builder.gep(come, [arguments[3]]),
-            arguments[4],
-            1,
+            builder, builder.gep(to, [arguments[1]]), builder.gep(come, [arguments[3]]), arguments[4], 1
         )
         return context.get_dummy_value()
 

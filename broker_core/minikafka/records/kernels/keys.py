@@ -306,13 +306,7 @@ def map_records(
 
 @inner
 def map_batch(
-    data: Bytes,
-    content: Bytes,
-    slots: Longs,
-    producers: Longs,
-    state: Longs,
-    position: Number,
-    end: Number,
+    data: Bytes, content: Bytes, slots: Longs, producers: Longs, state: Longs, position: Number, end: Number
 ) -> Number:
     """Note the keys of a batch. Return WHOLE, or the code at which the run ends."""
     base, last = offsets_of(data, position)

@@ -40,7 +40,7 @@ class Layout:
 
 
 MESSAGE_FIELDS = Layout(
-    {"offset": "q", "size": "i", "crc": "I", "magic": "B", "attributes": "B", "timestamp": "q"},
+    {"offset": "q", "size": "i", "crc": "I", "magic": "B", "attributes": "B", "timestamp": "q"}
 )
 """A message of magic 1 up to its key; in magic 0 the key replaces the timestamp."""
 BATCH_FIELDS = Layout(

@@ -18,13 +18,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import (
-    BrokerError,
-    CoordinationError,
-    CoordinationLost,
-    ErrorCode,
-    SessionExpired,
-)
+from minikafka.base.errors import BrokerError, CoordinationError, CoordinationLost, ErrorCode, SessionExpired
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.controller import Controller
 from minikafka.log.log import Log

@@ -238,12 +238,7 @@ class ConvertedRecords(LazyPart):
 
 
 def converted(
-    source: FileSlice,
-    magic: int,
-    first_offset: int,
-    plain_bytes: int,
-    pool: WorkPool,
-    budget: PieceBudget,
+    source: FileSlice, magic: int, first_offset: int, plain_bytes: int, pool: WorkPool, budget: PieceBudget
 ) -> Generator[int, None, Part]:
     """Convert the first piece of a partition's records, in steps, and return the part of the response.
 

@@ -38,11 +38,7 @@ def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest
 
 
 def alter(
-    broker: Broker,
-    context: RequestContext,
-    wanted: Sequence[tuple[int, str, Change]],
-    *,
-    validate_only: bool,
+    broker: Broker, context: RequestContext, wanted: Sequence[tuple[int, str, Change]], *, validate_only: bool
 ) -> None:
     """Change the configs of resources, each given as type, name and change, and reply."""
     named = Counter((kind, name) for kind, name, _ in wanted)

@@ -17,11 +17,7 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_each
 from minikafka.server.security.acl_requests import acl_of_creation, check_authorizer
-from minikafka.wire.apis.create_acls import (
-    AclCreationResult,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
+from minikafka.wire.apis.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) -> None:

@@ -216,8 +216,7 @@ def _asked(
                     raise rejected
                 if internal:
                     raise BrokerError(
-                        ErrorCode.INVALID_TOPIC,
-                        f"clients cannot write to internal topic {topic.name}",
+                        ErrorCode.INVALID_TOPIC, f"clients cannot write to internal topic {topic.name}"
                     )
                 asked[topic_partition] = broker.partition(topic_partition).log, buffer_of(part.records)
             except BrokerError as error:

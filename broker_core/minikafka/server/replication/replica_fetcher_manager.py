@@ -17,10 +17,7 @@ class ReplicaFetcherManager:
     """All fetchers of a broker. ``spawn`` runs a fetcher on a thread; None if the caller steps them."""
 
     def __init__(
-        self,
-        broker: Broker,
-        connector: Connector,
-        spawn: Callable[[InterBrokerConnection, str], None] | None,
+        self, broker: Broker, connector: Connector, spawn: Callable[[InterBrokerConnection, str], None] | None
     ) -> None:
         self._broker = broker
         self._connector = connector

@@ -375,8 +375,7 @@ _alter_configs = _config_request(
 
 
 _denied_commit = _denied_topic(
-    OffsetCommitResponseTopic,
-    lambda part, code: OffsetCommitResponsePartition(part.partition_index, code),
+    OffsetCommitResponseTopic, lambda part, code: OffsetCommitResponsePartition(part.partition_index, code)
 )
 _commit_topics = _each_topic(Operation.READ, _denied_commit, OffsetCommitResponse(0, ()))
 

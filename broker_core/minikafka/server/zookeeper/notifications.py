@@ -15,12 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import (
-    CoordinationError,
-    CoordinationLost,
-    InconsistentClusterId,
-    SessionExpired,
-)
+from minikafka.base.errors import CoordinationError, CoordinationLost, InconsistentClusterId, SessionExpired
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import CONFIG_CHANGE, ConfigChange
 from minikafka.registry.store import Store
@@ -102,12 +97,7 @@ class ConfigChanges:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._notifications = Notifications(
-            store,
-            clock,
-            paths.CONFIG_CHANGES,
-            paths.CONFIG_CHANGE_PREFIX,
-            CONFIG_CHANGE,
-            "changed configs",
+            store, clock, paths.CONFIG_CHANGES, paths.CONFIG_CHANGE_PREFIX, CONFIG_CHANGE, "changed configs"
         )
 
     def follow(self, changed: Mapping[str, Callable[[str], None]]) -> None:

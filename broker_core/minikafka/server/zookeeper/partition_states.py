@@ -121,12 +121,7 @@ class PartitionStates:
         held = {key: value for key, value in leaderships.items() if key not in others}
         return held | self.read(others)
 
-    def _take(
-        self,
-        above: str,
-        kind: Kind[Notification],
-        seen: Callable[[list[Notification]], None],
-    ) -> None:
+    def _take(self, above: str, kind: Kind[Notification], seen: Callable[[list[Notification]], None]) -> None:
         there = [f"{above}/{name}" for name in children(self._store, above)]
         found = self._znodes.read_all(there, kind)
         if found:

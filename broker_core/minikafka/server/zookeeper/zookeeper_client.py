@@ -24,12 +24,7 @@ from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
-from minikafka.registry.controller import (
-    CONTROLLER_REGISTRATION,
-    EPOCH,
-    ControllerRegistration,
-    LogFailures,
-)
+from minikafka.registry.controller import CONTROLLER_REGISTRATION, EPOCH, ControllerRegistration, LogFailures
 from minikafka.registry.entity_configs import EntityConfig
 from minikafka.registry.store import SessionState, Stat, Store
 from minikafka.registry.topics import TOPIC, TopicAssignment

@@ -7,17 +7,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import (
-    BOOLEAN,
-    INT8,
-    INT16,
-    INT32,
-    NULLABLE_STRING,
-    STRING,
-    Struct,
-    array,
-    field,
-)
+from minikafka.wire.schema import BOOLEAN, INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, array, field
 
 
 @fast_value

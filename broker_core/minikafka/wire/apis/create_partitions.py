@@ -85,8 +85,7 @@ CREATE_PARTITIONS = Api(
             field(
                 "assignments",
                 ArrayOf(
-                    Struct(CreatePartitionsAssignment, field("broker_ids", ArrayOf(INT32))),
-                    nullable=True,
+                    Struct(CreatePartitionsAssignment, field("broker_ids", ArrayOf(INT32))), nullable=True
                 ),
                 "of the new ones; null: the broker chooses",
             ),

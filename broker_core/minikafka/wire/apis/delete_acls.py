@@ -68,10 +68,7 @@ DELETE_ACLS = Api(
     "DeleteAcls",
     0,
     1,
-    request=Struct(
-        DeleteAclsRequest,
-        array("filters", DeleteAclsFilter, *ACL_FILTER),
-    ),
+    request=Struct(DeleteAclsRequest, array("filters", DeleteAclsFilter, *ACL_FILTER)),
     response=Struct(
         DeleteAclsResponse,
         field("throttle_time_ms", INT32),

@@ -40,11 +40,7 @@ DELETE_TOPICS = Api(
     "DeleteTopics",
     0,
     3,
-    request=Struct(
-        DeleteTopicsRequest,
-        field("topic_names", ArrayOf(STRING)),
-        field("timeout_ms", INT32),
-    ),
+    request=Struct(DeleteTopicsRequest, field("topic_names", ArrayOf(STRING)), field("timeout_ms", INT32)),
     response=Struct(
         DeleteTopicsResponse,
         field("throttle_time_ms", INT32, since=1, default=0),

@@ -81,11 +81,7 @@ DESCRIBE_LOG_DIRS = Api(
         field(
             "topics",
             ArrayOf(
-                Struct(
-                    DescribableLogDirTopic,
-                    field("topic", STRING),
-                    field("partitions", ArrayOf(INT32)),
-                ),
+                Struct(DescribableLogDirTopic, field("topic", STRING), field("partitions", ArrayOf(INT32))),
                 nullable=True,
             ),
             "null: all",

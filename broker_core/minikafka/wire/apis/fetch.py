@@ -199,11 +199,7 @@ FETCH = Api(
             field(
                 "aborted_transactions",
                 ArrayOf(
-                    Struct(
-                        AbortedTransaction,
-                        field("producer_id", INT64),
-                        field("first_offset", INT64),
-                    ),
+                    Struct(AbortedTransaction, field("producer_id", INT64), field("first_offset", INT64)),
                     nullable=True,
                 ),
                 "null for isolation level 0",

@@ -33,14 +33,9 @@ HEARTBEAT = Api(
     0,
     2,
     request=Struct(
-        HeartbeatRequest,
-        field("group_id", STRING),
-        field("generation_id", INT32),
-        field("member_id", STRING),
+        HeartbeatRequest, field("group_id", STRING), field("generation_id", INT32), field("member_id", STRING)
     ),
     response=Struct(
-        HeartbeatResponse,
-        field("throttle_time_ms", INT32, since=1, default=0),
-        field("error_code", INT16),
+        HeartbeatResponse, field("throttle_time_ms", INT32, since=1, default=0), field("error_code", INT16)
     ),
 )

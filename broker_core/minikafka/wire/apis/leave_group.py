@@ -33,8 +33,6 @@ LEAVE_GROUP = Api(
     2,
     request=Struct(LeaveGroupRequest, field("group_id", STRING), field("member_id", STRING)),
     response=Struct(
-        LeaveGroupResponse,
-        field("throttle_time_ms", INT32, since=1, default=0),
-        field("error_code", INT16),
+        LeaveGroupResponse, field("throttle_time_ms", INT32, since=1, default=0), field("error_code", INT16)
     ),
 )

@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import (
-    INT16,
-    INT32,
-    INT64,
-    NULLABLE_STRING,
-    STRING,
-    Struct,
-    by_topic,
-    field,
-)
+from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, STRING, Struct, by_topic, field
 
 NO_GENERATION = -1
 """The generation of a consumer that assigns its partitions itself."""

@@ -13,16 +13,7 @@ import struct
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.frame_parts import Part
-from minikafka.wire.schema import (
-    INT16,
-    INT32,
-    INT64,
-    NULLABLE_STRING,
-    RECORDS,
-    Struct,
-    by_topic,
-    field,
-)
+from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, RECORDS, Struct, by_topic, field
 
 
 @fast_value
@@ -90,12 +81,7 @@ PRODUCE = Api(
         field("transactional_id", NULLABLE_STRING, "null: no transaction", since=3),
         field("acks", INT16, "0 no response, 1 leader, -1 all in-sync replicas"),
         field("timeout_ms", INT32, "the time to wait for the replicas"),
-        by_topic(
-            ProduceTopic,
-            ProducePartition,
-            field("index", INT32),
-            field("records", RECORDS),
-        ),
+        by_topic(ProduceTopic, ProducePartition, field("index", INT32), field("records", RECORDS)),
     ),
     response=Struct(
         ProduceResponse,

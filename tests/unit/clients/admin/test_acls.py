@@ -12,11 +12,7 @@ from minikafka.clients.admin.acls import AclBinding, BrokerAcls
 from minikafka.clients.admin.admin import Admin
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_acls import AclCreation, AclCreationResult, CreateAclsResponse
-from minikafka.wire.apis.delete_acls import (
-    DeleteAclsFilterResult,
-    DeleteAclsMatchingAcl,
-    DeleteAclsResponse,
-)
+from minikafka.wire.apis.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
 from minikafka.wire.apis.describe_acls import (
     AclDescription,
     DescribeAclsRequest,

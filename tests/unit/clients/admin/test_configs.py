@@ -9,9 +9,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.admin.configs import Setting
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.alter_configs import (
-    AlterableConfig,
-)
+from minikafka.wire.apis.alter_configs import AlterableConfig
 from minikafka.wire.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

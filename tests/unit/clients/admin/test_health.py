@@ -32,11 +32,7 @@ def test_a_cluster_is_healthy_when_all_is_led_and_in_sync() -> None:
     # Leads, follows, is preferred for, out of sync.
     assert [
         (broker.leads, broker.follows, broker.preferred, broker.out_of_sync) for broker in health.brokers
-    ] == [
-        (1, 0, 1, 0),
-        (0, 2, 1, 0),
-        (1, 0, 0, 0),
-    ]
+    ] == [(1, 0, 1, 0), (0, 2, 1, 0), (1, 0, 0, 0)]
 
 
 def test_a_dead_broker_is_known_by_its_replicas() -> None:

@@ -6,13 +6,7 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from minikafka.base.errors import (
-    BrokerError,
-    CoordinationLost,
-    ErrorCode,
-    NetworkError,
-    SessionExpired,
-)
+from minikafka.base.errors import BrokerError, CoordinationLost, ErrorCode, NetworkError, SessionExpired
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.offsets import ConsumerOffsets, GroupOffsetsChannel, merge_offsets
 from minikafka.clients.consumer.runtime import Wait

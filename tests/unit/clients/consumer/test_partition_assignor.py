@@ -79,12 +79,7 @@ def test_range_gives_a_remainder_of_two_to_the_first_two() -> None:
 
 def test_range_divides_five_partitions_among_four_threads() -> None:
     owners = RangeAssignor().assign(context({"C1": {"t": 2}, "C2": {"t": 2}}, {"t": 5}))
-    assert by_thread(owners) == {
-        "C1-0": ["t-0", "t-1"],
-        "C1-1": ["t-2"],
-        "C2-0": ["t-3"],
-        "C2-1": ["t-4"],
-    }
+    assert by_thread(owners) == {"C1-0": ["t-0", "t-1"], "C1-1": ["t-2"], "C2-0": ["t-3"], "C2-1": ["t-4"]}
 
 
 def test_range_orders_threads_by_name() -> None:
@@ -148,11 +143,7 @@ def test_roundrobin_orders_equal_hashes_by_partition() -> None:
 
 @pytest.mark.parametrize(
     "consumers",
-    [
-        {"c1": {"t": 1, "u": 1}, "c2": {"t": 1}},
-        {"c1": {"t": 1, "u": 2}},
-        {"c1": {"t": 1}, "c2": {"u": 1}},
-    ],
+    [{"c1": {"t": 1, "u": 1}, "c2": {"t": 1}}, {"c1": {"t": 1, "u": 2}}, {"c1": {"t": 1}, "c2": {"u": 1}}],
     ids=["another topic", "another number of streams", "nothing in common"],
 )
 def test_roundrobin_refuses_topics_read_by_different_threads(consumers: dict[str, dict[str, int]]) -> None:

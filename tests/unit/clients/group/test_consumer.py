@@ -368,8 +368,7 @@ def test_a_commit_that_is_waited_for_is_tried_again(harness: GroupHarness, code:
 
 
 @pytest.mark.parametrize(
-    "code",
-    [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS],
+    "code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS]
 )
 def test_commit_of_a_former_member_fails_and_the_next_poll_rejoins(
     harness: GroupHarness, code: ErrorCode

@@ -15,10 +15,7 @@ from minikafka.records.format.batch import BatchHeader, read_header
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from minikafka.wire.apis.produce import (
-    ProduceRequest,
-    ProduceResponse,
-)
+from minikafka.wire.apis.produce import ProduceRequest, ProduceResponse
 from tests.support.broker_harness import Answer, BrokerHarness, produce_error
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 2)

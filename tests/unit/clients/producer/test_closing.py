@@ -50,11 +50,7 @@ def message(number: int) -> KeyedMessage:
 @pytest.mark.parametrize("retries", [0, 3])
 @pytest.mark.parametrize("callback", [None, RecordingCallbackHandler])
 def test_close_waits_for_an_outage_once(
-    brokers: BrokerHarness,
-    caplog: pytest.LogCaptureFixture,
-    known: bool,
-    retries: int,
-    callback: Any,
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture, known: bool, retries: int, callback: Any
 ) -> None:
     given = {} if callback is None else {"callback_handler": callback}
     producer = queueing(brokers, message_send_max_retries=retries, **given)

@@ -413,10 +413,7 @@ def test_closed_producer_refuses_messages(brokers: BrokerHarness) -> None:
     producer = make_producer(brokers)
     producer.close()
     producer.close()
-    for send in (
-        lambda: producer.send(KeyedMessage("t", b"a")),
-        lambda: producer.send_values("t", [b"a"]),
-    ):
+    for send in (lambda: producer.send(KeyedMessage("t", b"a")), lambda: producer.send_values("t", [b"a"])):
         with pytest.raises(ProducerClosed):
             send()
 

@@ -9,9 +9,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.stats import (
-    FetchRequestAndResponseStatsRegistry,
-)
+from minikafka.clients.consumer.stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.simple_consumer import (
     EARLIEST_TIME,
     LATEST_TIME,

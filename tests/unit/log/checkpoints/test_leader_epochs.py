@@ -66,15 +66,7 @@ def test_an_epoch_under_which_nothing_was_written_is_replaced(files: MemoryFiles
 
 @pytest.mark.parametrize(
     ("asked", "answer"),
-    [
-        (-1, (-1, -1)),
-        (0, (0, 5)),
-        (1, (1, 10)),
-        (2, (1, 10)),
-        (3, (3, 20)),
-        (4, (4, 99)),
-        (5, (-1, -1)),
-    ],
+    [(-1, (-1, -1)), (0, (0, 5)), (1, (1, 10)), (2, (1, 10)), (3, (3, 20)), (4, (4, 99)), (5, (-1, -1))],
 )
 def test_an_epoch_ends_where_the_next_one_begins(
     files: MemoryFiles, asked: int, answer: tuple[int, int]
@@ -101,8 +93,7 @@ def test_a_log_that_begins_later_keeps_the_epoch_that_it_begins_with(files: Memo
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"1\n0\n", b"0\n2\n0 0\n", b"0\n2\n1 5\n0 6\n", b"0\n1\n0 -1\n", b"\xff", b"0\n1\n0 0 0\n"],
+    "content", [b"1\n0\n", b"0\n2\n0 0\n", b"0\n2\n1 5\n0 6\n", b"0\n1\n0 -1\n", b"\xff", b"0\n1\n0 0 0\n"]
 )
 def test_a_file_that_makes_no_sense_is_told_and_counts_as_absent(
     files: MemoryFiles, content: bytes, caplog: pytest.LogCaptureFixture

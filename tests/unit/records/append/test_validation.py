@@ -231,9 +231,7 @@ def test_content_of_wrappers_is_not_kept(magic: int) -> None:
     assert kept_bytes < len(inner)
 
 
-def test_prepared_magic_0_wrapper_is_not_compressed_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_prepared_magic_0_wrapper_is_not_compressed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     data = build_message_set(some_records(3), magic=0, codec=Codec.GZIP)
     ready = prepare(validate(data, Limits(), NOW_MS), 50)
     assert offsets(assign(ready, 60)) == [60, 61, 62]

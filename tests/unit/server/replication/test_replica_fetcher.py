@@ -50,8 +50,7 @@ class FollowerHarness:
         self.worker = InlineWorker()
         monkeypatch.setattr(replica_requests, "offset_in", lambda response: self.leader_end)
         config = SimpleNamespace(
-            beside_0_10=False,
-            replication=SimpleNamespace(socket_timeout_ms=1_000, fetch_backoff_ms=1_000),
+            beside_0_10=False, replication=SimpleNamespace(socket_timeout_ms=1_000, fetch_backoff_ms=1_000)
         )
         known = SimpleNamespace(replicas=(1, 2), leader=1, leader_epoch=5)
         broker: Any = SimpleNamespace(

@@ -16,10 +16,7 @@ from minikafka.wire.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from minikafka.wire.apis.describe_acls import ANY, LITERAL, MATCH, PREFIXED, DescribeAclsRequest
 from tests.support.simulation import Request, Simulation
 
-AUTHORIZER = {
-    "authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer",
-    "super.users": ANONYMOUS,
-}
+AUTHORIZER = {"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer", "super.users": ANONYMOUS}
 TOPIC = Resource(ResourceType.TOPIC, "t")
 EVERY = Resource(ResourceType.TOPIC, "*")
 READ = Acl("User:alice", Permission.ALLOW, "*", Operation.READ)

@@ -67,12 +67,7 @@ def test_calls_reach_the_exchange() -> None:
     admitted.respond([b"x"], 7)
     admitted.close("why")
     assert (admitted.client_host, admitted.listener, exchange.memory) == ("host", "PLAINTEXT", {"key": 1})
-    assert exchange.calls == [
-        ("park",),
-        ("keep_counted", False),
-        ("respond", [b"x"], 7),
-        ("close", "why"),
-    ]
+    assert exchange.calls == [("park",), ("keep_counted", False), ("respond", [b"x"], 7), ("close", "why")]
 
 
 def test_other_exchanges_have_nothing_to_leave() -> None:

@@ -24,8 +24,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 @pytest.mark.parametrize(
-    ("text", "bound"),
-    [("latest", ALL_LATEST), (" Earliest ", ALL_EARLIEST), ("LATEST", ALL_LATEST)],
+    ("text", "bound"), [("latest", ALL_LATEST), (" Earliest ", ALL_EARLIEST), ("LATEST", ALL_LATEST)]
 )
 def test_words_are_taken_in_any_case(text: str, bound: object) -> None:
     assert parse_bound("startingOffsets", text) == bound

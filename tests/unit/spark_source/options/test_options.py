@@ -12,13 +12,7 @@ from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.records.format.compression import Codec
 from pyspark_minikafka.options.bounds import ALL_EARLIEST, ALL_LATEST, OffsetBound
 from pyspark_minikafka.options.group_options import GroupOptions, Storage
-from pyspark_minikafka.options.options import (
-    Mode,
-    SinkOptions,
-    SourceOptions,
-    sink_options,
-    source_options,
-)
+from pyspark_minikafka.options.options import Mode, SinkOptions, SourceOptions, sink_options, source_options
 from pyspark_minikafka.strategy import Assign, Subscribe, SubscribePattern
 
 

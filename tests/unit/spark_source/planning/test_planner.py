@@ -47,8 +47,7 @@ def test_a_pattern_that_matches_nothing_reads_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [({"subscribe": "t,nix"}, "nix"), ({"assign": '{"t":[0,7],"nix":[0]}'}, "nix-0, t-7")],
+    ("given", "said"), [({"subscribe": "t,nix"}, "nix"), ({"assign": '{"t":[0,7],"nix":[0]}'}, "nix-0, t-7")]
 )
 def test_what_the_cluster_does_not_have_is_named(given: dict[str, str], said: str) -> None:
     with pytest.raises(BrokerError, match=said) as problem:
