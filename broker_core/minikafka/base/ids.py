@@ -6,12 +6,14 @@ import base64
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from minikafka.base.errors import BrokerError, ErrorCode
 
 TOPIC_NAME_MAX_LENGTH = 249
 """The longest topic name: with a partition number it must fit a directory name of 255 characters."""
+
+Row = TypeVar("Row")
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -32,9 +34,14 @@ class TopicPartition(NamedTuple):
 
 def numbers_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """Return the partition numbers of each topic, both in the order given."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
+    return rows_by_topic((partition, partition[1]) for partition in partitions)
+
+
+def rows_by_topic(rows: Iterable[tuple[tuple[str, int], Row]]) -> dict[str, list[Row]]:
+    """Return the rows of each topic's partitions, both in the order given."""
+    topics: dict[str, list[Row]] = {}
+    for (topic, _), row in rows:
+        topics.setdefault(topic, []).append(row)
     return topics
 
 

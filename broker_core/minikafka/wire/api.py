@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
+from minikafka.base.ids import TopicPartition
 from minikafka.wire import schema
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.schema import Struct
@@ -18,6 +19,36 @@ RESPONSE_BYTES_MAX = 256 << 20
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+
+
+class PartitionRow(Protocol):
+    """The values of one partition in a request or response."""
+
+    @property
+    def index(self) -> int:
+        """The number of the partition."""
+
+
+Row_co = TypeVar("Row_co", bound=PartitionRow, covariant=True)
+
+
+class TopicRows(Protocol[Row_co]):
+    """The partitions of one topic in a request or response (``schema.by_topic``)."""
+
+    @property
+    def name(self) -> str:
+        """The topic."""
+
+    @property
+    def partitions(self) -> Sequence[Row_co]:
+        """Its partitions."""
+
+
+def partitions_of(topics: Sequence[TopicRows[Row_co]]) -> Iterator[tuple[TopicPartition, Row_co]]:
+    """Yield the partitions of all ``topics`` of a request or response."""
+    for topic in topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.index), partition
 
 
 class ApiKey(IntEnum):

@@ -47,16 +47,9 @@ from minikafka.clients.network.broker_connection import BrokerConnection
 from minikafka.clients.network.metadata import NO_LEADER_EPOCH, LeaderAndEpoch
 from minikafka.clients.network.outage_log import FailureLog
 from minikafka.clients.network.retry import Backoff, Deadline
+from minikafka.wire.api import partitions_of
 from minikafka.wire.apis.fetch import FetchResponse
-from minikafka.wire.apis.fetch import partitions_of as fetched_partitions
-from minikafka.wire.apis.list_offsets import (
-    EARLIEST,
-    LATEST,
-    LIST_OFFSETS,
-    found_offset,
-    offsets_request,
-    partitions_of,
-)
+from minikafka.wire.apis.list_offsets import EARLIEST, LATEST, LIST_OFFSETS, found_offset, offsets_request
 
 _IDLE_MS = 1_000
 """Longest wait for work; new work wakes the thread."""
@@ -233,7 +226,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         return Deadline(self._clock, self._config.socket_timeout_ms)
 
     def _record_stats(self, response: FetchResponse, request_ms: int) -> None:
-        size = sum(len(records_of(part)) for _, part in fetched_partitions(response))
+        size = sum(len(records_of(part)) for _, part in partitions_of(response.topics))
         self._stats.record_fetch(
             self._broker.host,
             self._broker.port,
@@ -392,7 +385,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         request = offsets_request(dict.fromkeys(partitions, time), self._leader_epoch)
         try:
             reply = self._connection.send(LIST_OFFSETS, lambda _: request, self._deadline())
-            for tp, part in partitions_of(reply.result()):
+            for tp, part in partitions_of(reply.result().topics):
                 code, offset = ErrorCode.of(part.error_code), found_offset(part, reply.version)
                 if code is not ErrorCode.NONE:
                     found[tp] = BrokerError(code, f"looking up the start or end of {tp}")

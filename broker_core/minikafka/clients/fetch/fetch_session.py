@@ -40,7 +40,7 @@ from minikafka.clients.fetch.fetch_state import (
     PositionEpochs,
 )
 from minikafka.clients.network.metadata import LeaderAndEpoch
-from minikafka.wire.api import Api
+from minikafka.wire.api import Api, partitions_of
 from minikafka.wire.apis.fetch import (
     FETCH,
     WHOLE_MESSAGE_SINCE,
@@ -48,7 +48,6 @@ from minikafka.wire.apis.fetch import (
     FetchRequest,
     FetchResponse,
     consumer_request,
-    partitions_of,
 )
 from minikafka.wire.apis.offset_for_leader_epoch import (
     FOR_CONSUMERS_SINCE,
@@ -58,7 +57,6 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     epochs_request,
 )
-from minikafka.wire.apis.offset_for_leader_epoch import partitions_of as epochs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +193,7 @@ class FetchSession:
         if isinstance(response, OffsetForLeaderEpochResponse):
             return self._handle_validation(data, response, version, now_ms)
         found: list[CompletedFetch] = []
-        parts = dict(partitions_of(response))
+        parts = dict(partitions_of(response.topics))
         cut_all, code = version < WHOLE_MESSAGE_SINCE, ErrorCode.of(response.error_code)
         first = next(iter(data.partitions), None)
         for state, asked in self._asked(data):
@@ -224,7 +222,7 @@ class FetchSession:
         self, data: FetchRequestData, response: OffsetForLeaderEpochResponse, version: int, now_ms: int
     ) -> list[CompletedFetch]:
         found: list[CompletedFetch] = []
-        parts = dict(epochs_of(response))
+        parts = dict(partitions_of(response.topics))
         for state, asked in self._asked(data):
             part, epoch = parts.get(state.topic_partition), asked.current_leader_epoch
             if version < FOR_CONSUMERS_SINCE:

@@ -16,6 +16,7 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import ClusterMetadata
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
+from minikafka.wire.api import partitions_of
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,
     LATEST,
@@ -24,7 +25,6 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     found_offset,
     offsets_request,
-    partitions_of,
 )
 
 __all__ = ["EARLIEST", "LATEST", "list_offsets"]
@@ -143,7 +143,7 @@ class _OffsetLookup:
 
     def _handle_response(self, response: ListOffsetsResponse, version: int) -> MinikafkaError | None:
         problem: MinikafkaError | None = None
-        for tp, result in partitions_of(response):
+        for tp, result in partitions_of(response.topics):
             code = ErrorCode.of(result.error_code)
             if code is not ErrorCode.NONE:
                 error = BrokerError(code, f"offsets of {tp}")

@@ -51,13 +51,8 @@ from minikafka.clients.network.metadata import LeaderAndEpoch
 from minikafka.clients.network.retry import Deadline, FailedAttempts
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.kernels.layout import CODEC_MASK, MAGIC_AT, MESSAGE_ATTRIBUTES_AT, SIZE_AT
-from minikafka.wire.apis.fetch import (
-    FETCH,
-    LARGEST_MESSAGE_BYTES,
-    consumer_partition,
-    consumer_request,
-    partitions_of,
-)
+from minikafka.wire.api import partitions_of
+from minikafka.wire.apis.fetch import FETCH, LARGEST_MESSAGE_BYTES, consumer_partition, consumer_request
 
 __all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "check_readable", "log_reaches", "prefetched"]
 
@@ -334,7 +329,8 @@ def _probe(cluster: ClusterClient, topic_partition: TopicPartition, offset: int)
     epoch = cluster.leader_epoch(topic_partition)
     part = consumer_partition(topic_partition.partition, offset, max_bytes=1, leader_epoch=epoch)
     request = consumer_request({topic_partition: part}, max_bytes=1)
-    found = dict(partitions_of(cluster.call(leader.broker_id, FETCH, request))).get(topic_partition)
+    response = cluster.call(leader.broker_id, FETCH, request)
+    found = dict(partitions_of(response.topics)).get(topic_partition)
     if found is None:
         raise NetworkError(f"no {topic_partition} in the response of its leader")
     code = ErrorCode.of(found.error_code)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.base.ids import TopicPartition, numbers_by_topic
+from minikafka.base.ids import TopicPartition, numbers_by_topic, rows_by_topic
 from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_for_code
 from minikafka.clients.group.membership import REJOIN_CODES
 from minikafka.clients.network.retry import Deadline
@@ -56,17 +56,19 @@ Offsets = Mapping[TopicPartition, Committed]
 
 def commit_request(group_id: str, committer: Committer, offsets: Offsets) -> OffsetCommitRequest:
     """Return the request that commits ``offsets``, with the broker's default retention."""
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for tp, committed in offsets.items():
-        topics.setdefault(tp.topic, []).append(
+    topics = rows_by_topic(
+        (
+            tp,
             OffsetCommitRequestPartition(
                 partition_index=tp.partition,
                 committed_offset=committed.offset,
                 committed_leader_epoch=-1,
                 commit_timestamp=DEFAULT_RETENTION,
                 committed_metadata=committed.metadata,
-            )
+            ),
         )
+        for tp, committed in offsets.items()
+    )
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id=committer.generation,

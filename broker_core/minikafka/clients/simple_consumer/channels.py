@@ -17,7 +17,7 @@ from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
 from minikafka.clients.simple_consumer.requests import FetchRequest, MultiFetchRequest
 from minikafka.net.interfaces import Connection, Connector
 from minikafka.wire import classic
-from minikafka.wire.api import Api
+from minikafka.wire.api import Api, partitions_of
 from minikafka.wire.apis import fetch as fetching
 from minikafka.wire.apis import list_offsets as listing
 from minikafka.wire.frame_parts import buffer_of
@@ -168,12 +168,13 @@ class KafkaChannel:
     def offsets(self, tp: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
         request = listing.offsets_request({tp: time_ms}, max_num_offsets=max_count)
         response = self.request(listing.LIST_OFFSETS, lambda _: request, _SEGMENT_OFFSETS_VERSION)
-        ((_, part),) = listing.partitions_of(response)
+        ((_, part),) = partitions_of(response.topics)
         return ErrorCode.of(part.error_code), list(part.offsets)
 
     def earliest_or_latest(self, tp: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
         request = listing.offsets_request({tp: time_ms}, replica_id=replica_id)
-        ((_, part),) = listing.partitions_of(self.request(listing.LIST_OFFSETS, lambda _: request))
+        response = self.request(listing.LIST_OFFSETS, lambda _: request)
+        ((_, part),) = partitions_of(response.topics)
         return ErrorCode.of(part.error_code), part.offsets[0] if part.offsets else part.offset
 
     def request(
@@ -220,7 +221,7 @@ class KafkaChannel:
     def _process(
         self, fetches: Sequence[FetchRequest], response: fetching.FetchResponse, start_ms: int
     ) -> Iterator[FetchedMessages]:
-        parts = dict(fetching.partitions_of(response))
+        parts = dict(partitions_of(response.topics))
         self._stats.record_fetch(
             self._host,
             self._port,

@@ -51,9 +51,15 @@ from minikafka.server.core.broker import Broker
 from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
 from minikafka.server.replication import replica_requests as requests
 from minikafka.server.replication.follower_partition import Cut, FollowerPartition, Stage, has_entry
+from minikafka.wire.api import partitions_of
 from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse, FetchResponse
 from minikafka.wire.apis.list_offsets import EARLIEST, LATEST, LIST_OFFSETS
-from minikafka.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH, EpochPartitionResponse
+from minikafka.wire.apis.offset_for_leader_epoch import (
+    OFFSET_FOR_LEADER_EPOCH,
+    EpochPartition,
+    EpochPartitionResponse,
+    epochs_request,
+)
 from minikafka.wire.frame_parts import buffer_of, total_size
 
 _log = logging.getLogger(__name__)
@@ -195,8 +201,11 @@ class ReplicaFetcher(InterBrokerConnection):
             else:
                 asked[follower.name] = follower
         if asked:
-            request = requests.epoch_ends(
-                [(follower.name, follower.leader_epoch, follower.asked_epoch) for follower in asked.values()]
+            request = epochs_request(
+                {
+                    tp: EpochPartition(tp.partition, follower.leader_epoch, follower.asked_epoch)
+                    for tp, follower in asked.items()
+                }
             )
             self._send(
                 OFFSET_FOR_LEADER_EPOCH,
@@ -208,11 +217,10 @@ class ReplicaFetcher(InterBrokerConnection):
 
     def _on_epoch_ends(self, asked: Mapping[TopicPartition, FollowerPartition], response: Any) -> None:
         with self._applying:
-            for topic in response.topics:
-                for part in topic.partitions:
-                    follower = asked.get(TopicPartition(topic.name, part.index))
-                    if follower is not None and self._followed.get(follower.name) is follower:
-                        self._on_epoch_end(follower, part)
+            for tp, part in partitions_of(response.topics):
+                follower = asked.get(tp)
+                if follower is not None and self._followed.get(follower.name) is follower:
+                    self._on_epoch_end(follower, part)
 
     def _on_epoch_end(self, follower: FollowerPartition, found: EpochPartitionResponse) -> None:
         """Process the response: the leader's largest epoch up to the requested one, and its end offset."""
@@ -468,22 +476,17 @@ class ReplicaFetcher(InterBrokerConnection):
             return
         with self._applying:
             received: list[tuple[FollowerPartition, FetchPartitionResponse, FollowerRecords | None]] = []
-            for topic in response.topics:
-                for part in topic.partitions:
-                    follower = asked.get(TopicPartition(topic.name, part.index))
-                    if (
-                        follower is not None
-                        and self._followed.get(follower.name) is follower
-                        and _is_reportable(follower, part)
-                    ):
-                        copied = self._copied(follower, part)
-                        put_off = follower.not_before_ms > self.clock.monotonic_ms()
-                        if (
-                            part.error_code == ErrorCode.NONE
-                            and follower.stage is Stage.FETCH
-                            and not put_off
-                        ):
-                            received.append((follower, part, copied))
+            for tp, part in partitions_of(response.topics):
+                follower = asked.get(tp)
+                if (
+                    follower is not None
+                    and self._followed.get(follower.name) is follower
+                    and _is_reportable(follower, part)
+                ):
+                    copied = self._copied(follower, part)
+                    put_off = follower.not_before_ms > self.clock.monotonic_ms()
+                    if part.error_code == ErrorCode.NONE and follower.stage is Stage.FETCH and not put_off:
+                        received.append((follower, part, copied))
             to_flush = self._broker.run(lambda: self._append(received))
             if self._broker.replication_quotas.follower.active:
                 self._note_copied(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.log.log import Log
 from minikafka.server.config.properties import ReplicationConfig
 from minikafka.wire.apis.fetch import (
@@ -22,11 +22,6 @@ from minikafka.wire.apis.fetch import (
     fetch_topics,
 )
 from minikafka.wire.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse, offsets_request
-from minikafka.wire.apis.offset_for_leader_epoch import (
-    EpochPartition,
-    EpochTopic,
-    OffsetForLeaderEpochRequest,
-)
 
 _LAST_EPOCH = 0x7FFFFFFF
 
@@ -55,9 +50,7 @@ class FetchSession:
             forgotten_keys = [key for key in named if key not in parts]
         self._named = parts
         self._anew.difference_update(parts)
-        forgotten: dict[str, list[int]] = {}
-        for topic, partition in forgotten_keys:
-            forgotten.setdefault(topic, []).append(partition)
+        forgotten = numbers_by_topic(forgotten_keys)
         return FetchRequest(
             replica_id=replica_id,
             max_wait_ms=config.fetch_wait_max_ms,
@@ -107,16 +100,6 @@ def one_entry(topic_partition: TopicPartition, leader_epoch: int, offset: int) -
 def entry_in(response: FetchResponse) -> FetchPartitionResponse:
     """Return the partition of the response to ``one_entry``."""
     return response.topics[0].partitions[0]
-
-
-def epoch_ends(wanted: Iterable[tuple[TopicPartition, int, int]]) -> OffsetForLeaderEpochRequest:
-    """Return the request for end offsets. ``wanted`` has partition, current leader epoch, requested epoch."""
-    topics: dict[str, list[EpochPartition]] = {}
-    for (topic, partition), leader_epoch, epoch in wanted:
-        topics.setdefault(topic, []).append(EpochPartition(partition, leader_epoch, epoch))
-    return OffsetForLeaderEpochRequest(
-        tuple(EpochTopic(topic, tuple(parts)) for topic, parts in topics.items())
-    )
 
 
 def offset_at(replica_id: int, topic_partition: TopicPartition, time: int) -> ListOffsetsRequest:

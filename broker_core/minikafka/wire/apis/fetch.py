@@ -12,7 +12,7 @@ message of ``records``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 
 from minikafka.base.ids import TopicPartition
@@ -245,10 +245,3 @@ def consumer_request(
         session_epoch=FINAL_EPOCH,
         topics=fetch_topics(partitions),
     )
-
-
-def partitions_of(response: FetchResponse) -> Iterator[tuple[TopicPartition, FetchPartitionResponse]]:
-    """Yield the partitions of a response."""
-    for topic in response.topics:
-        for partition in topic.partitions:
-            yield TopicPartition(topic.name, partition.index), partition

@@ -8,9 +8,9 @@ same as 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, rows_by_topic
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT8, INT16, INT32, INT64, ArrayOf, Struct, by_topic, field
@@ -122,21 +122,12 @@ def offsets_request(
     max_num_offsets: int = 1,
 ) -> ListOffsetsRequest:
     """Return a request for the offsets at ``timestamps``. ``leader_epoch``: the one that the client knows."""
-    topics: dict[str, list[ListOffsetsPartition]] = {}
-    for tp, timestamp in timestamps.items():
-        row = ListOffsetsPartition(tp.partition, leader_epoch(tp), timestamp, max_num_offsets)
-        topics.setdefault(tp.topic, []).append(row)
+    topics = rows_by_topic(
+        (tp, ListOffsetsPartition(tp.partition, leader_epoch(tp), timestamp, max_num_offsets))
+        for tp, timestamp in timestamps.items()
+    )
     rows = tuple(ListOffsetsTopic(topic, tuple(found)) for topic, found in topics.items())
     return ListOffsetsRequest(replica_id, isolation_level, rows)
-
-
-def partitions_of(
-    response: ListOffsetsResponse,
-) -> Iterator[tuple[TopicPartition, ListOffsetsPartitionResponse]]:
-    """Yield the partitions of a response."""
-    for topic in response.topics:
-        for partition in topic.partitions:
-            yield TopicPartition(topic.name, partition.index), partition
 
 
 def found_offset(partition: ListOffsetsPartitionResponse, version: int) -> int | None:

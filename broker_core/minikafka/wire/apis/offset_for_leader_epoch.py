@@ -7,9 +7,9 @@ leader epoch that the client knows, and throttle_time_ms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, rows_by_topic
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT16, INT32, INT64, Struct, by_topic, field
@@ -100,18 +100,7 @@ OFFSET_FOR_LEADER_EPOCH = Api(
 
 def epochs_request(partitions: Mapping[TopicPartition, EpochPartition]) -> OffsetForLeaderEpochRequest:
     """Return a request for ``partitions``."""
-    topics: dict[str, list[EpochPartition]] = {}
-    for tp, part in partitions.items():
-        topics.setdefault(tp.topic, []).append(part)
+    topics = rows_by_topic(partitions.items())
     return OffsetForLeaderEpochRequest(
         tuple(EpochTopic(topic, tuple(rows)) for topic, rows in topics.items())
     )
-
-
-def partitions_of(
-    response: OffsetForLeaderEpochResponse,
-) -> Iterator[tuple[TopicPartition, EpochPartitionResponse]]:
-    """Yield the partitions of a response."""
-    for topic in response.topics:
-        for partition in topic.partitions:
-            yield TopicPartition(topic.name, partition.index), partition
