@@ -187,25 +187,29 @@ class TaskRunner:
 
     def _send(self, task: ProduceTask) -> _Request | None:
         """Encode and send a request; None if it has ended already, with acks=0 or a failure."""
-        try:
-            reply = self._encode_and_send(task)
-        except _UnencodableBatch as unencodable:
-            with self._lock:
-                self._sender.fail_batch(unencodable.batch, unencodable.error)
-            return self._send(task.without(unencodable.batch))
-        except MinikafkaError as error:
-            self._handle(task, error)
-            return None
-        except BaseException as error:
-            self._handle(task, MinikafkaError(f"unexpected error in the producer: {error!r}"))
-            if not isinstance(error, Exception):  # Ctrl-C
-                raise
-            logger.exception("unexpected error while sending a produce request to broker %d", task.broker_id)
-            return None
-        if reply is None:
-            self._handle(task, None)
-            return None
-        return _Request(task, reply, self._cluster.deadline(self._config.request_timeout_ms))
+        while True:
+            try:
+                reply = self._encode_and_send(task)
+            except _UnencodableBatch as unencodable:
+                with self._lock:
+                    self._sender.fail_batch(unencodable.batch, unencodable.error)
+                task = task.without(unencodable.batch)
+                continue
+            except MinikafkaError as error:
+                self._handle(task, error)
+                return None
+            except BaseException as error:
+                self._handle(task, MinikafkaError(f"unexpected error in the producer: {error!r}"))
+                if not isinstance(error, Exception):  # Ctrl-C
+                    raise
+                logger.exception(
+                    "unexpected error while sending a produce request to broker %d", task.broker_id
+                )
+                return None
+            if reply is None:
+                self._handle(task, None)
+                return None
+            return _Request(task, reply, self._cluster.deadline(self._config.request_timeout_ms))
 
     def _response(self, request: _Request) -> ProduceResponse | MinikafkaError:
         try:

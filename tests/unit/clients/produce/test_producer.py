@@ -334,6 +334,18 @@ def test_set_that_an_older_leader_cannot_hold_fails_alone(brokers: BrokerHarness
     assert taken.result().offset == 0
 
 
+def test_any_number_of_sets_is_refused_in_one_request() -> None:
+    count = 1_100  # above the depth of Python's stack
+    brokers = BrokerHarness(1, {"t": count})
+    brokers.newest[ApiKey.PRODUCE] = 2
+    with_headers = build_message_set([Record(None, b"v", 5, (("h", b"1"),))], magic=2)
+    producer = producer_of(brokers)
+    sent = [producer.send_encoded(TopicPartition("t", n), with_headers, 1) for n in range(count)]
+    producer.flush()
+    assert all(isinstance(future.error, BrokerError) for future in sent)
+
+
+
 def test_empty_sets_are_refused(brokers: BrokerHarness) -> None:
     with pytest.raises(ValueError, match="empty message set for t-0"):
         producer_of(brokers).send_encoded(A, b"", 0)
@@ -374,7 +386,7 @@ def test_a_flush_ends_with_its_time_out(brokers: BrokerHarness) -> None:
 
 def test_a_flush_waits_for_all_parts_of_a_divided_batch(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.MESSAGE_TOO_LARGE))
-    producer = producer_of(brokers, linger_ms=1_000)
+    producer = producer_of(brokers)
     sent = [producer.send("t", b"%d" % n, partition=0) for n in range(8)]
     producer.flush()
     assert all(d.done for d in sent)
