@@ -326,10 +326,12 @@ class PartitionFetchState:
     def _advance(
         self, part: FetchPartitionResponse, entries: memoryview, next_offset: int, epochs: PositionEpochs
     ) -> CompletedFetch:
-        completed = self._completed(FetchStatus.RECORDS, part, records=entries, next_offset=next_offset)
+        completed = self._completed(
+            FetchStatus.RECORDS, part, records=entries, next_offset=next_offset, epochs=epochs
+        )
         self.seek(next_offset)
         self.epochs = epochs
-        return replace(completed, epochs=epochs)
+        return completed
 
     def _unreadable(self, part: FetchPartitionResponse, problem: str) -> CompletedFetch:
         if self._unreadable_offset != self.offset:
@@ -365,6 +367,7 @@ class PartitionFetchState:
         next_offset: int | None = None,
         error: BrokerError | None = None,
         entry_bytes: int = 0,
+        epochs: PositionEpochs = NO_EPOCHS,
     ) -> CompletedFetch:
         committed = self._settings.isolation is IsolationLevel.READ_COMMITTED
         return CompletedFetch(
@@ -377,6 +380,7 @@ class PartitionFetchState:
             part.last_stable_offset if committed and part.last_stable_offset >= 0 else None,
             error,
             entry_bytes,
+            epochs=epochs,
         )
 
 
