@@ -142,7 +142,7 @@ INDEX_OPTIONS = re.compile(r"--(?:extra-)?index-url|PIP_(?:EXTRA_)?INDEX_URL|--f
 
 
 class Facts(NamedTuple):
-    """What the rules below ask of a module's syntax tree."""
+    """The results of one walk over a module's syntax tree, which several rules use."""
 
     functions: list[tuple[str, int]]
     """Every function with its qualified name and its lines, from ``def`` to its last line."""

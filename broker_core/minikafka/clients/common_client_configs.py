@@ -116,4 +116,4 @@ UNSUPPORTED_BY_CLIENTS = dict.fromkeys(
     ),
     "minikafka does not use it",
 ) | {**UNSUPPORTED, "security.protocol": NOT_YET}
-"""What our own clients warn of: name, or prefix that ends with a dot -> reason."""
+"""Settings of which our own clients warn: name, or prefix that ends with a dot -> reason."""

@@ -133,7 +133,8 @@ class Channel:
         """The events for which the socket is registered."""
         self.last_active_ms = now_ms
         self.timer_ms = NEVER_MS
-        # What the limiter counts: the request, and its bytes; the bytes received at the last check.
+        # The request limiter's account of this connection: whether its request is counted, the bytes
+        # reserved for it, and the bytes received at the last check.
         self.counted = False
         self.reserved = 0
         self.seen_bytes: int | None = None

@@ -45,7 +45,7 @@ class Kind(Generic[Value]):
     encode: Callable[[Value], bytes]
     """Returns the data of a value."""
     remedy: str
-    """What follows from an invalid znode, and what to do about it; ends the warning."""
+    """The end of the warning: the consequence of an invalid znode, and the action to take."""
 
 
 class Znodes:

@@ -138,7 +138,7 @@ class ElectionHistory:
     def read(self) -> None:
         for _ in range(12):
             for record in self.consumer.poll_records(50):
-                # What was read behind it is of the log before a truncation.
+                # Later records that were read before are those of the log before its truncation.
                 self.kept = {at: value for at, value in self.kept.items() if at < record.offset}
                 self.kept[record.offset] = record.value
 
