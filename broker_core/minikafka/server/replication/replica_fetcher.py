@@ -92,7 +92,7 @@ class ReplicaFetcher(InterBrokerConnection):
         """Held while a response is applied, and while the followed partitions change."""
         self._followed: dict[TopicPartition, FollowerPartition] = {}
         self._handler: Callable[[Any], None] = lambda response: None
-        self._session = requests.FetchSession()
+        self._session = requests.FetchSessionHandler()
         self._throttled_until_ms = 0
         """Throttled partitions are not fetched until then: the replication rate is above its limit."""
 

@@ -26,7 +26,7 @@ from minikafka.wire.apis.list_offsets import ListOffsetsRequest, ListOffsetsResp
 _LAST_EPOCH = 0x7FFFFFFF
 
 
-class FetchSession:
+class FetchSessionHandler:
     """The fetch session with a leader over one connection: a partition is sent again only when it changes."""
 
     def __init__(self) -> None:

@@ -345,7 +345,6 @@ def test_any_number_of_sets_is_refused_in_one_request() -> None:
     assert all(isinstance(future.error, BrokerError) for future in sent)
 
 
-
 def test_empty_sets_are_refused(brokers: BrokerHarness) -> None:
     with pytest.raises(ValueError, match="empty message set for t-0"):
         producer_of(brokers).send_encoded(A, b"", 0)

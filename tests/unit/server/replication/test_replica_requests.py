@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.server.config.properties import BrokerConfig, ReplicationConfig
-from minikafka.server.replication.replica_requests import FetchSession
+from minikafka.server.replication.replica_requests import FetchSessionHandler
 from minikafka.wire.apis.fetch import FetchPartition, FetchResponse
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -18,7 +18,7 @@ def config() -> ReplicationConfig:
     return BrokerConfig.from_properties(given).replication
 
 
-def named(session: FetchSession, config: ReplicationConfig, **offsets: int) -> list[int]:
+def named(session: FetchSessionHandler, config: ReplicationConfig, **offsets: int) -> list[int]:
     """The partitions that the next request names, from these offsets on."""
     parts = {
         name: FetchPartition(name.partition, 3, offset, 0, 100)
@@ -30,14 +30,14 @@ def named(session: FetchSession, config: ReplicationConfig, **offsets: int) -> l
 
 
 def test_a_partition_is_named_once_and_again_when_its_offset_changes(config: ReplicationConfig) -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     assert named(session, config, a=0, b=0) == [0, 1]
     assert named(session, config, a=0, b=0) == []
     assert named(session, config, a=0, b=5) == [1]
 
 
 def test_a_partition_that_is_followed_anew_is_named_again_once(config: ReplicationConfig) -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     named(session, config, a=0, b=0)
     session.follow_anew(A)
     assert named(session, config, a=0, b=0) == [0]
