@@ -194,9 +194,9 @@ class AbstractConfig:
         values, faults = definition.parse(given)
         for field, value in values.items():
             object.__setattr__(self, field, value)
-        # A conflict names both settings. One that is at fault has its default here, which was not given.
-        wrong = [fault.name for fault in faults]
-        faults += [found for found in self._conflicts() if not any(name in str(found) for name in wrong)]
+        # A setting at fault has its default here, which was not given: it conflicts with nothing.
+        wrong = {fault.name for fault in faults}
+        faults += [found for other, found in self._conflicts() if wrong.isdisjoint({other, found.name})]
         if faults:
             raise ConfigErrors(faults)
 
@@ -228,8 +228,10 @@ class AbstractConfig:
             faults += more.faults
         raise ConfigErrors(_explained(fault, meant) for fault in faults)
 
-    def _conflicts(self) -> Iterable[ConfigError]:
-        """Return the faults between settings that are valid alone."""
+    def _conflicts(self) -> Iterable[tuple[str, ConfigError]]:
+        """Return the faults between two settings that are valid alone: the name of one, the error of the
+        other.
+        """
         return ()
 
 

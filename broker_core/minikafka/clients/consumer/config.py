@@ -186,10 +186,10 @@ class ConsumerConfig(AbstractConfig):
         AbstractConfig.__post_init__(self)
         self._warn_unknown_reset()
 
-    def _conflicts(self) -> Iterator[ConfigError]:
+    def _conflicts(self) -> Iterator[tuple[str, ConfigError]]:
         if self.fetch_wait_max_ms > self.socket_timeout_ms:
             allowed = f"must be at least fetch.wait.max.ms, which is {self.fetch_wait_max_ms}"
-            yield ConfigError("socket.timeout.ms", self.socket_timeout_ms, allowed)
+            yield "fetch.wait.max.ms", ConfigError("socket.timeout.ms", self.socket_timeout_ms, allowed)
 
     def _warn_unknown_reset(self) -> None:
         reset = self.auto_offset_reset

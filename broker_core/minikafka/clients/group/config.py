@@ -103,10 +103,8 @@ class GroupConsumerConfig(AbstractConfig):
         "`read_uncommitted` or `read_committed`.",
     )
 
-    def _conflicts(self) -> Iterator[ConfigError]:
+    def _conflicts(self) -> Iterator[tuple[str, ConfigError]]:
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
-            yield ConfigError(
-                "heartbeat.interval.ms",
-                self.heartbeat_interval_ms,
-                f"must be less than session.timeout.ms, which is {self.session_timeout_ms}",
-            )
+            allowed = f"must be less than session.timeout.ms, which is {self.session_timeout_ms}"
+            error = ConfigError("heartbeat.interval.ms", self.heartbeat_interval_ms, allowed)
+            yield "session.timeout.ms", error

@@ -74,10 +74,11 @@ class BatchingConfig(AbstractConfig):
         "allow it.",
     )
 
-    def _conflicts(self) -> Iterator[ConfigError]:
+    def _conflicts(self) -> Iterator[tuple[str, ConfigError]]:
         if self.idempotence and (conflict := self._idempotence_conflict()):
             name, value, allowed = conflict
-            yield ConfigError(name, value, f"must be {allowed} with enable.idempotence=true")
+            error = ConfigError(name, value, f"must be {allowed} with enable.idempotence=true")
+            yield "enable.idempotence", error
 
     @property
     def may_be_idempotent(self) -> bool:

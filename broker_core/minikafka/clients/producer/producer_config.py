@@ -178,11 +178,11 @@ class ProducerConfig(AbstractConfig):
         """
         return cls._build(properties, properties=properties)
 
-    def _conflicts(self) -> Iterator[ConfigError]:
+    def _conflicts(self) -> Iterator[tuple[str, ConfigError]]:
         batch, most = self.batch_num_messages, self.queue_buffering_max_messages
         if batch > most:
             allowed = f"must be at most queue.buffering.max.messages, which is {most}"
-            yield ConfigError("batch.num.messages", batch, allowed)
+            yield "queue.buffering.max.messages", ConfigError("batch.num.messages", batch, allowed)
 
     @property
     def is_sync(self) -> bool:

@@ -34,9 +34,10 @@ class Example(AbstractConfig):
     secret: Password | None = setting("login", PASSWORD, None, "A secret.")
     extra: str = field(default="x")
 
-    def _conflicts(self) -> Iterator[ConfigError]:
+    def _conflicts(self) -> Iterator[tuple[str, ConfigError]]:
         if self.least > self.most:
-            yield ConfigError("fetch.min", self.least, f"must be at most fetch.max, which is {self.most}")
+            allowed = f"must be at most fetch.max, which is {self.most}"
+            yield "fetch.max", ConfigError("fetch.min", self.least, allowed)
 
 
 NEEDED = {"zookeeper.connect": "h:1"}
