@@ -12,7 +12,7 @@ Java's producer would fill them unevenly, the more so the faster the broker, and
 to its end reads the others in another way. librdkafka's consumer stops for a second whenever it has queued
 100,000 messages (``fetch.queue.backoff.ms``), so that its rate is that of its stops; the case ``-unpaused``
 lets it queue everything, which takes the client's memory. Latencies are of ``EndToEndLatency``: one message
-at a time, produced and consumed again.
+at a time, produced and consumed again. It gives percentiles in whole milliseconds, so that they may be 0.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PARTITIONS = 4
 VALUE_BYTES = 100
 _TOOLS = "org.apache.kafka.tools."
 _SENT = re.compile(r"(\d+) records sent, ([\d.]+) records/sec.*99th")
-_LATENCY = re.compile(r"Percentiles: 50th = ([\d.]+), 99th = ([\d.]+), 99.9th = ([\d.]+)")
+_LATENCY = re.compile(r"Avg latency: ([\d.]+) ms\s+Percentiles: .*99th = ([\d.]+), 99.9th")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ def java_latency(side: Side, topic: str, messages: int) -> dict[str, float]:
     out = side.tool("EndToEndLatency", side.servers, topic, str(messages), "1", str(VALUE_BYTES))
     found = _LATENCY.search(out)
     if found is None:
-        raise SystemExit(f"{side.name}: no percentiles in:\n{out[-2_000:]}")
-    return {"p50 ms": float(found[1]), "p99 ms": float(found[2])}
+        raise SystemExit(f"{side.name}: no latencies in:\n{out[-2_000:]}")
+    return {"mean ms": float(found[1]), "p99 ms": float(found[2])}
 
 
 def rdkafka(side: Side, what: str, topic: str, records: int) -> dict[str, float]:
@@ -207,7 +207,7 @@ def measure(name: str, case: Case, sides: list[Side], options: argparse.Namespac
     ratios = {
         unit: ours[unit] / peer[0][unit] if unit.endswith("/s") else peer[0][unit] / ours[unit]
         for unit in ours
-        if peer
+        if peer and ours[unit] and peer[0][unit]
     }
     return {"records": records, "runs": runs, "median": medians, "ratio": ratios}
 
