@@ -114,7 +114,7 @@ NONDETERMINISM = frozenset(
 CORE = "broker_core/minikafka/"
 WITH_SOCKETS = (f"{CORE}net/", f"{CORE}registry/zookeeper.py", "spark_source/pyspark_minikafka/workers.py")
 """The last one opens none: it sets an option of the one that Spark's worker has."""
-PURE_FLOORS = ("base", "records", "wire", "log", "partition", "controller", "groups")
+PURE_FLOORS = ("base", "records", "wire", "security", "log", "partition", "controller", "groups")
 
 # Kafka's own default of log.dir is no path of one machine.
 MACHINE_PATHS = re.compile(r"(?<![\w.~}])/(?:home|root|Users|work|mnt|opt|tmp|srv)/(?!kafka-logs\b)[\w.]")

@@ -4,6 +4,7 @@
     ├── BrokerError(code)        an error of Kafka's protocol, with its numeric code
     │   ├── OffsetOutOfRange     an offset outside the log; carries the log's range
     │   ├── LogTruncated         records that were read are no longer in the log; carries its new end
+    │   ├── AuthenticationFailed  a client could not prove who it is; carries the reason, which is for the log
     │   ├── CorruptMessage       a stream met a damaged message, at this topic, partition and offset
     │   └── MessageSizeTooLarge  a stream met a message larger than its fetch size
     ├── UndecodableMessage       a decoder failed on a stream's message, at this topic, partition and offset
@@ -189,6 +190,21 @@ class BrokerError(MinikafkaError):
     def is_retriable(self) -> bool:
         """True if the same request may succeed later."""
         return self.code.is_retriable
+
+
+class AuthenticationFailed(BrokerError):
+    """A client could not prove who it is, or a broker that it knows the client's secret.
+
+    ``detail`` is for the peer: a fixed text, from which nobody learns which users there are. ``reason`` says
+    what was wrong: for the log of a broker, and for the user of a client.
+    """
+
+    def __init__(self, reason: str, peer_text: str = "authentication failed") -> None:
+        super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, peer_text)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[AuthenticationFailed], tuple[str, str]]:
+        return AuthenticationFailed, (self.reason, self.detail)
 
 
 def without_frames(error: Error) -> Error:

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from minikafka.base.acls import CLUSTER, WILDCARD_HOST, Acl, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import check_topic_name
+from minikafka.security.principals import KafkaPrincipal
 
 _ALL = Operation.ALL
 _VALID_OPERATIONS = {
@@ -170,10 +171,10 @@ def rule_filter(
 
 def parse_principal(text: str, option: str) -> str:
     """Parse ``User:NAME``. Raise ConfigError."""
-    kind, colon, name = text.strip().partition(":")
-    if not (kind and colon and name):
-        raise ConfigError(option, text, "must be User:NAME, or User:* for all")
-    return text.strip()
+    try:
+        return str(KafkaPrincipal.parse(text.strip()))
+    except ValueError:
+        raise ConfigError(option, text, "must be User:NAME, or User:* for all") from None
 
 
 def parse_host(text: str, option: str) -> str:

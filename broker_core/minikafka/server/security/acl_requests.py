@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from minikafka.base.acls import CLUSTER, Acl, AclFilter, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.security.principals import KafkaPrincipal
 from minikafka.server.security.authorizer import Authorizer
 from minikafka.wire.apis.create_acls import AclCreation
 from minikafka.wire.apis.delete_acls import DeleteAclsFilter
@@ -44,9 +45,10 @@ def acl_of_creation(creation: AclCreation) -> tuple[Resource, Acl]:
         raise _invalid("the resource name is empty")
     if kind is ResourceType.CLUSTER and creation.resource_name != CLUSTER.name:
         raise _invalid(f"the cluster resource is named {CLUSTER.name}, not {creation.resource_name!r}")
-    before, colon, name = creation.principal.partition(":")
-    if not (before and colon and name):
-        raise _invalid(f"invalid principal {creation.principal!r}: expected TYPE:NAME")
+    try:
+        KafkaPrincipal.parse(creation.principal)
+    except ValueError as error:
+        raise _invalid(str(error)) from None
     if not creation.host:
         raise _invalid("the host is empty: expected an address, or * for all hosts")
     return Resource(kind, creation.resource_name), Acl(

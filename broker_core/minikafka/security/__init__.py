@@ -1,0 +1,10 @@
+"""Authentication without sockets: principals, and what configurations and certificates say of them.
+
+    principals   the principal of a client, and ``ssl.principal.mapping.rules``
+
+Everything here is a value or a state machine: bytes go in, bytes and a verdict come out. Clocks, random
+bytes, passwords and keys are passed in. No listener and no client authenticates yet: the principals of ACLs
+are the only part that is in use.
+
+Imports only ``base``.
+"""
