@@ -74,7 +74,7 @@ class AclBackend(Protocol):
 def describe_acls(cluster: ClusterClient, wanted: AclFilter, deadline: Deadline) -> list[AclBinding]:
     """Return the ACLs that match a filter. Raises SECURITY_DISABLED if the broker has no authorizer."""
     request = DescribeAclsRequest(*_filter_fields(wanted))
-    response = cluster.call(None, DESCRIBE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
+    response = cluster.call(None, DESCRIBE_ACLS, request, timeout_ms=deadline.remaining_ms())
     error = _error(response.error_code, response.error_message)
     if error is not None:
         raise error
@@ -104,7 +104,7 @@ def create_acls(
     """Create ACLs. Returns the error of each, or None."""
     wanted = list(dict.fromkeys(bindings))
     request = CreateAclsRequest(tuple(map(_creation, wanted)))
-    response = cluster.call(None, CREATE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
+    response = cluster.call(None, CREATE_ACLS, request, timeout_ms=deadline.remaining_ms())
     return {
         binding: _error(result.error_code, result.error_message)
         for binding, result in zip(wanted, response.results, strict=False)
@@ -120,7 +120,7 @@ def delete_acls(
     """
     wanted = list(dict.fromkeys(filters))
     request = DeleteAclsRequest(tuple(DeleteAclsFilter(*_filter_fields(filter_)) for filter_ in wanted))
-    response = cluster.call(None, DELETE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
+    response = cluster.call(None, DELETE_ACLS, request, timeout_ms=deadline.remaining_ms())
     outcomes: dict[AclFilter, list[AclBinding] | BrokerError] = {}
     for filter_, result in zip(wanted, response.filter_results, strict=False):
         errors = [_error(result.error_code, result.error_message)]

@@ -108,7 +108,7 @@ class Admin:
         """Return the topic with an assignment that ignores racks."""
         if topic.assignments:
             return topic
-        brokers = self._cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).brokers
+        brokers = self._cluster.metadata(None, timeout_ms=deadline.remaining_ms()).brokers
         spread = spread_without_racks(brokers, topic.partitions, topic.replication_factor)
         return replace(topic, assignments=spread)
 
@@ -293,9 +293,8 @@ class Admin:
         """Wait until the partitions from ``first`` to ``count - 1`` have leaders."""
 
         def attempt() -> None:
-            topic = self._cluster.metadata(
-                [name], refresh=True, timeout_ms=max(1, deadline.remaining_ms())
-            ).topics[name]
+            known = self._cluster.metadata([name], refresh=True, timeout_ms=deadline.remaining_ms())
+            topic = known.topics[name]
             if topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 return  # created, but this client may not describe it
             wanted = range(first, max(count, len(topic.partitions)))
@@ -349,7 +348,7 @@ class _ControllerRequest:
             controller, self._api, self._request(self._remaining), deadline=self._deadline
         )
         try:
-            response = reply.result(max(1, self._deadline.remaining_ms()))
+            response = reply.result(self._deadline.remaining_ms())
         except NetworkError:
             self._response_lost = True
             raise

@@ -53,7 +53,7 @@ def describe_configs(
     """Return all settings of a topic or broker, by name. Raises BrokerError."""
     request = DescribeConfigsRequest((DescribeConfigsResource(kind, name, None),))
     broker = _broker_for(cluster, kind, name, deadline)
-    response = cluster.call(broker, DESCRIBE_CONFIGS, request, timeout_ms=max(1, deadline.remaining_ms()))
+    response = cluster.call(broker, DESCRIBE_CONFIGS, request, timeout_ms=deadline.remaining_ms())
     for result in response.results:
         _check(result.error_code, result.error_message, kind, name)
         return [_setting(row, kind) for row in sorted(result.configs, key=lambda row: row.name)]
@@ -88,7 +88,7 @@ def change_configs(
             broker,
             INCREMENTAL_ALTER_CONFIGS,
             IncrementalAlterConfigsRequest((resource,), validate_only=False),
-            timeout_ms=max(1, deadline.remaining_ms()),
+            timeout_ms=deadline.remaining_ms(),
         )
     except BrokerError as error:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:
@@ -126,7 +126,7 @@ def _alter_all(
         broker,
         ALTER_CONFIGS,
         AlterConfigsRequest((resource,), validate_only=False),
-        timeout_ms=max(1, deadline.remaining_ms()),
+        timeout_ms=deadline.remaining_ms(),
     )
 
 
@@ -138,7 +138,7 @@ def _broker_for(
         return None
     if not name.isdigit():
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"expected a broker id, got {name!r}")
-    cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms()))
+    cluster.metadata(None, timeout_ms=deadline.remaining_ms())
     return int(name)
 
 

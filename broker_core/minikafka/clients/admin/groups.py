@@ -76,7 +76,7 @@ class GroupAdmin:
     def _list_of(self, broker: BrokerAddress, deadline: Deadline) -> list[GroupListing]:
         def attempt() -> list[GroupListing]:
             reply = self._cluster.send(broker.broker_id, LIST_GROUPS, ListGroupsRequest(), deadline=deadline)
-            response = reply.result(max(1, deadline.remaining_ms()))
+            response = reply.result(deadline.remaining_ms())
             raise_for_code(response.error_code, f"listing the groups of {broker}")
             return [GroupListing(group.group_id, group.protocol_type, broker) for group in response.groups]
 
@@ -92,7 +92,7 @@ class GroupAdmin:
         for broker, names in coordinated.items():
             request = DescribeGroupsRequest(tuple(names))
             response = self._cluster.call(
-                broker.broker_id, DESCRIBE_GROUPS, request, timeout_ms=max(1, deadline.remaining_ms())
+                broker.broker_id, DESCRIBE_GROUPS, request, timeout_ms=deadline.remaining_ms()
             )
             # A group may have been deleted or moved meanwhile.
             found += [
@@ -130,7 +130,7 @@ class GroupAdmin:
         committed = self.offsets(description.group_id, timeout_ms=timeout_ms)
         readers = {tp: member for member in description.members for tp in member.partitions}
         wanted = sorted({*committed, *readers})
-        ends = self.ends(wanted, timeout_ms=max(1, deadline.remaining_ms()))
+        ends = self.ends(wanted, timeout_ms=deadline.remaining_ms())
         return tuple(PartitionLag(tp, committed.get(tp), ends.get(tp), readers.get(tp)) for tp in wanted)
 
     def offsets(self, group_id: str, *, timeout_ms: int | None = None) -> dict[TopicPartition, Committed]:
@@ -144,7 +144,7 @@ class GroupAdmin:
     ) -> dict[TopicPartition, int]:
         """Return the end offsets of those partitions that exist and have a leader."""
         deadline = self._cluster.deadline(timeout_ms)
-        known = self._cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms()))
+        known = self._cluster.metadata(None, timeout_ms=deadline.remaining_ms())
         led = [tp for tp in partitions if known.leader(tp) is not None]
         found = list_offsets(self._cluster, dict.fromkeys(led, LATEST), deadline)
         return {tp: offset for tp, offset in found.items() if offset is not None}

@@ -87,10 +87,7 @@ def _results_of(
     cluster: ClusterClient, broker_id: int, deadline: Deadline
 ) -> tuple[DescribeLogDirsResult, ...]:
     response = cluster.call(
-        broker_id,
-        DESCRIBE_LOG_DIRS,
-        DescribeLogDirsRequest(topics=None),
-        timeout_ms=max(1, deadline.remaining_ms()),
+        broker_id, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None), timeout_ms=deadline.remaining_ms()
     )
     if not response.results:  # every broker has a directory: an empty response means denied
         raise BrokerError(

@@ -184,7 +184,7 @@ class GroupOffsetsChannel:
         request = commit_request(self._group, Committer(), committed)
         try:
             reply = coordinator.send(OFFSET_COMMIT, lambda _: request, deadline)
-            check_commit(self._group, reply.result(max(1, deadline.remaining_ms())))
+            check_commit(self._group, reply.result(deadline.remaining_ms()))
         except MinikafkaError as error:
             coordinator.forget_if_moved(error)
             raise

@@ -86,7 +86,7 @@ class _OffsetLookup:
                 problem = self._defer(partitions, error)
         for partitions, reply in replies:
             try:
-                response = reply.result(max(1, self._deadline.at_most(self._cluster.request_timeout_ms)))
+                response = reply.result(self._deadline.at_most(self._cluster.request_timeout_ms))
             except (NetworkError, RemoteWireError) as error:
                 problem = self._defer(partitions, error)
             else:
@@ -100,7 +100,7 @@ class _OffsetLookup:
         cluster = self._cluster
         metadata = cluster.metadata(
             {tp.topic for tp in self._pending},
-            timeout_ms=max(1, self._deadline.remaining_ms()),
+            timeout_ms=self._deadline.remaining_ms(),
             creates_topics=self._creates_topics,
         )
         self._leader_epoch = metadata.leader_epoch

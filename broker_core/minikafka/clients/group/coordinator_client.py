@@ -89,7 +89,7 @@ class CoordinatorClient:
 
         def attempt() -> T:
             try:
-                return take(self.send(api, request, deadline).result(max(1, deadline.remaining_ms())))
+                return take(self.send(api, request, deadline).result(deadline.remaining_ms()))
             except MinikafkaError as error:
                 self.forget_if_moved(error)
                 raise

@@ -144,7 +144,7 @@ class GroupFetcher:
 
     def _result(self, broker_id: int, reply: ResponseFuture[Any], age_ms: int) -> list[CompletedFetch]:
         try:
-            response = reply.result(max(1, age_ms))
+            response = reply.result(age_ms)
             return self._session.handle_response(broker_id, response, reply.version, self._now_ms())
         except (NetworkError, RemoteWireError):
             return []

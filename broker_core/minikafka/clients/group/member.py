@@ -329,7 +329,7 @@ class GroupMember:
         deadline = self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS)
         try:
             reply = self._coordinator.send(LEAVE_GROUP, lambda _: request, deadline)
-            reply.result(max(1, deadline.remaining_ms()))
+            reply.result(deadline.remaining_ms())
         except MinikafkaError as error:
             logger.info("group %s: failed to send LeaveGroup: %s", self._config.group_id, error)
 
@@ -346,7 +346,7 @@ class GroupMember:
                     return None
                 if deadline.expired:
                     break
-            return ErrorCode.of(reply.result(max(1, deadline.remaining_ms())).error_code)
+            return ErrorCode.of(reply.result(deadline.remaining_ms()).error_code)
         except MinikafkaError as error:
             logger.info("group %s: heartbeat failed: %s", self._config.group_id, error)
             return None

@@ -174,5 +174,5 @@ def _offsets_in(group_id: str, response: OffsetFetchResponse) -> dict[TopicParti
 
 
 def _all_partitions(coordinator: CoordinatorClient, deadline: Deadline) -> list[TopicPartition]:
-    topics = coordinator.cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).topics
+    topics = coordinator.cluster.metadata(None, timeout_ms=deadline.remaining_ms()).topics
     return [partition.topic_partition for topic in topics.values() for partition in topic.partitions]

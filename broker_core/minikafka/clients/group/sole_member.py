@@ -131,9 +131,7 @@ class SoleMember:
 
     def _holders(self, deadline: Deadline) -> list[str]:
         try:
-            coordinator = CoordinatorClient(self._cluster, self._group_id)
-            limit = self._cluster.deadline(max(1, deadline.remaining_ms()))
-            found = describe_group(coordinator, limit)
+            found = describe_group(CoordinatorClient(self._cluster, self._group_id), deadline)
         except MinikafkaError:
             return ["an unknown member"]
         return ["an unknown member"] if found.state == DEAD else describe_members(found)

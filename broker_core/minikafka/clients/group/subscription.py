@@ -57,7 +57,7 @@ class TopicSubscription:
         pattern = self.pattern
         if pattern is None:
             return self.names
-        known = cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).topics.values()
+        known = cluster.metadata(None, timeout_ms=deadline.remaining_ms()).topics.values()
         wanted = (topic.name for topic in known if self.internal or not topic.is_internal)
         return tuple(sorted(name for name in wanted if pattern.fullmatch(name)))
 
@@ -134,7 +134,7 @@ class SubscribedTopics:
     def _describe(
         self, topics: Iterable[str], deadline: Deadline, *, refresh: bool = False
     ) -> Mapping[str, TopicMetadata]:
-        timeout_ms = max(1, deadline.remaining_ms())
+        timeout_ms = deadline.remaining_ms()
         return self._cluster.metadata(topics, refresh=refresh, timeout_ms=timeout_ms).topics
 
 

@@ -179,7 +179,7 @@ class SubscriptionState:
         if not self._unverified:
             return
         names = {tp.topic for tp in self._unverified}
-        timeout_ms = max(1, deadline.remaining_ms())
+        timeout_ms = deadline.remaining_ms()
         known = self._cluster.metadata(names, refresh=True, timeout_ms=timeout_ms).topics
         for topic in map(known.__getitem__, sorted(names)):
             check_describable(topic)

@@ -275,7 +275,7 @@ class BrokerConnection:
         correlation_id, parts = self._encode(API_VERSIONS, 0, ApiVersionsRequest())
         pending = connection.request(parts)
         try:
-            frame = pending.result(max(1, deadline.at_most(self._config.request_timeout_ms)))
+            frame = pending.result(deadline.at_most(self._config.request_timeout_ms))
             received_id, body = split_response(frame)
             if received_id != correlation_id:
                 raise RemoteWireError(f"expected correlation id {correlation_id}, got {received_id}")

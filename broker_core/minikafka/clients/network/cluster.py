@@ -296,9 +296,8 @@ class ClusterClient:
         deadline = self.deadline(timeout_ms)
         if broker_id is None:
             return self._call_any_broker(api, lambda _: request, deadline)
-        return self.send(broker_id, api, request, pool=pool, deadline=deadline).result(
-            max(1, deadline.remaining_ms())
-        )
+        reply = self.send(broker_id, api, request, pool=pool, deadline=deadline)
+        return reply.result(deadline.remaining_ms())
 
     def retry(self, what: str, deadline: Deadline, attempt: Callable[[], T]) -> T:
         """Return the result of ``attempt``, repeated with back-off while its error is retriable.
@@ -412,7 +411,7 @@ class ClusterClient:
                 )
                 limit = self.deadline(deadline.at_most(share_ms))
                 try:
-                    response = connection.send(api, request, limit).result(max(1, limit.remaining_ms()))
+                    response = connection.send(api, request, limit).result(limit.remaining_ms())
                 except (NetworkError, RemoteWireError) as error:
                     failed.add(str(error))
                     continue
