@@ -1,5 +1,6 @@
 """Authentication without sockets: principals, and what configurations and certificates say of them.
 
+    jaas         the text of ``sasl.jaas.config``
     principals   the principal of a client, and ``ssl.principal.mapping.rules``
 
 Everything here is a value or a state machine: bytes go in, bytes and a verdict come out. Clocks, random
