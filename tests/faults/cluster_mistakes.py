@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from minikafka.base.clock import Clock
@@ -34,34 +34,7 @@ from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.zookeeper.partition_states import PartitionStates
 from minikafka.server.zookeeper.topic_watches import TopicWatches
 from minikafka.server.zookeeper.zookeeper_client import ZooKeeperClient
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """Replacements of the product's own attributes: (owner, name, replacement)."""
-
-    patches: Sequence[tuple[object, str, object]]
-    focus: tuple[str, ...] = ()
-    """The faults that show it best; empty: each seed's own."""
-    seeds: tuple[int, ...] = (1,)
-    """Seeds that found the mistake last, which are tried first; other changes may make some miss it."""
-    rare: bool = False
-    """True if fewer than about one seed of ten finds it: only scripts/soak tries it."""
-    more: bool = False
-    """True if it needs the events beside the faults."""
-
-
-def nothing(*_arguments: object, **_more: object) -> None:
-    """Do nothing."""
-
-
-def no(*_arguments: object, **_more: object) -> bool:
-    return False
-
-
-def yes(*_arguments: object, **_more: object) -> bool:
-    return True
-
+from tests.faults.mistake import Mistake, nothing, yes
 
 # Leaders and followers.
 

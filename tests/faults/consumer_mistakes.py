@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from minikafka.base.ids import TopicPartition
@@ -19,16 +18,7 @@ from minikafka.clients.consumer.topic_registry import TopicRegistry
 from minikafka.registry import paths
 from minikafka.registry.consumer_offsets import ZookeeperOffsets
 from minikafka.registry.consumer_session import ConsumerSession
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """Replacements of the product's own attributes: (owner, name, replacement)."""
-
-    seeds: tuple[int, ...]
-    """Seeds that found the mistake last, which are tried first; other changes may make some miss it."""
-    patches: Sequence[tuple[object, str, object]]
-
+from tests.faults.mistake import Mistake, nothing
 
 release = ZkRebalancerListener.release_partition_ownership
 close = ZkRebalancerListener.close_fetchers
@@ -73,11 +63,6 @@ def commit_after_release(listener: ZkRebalancerListener, plan: RebalancePlan) ->
     return (yield from close(listener, plan))
 
 
-def one_attempt(listener: ZkRebalancerListener) -> Steps[None]:
-    listener._triggered.clear()
-    yield from listener.rebalance()
-
-
 def wait_for_nobody(listener: ZkRebalancerListener, kept: object, timeout_ms: int) -> bool:
     """Do not wait for the message in process."""
     return True
@@ -93,10 +78,6 @@ def use_early_offsets(
 ) -> Steps[dict[TopicPartition, int] | None]:
     yield None
     return listener._early  # type: ignore[attr-defined,no-any-return]
-
-
-def forget_nothing(listener: ZkRebalancerListener) -> None:
-    """Keep the state of an expired session."""
 
 
 def write_unconditionally(
@@ -126,45 +107,43 @@ def attempt_is_done(listener: ZkRebalancerListener) -> Steps[RebalanceResult]:
 rebalance, next_message = ZkRebalancerListener.rebalance, ConsumerIterator.__next__
 
 
-def nothing(*_arguments: object, **_more: object) -> None:
-    return
-
-
 LISTENER = ZkRebalancerListener
 MISTAKES = {
     "the chunk that an iterator is in is not cleared": Mistake(
-        (4,), [(TopicRegistry, "clear_fetcher_queues", clear_queues_only)]
+        [(TopicRegistry, "clear_fetcher_queues", clear_queues_only)], seeds=(4,)
     ),
     "a partition is owned before the other has let go": Mistake(
-        (1,), [(ConsumerSession, "claim", own_at_once)]
+        [(ConsumerSession, "claim", own_at_once)], seeds=(1,)
     ),
     "partitions are released before anything is stopped": Mistake(
-        (3,), [(LISTENER, "close_fetchers", release_then_close)]
+        [(LISTENER, "close_fetchers", release_then_close)], seeds=(3,)
     ),
     "offsets are committed after the release": Mistake(
-        (6, 15, 18), [(LISTENER, "close_fetchers", commit_after_release)]
+        [(LISTENER, "close_fetchers", commit_after_release)], seeds=(6, 15, 18)
     ),
     "offsets are not committed at a rebalance": Mistake(
-        (3,), [(LISTENER, "close_fetchers_for_queues", do_not_commit)]
+        [(LISTENER, "close_fetchers_for_queues", do_not_commit)], seeds=(3,)
     ),
-    "a rebalance that failed is not tried again": Mistake((1,), [(LISTENER, "rebalance", attempt_is_done)]),
+    "a rebalance that failed is not tried again": Mistake(
+        [(LISTENER, "rebalance", attempt_is_done)], seeds=(1,)
+    ),
     "offsets are looked up before the partition is owned": Mistake(
-        (11,),
         [
             (LISTENER, "close_fetchers", look_offsets_up_first),
             (LISTENER, "_fetch_offsets", use_early_offsets),
         ],
+        seeds=(11,),
     ),
     "the application is not waited for": Mistake(
-        (9,), [(LISTENER, "_wait_until_processed", wait_for_nobody)]
+        [(LISTENER, "_wait_until_processed", wait_for_nobody)], seeds=(9,)
     ),
     "a message counts when it is handed out": Mistake(
-        (5, 9, 18), [(ConsumerIterator, "__next__", count_at_the_hand_out)]
+        [(ConsumerIterator, "__next__", count_at_the_hand_out)], seeds=(5, 9, 18)
     ),
-    "a lease is valid for ever": Mistake((4,), [(Lease, "is_valid", property(lambda lease: True))]),
-    "what was owned in an old session is kept": Mistake((190,), [(LISTENER, "reset_state", forget_nothing)]),
+    "a lease is valid for ever": Mistake([(Lease, "is_valid", property(lambda lease: True))], seeds=(4,)),
+    "what was owned in an old session is kept": Mistake([(LISTENER, "reset_state", nothing)], seeds=(190,)),
     "commits need no lease": Mistake(
-        (298, 569, 721),
         [(GroupRegistration, "check_lease", nothing), (ZookeeperOffsets, "commit", write_unconditionally)],
+        seeds=(298, 569, 721),
     ),
 }

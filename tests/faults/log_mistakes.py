@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.files import Files
@@ -23,16 +22,7 @@ from minikafka.log.manager import LogManager
 from minikafka.log.producers.producer_state_manager import ProducerStateManager
 from minikafka.log.recovery import log_loader, segment_replacement
 from minikafka.log.segment import Segment
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """Replacements of the product's own attributes: (owner, name, replacement)."""
-
-    patches: Sequence[tuple[object, str, object]]
-    focus: str = ""
-    """The operation that shows it best."""
-
+from tests.faults.mistake import Mistake, no, nothing
 
 SEGMENTS = tuple(layout.segment_suffix for layout in Layout)
 
@@ -40,14 +30,6 @@ sync_file, sync_directory, remove_file = MemoryFile.sync, MemoryFiles.sync_dir, 
 roll, rename_to_deleted, load_index = Log._roll, segment_replacement.rename_to_deleted, OffsetIndex.load
 adopt, rebuild = Segment.adopt_scan, ProducerStateManager.rebuild
 close_directory, delete = LogManager._close_directory, LogManager.delete
-
-
-def nothing(*_arguments: object, **_more: object) -> None:
-    """Do nothing."""
-
-
-def no(*_arguments: object, **_more: object) -> bool:
-    return False
 
 
 def sync_no_segment(file: MemoryFile) -> None:
@@ -206,39 +188,45 @@ MISTAKES: dict[str, Mistake] = {
     "a flush leaves out full segments": Mistake([(Log, "flush", flush_newest_only)]),
     "a full segment's end and indexes are not flushed": Mistake([(Log, "_roll", roll_without_sync)]),
     "flush.messages comes late": Mistake([(Log, "needs_flush", flush_later)]),
-    "flush.ms is forgotten": Mistake([(LogManager, "flush_dirty_logs", nothing)], "wait"),
+    "flush.ms is forgotten": Mistake([(LogManager, "flush_dirty_logs", nothing)], ("wait",)),
     "a recovery point is stored before the flush": Mistake([(LogManager, "_recovery_points_of", ends)]),
     "the recovery point stays behind a truncation": Mistake([(LogManager, "truncate", truncate_only)]),
     "the points of a deleted partition stay": Mistake(
         [(LogManager, "delete", delete_without_checkpoints), (OffsetCheckpointFile, "holds_too_much", no)],
-        "delete",
+        ("delete",),
     ),
     "a truncation is not flushed": Mistake([(Segment, "cut", cut_without_sync)]),
     "a damaged end is not detected": Mistake([(log_loader._Recovery, "_check", check_nothing)]),
     "a damaged end is not cut": Mistake([(Segment, "cut", cut_nothing)]),
     "a hole in the log is served": Mistake([(log_loader._Recovery, "_break_behind", nothing)]),
-    "recovery does not rewrite unflushed data": Mistake([(file_scan, "_rewrite", nothing)], "fail_a_flush"),
+    "recovery does not rewrite unflushed data": Mistake(
+        [(file_scan, "_rewrite", nothing)], ("fail_a_flush",)
+    ),
     "an index ahead of its segment is believed": Mistake(
         [(OffsetIndex, "load", believe_index), (Segment, "adopt_scan", adopt_no_index)]
     ),
     "a new segment has the wrong base offset": Mistake([(Log, "_roll", roll_from_zero)]),
     "the clean marker is made before the flush": Mistake(
-        [(LogManager, "_close_directory", mark_before_closing)], "close"
+        [(LogManager, "_close_directory", mark_before_closing)], ("close",)
     ),
     "the clean marker stays": Mistake([(DataDirectory, "unmark", nothing)]),
     "retention deletes the newest first": Mistake(
-        [(segment_replacement, "rename_to_deleted", retire_newest_first)], "retain"
+        [(segment_replacement, "rename_to_deleted", retire_newest_first)], ("retain",)
     ),
     "the start offset is not stored": Mistake([(LogManager, "increment_start_offset", advance_only)]),
     "epochs are not truncated with the log": Mistake([(LeaderEpochs, "truncate_from_end", nothing)]),
-    "a replacing segment is not flushed": Mistake([(MemoryFile, "sync", sync_no_swap)], "clean"),
+    "a replacing segment is not flushed": Mistake([(MemoryFile, "sync", sync_no_swap)], ("clean",)),
     "old segments are removed before the new one is valid": Mistake(
-        [(Log, "replace_segments", replace_in_the_wrong_order)], "clean"
+        [(Log, "replace_segments", replace_in_the_wrong_order)], ("clean",)
     ),
-    "a replacement is not finished at open": Mistake([(segment_replacement, "_finish", drop_swap)], "clean"),
-    "leftovers of replaced segments are not removed": Mistake([(log_loader, "complete_swaps", no)], "clean"),
+    "a replacement is not finished at open": Mistake(
+        [(segment_replacement, "_finish", drop_swap)], ("clean",)
+    ),
+    "leftovers of replaced segments are not removed": Mistake(
+        [(log_loader, "complete_swaps", no)], ("clean",)
+    ),
     "a tombstone is removed by the first compaction": Mistake(
-        [(cleaner._Pass, "_tombstones_stay", no)], "compact"
+        [(cleaner._Pass, "_tombstones_stay", no)], ("compact",)
     ),
     "batches after a producer snapshot are not replayed": Mistake(
         [(ProducerStateManager, "_replay_segment", nothing)]
@@ -248,7 +236,7 @@ MISTAKES: dict[str, Mistake] = {
             (ProducerStateManager, "rebuild", believe_every_snapshot),
             (ProducerStateManager, "delete_snapshots_after", nothing),
         ],
-        "truncate",
+        ("truncate",),
     ),
     "a deleted partition is kept": Mistake([(MemoryFiles, "remove_tree", nothing)]),
 }

@@ -7,7 +7,6 @@ what happened how often.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections import Counter
 
@@ -16,6 +15,8 @@ import pytest
 from tests.faults.consumer_churn import Churn
 from tests.faults.consumer_mistakes import MISTAKES
 from tests.support.seeds import seeds
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 SEEDS = seeds(160)
 FAILED_ONCE = (272, 3287)
@@ -36,12 +37,6 @@ HAPPENS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Silence the product's log of each fault."""
-    caplog.set_level(logging.CRITICAL + 1, logger="minikafka")
-
-
 @pytest.mark.timeout(0)
 def test_each_partition_has_one_reader_and_nothing_is_lost() -> None:
     happened: Counter[str] = Counter()
@@ -56,16 +51,7 @@ def test_each_partition_has_one_reader_and_nothing_is_lost() -> None:
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    planted = MISTAKES[mistake]
-    for owner, name, wrong in planted.patches:
-        monkeypatch.setattr(owner, name, wrong)
-    for seed in (*planted.seeds, *range(1, WITHIN + 1)):
-        try:
-            Churn(seed).run()
-        except AssertionError as found:
-            sys.stdout.write(f"found with seed {seed}: {found}\n")
-            return
-    pytest.fail(f"not found with {WITHIN} seeds")
+    MISTAKES[mistake].must_be_found(monkeypatch, lambda seed: Churn(seed).run(), WITHIN)
 
 
 def test_a_seed_gives_the_same_history_each_time() -> None:

@@ -29,7 +29,6 @@ and more than that, over all directories. Blocks of files keep no order at all.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections import Counter
 
@@ -39,17 +38,13 @@ from tests.faults.log_mistakes import MISTAKES
 from tests.faults.log_simulation import OPERATIONS, Simulation
 from tests.support.seeds import seeds
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 SEEDS = seeds(240)
 PIECES = 4
 """The parts of the seeds, for several processes."""
 WITHIN = 1_000
 """Seeds in which each mistake must be found."""
-
-
-@pytest.fixture(autouse=True)
-def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Silence the product's log of each crash."""
-    caplog.set_level(logging.CRITICAL, logger="minikafka")
 
 
 @pytest.mark.timeout(0)
@@ -79,14 +74,5 @@ def test_no_crash_takes_more_than_it_may(piece: int) -> None:
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for owner, name, wrong in MISTAKES[mistake].patches:
-        monkeypatch.setattr(owner, name, wrong)
-    for seed in range(1, WITHIN + 1):
-        try:
-            Simulation(seed, MISTAKES[mistake].focus).run()
-        except AssertionError as found:
-            if isinstance(found.__cause__, (AttributeError, NameError)):
-                raise  # the mistake uses a stale name of the product
-            sys.stdout.write(f"found with seed {seed}: {str(found).splitlines()[0]}\n")
-            return
-    pytest.fail(f"not found with {WITHIN} seeds")
+    planted = MISTAKES[mistake]
+    planted.must_be_found(monkeypatch, lambda seed: Simulation(seed, *planted.focus).run(), WITHIN)
