@@ -1,4 +1,4 @@
-"""A broker with Kafka's default limits for ``test_request_bombs``: see ``fuzzed_broker``.
+"""A broker with Kafka's default limits for ``attack``: see ``fuzzed_broker``.
 
 ``python -m tests.faults.attacked_broker DIRECTORY [TOPIC=PARTITIONS]…``; these topics are there, and nobody
 leads them. Its memory is not limited: the test measures it.

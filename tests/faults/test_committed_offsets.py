@@ -20,6 +20,7 @@ from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.data_directory import broker_directory
 from minikafka.embedded.process import wait_until
+from tests.faults.attack import reads_proc
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -60,7 +61,7 @@ def check_committed(bootstrap: str, groups: list[str], offset: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory of a process in /proc")
+@reads_proc
 def test_the_topic_of_very_many_commits_is_compacted_and_loaded_soon(tmp_path: Path) -> None:
     config = {
         "offsets.topic.num.partitions": "1",

@@ -1,6 +1,6 @@
 """Connections that come in storms, stay for nothing, or send what no client sends.
 
-The broker is a process of its own with default limits. See ``test_request_bombs`` for who else is there, and
+The broker is a process of its own with default limits. See ``attack`` for who else is there, and
 what must hold for them.
 """
 
@@ -24,18 +24,8 @@ import pytest
 from minikafka.records.format.message_set import Record, build_message_set, iterate
 from minikafka.wire.api import ApiKey
 from minikafka.wire.frame_parts import buffer_of
-from tests.faults.test_request_bombs import (
-    HOST,
-    AttackedBroker,
-    Others,
-    broker,
-    frame_of,
-    response_of,
-    wait_until,
-)
+from tests.faults.attack import HOST, AttackedBroker, Others, frame_of, response_of, wait_until
 from tests.support import simulation
-
-__all__ = ["broker"]
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 

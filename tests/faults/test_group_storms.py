@@ -1,4 +1,4 @@
-"""Fifty members of a group that join, leave and vanish all the time. See ``test_request_bombs`` for who else
+"""Fifty members of a group that join, leave and vanish all the time. See ``attack`` for who else
 is there, and what must hold for them.
 """
 
@@ -28,17 +28,10 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.faults.test_request_bombs import HOST, AttackedBroker, Others, answer_of, broker, wait_until
+from tests.faults.attack import HOST, AttackedBroker, Others, answer_of, reads_proc, wait_until
 from tests.support.simulation import Request
 
-__all__ = ["broker"]
-
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.slow,
-    pytest.mark.timeout(180),
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory of a process in /proc"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(180), reads_proc]
 
 GROUP = "storm"
 MEMBERS = 50

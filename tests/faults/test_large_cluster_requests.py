@@ -1,5 +1,5 @@
 """Requests that are large, or cheap to send, to a broker of a cluster with 20,000 partitions: see
-``test_request_bombs``, whose bounds hold here too.
+``attack``, whose bounds hold here too.
 """
 
 from __future__ import annotations
@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 
@@ -25,23 +24,19 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
-from tests.faults.test_request_bombs import (
+from tests.faults.attack import (
     HOST,
     PATIENCE_S,
     AttackedBroker,
     Others,
     frame_of,
     read_exactly,
+    reads_proc,
     wait_until,
 )
 from tests.support.simulation import Request
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory of a process in /proc"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300), reads_proc]
 
 TOPICS = tuple(f"big-{number}" for number in range(4))
 PARTITIONS = 5_000

@@ -1,11 +1,10 @@
 """Requests that name very many topics, groups or partitions, on many connections at a time. See
-``test_request_bombs`` for who else is there, and what must hold for them.
+``attack`` for who else is there, and what must hold for them.
 """
 
 from __future__ import annotations
 
 import struct
-import sys
 
 import pytest
 
@@ -23,18 +22,11 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.faults.test_request_bombs import AttackedBroker, Others, asking, broker, read_exactly
+from tests.faults.attack import AttackedBroker, Others, asking, read_exactly, reads_proc
 from tests.support import simulation
 from tests.support.simulation import Request
 
-__all__ = ["broker"]
-
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory of a process in /proc"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300), reads_proc]
 
 CONNECTIONS = 20
 NAMES = tuple(f"n{number}" for number in range(60_000))

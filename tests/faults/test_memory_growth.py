@@ -19,15 +19,10 @@ from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig,
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
+from tests.faults.attack import reads_proc
 from tests.faults.test_committed_offsets import resident_bytes
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.slow,
-    pytest.mark.long,
-    pytest.mark.timeout(0),
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory of a process in /proc"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(0), reads_proc]
 
 LASTING_S = float(os.environ.get("MINIKAFKA_GROWTH_S", "600"))
 WARM_UP_S = 60.0

@@ -1,6 +1,6 @@
 """Old consumers, for whom all has to be converted down, that ask for much and read nothing.
 
-The broker is a process of its own with default limits. See ``test_request_bombs`` for who else is there, and
+The broker is a process of its own with default limits. See ``attack`` for who else is there, and
 what must hold for them.
 """
 
@@ -18,18 +18,8 @@ from minikafka.records.format.message_set import Record, iterate
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from minikafka.wire.frame_parts import buffer_of
-from tests.faults.test_request_bombs import (
-    AttackedBroker,
-    Others,
-    asking,
-    broker,
-    large_batch,
-    read_answer,
-    wait_until,
-)
+from tests.faults.attack import AttackedBroker, Others, asking, large_batch, read_answer, wait_until
 from tests.support import simulation
-
-__all__ = ["broker"]
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -14,83 +14,51 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import pytest
 
 from minikafka.clients.simple_consumer import FetchRequest, SimpleConsumer
-from minikafka.net.connection import connect
 from minikafka.records.format.message_set import Record, build_message_set
-from minikafka.wire.api import ApiKey
-from minikafka.wire.api_table import APIS
-from minikafka.wire.frame_parts import Part
-from minikafka.wire.framing import RequestHeader, split_response
 from tests.faults import fuzzed_broker
+from tests.faults.attack import HOST, AttackedBroker
 from tests.faults.request_inputs import Input, made
 from tests.support import simulation
 
-ROOT = Path(__file__).resolve().parents[2]
-HOST = "127.0.0.1"
 INPUTS = max(1500, int(os.environ.get("MINIKAFKA_FUZZ", "0")) // 10)
 PATIENCE_SECONDS = 20
 AT_A_TIME = 16
 """Connections on which wrong requests are open together."""
 
 
-class Broker:
-    """The process. A context manager."""
+class FuzzedBroker(AttackedBroker):
+    """A broker with little more address space than it has at the start."""
 
-    def __init__(self, directory: Path) -> None:
-        command = [sys.executable, "-m", fuzzed_broker.__name__, str(directory)]
-        # Pools that take address space in advance would hide what is asked for.
-        environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, **pipes)
-        try:
-            self.ports: dict[str, int] = json.loads(self._line())
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __enter__(self) -> Broker:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        # Leaves by its own context manager, which closes the pipes.
-        with self.process:
-            self.process.kill()
+    program = fuzzed_broker.__name__
+    environment: ClassVar = {**AttackedBroker.environment, "MALLOC_ARENA_MAX": "1"}
 
     def report(self) -> fuzzed_broker.Report:
         """End it, and ask how it went."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        report = fuzzed_broker.Report(**json.loads(self._line()))
+        report = fuzzed_broker.Report(**json.loads(self.line()))
         assert self.process.wait(PATIENCE_SECONDS) == 0
         return report
-
-    def _line(self) -> str:
-        assert self.process.stdout is not None
-        line: str = self.process.stdout.readline()
-        assert line, "the broker has died"
-        return line
 
 
 class SteadyClient:
     """Writes a message and reads it back in both protocols, again and again, until ``stop``."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._ports = broker.ports
-        self._connection = connect(HOST, self._ports["PLAINTEXT"])
-        self._correlation_id = 0
+    def __init__(self, broker: FuzzedBroker) -> None:
+        self._broker = broker
         self.rounds = 0
         self.error: BaseException | None = None
         self._end = threading.Event()
-        assert self.call(simulation.create_topic("steady")).topics[0].error_code == 0
+        broker.create_topic("steady", 1)
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> SteadyClient:
@@ -100,22 +68,12 @@ class SteadyClient:
     def __exit__(self, *error: object) -> None:
         self._end.set()
         self._thread.join()
-        self._connection.close()
-
-    def call(self, request: simulation.Request) -> Any:
-        self._correlation_id += 1
-        header = RequestHeader(int(request.key), request.version, self._correlation_id, "steady")
-        api = APIS[ApiKey(request.key)]
-        parts: list[Part] = [header.encode(), *api.encode_request(request.version, request.body)]
-        correlation_id, body = split_response(self._connection.request(parts).result())
-        assert correlation_id == self._correlation_id
-        return api.decode_response(request.version, body)
 
     def _run(self) -> None:
         try:
             with (
-                SimpleConsumer(HOST, self._ports["PLAINTEXT"]) as today,
-                SimpleConsumer(HOST, self._ports["CLASSIC"], classic=True) as classic,
+                SimpleConsumer(HOST, self._broker.port) as today,
+                SimpleConsumer(HOST, self._broker.ports["CLASSIC"], classic=True) as classic,
             ):
                 while not self._end.is_set():
                     self._round(today, classic)
@@ -126,7 +84,7 @@ class SteadyClient:
     def _round(self, today: SimpleConsumer, classic: SimpleConsumer) -> None:
         value = b"%08d" % self.rounds
         message_set = build_message_set([Record(b"k", value, 1)])
-        (part,) = self.call(simulation.produce("steady", message_set)).topics[0].partitions
+        (part,) = self._broker.call(simulation.produce("steady", message_set)).topics[0].partitions
         assert (part.error_code, part.base_offset) == (0, self.rounds)
         for consumer in (today, classic):
             found = consumer.fetch(FetchRequest("steady", 0, self.rounds, 1 << 16))
@@ -134,12 +92,13 @@ class SteadyClient:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(tmp_path / "data") as broker:
+def broker(tmp_path: Path) -> Iterator[FuzzedBroker]:
+    broker = FuzzedBroker(tmp_path / "data")
+    with broker:
         yield broker
 
 
-def send(broker: Broker, one: Input) -> socket.socket:
+def send(broker: FuzzedBroker, one: Input) -> socket.socket:
     """A connection on which ``one`` was sent, and nothing else will be."""
     sock = socket.create_connection((HOST, broker.ports["CLASSIC" if one.to_classic else "PLAINTEXT"]))
     sock.settimeout(PATIENCE_SECONDS)
@@ -167,7 +126,7 @@ def ended(sock: socket.socket) -> bool:
 
 
 @pytest.mark.timeout(0)
-def test_invalid_requests_do_not_disturb_other_connections(broker: Broker) -> None:
+def test_invalid_requests_do_not_disturb_other_connections(broker: FuzzedBroker) -> None:
     seed = 1
     with SteadyClient(broker) as mannered:
         for first in range(0, INPUTS, AT_A_TIME):
@@ -188,7 +147,7 @@ def test_invalid_requests_do_not_disturb_other_connections(broker: Broker) -> No
 
 
 @pytest.mark.timeout(120)
-def test_announced_lengths_take_no_memory_and_no_room_from_others(broker: Broker) -> None:
+def test_announced_lengths_take_no_memory_and_no_room_from_others(broker: FuzzedBroker) -> None:
     """More than the limit of all requests is announced, and does not come."""
     announced = fuzzed_broker.REQUEST_BYTES.to_bytes(4, "big")
     with contextlib.ExitStack() as stack, SteadyClient(broker) as mannered:
@@ -207,7 +166,9 @@ def test_announced_lengths_take_no_memory_and_no_room_from_others(broker: Broker
 if __name__ == "__main__":
     import tempfile
 
-    with tempfile.TemporaryDirectory() as directory, Broker(Path(directory)) as own:
-        wrong = made(int(sys.argv[1]), int(sys.argv[2]))
-        print(wrong.to_classic, wrong.data.hex(" ", 4))  # noqa: T201
-        print("ended" if ended(send(own, wrong)) else "no end", own.report())  # noqa: T201
+    wrong = made(int(sys.argv[1]), int(sys.argv[2]))
+    print(wrong.to_classic, wrong.data.hex(" ", 4))  # noqa: T201
+    with tempfile.TemporaryDirectory() as directory:
+        attacked = FuzzedBroker(Path(directory))
+        with attacked:
+            print("ended" if ended(send(attacked, wrong)) else "no end", attacked.report())  # noqa: T201
