@@ -10,6 +10,7 @@ from minikafka.registry.controller import ControllerRegistration
 from minikafka.registry.paths import CONTROLLER
 from minikafka.registry.store import Store
 from minikafka.registry.topics import read_states
+from tests.support.load import Load
 
 
 def controller(store: Store) -> int:
@@ -38,3 +39,8 @@ def all_in_sync(store: Store, replicas: int) -> bool:
     """Return True if every partition has a live leader and ``replicas`` in-sync replicas."""
     live, found = live_brokers(store), read_states(store, zookeeper_metadata.assigned(store))
     return all(state.leader in live and len(state.isr) == replicas for state in found.values())
+
+
+def run_until_in_sync(load: Load, store: Store, replicas: int) -> None:
+    """Go on with ``load`` until all is in sync."""
+    load.run_until(lambda: all_in_sync(store, replicas), f"{replicas} replicas in sync")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import resource
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,22 +14,13 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.registry.store import Store
 from minikafka.registry.topics import read_states
 from minikafka.registry.zookeeper import ZooKeeperStore
-from tests.support.load import PATIENT_LOOPS, Load
+from tests.faults import roles
+from tests.support.load import Load
 
 CONFIG = {"min.insync.replicas": "2", "offsets.topic.num.partitions": "1", "replica.lag.time.max.ms": "1500"}
 PARTITIONS = 3
 FULL_BYTES = 2_000
 """Larger than the files that are no logs."""
-
-
-def until(load: Load, store: Store, in_sync: int) -> None:
-    """Go on until every partition has so many replicas in sync, by ZooKeeper."""
-    for _ in range(PATIENT_LOOPS // 100):
-        load.run(100)
-        found = read_states(store, zookeeper_metadata.assigned(store))
-        if all(len(state.isr) == in_sync for state in found.values()):
-            return
-    raise AssertionError(f"not all of {found} have {in_sync} replicas in sync")
 
 
 def led_by(store: Store, number: int) -> int:
@@ -48,21 +38,16 @@ def test_others_lead_what_it_led_and_nothing_acknowledged_is_lost(tmp_path: Path
     ):
         cluster.create_topic("t", PARTITIONS, replicas=3)
         load = Load(cluster.bootstrap_servers, partitions=PARTITIONS)
-        until(load, store, in_sync=3)
+        roles.run_until_in_sync(load, store, 3)
         load.run(1_000)
         assert led_by(store, 0)
         process = cluster.broker(0).pid
         limits = resource.prlimit(process, resource.RLIMIT_FSIZE)
         resource.prlimit(process, resource.RLIMIT_FSIZE, (FULL_BYTES, limits[1]))
-        until(load, store, in_sync=2)
+        roles.run_until_in_sync(load, store, 2)
         assert led_by(store, 0) == 0
         load.run(1_000)
         resource.prlimit(process, resource.RLIMIT_FSIZE, limits)
-        until(load, store, in_sync=3)
+        roles.run_until_in_sync(load, store, 3)
         load.finish()
-    assert load.failed == load.changed == []
-    assert load.consumed == load.acknowledged
-    assert len(set(load.acknowledged.values())) == len(load.acknowledged) == load.sent
-    for partition in range(PARTITIONS):
-        values = [load.acknowledged[place] for place in sorted(load.acknowledged) if place[0] == partition]
-        assert all(before < after for before, after in pairwise(values))
+    load.check_everything_came_once()

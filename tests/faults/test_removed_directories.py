@@ -15,7 +15,7 @@ from minikafka.embedded.data_directory import broker_directory
 from minikafka.embedded.process import wait_until
 from minikafka.registry.topics import read_states
 from minikafka.registry.zookeeper import ZooKeeperStore
-from tests.support.load import PATIENT_LOOPS, Load
+from tests.support.load import Load
 
 CONFIG = {
     "min.insync.replicas": "2",
@@ -37,12 +37,12 @@ class Loaded:
 
     def until_in_sync(self, numbers: set[int]) -> None:
         """Go on until these brokers are in sync everywhere, by ZooKeeper."""
-        for _ in range(PATIENT_LOOPS // 100):
-            self.load.run(100)
+
+        def in_sync() -> bool:
             found = read_states(self._store, zookeeper_metadata.assigned(self._store, ("t",)))
-            if all(set(state.isr) == numbers for state in found.values()):
-                return
-        raise AssertionError(f"not {numbers} are in sync: {found}")
+            return all(set(state.isr) == numbers for state in found.values())
+
+        self.load.run_until(in_sync, f"brokers {numbers} are in sync")
 
 
 @pytest.fixture
@@ -58,8 +58,7 @@ def loaded(tmp_path: Path) -> Iterator[Loaded]:
         cluster.restart(0)
         loaded.until_in_sync({0, 1, 2})
         loaded.load.finish()
-    assert loaded.load.failed == loaded.load.changed == []
-    assert loaded.load.consumed == loaded.load.acknowledged
+    loaded.load.check_nothing_lost()
 
 
 @pytest.mark.timeout(300)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 with warnings.catch_warnings():
@@ -75,6 +77,14 @@ class Load:
             self._consume(0.002)
         raise AssertionError(f"{len(self.acknowledged)} acknowledged, {len(self.consumed)} consumed: no more")
 
+    def run_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Go on until ``condition`` holds."""
+        for _ in range(PATIENT_LOOPS // 100):
+            self.run(100)
+            if condition():
+                return
+        raise AssertionError(f"not so while the load ran: {what}")
+
     def finish(self) -> None:
         """Have everything acknowledged and consumed, and leave."""
         assert self._producer.flush(PATIENCE_S) == 0
@@ -91,6 +101,24 @@ class Load:
         told = {one.partition: one.offset for one in asking.committed(asked, PATIENCE_S)}
         asking.close()
         return told
+
+    def taken_back(self, promised: Mapping[int, int]) -> dict[int, int]:
+        """Committed offsets that are now below the ``promised`` ones."""
+        kept = self.committed_now()
+        return {number: kept[number] for number, offset in promised.items() if kept[number] < offset}
+
+    def check_nothing_lost(self) -> None:
+        """Everything was acknowledged and consumed, and nothing at another place."""
+        assert self.failed == self.changed == []
+        assert self.consumed == self.acknowledged
+
+    def check_everything_came_once(self) -> None:
+        """Nothing is lost, nothing came twice, and each partition is in the order of sending."""
+        self.check_nothing_lost()
+        assert len(set(self.acknowledged.values())) == len(self.acknowledged) == self.sent
+        for partition in range(self._partitions):
+            values = [value for place, value in sorted(self.acknowledged.items()) if place[0] == partition]
+            assert all(before < after for before, after in pairwise(values))
 
     def _consume(self, timeout_s: float) -> None:
         messages = self._consumer.consume(500, timeout_s)
