@@ -85,9 +85,9 @@ def replicas(simulation: ScriptSimulation, topic: str, *, partition: int = 0) ->
     for number, machine in sorted(simulation.machines.items()):
         if machine.running is None:
             continue
-        found = machine.running.broker.partitions.get(key)
+        found = machine.broker.partitions.get(key)
         if found is None or found.leadership is None:
-            log = machine.running.broker.logs.get(key)
+            log = machine.broker.logs.get(key)
             yield f"{number} has nothing" if log is None else f"{number} has an unassigned log"
             continue
         known = found.leadership

@@ -18,7 +18,7 @@ from minikafka.wire.apis.offset_commit import (
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.support.simulation import Machine, Request, Simulation
+from tests.support.simulation import Request, Simulation
 
 BROKERS = 3
 PROPERTIES = {
@@ -40,7 +40,7 @@ class Group:
             found = simulation.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
             if found.error_code == ErrorCode.NONE:
                 break
-            pass_time(simulation, 500)
+            simulation.pass_time(500)
         simulation.move_to(found.host)
         protocol = JoinGroupRequestProtocol("p", b"")
         joined = simulation.call(
@@ -57,6 +57,12 @@ class Group:
         body = HeartbeatRequest("g", self._generation, self._id)
         assert self._simulation.call(Request(ApiKey.HEARTBEAT, 0, body)).error_code == ErrorCode.NONE
 
+    def stay_for(self, ms: int) -> None:
+        """Send a heartbeat every half a second."""
+        for _ in range(ms // 500):
+            self._simulation.pass_time(500)
+            self.heartbeat()
+
     def commit(self, offset: int) -> None:
         self._simulation.move_to(self._host)
         part = OffsetCommitRequestPartition(0, offset, -1, -1, "")
@@ -72,14 +78,6 @@ class Group:
         found = self._simulation.call(Request(ApiKey.OFFSET_FETCH, 1, body))
         offset: int = found.topics[0].partitions[0].committed_offset
         return offset
-
-
-def pass_time(simulation: Simulation, ms: int, group: Group | None = None) -> None:
-    for _ in range(ms // 500):
-        simulation.clock.advance(500)
-        simulation.settle()
-        if group is not None:
-            group.heartbeat()
 
 
 def state_of(simulation: Simulation) -> PartitionState:
@@ -103,12 +101,10 @@ def produce(simulation: Simulation, value: bytes) -> int:
 def test_clock_changes_keep_leaders_isrs_and_groups(jumps_ms: tuple[int, ...], kind: str) -> None:
     simulation = Simulation()
     simulation.clock.adjust_wall_clock(STARTED_MS)
-    machines: list[Machine] = [simulation.machine_of(number) for number in range(BROKERS)]
-    for machine in machines:
-        machine.start(PROPERTIES)
+    machines = simulation.start_brokers(BROKERS, PROPERTIES)
     settings = {"message.timestamp.type": kind, "segment.bytes": "300", "segment.index.bytes": "1000"}
     assert simulation.create_topic("t", replicas=BROKERS, settings=settings) == 0
-    pass_time(simulation, 3_000)
+    simulation.pass_time(3_000)
     group = Group(simulation)
     before, count = state_of(simulation), 0
     for jump_ms in jumps_ms:
@@ -117,18 +113,18 @@ def test_clock_changes_keep_leaders_isrs_and_groups(jumps_ms: tuple[int, ...], k
             count += 1
         group.commit(count)
         simulation.clock.adjust_wall_clock(jump_ms)
-        pass_time(simulation, 12_000, group)
+        group.stay_for(12_000)
         assert group.committed() == count
         for _ in range(5):
             assert produce(simulation, b"%d" % count) == count
             count += 1
-        pass_time(simulation, 12_000, group)
+        group.stay_for(12_000)
         assert state_of(simulation) == before
     simulation.move_to(f"machine-{before.leader}")
     assert [record.value for record in simulation.records("t")] == [b"%d" % n for n in range(count)]
     for machine in machines:
         machine.kill()
         machine.start(PROPERTIES)
-    pass_time(simulation, 20_000)
+    simulation.pass_time(20_000)
     simulation.move_to(f"machine-{state_of(simulation).leader}")
     assert [record.value for record in simulation.records("t")] == [b"%d" % n for n in range(count)]

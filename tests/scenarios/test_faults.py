@@ -45,9 +45,7 @@ def test_log_after_a_power_cut_is_a_prefix_and_continues(seed: int) -> None:
 
 
 def test_failed_down_conversion_closes_only_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulation = Simulation()
-    simulation.machine.start()
-    simulation.create_topic("t")
+    simulation = Simulation.serving("t")
     poisoned, healthy = simulation.another_client(), simulation.another_client()
 
     def broken(*_: object) -> Steps:
@@ -63,9 +61,7 @@ def test_failed_down_conversion_closes_only_its_connection(monkeypatch: pytest.M
 
 
 def test_unreadable_data_for_down_conversion_is_a_partition_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulation = Simulation()
-    simulation.machine.start()
-    simulation.create_topic("t")
+    simulation = Simulation.serving("t")
     simulation.produce("t", b"x")
 
     def unreadable(*_: object) -> Steps:
@@ -76,10 +72,8 @@ def test_unreadable_data_for_down_conversion_is_a_partition_error(monkeypatch: p
 
 
 def test_topic_requested_by_many_is_created_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulation = Simulation()
-    simulation.machine.start()
-    assert simulation.machine.running is not None
-    worker = simulation.machine.running.broker.worker
+    simulation = Simulation.serving()
+    worker = simulation.machine.broker.worker
     simulation.zookeeper.suspend(simulation.machine.store)
     submitted: list[Job] = []
     submit = worker.submit
@@ -98,21 +92,16 @@ def test_topic_requested_by_many_is_created_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_fetch_reads_without_the_brokers_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulation = Simulation()
-    simulation.machine.start()
-    simulation.create_topic("t")
+    simulation = Simulation.serving("t")
     simulation.produce("t", b"x")
-    assert simulation.machine.running is not None
-    broker = simulation.machine.running.broker
+    broker = simulation.machine.broker
     monkeypatch.setattr(broker, "run", lambda step: pytest.fail("a fetch took the lock"))
     assert simulation.fetch("t").records
     assert simulation.fetch("t", 7).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_fetch_of_a_duplicate_partition_reads_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulation = Simulation()
-    simulation.machine.start()
-    simulation.create_topic("t")
+    simulation = Simulation.serving("t")
     simulation.produce("t", b"x")
     reads = []
 

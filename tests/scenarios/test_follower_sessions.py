@@ -89,8 +89,7 @@ def write(client: Client, value: bytes) -> None:
 @pytest.fixture
 def simulation() -> Simulation:
     """Broker 0 leads all partitions. Broker 1, which has replicas of them, is dead but still in the ISR."""
-    made = Simulation()
-    made.machine.start()
+    made = Simulation.serving()
     made.machine_of(FOLLOWER).start()
     replicas = tuple(CreatableReplicaAssignment(number, (0, FOLLOWER)) for number in range(PARTITIONS))
     topic = CreatableTopic("t", -1, -1, replicas, ())
@@ -182,9 +181,7 @@ def test_unknown_session_or_epoch_is_refused(simulation: Simulation) -> None:
 
 
 def test_session_ends_with_its_connection(simulation: Simulation) -> None:
-    running = simulation.machine.running
-    assert running is not None
-    waiting, partition = running.broker.purgatory, TopicPartition("t", 0)
+    waiting, partition = simulation.machine.broker.purgatory, TopicPartition("t", 0)
     before = waiting.tickets_of(partition)
     follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
@@ -216,15 +213,13 @@ def test_idle_session_keeps_the_follower_in_sync(simulation: Simulation) -> None
     for _ in range(60):
         follower.ask({}, wait_ms=500)
         simulation.settle()
-    running = simulation.machine.running
-    assert running is not None
-    leadership = running.broker.partitions[TopicPartition("t", 0)].leadership
+    leadership = simulation.machine.broker.partitions[TopicPartition("t", 0)].leadership
     assert leadership is not None
     assert FOLLOWER in leadership.isr
     simulation.clock.advance(20_000)
     simulation.settle()
     simulation.settle()
-    leadership = running.broker.partitions[TopicPartition("t", 0)].leadership
+    leadership = simulation.machine.broker.partitions[TopicPartition("t", 0)].leadership
     assert leadership is not None
     assert FOLLOWER not in leadership.isr
 
@@ -233,9 +228,7 @@ def test_idle_session_keeps_the_follower_in_sync(simulation: Simulation) -> None
 def test_out_of_sync_follower_above_the_rate_gets_nothing(simulation: Simulation, epoch: int) -> None:
     follower = Follower(simulation)
     follower.epoch = epoch
-    running = simulation.machine.running
-    assert running is not None
-    replication_quotas = running.broker.replication_quotas
+    replication_quotas = simulation.machine.broker.replication_quotas
     replication_quotas.set_rates({"leader.replication.throttled.rate": "100"})
     replication_quotas.set_topic("t", {"leader.replication.throttled.replicas": "0:0"})
     write(simulation, b"x" * 1000)

@@ -29,8 +29,7 @@ def with_offsets(coordinator: GroupCoordinator, **counts: int) -> None:
 
 
 def test_offsets_expire_in_bounded_steps() -> None:
-    simulation = Simulation()
-    simulation.machine.start(SETTINGS)
+    simulation = Simulation.serving(properties=SETTINGS)
     simulation.call(FIND)
     simulation.settle()
     running = simulation.machine.running
@@ -53,8 +52,7 @@ def test_offsets_expire_in_bounded_steps() -> None:
 
 
 def test_housekeeper_expires_all_old_offsets() -> None:
-    simulation = Simulation()
-    simulation.machine.start({**SETTINGS, "offsets.retention.check.interval.ms": "600000"})
+    simulation = Simulation.serving(properties={**SETTINGS, "offsets.retention.check.interval.ms": "600000"})
     simulation.call(FIND)
     simulation.settle()
     running = simulation.machine.running

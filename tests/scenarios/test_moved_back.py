@@ -14,7 +14,6 @@ from tests.scenarios.test_restored_zookeeper import (
     BROKERS,
     PROPERTIES,
     leader_of,
-    pass_time,
     produce,
     reassign,
     stray_directories,
@@ -30,12 +29,10 @@ def test_uncommitted_messages_go_when_a_replica_is_moved_back(
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: 0)  # the first leader
     simulation = Simulation()
-    machines = [simulation.machine_of(number) for number in range(BROKERS)]
-    for machine in machines:
-        machine.start(PROPERTIES)
+    machines = simulation.start_brokers(BROKERS, PROPERTIES)
     assert simulation.create_topic("t", replicas=2) == ErrorCode.NONE
     produce(simulation, b"a")
-    pass_time(simulation, 5_000)
+    simulation.pass_time(5_000)
     old, _ = leader_of(simulation)
     store = simulation.zookeeper.connect()
     (other,) = {*json.loads(store.read(paths.partition_state_path("t", 0))[0])["isr"]} - {old}
@@ -47,14 +44,14 @@ def test_uncommitted_messages_go_when_a_replica_is_moved_back(
     machines[old].kill()
     for number in (old, other):
         simulation.zookeeper.expire(machines[number].store)
-    pass_time(simulation, 2_000)
+    simulation.pass_time(2_000)
     machines[other].start(PROPERTIES)
-    pass_time(simulation, 5_000)
+    simulation.pass_time(5_000)
     for value in later:
         produce(simulation, value)
     reassign(simulation, other, BROKERS - old - other)
     machines[old].start(PROPERTIES)
-    pass_time(simulation, 5_000)
+    simulation.pass_time(5_000)
     reassign(simulation, other, old)
     assert leader_of(simulation)[0] == other
     assert values(simulation) == [b"a", *later]

@@ -33,9 +33,7 @@ def simulation_with(name: str) -> Simulation:
 
 def simulation_of(data: bytes) -> Simulation:
     """A broker with one topic that has this log."""
-    simulation = Simulation()
-    simulation.machine.start()
-    simulation.create_topic("t")
+    simulation = Simulation.serving("t")
     simulation.machine.stop()
     file = simulation.machine.files.open(f"{DATA_DIR}/t_0/00000000000.kafka", create=True)
     file.write_at(0, data)

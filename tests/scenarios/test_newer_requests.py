@@ -45,10 +45,7 @@ BATCH = build_batch(RECORDS)
 
 @pytest.fixture
 def simulation() -> Simulation:
-    simulation = Simulation()
-    simulation.machine.start()
-    assert simulation.create_topic("t", partitions=3) == 0
-    return simulation
+    return Simulation.serving("t", partitions=3)
 
 
 def produced(simulation: Simulation, records: bytes, version: int = 7) -> ProducePartitionResponse:

@@ -25,8 +25,7 @@ def clients_with_requests(simulation: Simulation, count: int) -> list[Client]:
 
 def test_more_requests_than_a_block_has_ids_get_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters, "PRODUCER_IDS_AT_ONCE", 2)
-    simulation = Simulation()
-    simulation.machine.start()
+    simulation = Simulation.serving()
     simulation.zookeeper.suspend(simulation.machine.store)
     clients = clients_with_requests(simulation, 5)
     simulation.settle()
@@ -39,63 +38,49 @@ def test_more_requests_than_a_block_has_ids_get_one_each(monkeypatch: pytest.Mon
 
 
 def test_producer_ids_skip_blocks_lost_by_a_restore() -> None:
-    simulation = Simulation()
-    simulation.machine.start()
+    simulation = Simulation.serving()
     simulation.machine_of(2).start()
     copy = simulation.zookeeper.copy()
     simulation.move_to("machine-2")
     used = simulation.call(WANTED).producer_id
     simulation.machine_of(2).kill()  # it cannot report its last block
     simulation.zookeeper.restore(copy)
-    for _ in range(40):
-        simulation.clock.advance(500)
-        simulation.settle()
+    simulation.pass_time(20_000)
     simulation.zookeeper.end_stray_sessions()
-    for _ in range(20):
-        simulation.clock.advance(500)
-        simulation.settle()
+    simulation.pass_time(10_000)
     simulation.move_to(simulation.machine.host)
     assert simulation.call(WANTED).producer_id > used + 1000
 
 
 def test_stop_answers_waiting_producers_with_a_retriable_error() -> None:
-    simulation = Simulation()
-    simulation.machine.start()
+    simulation = Simulation.serving()
     simulation.zookeeper.suspend(simulation.machine.store)
     (client,) = clients_with_requests(simulation, 1)
-    running = simulation.machine.running
-    assert running is not None
-    running.broker.stop_waiting()
+    simulation.machine.broker.stop_waiting()
     answer = client.finish()
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (14, -1, -1)
 
 
 @pytest.mark.parametrize("counts_to", [-1, 5_000_000])
 def test_block_is_dropped_when_zookeeper_has_another_counter(counts_to: int) -> None:
-    simulation = Simulation()
-    simulation.machine.start()
+    simulation = Simulation.serving()
     first = simulation.call(WANTED).producer_id
     assert simulation.call(WANTED).producer_id == first + 1
     store = simulation.zookeeper.connect()  # the session continues: the broker is not notified
     data = ProducerIdBlock(9, counts_to - 999, counts_to).to_json() if counts_to >= 0 else b""
     store.write(paths.PRODUCER_IDS, data)
-    for _ in range(140):
-        simulation.clock.advance(500)
-        simulation.settle()
+    simulation.pass_time(70_000)
     given = simulation.call(WANTED).producer_id
     assert given > max(first + 999, counts_to)
     assert ProducerIdBlock.from_json(store.read(paths.PRODUCER_IDS)[0]).last >= given
 
 
 def test_block_is_used_up_while_the_counter_rises() -> None:
-    simulation = Simulation()
-    simulation.machine.start()
+    simulation = Simulation.serving()
     first = simulation.call(WANTED).producer_id
     store = simulation.zookeeper.connect()
     store.write(paths.PRODUCER_IDS, ProducerIdBlock(9, first + 1000, first + 1999).to_json())
-    for _ in range(140):
-        simulation.clock.advance(500)
-        simulation.settle()
+    simulation.pass_time(70_000)
     assert simulation.call(WANTED).producer_id == first + 1
 
 
@@ -104,13 +89,10 @@ def test_producer_id_is_retriable_while_zookeeper_has_another_cluster(
 ) -> None:
     other = Simulation(seed=7)
     other.machine.start()
-    simulation = Simulation()
-    simulation.machine.start()
+    simulation = Simulation.serving()
     copy = simulation.zookeeper.copy()
     simulation.zookeeper.restore(other.zookeeper.copy())
-    for _ in range(40):
-        simulation.clock.advance(500)
-        simulation.settle()
+    simulation.pass_time(20_000)
     (client,) = clients_with_requests(simulation, 1)
     answer = client.finish()
     assert answer.error_code == ErrorCode.GROUP_LOAD_IN_PROGRESS
@@ -118,7 +100,5 @@ def test_producer_id_is_retriable_while_zookeeper_has_another_cluster(
     assert "no ids for producers" not in caplog.text
     simulation.zookeeper.restore(copy)
     simulation.zookeeper.end_stray_sessions()
-    for _ in range(40):
-        simulation.clock.advance(500)
-        simulation.settle()
+    simulation.pass_time(20_000)
     assert simulation.call(WANTED).producer_id >= 0

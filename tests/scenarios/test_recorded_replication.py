@@ -71,9 +71,8 @@ def test_follower_fetches_get_kafkas_responses(simulation: Simulation, name: str
 
 def test_broker_applies_the_controllers_requests(simulation: Simulation) -> None:
     answer_to(simulation, "04-LeaderAndIsr-v0#2")
-    running = simulation.machine_of(0).running
-    assert running is not None
-    roles = [running.broker.partitions[TopicPartition("twice", index)].is_leader for index in (0, 1)]
+    broker = simulation.machine.broker
+    roles = [broker.partitions[TopicPartition("twice", index)].is_leader for index in (0, 1)]
     assert roles == [True, False]
     answer_to(simulation, "06-UpdateMetadata-v2#2")
-    assert {broker.port for broker in running.broker.metadata_cache.brokers.values()} == {29195, 29196}
+    assert {other.port for other in broker.metadata_cache.brokers.values()} == {29195, 29196}

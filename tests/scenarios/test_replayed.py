@@ -59,9 +59,7 @@ def about_wire(response: Any) -> Any:
 
 
 def test_recorded_requests_get_the_responses_of_3_9_1() -> None:
-    simulation = Simulation()
-    simulation.machine.start({"auto.create.topics.enable": "false"})
-    assert simulation.create_topic("wire", partitions=2) == 0
+    simulation = Simulation.serving("wire", partitions=2, properties={"auto.create.topics.enable": "false"})
     for key in ORDER:
         exchanges = list(recorded(key))
         assert len(exchanges) > 1

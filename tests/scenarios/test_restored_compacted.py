@@ -7,8 +7,8 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.server.admin import topics
-from tests.scenarios.test_restored_zookeeper import BROKERS, PROPERTIES, leader_of, pass_time, values
-from tests.support.simulation import Machine, Simulation
+from tests.scenarios.test_restored_zookeeper import BROKERS, PROPERTIES, bounce, leader_of, values
+from tests.support.simulation import Simulation
 from tests.support.simulation import produce as produce_request
 
 CLEANED = {**PROPERTIES, "log.cleaner.backoff.ms": "1000", "log.cleaner.dedupe.buffer.size": "65536"}
@@ -25,16 +25,8 @@ def put(simulation: Simulation, key: bytes, value: bytes) -> None:
             answer = simulation.call(produce_request("t", build_message_set([record])))
             if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
                 return
-        pass_time(simulation, 500)
+        simulation.pass_time(500)
     raise AssertionError(f"{value!r} was not acknowledged within 30 s")
-
-
-def bounce(simulation: Simulation, machine: Machine) -> None:
-    """Restart a broker after others have taken over its partitions."""
-    machine.stop()
-    pass_time(simulation, 4_000)
-    machine.start(CLEANED)
-    pass_time(simulation, 6_000)
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
@@ -44,21 +36,19 @@ def test_replica_down_since_the_copy_keeps_compacted_logs_of_others(
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the first leader
     simulation = Simulation()
-    machines = [simulation.machine_of(number) for number in range(BROKERS)]
-    for machine in machines:
-        machine.start(CLEANED)
+    machines = simulation.start_brokers(BROKERS, CLEANED)
     assert simulation.create_topic("t", replicas=BROKERS, settings=COMPACTED) == ErrorCode.NONE
     put(simulation, b"k", b"0")
     put(simulation, b"k", b"1")
     copy = simulation.zookeeper.copy()
     machines[0].kill()
     simulation.zookeeper.expire(machines[0].store)
-    pass_time(simulation, 6_000)
+    simulation.pass_time(6_000)
     for number in range(6):
         put(simulation, b"k", b"new %d" % number)
-    pass_time(simulation, 5_000)
+    simulation.pass_time(5_000)
     if bounced:
-        bounce(simulation, machines[1])
+        bounce(simulation, machines[1], CLEANED)
         put(simulation, b"k", b"newest")
     before = values(simulation)
     assert b"1" not in before
@@ -68,6 +58,6 @@ def test_replica_down_since_the_copy_keeps_compacted_logs_of_others(
     simulation.zookeeper.end_stray_sessions()
     for machine in machines:
         machine.start(CLEANED)
-        pass_time(simulation, 4_000)
-    pass_time(simulation, 5_000)
+        simulation.pass_time(4_000)
+    simulation.pass_time(5_000)
     assert values(simulation)[-1] == before[-1]

@@ -9,9 +9,9 @@ from minikafka.server.admin import topics
 from tests.scenarios.test_restored_zookeeper import (
     BROKERS,
     PROPERTIES,
+    bounce,
     create_topic,
     leader_of,
-    pass_time,
     produce,
     reassign,
 )
@@ -24,9 +24,7 @@ def test_late_restore_notice_ends_leadership_of_moved_partition(
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: 0)  # the replica
     simulation = Simulation()
-    machines = [simulation.machine_of(number) for number in range(BROKERS)]
-    for machine in machines:
-        machine.start(PROPERTIES)
+    machines = simulation.start_brokers(BROKERS, PROPERTIES)
     create_topic(simulation, "t", 1)
     produce(simulation, b"a")
     before, copy = leader_of(simulation)[0], simulation.zookeeper.copy()
@@ -41,20 +39,16 @@ def test_late_restore_notice_ends_leadership_of_moved_partition(
     simulation.zookeeper.end_stray_sessions()
     for machine in others:
         machine.start(PROPERTIES)
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     for _ in range(bounces):
-        machines[before].stop()
-        pass_time(simulation, 4_000)
-        machines[before].start(PROPERTIES)
-        pass_time(simulation, 6_000)
+        bounce(simulation, machines[before])
     machines[unheard].held = False
-    pass_time(simulation, 20_000)
+    simulation.pass_time(20_000)
     simulation.zookeeper.end_stray_sessions()
-    pass_time(simulation, 20_000)
-    running = machines[unheard].running
-    assert running is not None
-    assert TopicPartition("t", 0) not in running.broker.partitions
-    log = running.broker.logs.get(TopicPartition("t", 0))
+    simulation.pass_time(20_000)
+    broker = machines[unheard].broker
+    assert TopicPartition("t", 0) not in broker.partitions
+    log = broker.logs.get(TopicPartition("t", 0))
     assert log is not None
     assert log.end_offset == 2
     assert leader_of(simulation)[0] == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -33,25 +34,15 @@ PROPERTIES = {"replica.lag.time.max.ms": "3000"}
 
 def cluster(simulation: Simulation, brokers: int = BROKERS) -> list[Machine]:
     """Start a broker on each machine, and create a topic on all of them."""
-    machines = [simulation.machine_of(number) for number in range(brokers)]
-    for machine in machines:
-        machine.start(PROPERTIES)
+    machines = simulation.start_brokers(brokers, PROPERTIES)
     create_topic(simulation, "t", brokers)
     return machines
 
 
 def create_topic(simulation: Simulation, name: str, replicas: int) -> None:
     """Create a topic through the controller."""
-    for number, machine in simulation.machines.items():
-        if machine.running is not None and machine.running.broker.controller.active:
-            simulation.move_to(f"machine-{number}")
+    simulation.move_to_controller()
     assert simulation.create_topic(name, replicas=replicas) == 0
-
-
-def pass_time(simulation: Simulation, ms: int) -> None:
-    for _ in range(ms // 500):
-        simulation.clock.advance(500)
-        simulation.settle()
 
 
 def leader_of(simulation: Simulation) -> tuple[int, int]:
@@ -70,7 +61,7 @@ def produce(simulation: Simulation, *values: bytes) -> None:
             simulation.move_to(f"machine-{leader}")
             if simulation.produce("t", *values).error_code == ErrorCode.NONE:
                 return
-        pass_time(simulation, 500)
+        simulation.pass_time(500)
     raise AssertionError(f"{values} were not acknowledged within 30 s")
 
 
@@ -79,28 +70,34 @@ def values(simulation: Simulation) -> list[bytes | None]:
     return [record.value for record in simulation.records("t")]
 
 
-def bounce(simulation: Simulation, machine: Machine) -> None:
+def bounce(simulation: Simulation, machine: Machine, properties: Mapping[str, str] = PROPERTIES) -> None:
     """Restart a broker after others have taken over its partitions."""
     machine.stop()
-    pass_time(simulation, 4_000)
-    machine.start(PROPERTIES)
-    pass_time(simulation, 6_000)
+    simulation.pass_time(4_000)
+    machine.start(properties)
+    simulation.pass_time(6_000)
 
 
-@pytest.mark.parametrize("bounces", [0, 1, 5])
-def test_running_brokers_survive_a_restored_zookeeper(bounces: int) -> None:
-    simulation = Simulation()
+def copied_before(simulation: Simulation, bounces: int) -> tuple[list[Machine], MemoryCopy]:
+    """Return the machines of a cluster, and a copy of ZooKeeper from before so many restarts."""
     machines = cluster(simulation)
     produce(simulation, b"a")
     copy = simulation.zookeeper.copy()
     for number in range(bounces):
         bounce(simulation, machines[number % BROKERS])
         produce(simulation, b"b%d" % number)
+    return machines, copy
+
+
+@pytest.mark.parametrize("bounces", [0, 1, 5])
+def test_running_brokers_survive_a_restored_zookeeper(bounces: int) -> None:
+    simulation = Simulation()
+    machines, copy = copied_before(simulation, bounces)
     before = values(simulation)
     simulation.zookeeper.restore(copy)
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     simulation.zookeeper.end_stray_sessions()
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     produce(simulation, b"c")
     assert values(simulation) == [*before, b"c"]
     bounce(simulation, machines[leader_of(simulation)[0]])
@@ -112,21 +109,16 @@ def test_running_brokers_survive_a_restored_zookeeper(bounces: int) -> None:
 @pytest.mark.parametrize("bounces", [0, 1, 5])
 def test_brokers_started_on_a_restored_zookeeper_lose_nothing(bounces: int, order: tuple[int, ...]) -> None:
     simulation = Simulation()
-    machines = cluster(simulation)
-    produce(simulation, b"a")
-    copy = simulation.zookeeper.copy()
-    for number in range(bounces):
-        bounce(simulation, machines[number % BROKERS])
-        produce(simulation, b"b%d" % number)
+    machines, copy = copied_before(simulation, bounces)
     before = values(simulation)
     for machine in machines:
         machine.kill()
     simulation.zookeeper.restore(copy)
     for number in order:
         machines[number].start(PROPERTIES)
-        pass_time(simulation, 4_000)
+        simulation.pass_time(4_000)
     simulation.zookeeper.end_stray_sessions()
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     produce(simulation, b"c")
     assert values(simulation) == [*before, b"c"]
 
@@ -153,7 +145,7 @@ def test_emptied_zookeeper_is_reported_once_and_deletes_nothing(caplog: pytest.L
     copy = simulation.zookeeper.copy()
     caplog.clear()
     simulation.zookeeper.restore(None)
-    pass_time(simulation, 120_000)
+    simulation.pass_time(120_000)
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 1
     assert "/cluster/id does not exist" in errors[0]
@@ -163,7 +155,7 @@ def test_emptied_zookeeper_is_reported_once_and_deletes_nothing(caplog: pytest.L
     store.close()
     simulation.zookeeper.restore(copy)
     simulation.zookeeper.end_stray_sessions()
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     create_topic(simulation, "u", 1)
     assert values(simulation) == [b"a", b"b"]
 
@@ -175,7 +167,7 @@ def test_removal_of_all_znodes_is_reported(caplog: pytest.LogCaptureFixture) -> 
     store = simulation.zookeeper.connect()
     for name in store.children("/"):
         store.delete(f"/{name}", recursive=True)
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     assert "/cluster/id does not exist" in caplog.text
     assert simulation.produce("t", b"b").error_code == ErrorCode.NONE
     assert [record.value for record in simulation.records("t")] == [b"a", b"b"]
@@ -190,19 +182,17 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     assert simulation.produce("t", b"a").error_code == ErrorCode.NONE
     copy = simulation.zookeeper.copy()
     simulation.zookeeper.restore(theirs)
-    pass_time(simulation, 20_000)
+    simulation.pass_time(20_000)
     simulation.zookeeper.end_stray_sessions()
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     store = simulation.zookeeper.connect()
     before = tree(store)
     deletion = simulation.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest(("t",), 0)))
     assert deletion.topics[0].error_code == ErrorCode.NOT_CONTROLLER
     assert simulation.create_topic("mine") == ErrorCode.NOT_CONTROLLER
-    pass_time(simulation, 2_000)
-    running = machine.running
-    assert running is not None
-    zk_client, name = running.broker.zk_client, TopicPartition("t", 0)
-    known = running.broker.partitions[name].leadership
+    simulation.pass_time(2_000)
+    zk_client, name = machine.broker.zk_client, TopicPartition("t", 0)
+    known = machine.broker.partitions[name].leadership
     assert known is not None
     for write in (
         lambda: zk_client.create_topics({"mine": ({0: (0,)}, {})}),
@@ -223,7 +213,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     store.close()
     simulation.zookeeper.restore(copy)
     simulation.zookeeper.end_stray_sessions()
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     create_topic(simulation, "u", 1)
     assert simulation.produce("t", b"b").error_code == ErrorCode.NONE
     assert values(simulation) == [b"a", b"b"]
@@ -253,10 +243,8 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     (machine,) = cluster(simulation, 1)
     copy = simulation.zookeeper.copy()
     simulation.zookeeper.restore(other.zookeeper.copy())
-    pass_time(simulation, 20_000)
-    running, name = machine.running, TopicPartition("t", 0)
-    assert running is not None
-    broker = running.broker
+    simulation.pass_time(20_000)
+    broker, name = machine.broker, TopicPartition("t", 0)
     log = broker.logs.logs()[name]
     kept_ms = log.config.limits.retention_ms
     described = simulation.call(
@@ -294,7 +282,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     assert log.config.limits.retention_ms == kept_ms
     simulation.zookeeper.restore(copy)
     simulation.zookeeper.end_stray_sessions()
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     create_topic(simulation, "u", 1)
     assert zk_client.settings.of_topic("t") == {}
 
@@ -315,15 +303,14 @@ def test_pending_write_is_not_made_in_another_cluster() -> None:
     theirs = other.zookeeper.copy()
     simulation = Simulation()
     (machine,) = cluster(simulation, 1)
-    assert machine.running is not None
-    zk_client = machine.running.broker.zk_client
+    zk_client = machine.broker.zk_client
     simulation.zookeeper.restore(theirs)
     store = simulation.zookeeper.connect()
     before = store.children(paths.BROKER_TOPICS)
     for _ in range(60):  # a write before, during and after the creation of the new session
         with pytest.raises(CoordinationError):
             zk_client.create_topics({"mine": ({0: (0,)}, {})})
-        pass_time(simulation, 500)
+        simulation.pass_time(500)
     assert store.children(paths.BROKER_TOPICS) == before
     store.close()
 
@@ -338,21 +325,19 @@ def test_replica_down_since_the_copy_does_not_truncate_others(
     monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the first leader
     properties = {**PROPERTIES, "min.insync.replicas": "2"}
     simulation = Simulation()
-    machines = [simulation.machine_of(number) for number in range(BROKERS)]
-    for machine in machines:
-        machine.start(properties)
+    machines = simulation.start_brokers(BROKERS, properties)
     create_topic(simulation, "t", BROKERS)
     produce(simulation, b"a")
     copy = simulation.zookeeper.copy()
     machines[0].kill()
     simulation.zookeeper.expire(machines[0].store)
-    pass_time(simulation, 6_000)
+    simulation.pass_time(6_000)
     produce(simulation, b"b")
     if bounced:
         machines[1].stop()
-        pass_time(simulation, 4_000)
+        simulation.pass_time(4_000)
         machines[1].start(properties)
-        pass_time(simulation, 10_000)
+        simulation.pass_time(10_000)
         produce(simulation, b"b2")
     before = values(simulation)
     for machine in machines[1:]:
@@ -362,9 +347,9 @@ def test_replica_down_since_the_copy_does_not_truncate_others(
         simulation.zookeeper.end_stray_sessions()
     for number in order:
         machines[number].start(properties)
-        pass_time(simulation, 4_000)
+        simulation.pass_time(4_000)
     simulation.zookeeper.end_stray_sessions()
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     produce(simulation, b"c")
     assert values(simulation) == [*before, b"c"]
 
@@ -376,12 +361,12 @@ def wait_for_leader(simulation: Simulation, topic: str) -> int:
     """Wait for a leader of the topic's only partition, and connect to it; return its number."""
     for _ in range(60):
         for number, machine in simulation.machines.items():
-            running = machine.running
-            partition = None if running is None else running.broker.partitions.get(TopicPartition(topic, 0))
+            running = machine.running is not None
+            partition = machine.broker.partitions.get(TopicPartition(topic, 0)) if running else None
             if partition is not None and partition.is_leader:
                 simulation.move_to(f"machine-{number}")
                 return number
-        pass_time(simulation, 500)
+        simulation.pass_time(500)
     raise AssertionError(f"{topic} has no leader within 30 s")
 
 
@@ -397,12 +382,10 @@ def values_of(simulation: Simulation, topic: str) -> list[bytes | None]:
 def delete_and_recreate(simulation: Simulation, machines: list[Machine], topic: str) -> None:
     """Delete a topic, and create one of the same name."""
     leader = wait_for_leader(simulation, topic)
-    for number, machine in simulation.machines.items():
-        if machine.running is not None and machine.running.broker.controller.active:
-            simulation.move_to(f"machine-{number}")
+    simulation.move_to_controller()
     answer = simulation.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest((topic,), 10_000)))
     assert answer.topics[0].error_code == ErrorCode.NONE, leader
-    pass_time(simulation, 5_000)
+    simulation.pass_time(5_000)
     create_topic(simulation, topic, len(machines))
 
 
@@ -433,7 +416,7 @@ def test_lost_topic_gets_its_records_when_recreated(brokers: int, running: bool,
     create_topic(simulation, "u", brokers)
     wait_for_leader(simulation, "u")
     assert simulation.produce("u", b"a").error_code == ErrorCode.NONE
-    pass_time(simulation, 5_000)
+    simulation.pass_time(5_000)
     restore(simulation, machines, copy, running=running)
     for number in range(before):  # ZooKeeper's zxid is larger than at the first creation of the topic
         create_topic(simulation, f"x{number}", 1)
@@ -455,7 +438,7 @@ def test_pending_deletion_of_the_copy_spares_the_later_topic(running: bool, fail
     store.create(f"{paths.DELETE_TOPICS}/t")
     copy = simulation.zookeeper.copy()
     machines[0].start(PROPERTIES)
-    pass_time(simulation, 5_000)
+    simulation.pass_time(5_000)
     assert store.exists(paths.topic_path("t")) is None
     store.close()
     create_topic(simulation, "t", 1)
@@ -476,7 +459,7 @@ def test_log_of_a_lost_topic_is_set_aside_and_reported(caplog: pytest.LogCapture
     create_topic(simulation, "u", 1)
     wait_for_leader(simulation, "u")
     assert simulation.produce("u", b"lost").error_code == ErrorCode.NONE
-    pass_time(simulation, 5_000)
+    simulation.pass_time(5_000)
     machine.kill()
     simulation.zookeeper.restore(copy)
     simulation.zookeeper.end_stray_sessions()
@@ -485,7 +468,7 @@ def test_log_of_a_lost_topic_is_set_aside_and_reported(caplog: pytest.LogCapture
         store.create(paths.topic_path(name), b'{"version":1,"partitions":{"0":[0]}}')
     store.close()
     machine.start(PROPERTIES)
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     kept = stray_directories(machine)
     assert [name for name in kept if name.startswith("u_0.")] == kept != []
     assert b"lost" in contents(machine, kept[0])
@@ -509,9 +492,9 @@ def restore(simulation: Simulation, machines: list[Machine], copy: MemoryCopy, *
     if not running:
         for machine in machines:
             machine.start(PROPERTIES)
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     simulation.zookeeper.end_stray_sessions()
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
 
 
 # --- partitions that were moved since the copy -----------------------------------------------------------
@@ -523,7 +506,7 @@ def reassign(simulation: Simulation, *replicas: int) -> None:
     wanted = {"topic": "t", "partition": 0, "replicas": list(replicas)}
     store.create(paths.REASSIGN_PARTITIONS, json.dumps({"version": 1, "partitions": [wanted]}).encode())
     for _ in range(60):
-        pass_time(simulation, 500)
+        simulation.pass_time(500)
         if store.exists(paths.REASSIGN_PARTITIONS) is None:
             store.close()
             return
@@ -534,9 +517,7 @@ def moved_since_the_copy(simulation: Simulation, *, running: bool) -> tuple[list
     """Move the only replica of a partition with two records, and restore ZooKeeper from before. Return the
     machines, the broker in ZooKeeper and the broker with the log.
     """
-    machines = [simulation.machine_of(number) for number in range(BROKERS)]
-    for machine in machines:
-        machine.start(PROPERTIES)
+    machines = simulation.start_brokers(BROKERS, PROPERTIES)
     create_topic(simulation, "t", 1)
     wait_for_leader(simulation, "t")
     produce(simulation, b"a")
@@ -558,10 +539,8 @@ def test_log_of_a_partition_moved_since_the_copy_is_reported(
     assert len(messages) == 1
     assert f"brokers [{before}]" in messages[0]
     assert "minikafka reassign execute" in messages[0]
-    running_broker = machines[after].running
-    assert running_broker is not None
-    assert TopicPartition("t", 0) not in running_broker.broker.partitions
-    held = running_broker.broker.logs.get(TopicPartition("t", 0))
+    assert TopicPartition("t", 0) not in machines[after].broker.partitions
+    held = machines[after].broker.logs.get(TopicPartition("t", 0))
     assert held is not None
     assert held.end_offset == 2
 

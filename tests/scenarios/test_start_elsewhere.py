@@ -14,12 +14,6 @@ META = f"{DATA_DIR}/meta.properties"
 GENERATED = {"broker.id": "-1"}
 
 
-def pass_time(simulation: Simulation, ms: int) -> None:
-    for _ in range(ms // 500):
-        simulation.clock.advance(500)
-        simulation.settle()
-
-
 def with_a_record(simulation: Simulation) -> Machine:
     simulation.machine.start()
     assert simulation.create_topic("t") == ErrorCode.NONE
@@ -52,7 +46,7 @@ def test_start_on_an_emptied_zookeeper_is_refused_with_advice(killed: bool) -> N
     simulation.zookeeper.restore(copy)
     simulation.zookeeper.end_stray_sessions()
     machine.start()
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     assert [record.value for record in simulation.records("t")] == [b"a"]
 
 
@@ -109,7 +103,7 @@ def test_records_are_kept_in_a_new_cluster_on_the_operators_request() -> None:
     machine.files.remove(f"{DATA_DIR}/topic-creations.json")
     machine.start()
     assert simulation.create_topic("t") == ErrorCode.NONE
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     assert [record.value for record in simulation.records("t")] == [b"a"]
     assert simulation.produce("t", b"b").error_code == ErrorCode.NONE
     machine.stop()
@@ -131,49 +125,40 @@ def test_directory_without_a_cluster_id_gets_it_at_the_start() -> None:
 # --- broker ids -----------------------------------------------------------------------------------------
 
 
-def broker_id(machine: Machine) -> int:
-    assert machine.running is not None
-    return machine.running.broker.broker_id
-
-
 def test_new_broker_gets_no_id_of_a_live_broker_after_a_restore() -> None:
-    simulation = Simulation()
-    simulation.machine.start(GENERATED)
+    simulation = Simulation.serving(properties=GENERATED)
     older = simulation.zookeeper.copy()
     store = simulation.zookeeper.connect()
     simulation.machine_of(1).start(GENERATED)
-    assert [broker_id(simulation.machine_of(number)) for number in (0, 1)] == [1001, 1002]
+    assert [simulation.machine_of(number).broker.broker_id for number in (0, 1)] == [1001, 1002]
     simulation.zookeeper.restore(older)
-    pass_time(simulation, 20_000)
+    simulation.pass_time(20_000)
     simulation.zookeeper.end_stray_sessions()
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     simulation.machine_of(2).start(GENERATED)
-    assert broker_id(simulation.machine_of(2)) == 1003
+    assert simulation.machine_of(2).broker.broker_id == 1003
     assert sorted(store.children(paths.BROKER_IDS)) == ["1001", "1002", "1003"]
 
 
 def test_new_broker_gets_no_id_of_an_assigned_replica(caplog: pytest.LogCaptureFixture) -> None:
-    simulation = Simulation()
-    simulation.machine.start(GENERATED)
-    assert simulation.create_topic("t") == ErrorCode.NONE
+    simulation = Simulation.serving("t", properties=GENERATED)
     simulation.machine.stop()
     store = simulation.zookeeper.connect()
     store.delete(paths.BROKER_SEQUENCE)
     simulation.machine_of(1).start(GENERATED)
-    assert broker_id(simulation.machine_of(1)) == 1002
+    assert simulation.machine_of(1).broker.broker_id == 1002
     assert "would generate broker id 1001" in caplog.text
 
 
 def test_new_broker_gets_no_id_seen_before_the_restore() -> None:
-    simulation = Simulation()
-    simulation.machine.start(GENERATED)
+    simulation = Simulation.serving(properties=GENERATED)
     copy = simulation.zookeeper.copy()
     simulation.machine_of(1).start(GENERATED)
-    pass_time(simulation, 5_000)
+    simulation.pass_time(5_000)
     simulation.machine_of(1).kill()  # it is down, and has no replicas
     simulation.zookeeper.restore(copy)
-    pass_time(simulation, 20_000)
+    simulation.pass_time(20_000)
     simulation.zookeeper.end_stray_sessions()
-    pass_time(simulation, 10_000)
+    simulation.pass_time(10_000)
     simulation.machine_of(2).start(GENERATED)
-    assert broker_id(simulation.machine_of(2)) == 1003
+    assert simulation.machine_of(2).broker.broker_id == 1003

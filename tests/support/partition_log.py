@@ -25,8 +25,7 @@ class PartitionLog:
 
     @property
     def _broker(self) -> Broker:
-        assert self._machine.running is not None
-        return self._machine.running.broker
+        return self._machine.broker
 
     @property
     def _partition(self) -> Partition:

@@ -20,6 +20,7 @@ from minikafka.records.format.message_set import Record, StoredRecord, build_mes
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.core.broker import Broker
 from minikafka.server.workers.worker import InlineWorker
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
@@ -217,6 +218,12 @@ class Machine:
         self._server: MemoryServer | None = None
 
     @property
+    def broker(self) -> Broker:
+        """The broker that runs on it."""
+        assert self.running is not None, f"no broker runs on {self.host}"
+        return self.running.broker
+
+    @property
     def store(self) -> MemoryStore:
         """The broker's session with ZooKeeper."""
         assert self._store is not None, f"no broker was started on {self.host}"
@@ -320,15 +327,45 @@ class Simulation(Client):
         self.machines: dict[int, Machine] = {}
         self.machine = self.machine_of(0)
 
+    @classmethod
+    def serving(
+        cls, *topics: str, partitions: int = 1, properties: Mapping[str, str] | None = None
+    ) -> Simulation:
+        """Return a simulation whose machine 0 has a broker with these topics."""
+        simulation = cls()
+        simulation.machine.start(properties)
+        for topic in topics:
+            assert simulation.create_topic(topic, partitions=partitions) == 0
+        return simulation
+
     def machine_of(self, number: int) -> Machine:
         """Return the machine of this number, created at its first use."""
         if number not in self.machines:
             self.machines[number] = Machine(self, number)
         return self.machines[number]
 
+    def start_brokers(self, count: int, properties: Mapping[str, str]) -> list[Machine]:
+        """Start a broker on each of the first ``count`` machines."""
+        machines = [self.machine_of(number) for number in range(count)]
+        for machine in machines:
+            machine.start(properties)
+        return machines
+
     def another_client(self) -> Client:
         """Return a client with its own connection."""
         return Client(self.network, self.host)
+
+    def move_to_controller(self) -> None:
+        """Connect to the machine of the active controller."""
+        for machine in self.machines.values():
+            if machine.running is not None and machine.broker.controller.active:
+                self.move_to(machine.host)
+
+    def pass_time(self, ms: int) -> None:
+        """Let time pass in steps of half a second."""
+        for _ in range(ms // 500):
+            self.clock.advance(500)
+            self.settle()
 
     def settle(self) -> None:
         """Run everything that needs no time, and the periodic work that is due."""

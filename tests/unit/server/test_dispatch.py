@@ -49,9 +49,7 @@ def framed(request: Request, client_id: str | None = "test") -> bytes:
 
 
 def test_a_long_poll_keeps_nobody_out_while_it_waits() -> None:
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
+    world = Simulation.serving("t")
     waiting = dispatched(world, simulation.fetch("t", wait_ms=30_000))
     assert (waiting.parked, waiting.answered) == (True, False)
     world.produce("t", b"x")
@@ -59,8 +57,7 @@ def test_a_long_poll_keeps_nobody_out_while_it_waits() -> None:
 
 
 def test_request_waiting_for_zookeeper_counts_until_answered() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     asked = dispatched(world, simulation.create_topic("t"))
     assert (asked.parked, asked.answered) == (False, False)
     world.settle()
@@ -68,11 +65,8 @@ def test_request_waiting_for_zookeeper_counts_until_answered() -> None:
 
 
 def test_a_request_that_names_many_partitions_is_served_in_the_pool() -> None:
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
-    assert world.machine.running is not None
-    pool = world.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    world = Simulation.serving("t")
+    pool = world.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
     names = tuple(f"topic-{number}" for number in range(2_000))
     asked = dispatched(world, simulation.metadata(*names))
     assert (asked.parked, asked.answered, asked.kept) == (True, False, True)
@@ -81,19 +75,15 @@ def test_a_request_that_names_many_partitions_is_served_in_the_pool() -> None:
 
 
 def test_a_large_request_of_few_partitions_is_served_where_it_was_received() -> None:
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
-    assert world.machine.running is not None
-    pool = world.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    world = Simulation.serving("t")
+    pool = world.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
     records = build_message_set([Record(None, bytes(100_000), 1)], magic=2)
     assert dispatched(world, simulation.produce("t", records, version=3)).answered
     assert not pool.jobs
 
 
 def test_bytes_that_are_no_request_end_the_connection_from_the_pool_too() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     server = world.machine._server
     assert server is not None
     exchange = RecordedExchange()
@@ -102,8 +92,7 @@ def test_bytes_that_are_no_request_end_the_connection_from_the_pool_too() -> Non
 
 
 def test_request_larger_than_any_valid_one_closes_its_connection() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     protocols = (JoinGroupRequestProtocol("p", bytes(MOST_BYTES)),)
     join_group = JoinGroupRequest("g", 10_000, 10_000, "", "consumer", protocols)
     with pytest.raises(RemoteWireError, match="at most 16777216 without records"):
@@ -111,10 +100,8 @@ def test_request_larger_than_any_valid_one_closes_its_connection() -> None:
 
 
 def test_a_large_request_says_what_it_takes_before_it_is_decoded() -> None:
-    world = Simulation()
-    world.machine.start()
-    assert world.machine.running is not None
-    pool = world.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    world = Simulation.serving()
+    pool = world.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
     request = simulation.metadata(*(f"topic-{number}" for number in range(200_000)))
     asked = dispatched(world, request)
     (steps,) = pool.jobs
@@ -138,12 +125,10 @@ def elected() -> bytes:
 
 def asked_for(frame: bytes) -> int:
     """What a request asks of the pool before it is decoded."""
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     server = world.machine._server
     assert server is not None
-    assert world.machine.running is not None
-    pool = world.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    pool = world.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
     server.handler.on_request(RecordedExchange(), memoryview(bytearray(frame)))
     (steps,) = pool.jobs
     return next(steps, 0)
@@ -171,10 +156,9 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Simulation:
         monkeypatch.setattr(dispatch, name, 1)
     monkeypatch.setattr(dispatch, "IN_STEPS_BYTES", 16 << 10)
     monkeypatch.setattr(dispatch, "MANY_PRODUCED", 1_000)
-    world = Simulation()
-    world.machine.start({"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "1"})
-    assert world.create_topic("t") == 0
-    return world
+    return Simulation.serving(
+        "t", properties={"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "1"}
+    )
 
 
 def altered(names: tuple[str, ...] = NAMES) -> Request:
@@ -195,8 +179,7 @@ def committed(version: int) -> Request:
 
 def test_large_requests_to_zookeeper_are_decoded_one_after_the_other(narrow: Simulation) -> None:
     asked = [dispatched(narrow, altered()) for _ in range(3)]
-    assert narrow.machine.running is not None
-    assert len(narrow.machine.running.broker.request_jobs) == 1
+    assert len(narrow.machine.broker.request_jobs) == 1
     assert [exchange.answered for exchange in asked] == [False, False, False]
     assert all(exchange.kept for exchange in asked)
     narrow.settle()
@@ -220,8 +203,7 @@ def test_a_request_that_waits_for_a_topic_keeps_no_other_waiting(narrow: Simulat
 
 
 def test_large_requests_in_steps_are_begun_one_after_the_other(narrow: Simulation) -> None:
-    assert narrow.machine.running is not None
-    pool = narrow.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    pool = narrow.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
     parts = tuple(range(1, 3_000))
     asked = [
         dispatched(narrow, request)
@@ -255,8 +237,7 @@ def test_bytes_that_are_no_request_let_the_next_request_begin(narrow: Simulation
 
 
 def test_a_followers_questions_wait_for_no_clients_request(narrow: Simulation) -> None:
-    assert narrow.machine.running is not None
-    pool = narrow.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    pool = narrow.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
     dispatched(narrow, committed(2))
     parts = tuple(ListOffsetsPartition(number, -1, -1, 1) for number in range(2_000))
     for replica_id in (-1, 1):

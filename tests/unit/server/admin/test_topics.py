@@ -37,11 +37,8 @@ SIZE = r"have 12\d{5} bytes, .*1000000"
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
-    assert world.machine.running is not None
-    yield world.machine.running.broker
+    world = Simulation.serving("t")
+    yield world.machine.broker
     world.machine.stop()
 
 
@@ -71,16 +68,14 @@ def of_300_topics(validate_only: bool = True) -> Request:
 
 
 def test_the_topics_of_a_request_have_a_limit_of_partitions_together() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     answer = world.call(of_300_topics())
     assert [topic.error_code for topic in answer.topics] == [0] + 299 * [ErrorCode.POLICY_VIOLATION]
     assert "limit of 10000 new partitions" in answer.topics[1].error_message
 
 
 def test_more_partitions_of_several_topics_have_the_same_limit() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     names = ("a", "b", "c")
     for name in names:
         world.create_topic(name)
@@ -91,8 +86,7 @@ def test_more_partitions_of_several_topics_have_the_same_limit() -> None:
 
 
 def test_a_topic_that_cannot_be_takes_no_room_from_the_others() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     topics = tuple(CreatableTopic(f"t{count}", count, 1) for count in (2_000_000_000, 3, 4))
     answer = world.call(Request(ApiKey.CREATE_TOPICS, 1, CreateTopicsRequest(topics, 0, True)))
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.INVALID_PARTITIONS, 0, 0]
@@ -104,8 +98,7 @@ def refused_codes(world: Simulation, *topics: CreatableTopic) -> list[ErrorCode]
 
 
 def test_topics_that_exist_are_no_new_ones() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     for name in ("a", "b"):
         world.create_topic(name)
     exists = ErrorCode.TOPIC_ALREADY_EXISTS
@@ -125,21 +118,18 @@ def test_topics_that_exist_are_no_new_ones() -> None:
     ],
 )
 def test_a_topic_that_is_refused_is_no_new_one(refused: CreatableTopic, why: ErrorCode) -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     assert refused_codes(world, refused, CreatableTopic("new", 9_000, 1)) == [why, ErrorCode.NONE]
 
 
 def test_of_two_topics_that_look_alike_only_one_is_new() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     topics = [CreatableTopic(name, 4_000, 1) for name in ("a.b", "a_b", "new")]
     assert refused_codes(world, *topics) == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC, ErrorCode.NONE]
 
 
 def test_a_topic_that_cannot_grow_takes_no_room_from_the_others() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     for name in ("a", "b"):
         world.create_topic(name)
     wrong = (CreatePartitionsAssignment((7,)),) * 8_999
@@ -150,8 +140,7 @@ def test_a_topic_that_cannot_grow_takes_no_room_from_the_others() -> None:
 
 
 def test_a_refusal_does_not_repeat_all_that_was_sent() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     replicas = (CreatableReplicaAssignment(0, tuple(range(100_000))),)
     request = CreateTopicsRequest((CreatableTopic("t", -1, -1, replicas),), 0, True)
     (topic,) = world.call(Request(ApiKey.CREATE_TOPICS, 1, request)).topics
@@ -160,8 +149,7 @@ def test_a_refusal_does_not_repeat_all_that_was_sent() -> None:
 
 
 def test_the_log_names_some_of_the_topics_that_are_refused(caplog: pytest.LogCaptureFixture) -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     caplog.set_level("INFO")
     world.call(of_300_topics())
     assert caplog.text.count("rejected the request for topic") == 50
@@ -180,11 +168,8 @@ def growing(name: str, count: int) -> Request:
 def test_requests_that_do_not_wait_queue_once_for_each_topic(
     request_of: Callable[[], Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
-    assert world.machine.running is not None
-    broker = world.machine.running.broker
+    world = Simulation.serving("t")
+    broker = world.machine.broker
     held: list[Callable[[], None]] = []
     monkeypatch.setattr(broker.worker, "submit", held.append)
     for _ in range(20):
@@ -201,11 +186,8 @@ def test_requests_that_do_not_wait_queue_once_for_each_topic(
 def test_a_deletion_that_failed_unexpectedly_can_be_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
-    assert world.machine.running is not None
-    broker = world.machine.running.broker
+    world = Simulation.serving("t")
+    broker = world.machine.broker
 
     def fail(names: list[str]) -> None:
         raise ValueError("a defect")
@@ -221,8 +203,7 @@ def test_a_deletion_that_failed_unexpectedly_can_be_asked_for_again(
 
 
 def test_a_request_that_was_refused_is_let_go_without_a_collection() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     gc.collect()
     gc.disable()
     try:

@@ -28,10 +28,7 @@ from tests.support.simulation import Request, Simulation
 @pytest.fixture
 def world() -> Simulation:
     """A broker with a topic of one partition."""
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
-    return world
+    return Simulation.serving("t")
 
 
 def commit(group: str) -> Request:

@@ -37,8 +37,7 @@ PARTITIONS = 30
 @pytest.fixture
 def world() -> Simulation:
     """A broker with two topics, where group g has committed all partitions of both."""
-    world = Simulation()
-    world.machine.start({"offsets.topic.num.partitions": "1"})
+    world = Simulation.serving(properties={"offsets.topic.num.partitions": "1"})
     find = Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g"))
     while world.call(find).error_code:
         world.settle()
@@ -65,8 +64,7 @@ def fetch_all() -> Request:
 
 
 def broker_of(world: Simulation) -> Broker:
-    assert world.machine.running is not None
-    return world.machine.running.broker
+    return world.machine.broker
 
 
 def pooled(world: Simulation) -> Any:

@@ -21,10 +21,7 @@ DIRS = {"log.dirs": "/first,/second"}
 @pytest.fixture
 def world() -> Simulation:
     """A broker with two directories, and a topic whose two partitions lie in one each."""
-    world = Simulation()
-    world.machine.start(DIRS)
-    world.create_topic("t", partitions=2)
-    return world
+    return Simulation.serving("t", partitions=2, properties=DIRS)
 
 
 def described(
@@ -55,9 +52,7 @@ def test_each_log_is_in_one_directory_with_its_size(world: Simulation) -> None:
     first, second = found.values()
     assert first.keys() | second.keys() == {TopicPartition("t", 0), TopicPartition("t", 1)}
     logs = first | second
-    running = world.machine.running
-    assert running is not None
-    stored = running.broker.logs.logs()[TopicPartition("t", 0)].size_bytes
+    stored = world.machine.broker.logs.logs()[TopicPartition("t", 0)].size_bytes
     assert stored > 100
     assert logs[TopicPartition("t", 0)] == DescribeLogDirsPartition(0, stored, 0, False)
     assert logs[TopicPartition("t", 1)] == DescribeLogDirsPartition(1, 0, 0, False)
@@ -80,9 +75,7 @@ def test_a_directory_that_cannot_be_used_is_offline() -> None:
 
 
 def test_directory_with_a_failed_log_is_offline_and_lists_its_logs(world: Simulation) -> None:
-    running = world.machine.running
-    assert running is not None
-    (path, logs), *_ = running.broker.logs.by_directory().items()
+    (path, logs), *_ = world.machine.broker.logs.by_directory().items()
     ((_, log),) = logs
     log.fail("the disk broke")
     answer = described(world)

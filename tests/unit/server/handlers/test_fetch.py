@@ -19,9 +19,7 @@ MAX_WAIT_MS = 500
 @pytest.fixture
 def world() -> Simulation:
     """Two partitions with as many messages each."""
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t", partitions=2)
+    world = Simulation.serving("t", partitions=2)
     send(world, FINISHED, UNFINISHED)
     return world
 

@@ -20,15 +20,11 @@ ALL_TOPICS = Request(ApiKey.METADATA, 5, MetadataRequest(None, False))
 def world(monkeypatch: pytest.MonkeyPatch) -> Simulation:
     """A broker with a topic of three partitions, which are many here."""
     monkeypatch.setattr(metadata, "STEP_PARTITIONS", 2)
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t", partitions=3)
-    return world
+    return Simulation.serving("t", partitions=3)
 
 
 def broker_of(world: Simulation) -> Broker:
-    assert world.machine.running is not None
-    return world.machine.running.broker
+    return world.machine.broker
 
 
 def encodings(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -54,8 +54,7 @@ class ProduceSimulation(Simulation):
         self.machine.start()
         configs = {key.replace("_", "."): value for key, value in settings.items()}
         self.create_topic("t", partitions=partitions, settings=configs)
-        assert self.machine.running is not None
-        self.broker = self.machine.running.broker
+        self.broker = self.machine.broker
         self.pool = self.broker.pool = HoldingPool()  # type: ignore[assignment]
 
     def pending(self, *arguments: Any, **named: Any) -> Any:

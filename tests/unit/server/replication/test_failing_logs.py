@@ -36,9 +36,7 @@ def world(reasons: list[str]) -> Simulation:
 
 
 def leader(world: Simulation) -> int:
-    running = world.machine.running
-    assert running is not None
-    return running.broker.metadata_cache.topics["t"][0].leader
+    return world.machine.broker.metadata_cache.topics["t"][0].leader
 
 
 def fill(world: Simulation) -> None:
@@ -92,7 +90,7 @@ def test_a_leader_without_another_replica_in_sync_leads_on(world: Simulation, re
 
 
 def test_failed_flush_moves_leadership_without_a_write(world: Simulation) -> None:
-    log = world.machine.running.broker.logs.get(T0) if world.machine.running else None
+    log = world.machine.broker.logs.get(T0) if world.machine.running else None
     assert log is not None
     world.produce("t", b"x")
     world.machine.files.fail_next_sync(errno.EIO, match="t_0")

@@ -285,10 +285,8 @@ def test_a_request_with_all_that_it_needs_is_not_refused(world: Guarded, case: C
 
 
 def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
-    running = world.machine.running
-    assert running is not None
     none: Any = None
-    assert REQUEST_AUTHORIZERS.keys() == handlers(running.broker, none, none, none).keys()
+    assert REQUEST_AUTHORIZERS.keys() == handlers(world.machine.broker, none, none, none).keys()
     tested_below = {K.API_VERSIONS, K.LIST_GROUPS, K.DESCRIBE_LOG_DIRS}
     assert {case.key for case in CASES} | tested_below == REQUEST_AUTHORIZERS.keys()
 
@@ -428,16 +426,12 @@ def test_rules_of_before_the_start_hold_from_the_start_on() -> None:
 
 
 def test_super_users_need_no_rules() -> None:
-    world = Simulation()
-    world.machine.start({**AUTHORIZER, "super.users": f"User:root; {ANONYMOUS}"})
-    assert world.create_topic("t") == 0
+    world = Simulation.serving("t", properties={**AUTHORIZER, "super.users": f"User:root; {ANONYMOUS}"})
     assert world.produce("t", b"x").error_code == ErrorCode.NONE
 
 
 def test_everyone_is_allowed_without_acls_if_configured() -> None:
-    world = Simulation()
-    world.machine.start({**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"})
-    assert world.create_topic("t") == 0
+    world = Simulation.serving("t", properties={**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"})
     rule = Acl("User:alice", Permission.ALLOW, WILDCARD_HOST, WRITE)
     change_resource(world.zookeeper.connect(), TOPIC, lambda rules: rules | {rule})
     world.settle()

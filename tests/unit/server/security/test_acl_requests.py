@@ -26,9 +26,7 @@ EVERYTHING = DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY)
 
 @pytest.fixture
 def world() -> Simulation:
-    world = Simulation()
-    world.machine.start(AUTHORIZER)
-    return world
+    return Simulation.serving(properties=AUTHORIZER)
 
 
 def creation(resource: Resource, acl: Acl) -> AclCreation:
@@ -165,8 +163,7 @@ def test_a_resource_whose_rules_cannot_be_read_gets_no_others(world: Simulation)
 
 
 def test_without_an_authorizer_there_are_no_rules() -> None:
-    world = Simulation()
-    world.machine.start()
+    world = Simulation.serving()
     ((code, message),) = create(world, creation(TOPIC, READ))
     assert code is ErrorCode.SECURITY_DISABLED
     assert message is not None
