@@ -26,8 +26,8 @@ MIN_ISR = "min.insync.replicas"
 app = typer.Typer(help="Read and change settings of topics, brokers and clients.", no_args_is_help=True)
 
 
-class Kind(str, Enum):
-    """The kind of entity that has settings."""
+class EntityType(str, Enum):
+    """The type of an entity that has settings."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -42,14 +42,16 @@ class Kind(str, Enum):
         return f"{self.value}s"
 
 
-def parse_kind(text: str) -> Kind:
+def parse_kind(text: str) -> EntityType:
     """Parse the first argument. Raise ConfigError."""
-    if text not in list(Kind):
+    if text not in list(EntityType):
         raise ConfigError("KIND", text, "must be topic, broker or client")
-    return Kind(text)
+    return EntityType(text)
 
 
-Of = Annotated[Kind, typer.Argument(parser=parse_kind, metavar="topic|broker|client", show_default=False)]
+Of = Annotated[
+    EntityType, typer.Argument(parser=parse_kind, metavar="topic|broker|client", show_default=False)
+]
 Name = Annotated[
     str, typer.Argument(metavar="NAME", show_default=False, help="A topic, or the id of a broker or client.")
 ]
@@ -99,7 +101,7 @@ def get(
     print_rows(rows, ["setting", "value", "source"], style, nothing=no_settings_text(kind, name))
 
 
-def no_settings_text(kind: Kind, name: str) -> str:
+def no_settings_text(kind: EntityType, name: str) -> str:
     """Return the note for an entity without settings of its own."""
     return f"{kind.value} {name!r} has no settings of its own; --all lists the defaults"
 
@@ -147,12 +149,12 @@ def set_(
         say(f"{name} has {format_changes(changes)}")
 
 
-def uses_zookeeper(kind: Kind, zookeeper: str | None) -> bool:
+def uses_zookeeper(kind: EntityType, zookeeper: str | None) -> bool:
     """Return True if the settings are read and changed in ZooKeeper. Raise ConfigError for topics."""
-    if zookeeper and kind is Kind.TOPIC:
+    if zookeeper and kind is EntityType.TOPIC:
         allowed = "is only for clients and brokers; for topics use --bootstrap"
         raise ConfigError("--zookeeper", zookeeper, allowed)
-    return kind is Kind.CLIENT or bool(zookeeper)
+    return kind is EntityType.CLIENT or bool(zookeeper)
 
 
 def changes_of(option: str, settings: dict[str, str], deleted: list[str] | None) -> dict[str, str | None]:

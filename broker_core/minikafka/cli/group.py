@@ -20,10 +20,10 @@ from minikafka.base.text import first_of
 from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.group_reset import (
-    Log,
+    LogOffsets,
     Plan,
+    ResetTarget,
     Rule,
-    Target,
     check_shift,
     new_offset,
     out_of_range_offset,
@@ -239,14 +239,14 @@ class _Reset:
     """The logs and the new offsets of a reset, and the storages that have the group."""
 
     places: OffsetsStorages
-    logs: dict[TopicPartition, Log]
+    logs: dict[TopicPartition, LogOffsets]
     offsets: dict[TopicPartition, int]
 
 
 def _reset(
     found: GroupAccess,
     name: str,
-    target: Target,
+    target: ResetTarget,
     chosen: list[tuple[str, tuple[int, ...] | None]],
     plan: Plan | None,
     *,
@@ -337,11 +337,11 @@ def _partitions(
 
 def _logs(
     admin: Admin,
-    target: Target,
+    target: ResetTarget,
     wanted: list[TopicPartition],
     committed: dict[TopicPartition, int],
     plan: Plan,
-) -> dict[TopicPartition, Log]:
+) -> dict[TopicPartition, LogOffsets]:
     from minikafka.clients.admin.admin import EARLIEST, LATEST
 
     check_shift(target, committed, wanted)
@@ -349,12 +349,12 @@ def _logs(
     last = admin.offsets(dict.fromkeys(wanted, LATEST))
     timed = admin.offsets(dict.fromkeys(wanted, target.value)) if target.rule is Rule.TIME else {}
     return {
-        tp: Log(first[tp] or 0, last[tp] or 0, committed.get(tp), timed.get(tp), plan.get(tp, 0))
+        tp: LogOffsets(first[tp] or 0, last[tp] or 0, committed.get(tp), timed.get(tp), plan.get(tp, 0))
         for tp in wanted
     }
 
 
-def _note_out_of_range(target: Target, logs: Mapping[TopicPartition, Log]) -> None:
+def _note_out_of_range(target: ResetTarget, logs: Mapping[TopicPartition, LogOffsets]) -> None:
     """Print one note about all partitions whose log does not have the requested offset."""
     adjusted = [
         f"{tp} at {wanted} ({log.start_offset} to {log.end_offset})"

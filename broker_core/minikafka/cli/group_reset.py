@@ -43,7 +43,7 @@ class Rule(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ResetTarget:
     """The target of a reset. value: the offset, the time in ms since the epoch, or the number of messages."""
 
     rule: Rule
@@ -60,17 +60,17 @@ def parse_target(
     since_ms: int | None,
     shift: int | None,
     file: bool = False,
-) -> Target:
+) -> ResetTarget:
     """Return the one target that was given. Raise NotExactlyOne for none or several."""
     given = [
-        *([Target(Rule.EARLIEST)] if earliest else []),
-        *([Target(Rule.LATEST)] if latest else []),
-        *([Target(Rule.CURRENT)] if current else []),
-        *([] if offset is None else [Target(Rule.OFFSET, offset)]),
-        *([] if time_ms is None else [Target(Rule.TIME, time_ms)]),
-        *([] if since_ms is None else [Target(Rule.TIME, since_ms)]),
-        *([] if shift is None else [Target(Rule.SHIFT, shift)]),
-        *([Target(Rule.FILE)] if file else []),
+        *([ResetTarget(Rule.EARLIEST)] if earliest else []),
+        *([ResetTarget(Rule.LATEST)] if latest else []),
+        *([ResetTarget(Rule.CURRENT)] if current else []),
+        *([] if offset is None else [ResetTarget(Rule.OFFSET, offset)]),
+        *([] if time_ms is None else [ResetTarget(Rule.TIME, time_ms)]),
+        *([] if since_ms is None else [ResetTarget(Rule.TIME, since_ms)]),
+        *([] if shift is None else [ResetTarget(Rule.SHIFT, shift)]),
+        *([ResetTarget(Rule.FILE)] if file else []),
     ]
     if len(given) != 1:
         raise NotExactlyOne([target.rule.value for target in given], "no new offsets are set", OPTIONS)
@@ -112,8 +112,8 @@ def parse_topic(text: str) -> tuple[str, tuple[int, ...] | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """The log of one partition.
+class LogOffsets:
+    """The offsets of one partition.
 
     at_time: the offset of the first message at or after the time, None for none.
     planned: the offset in the file.
@@ -126,7 +126,7 @@ class Log:
     planned: int = 0
 
 
-def new_offset(target: Target, log: Log) -> int:
+def new_offset(target: ResetTarget, log: LogOffsets) -> int:
     """Return the new offset of a partition. It is always within the log, as in Kafka's own tool.
 
     The result is the end of the log for a time after the last message, and for ``--to-current`` without a
@@ -143,7 +143,7 @@ def new_offset(target: Target, log: Log) -> int:
     return min(max(_wanted(target, log), log.start_offset), log.end_offset)
 
 
-def out_of_range_offset(target: Target, log: Log) -> int | None:
+def out_of_range_offset(target: ResetTarget, log: LogOffsets) -> int | None:
     """Return the requested offset if the log does not have it, otherwise None."""
     if target.rule not in (Rule.OFFSET, Rule.CURRENT, Rule.SHIFT, Rule.FILE) or (
         target.rule is Rule.CURRENT and log.committed is None
@@ -153,14 +153,14 @@ def out_of_range_offset(target: Target, log: Log) -> int | None:
     return None if log.start_offset <= wanted <= log.end_offset else wanted
 
 
-def _wanted(target: Target, log: Log) -> int:
+def _wanted(target: ResetTarget, log: LogOffsets) -> int:
     if target.rule is Rule.FILE:
         return log.planned
     return target.value if target.rule is Rule.OFFSET else (log.committed or 0) + target.value
 
 
 def check_shift(
-    target: Target, committed: Mapping[TopicPartition, int], wanted: Iterable[TopicPartition]
+    target: ResetTarget, committed: Mapping[TopicPartition, int], wanted: Iterable[TopicPartition]
 ) -> None:
     """Raise ConfigError for a shift of a partition without a committed offset."""
     none = [tp for tp in wanted if tp not in committed]

@@ -43,7 +43,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class MemberDescription:
+class MemberSummary:
     """A member in DescribeGroups; metadata and assignment are empty unless the group is stable."""
 
     member_id: str
@@ -54,13 +54,13 @@ class MemberDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupSummary:
     """A group in DescribeGroups. ``protocol`` is empty unless it is stable."""
 
     state: GroupState
     protocol_type: str
     protocol: str
-    members: tuple[MemberDescription, ...]
+    members: tuple[MemberSummary, ...]
 
 
 class _Member:
@@ -163,16 +163,16 @@ class Group:
 
     # --- queries --------------------------------------------------------------------------------------------
 
-    def describe(self) -> GroupDescription:
+    def describe(self) -> GroupSummary:
         """Return the description of the group for DescribeGroups."""
         stable = self.state is GroupState.STABLE
         protocol = (self.protocol or "") if stable else ""
-        return GroupDescription(
+        return GroupSummary(
             self.state,
             self.protocol_type or "",
             protocol,
             tuple(
-                MemberDescription(
+                MemberSummary(
                     member.member_id,
                     member.client_id,
                     member.client_host,

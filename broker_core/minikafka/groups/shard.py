@@ -15,7 +15,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, LocalWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.groups import events
 from minikafka.groups.events import Effect, Event
-from minikafka.groups.group import MEMBER_BYTES, Group, GroupDescription, protocols_bytes
+from minikafka.groups.group import MEMBER_BYTES, Group, GroupSummary, protocols_bytes
 from minikafka.groups.messages import (
     UNKNOWN_MS,
     GroupMetadataValue,
@@ -35,7 +35,7 @@ KeyValue = tuple[bytes, bytes | None]
 COMMIT_BYTES_MIN = 10 + 20
 """The size of a commit, key and value, without its strings."""
 
-NO_GROUP = GroupDescription(GroupState.DEAD, "", "", ())
+NO_GROUP = GroupSummary(GroupState.DEAD, "", "", ())
 """The description of a group that does not exist."""
 
 
@@ -103,7 +103,7 @@ class GroupCoordinatorShard:
         """Return whether the group exists."""
         return group_id in self._entries
 
-    def describe(self, group_id: str) -> GroupDescription:
+    def describe(self, group_id: str) -> GroupSummary:
         """Return the description of a group; ``NO_GROUP`` if it does not exist."""
         entry = self._entries.get(group_id)
         return NO_GROUP if entry is None else entry.group.describe()

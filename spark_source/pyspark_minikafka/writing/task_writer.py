@@ -52,7 +52,7 @@ def send(
     """Send every row and wait until all are acknowledged. Return the rows, and the bytes as encoded."""
     cluster = cache.writing(target.bootstrap_servers, options.connection)
     with cache.producing(cluster, options.producer) as producer:
-        task = _Task(cluster, producer, options, columns)
+        task = _TaskWriter(cluster, producer, options, columns)
         for batch in merged(batches, task.wanted_bytes):
             task.add(batch)
         return task.finish()
@@ -73,7 +73,7 @@ def merged(batches: Iterator[pa.RecordBatch], wanted_bytes: Callable[[], int]) -
             waiting, size = [], 0
 
 
-class _Task:
+class _TaskWriter:
     """The write of one task: routes, encodes and queues its rows, and collects the results."""
 
     def __init__(

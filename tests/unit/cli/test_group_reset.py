@@ -9,9 +9,9 @@ import pytest
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.group_reset import (
-    Log,
+    LogOffsets,
+    ResetTarget,
     Rule,
-    Target,
     check_shift,
     new_offset,
     out_of_range_offset,
@@ -39,17 +39,17 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 @pytest.mark.parametrize(
     ("given", "target"),
     [
-        ({"earliest": True}, Target(Rule.EARLIEST)),
-        ({"latest": True}, Target(Rule.LATEST)),
-        ({"offset": 0}, Target(Rule.OFFSET, 0)),
-        ({"time_ms": 5}, Target(Rule.TIME, 5)),
-        ({"since_ms": 6}, Target(Rule.TIME, 6)),
-        ({"current": True}, Target(Rule.CURRENT)),
-        ({"shift": -3}, Target(Rule.SHIFT, -3)),
-        ({"file": True}, Target(Rule.FILE)),
+        ({"earliest": True}, ResetTarget(Rule.EARLIEST)),
+        ({"latest": True}, ResetTarget(Rule.LATEST)),
+        ({"offset": 0}, ResetTarget(Rule.OFFSET, 0)),
+        ({"time_ms": 5}, ResetTarget(Rule.TIME, 5)),
+        ({"since_ms": 6}, ResetTarget(Rule.TIME, 6)),
+        ({"current": True}, ResetTarget(Rule.CURRENT)),
+        ({"shift": -3}, ResetTarget(Rule.SHIFT, -3)),
+        ({"file": True}, ResetTarget(Rule.FILE)),
     ],
 )
-def test_one_option_is_the_target(given: dict[str, int], target: Target) -> None:
+def test_one_option_is_the_target(given: dict[str, int], target: ResetTarget) -> None:
     assert parse_target(**(NOTHING | given)) == target  # type: ignore[arg-type]
 
 
@@ -79,48 +79,48 @@ def test_what_names_no_partitions_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("target", "offset"),
     [
-        (Target(Rule.EARLIEST), 10),
-        (Target(Rule.LATEST), 50),
-        (Target(Rule.OFFSET, 30), 30),
-        (Target(Rule.OFFSET, 3), 10),
-        (Target(Rule.OFFSET, 300), 50),
-        (Target(Rule.TIME, 99), 33),
-        (Target(Rule.SHIFT, 5), 25),
-        (Target(Rule.SHIFT, -5), 15),
-        (Target(Rule.SHIFT, -50), 10),
-        (Target(Rule.SHIFT, 50), 50),
-        (Target(Rule.FILE), 40),
+        (ResetTarget(Rule.EARLIEST), 10),
+        (ResetTarget(Rule.LATEST), 50),
+        (ResetTarget(Rule.OFFSET, 30), 30),
+        (ResetTarget(Rule.OFFSET, 3), 10),
+        (ResetTarget(Rule.OFFSET, 300), 50),
+        (ResetTarget(Rule.TIME, 99), 33),
+        (ResetTarget(Rule.SHIFT, 5), 25),
+        (ResetTarget(Rule.SHIFT, -5), 15),
+        (ResetTarget(Rule.SHIFT, -50), 10),
+        (ResetTarget(Rule.SHIFT, 50), 50),
+        (ResetTarget(Rule.FILE), 40),
     ],
 )
-def test_the_new_offset_lies_within_the_log(target: Target, offset: int) -> None:
-    assert new_offset(target, Log(10, 50, committed=20, at_time=33, planned=40)) == offset
+def test_the_new_offset_lies_within_the_log(target: ResetTarget, offset: int) -> None:
+    assert new_offset(target, LogOffsets(10, 50, committed=20, at_time=33, planned=40)) == offset
 
 
 @pytest.mark.parametrize(
     ("target", "offset"),
     [
-        (Target(Rule.OFFSET, 30), None),
-        (Target(Rule.OFFSET, 50), None),
-        (Target(Rule.OFFSET, 51), 51),
-        (Target(Rule.SHIFT, -11), 9),
-        (Target(Rule.LATEST), None),
-        (Target(Rule.TIME, 99), None),
+        (ResetTarget(Rule.OFFSET, 30), None),
+        (ResetTarget(Rule.OFFSET, 50), None),
+        (ResetTarget(Rule.OFFSET, 51), 51),
+        (ResetTarget(Rule.SHIFT, -11), 9),
+        (ResetTarget(Rule.LATEST), None),
+        (ResetTarget(Rule.TIME, 99), None),
     ],
 )
-def test_an_offset_outside_of_the_log_is_known_as_such(target: Target, offset: int | None) -> None:
-    assert out_of_range_offset(target, Log(10, 50, committed=20, at_time=33, planned=40)) == offset
+def test_an_offset_outside_of_the_log_is_known_as_such(target: ResetTarget, offset: int | None) -> None:
+    assert out_of_range_offset(target, LogOffsets(10, 50, committed=20, at_time=33, planned=40)) == offset
 
 
 def test_a_time_after_the_last_message_is_the_end() -> None:
-    assert new_offset(Target(Rule.TIME, 99), Log(10, 50)) == 50
+    assert new_offset(ResetTarget(Rule.TIME, 99), LogOffsets(10, 50)) == 50
 
 
 def test_only_what_is_there_can_be_shifted() -> None:
     here, there = TopicPartition("t", 0), TopicPartition("t", 1)
-    check_shift(Target(Rule.SHIFT, 1), {here: 5}, [here])
-    check_shift(Target(Rule.LATEST), {}, [here])
+    check_shift(ResetTarget(Rule.SHIFT, 1), {here: 5}, [here])
+    check_shift(ResetTarget(Rule.LATEST), {}, [here])
     with pytest.raises(ConfigError, match="--shift-by=1: the group has no committed offset of t-1"):
-        check_shift(Target(Rule.SHIFT, 1), {here: 5}, [here, there])
+        check_shift(ResetTarget(Rule.SHIFT, 1), {here: 5}, [here, there])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Fields:
     """Big-endian numbers one after another: name -> code of ``struct``."""
 
     codes: Mapping[str, str]
@@ -25,7 +25,7 @@ class Layout:
     def at(self, name: str) -> int:
         """Return the position of a field."""
         names = list(self.codes)
-        return Layout({before: self.codes[before] for before in names[: names.index(name)]}).size
+        return Fields({before: self.codes[before] for before in names[: names.index(name)]}).size
 
     def struct(self, *names: str) -> struct.Struct:
         """Return what reads these fields, in their order, from the start of an entry; without names all."""
@@ -39,11 +39,11 @@ class Layout:
         return struct.Struct(">" + "".join(parts))
 
 
-MESSAGE_FIELDS = Layout(
+MESSAGE_FIELDS = Fields(
     {"offset": "q", "size": "i", "crc": "I", "magic": "B", "attributes": "B", "timestamp": "q"}
 )
 """A message of magic 1 up to its key; in magic 0 the key replaces the timestamp."""
-BATCH_FIELDS = Layout(
+BATCH_FIELDS = Fields(
     {
         "base_offset": "q",
         "size": "i",

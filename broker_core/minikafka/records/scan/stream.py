@@ -26,7 +26,7 @@ MAX_ENTRY_BYTES = 128 << 20
 """More than any broker accepts: a request has at most 100 MiB."""
 
 
-class Channel(Protocol):
+class WritableByteChannel(Protocol):
     """A destination of bytes, such as a file. A write may write only some of the bytes."""
 
     def write(self, data: memoryview, /) -> int | None:
@@ -34,7 +34,7 @@ class Channel(Protocol):
 
 
 @runtime_checkable
-class SliceChannel(Channel, Protocol):
+class SliceChannel(WritableByteChannel, Protocol):
     """A channel that can also write a part of a file by ``sendfile``, without reading it into memory."""
 
     def write_slice(self, piece: FileSlice, /) -> int:
@@ -117,7 +117,7 @@ class MessageSet:
         if self._whole and position < self.size_bytes:
             raise decode_status.error(decode_status.PARTIAL, position)
 
-    def write_to(self, channel: Channel, position: int, max_bytes: int) -> int:
+    def write_to(self, channel: WritableByteChannel, position: int, max_bytes: int) -> int:
         """Write up to ``max_bytes`` from ``position`` on to the channel, including partial entries. Return
         the number of bytes written, which may be less: continue from there.
 

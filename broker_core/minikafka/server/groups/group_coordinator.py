@@ -27,7 +27,7 @@ from typing import TypeVar
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, StorageError, value_or_error
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups import events
-from minikafka.groups.group import GroupDescription
+from minikafka.groups.group import GroupSummary
 from minikafka.groups.messages import OffsetCommitValue
 from minikafka.groups.shard import GroupCoordinatorShard, KeyValue, commit_bytes, commit_records
 from minikafka.partition.partition import LogAppendResult, Partition
@@ -378,7 +378,7 @@ class GroupCoordinator:
 
     # --- administration -------------------------------------------------------------------------------------
 
-    def describe(self, group_id: str) -> GroupDescription:
+    def describe(self, group_id: str) -> GroupSummary:
         """Return a group; ``NO_GROUP`` when it does not exist. Raises BrokerError as ``handle_event``."""
         _check_group_id(group_id)
         return self._run_in_step(lambda: self._shard_of(group_id).describe(group_id))

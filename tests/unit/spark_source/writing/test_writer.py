@@ -179,7 +179,7 @@ def test_rows_with_headers_are_refused_for_older_brokers() -> None:
     )
     brokers = BrokersOfKafka010()
     columns = SinkColumns(0, None, None, 1, None, False, headers=2)
-    task = task_writer._Task(brokers, brokers, sink_options({"topic": "t"}), columns)  # type: ignore[arg-type]
+    task = task_writer._TaskWriter(brokers, brokers, sink_options({"topic": "t"}), columns)  # type: ignore[arg-type]
     with pytest.raises(BrokerError, match="rows for t-1 have headers"):
         task.add(batch)
     assert brokers.sent == [(0, 2)]
@@ -207,7 +207,7 @@ class GrownTopic(BrokersOfKafka010):
 def write_to_partition(number: int, brokers: GrownTopic) -> None:
     rows = {"value": pa.array([b"a", b"b"]), "partition": pa.array([0, number], pa.int32())}
     columns = SinkColumns(0, None, None, 1, None, False)
-    task = task_writer._Task(brokers, brokers, sink_options({"topic": "t"}), columns)  # type: ignore[arg-type]
+    task = task_writer._TaskWriter(brokers, brokers, sink_options({"topic": "t"}), columns)  # type: ignore[arg-type]
     task.add(pa.RecordBatch.from_pydict(rows))
 
 
@@ -260,7 +260,7 @@ def test_more_is_merged_for_more_partitions_within_the_producers_buffer() -> Non
     cluster = BrokersOfKafka010()
     options = sink_options({"topic": "t"})
     columns = sink_columns(StructType().add("value", "binary"), "t")
-    task = task_writer._Task(cluster, cluster, options, columns)  # type: ignore[arg-type]
+    task = task_writer._TaskWriter(cluster, cluster, options, columns)  # type: ignore[arg-type]
     for partitions, wanted in (
         (2, 2 * task_writer.PARTITION_BYTES),
         (10_000, cluster.config.buffer_bytes // 2),
