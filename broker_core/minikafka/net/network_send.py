@@ -45,12 +45,14 @@ class NetworkSend:
         for part in parts:
             # Empty parts are left out: data must follow after MSG_MORE.
             size = part_size(part)
-            if size:
-                is_memory = not isinstance(part, (FileSlice, LazyPart))
-                self.memory_bytes += size if is_memory else 0
+            if not size:
+                continue
+            if isinstance(part, (bytes, bytearray, memoryview)):
+                self.memory_bytes += size
                 if isinstance(part, bytes) and size > FREE_BYTES:
                     shared[id(part)] = part
-                self._parts.append(memoryview(part).cast("B") if is_memory else part)  # type: ignore[arg-type]
+                part = memoryview(part).cast("B")
+            self._parts.append(part)
         self.shared = tuple(shared.values())
         """Large immutable parts, without duplicates, which other responses may share."""
         self._sendfile = HAS_SENDFILE
@@ -73,12 +75,12 @@ class NetworkSend:
         try:
             while self._parts and total < TURN_BYTES and self.waits_for is None:
                 first = self._parts[0]
-                if isinstance(first, FileSlice):
-                    total += self._write_slice(sock, first)
-                elif isinstance(first, LazyPart):
-                    total += self._write_lazy(sock, first)
-                else:
+                if isinstance(first, memoryview):
                     total += self._write_memory(sock)
+                elif isinstance(first, FileSlice):
+                    total += self._write_slice(sock, first)
+                else:
+                    total += self._write_lazy(sock, first)
         except BlockingIOError:
             pass
         return total
