@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from minikafka.base.errors import RemoteWireError
 from minikafka.wire import schema
 from minikafka.wire.api_table import APIS
-from minikafka.wire.frame_parts import join
-from minikafka.wire.framing import FrameReader, encode_frame
-from minikafka.wire.schema import (
+from minikafka.wire.fields import (
     BOOLEAN,
     BYTES,
     NULLABLE_BYTES,
@@ -23,12 +21,14 @@ from minikafka.wire.schema import (
     STRING,
     ArrayOf,
     Integer,
-    Struct,
     Type,
 )
+from minikafka.wire.frame_parts import join
+from minikafka.wire.framing import FrameReader, encode_frame
+from minikafka.wire.schema import Struct
 
 MESSAGES = [
-    (message, version)
+    (Struct(message), version)
     for api in APIS.values()
     for message in (api.request, api.response)
     for version in range(api.min_version, api.max_version + 1)
@@ -68,18 +68,18 @@ def values(type_: Type, version: int) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> tuple[Struct[Any], int, Any]:
+def messages(draw: st.DrawFn) -> tuple[Struct, int, Any]:
     message, version = draw(st.sampled_from(MESSAGES))
     return message, version, draw(values(message, version))
 
 
 @given(messages())
-def test_any_value_of_any_version_round_trips(one: tuple[Struct[Any], int, Any]) -> None:
+def test_any_value_of_any_version_round_trips(one: tuple[Struct, int, Any]) -> None:
     message, version, value = one
-    data = join(schema.encode(message, version, value))
-    decoded = schema.decode(message, version, data)
+    data = join(schema.encode(message.cls, version, value))
+    decoded = schema.decode(message.cls, version, data)
     assert decoded == value
-    assert join(schema.encode(message, version, decoded)) == data
+    assert join(schema.encode(message.cls, version, decoded)) == data
 
 
 def elements(type_: Type, version: int, value: Any) -> int:
@@ -93,26 +93,24 @@ def elements(type_: Type, version: int, value: Any) -> int:
 
 
 @given(messages())
-def test_the_limit_of_elements_counts_those_of_all_arrays(one: tuple[Struct[Any], int, Any]) -> None:
+def test_the_limit_of_elements_counts_those_of_all_arrays(one: tuple[Struct, int, Any]) -> None:
     message, version, value = one
-    data = join(schema.encode(message, version, value))
+    data = join(schema.encode(message.cls, version, value))
     most = elements(message, version, value)
-    assert schema.decode(message, version, data, most) == value
+    assert schema.decode(message.cls, version, data, most) == value
     if most:
         with pytest.raises(RemoteWireError, match=f"exceeds the limit of {most - 1} elements"):
-            schema.decode(message, version, data, most - 1)
+            schema.decode(message.cls, version, data, most - 1)
 
 
 @given(messages(), st.data())
-def test_a_message_cut_anywhere_is_the_peers_fault(
-    one: tuple[Struct[Any], int, Any], data: st.DataObject
-) -> None:
+def test_a_message_cut_anywhere_is_the_peers_fault(one: tuple[Struct, int, Any], data: st.DataObject) -> None:
     message, version, value = one
-    whole = join(schema.encode(message, version, value))
+    whole = join(schema.encode(message.cls, version, value))
     if whole:
         cut = data.draw(st.integers(0, len(whole) - 1))
         try:
-            schema.decode(message, version, whole[:cut])
+            schema.decode(message.cls, version, whole[:cut])
         except RemoteWireError:
             return
         raise AssertionError(f"{cut} of {len(whole)} bytes were taken for the whole")
@@ -120,24 +118,24 @@ def test_a_message_cut_anywhere_is_the_peers_fault(
 
 @given(messages(), st.data())
 def test_damage_gives_another_value_or_is_the_peers_fault(
-    one: tuple[Struct[Any], int, Any], data: st.DataObject
+    one: tuple[Struct, int, Any], data: st.DataObject
 ) -> None:
     message, version, value = one
-    damaged = bytearray(join(schema.encode(message, version, value)))
+    damaged = bytearray(join(schema.encode(message.cls, version, value)))
     if damaged:
         where = data.draw(st.integers(0, len(damaged) - 1))
         damaged[where] = data.draw(st.integers(0, 255))
         try:
-            schema.decode(message, version, damaged)
+            schema.decode(message.cls, version, damaged)
         except RemoteWireError:
             return
 
 
 @given(st.sampled_from(MESSAGES), st.binary(max_size=200))
-def test_random_bytes_are_a_value_or_the_peers_fault(one: tuple[Struct[Any], int], noise: bytes) -> None:
+def test_random_bytes_are_a_value_or_the_peers_fault(one: tuple[Struct, int], noise: bytes) -> None:
     message, version = one
     try:
-        schema.decode(message, version, noise)
+        schema.decode(message.cls, version, noise)
     except RemoteWireError:
         return
 

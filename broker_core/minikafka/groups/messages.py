@@ -1,4 +1,4 @@
-"""The records of ``__consumer_offsets``: Kafka's own keys and values, as tables of ``wire.schema``.
+"""The records of ``__consumer_offsets``: Kafka's own keys and values, as messages of ``wire.schema``.
 
 Both begin with the version, an int16; the version of a key is also its kind::
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Annotated, TypeVar
 
 from minikafka.base.binary import INT16
 from minikafka.base.errors import RemoteWireError
@@ -27,8 +27,8 @@ from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
+from minikafka.wire.fields import Int32, Int64, since
 from minikafka.wire.frame_parts import join
-from minikafka.wire.schema import BYTES, INT32, INT64, NULLABLE_STRING, STRING, Struct, array, field
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class OffsetKey:
 
     group: str
     topic: str
-    partition: int
+    partition: Int32
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -69,11 +69,11 @@ class GroupMetadataKey:
 class OffsetCommitValue:
     """A committed offset. Times are ms since the epoch."""
 
-    offset: int
-    leader_epoch: int
+    offset: Int64
+    leader_epoch: Annotated[Int32, since(3, default=NO_EPOCH)]
     metadata: str
-    commit_timestamp_ms: int
-    expire_timestamp_ms: int
+    commit_timestamp_ms: Int64
+    expire_timestamp_ms: Annotated[Int64, since(1, until=1, default=NEVER_MS)]
 
 
 @fast_value
@@ -81,11 +81,11 @@ class MemberMetadataValue:
     """One member of a generation. ``subscription`` is its metadata for the chosen protocol."""
 
     member_id: str
-    group_instance_id: str | None
+    group_instance_id: Annotated[str | None, since(3)]
     client_id: str
     client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
+    rebalance_timeout_ms: Annotated[Int32, since(1, default=-1)]
+    session_timeout_ms: Int32
     subscription: bytes
     assignment: bytes
 
@@ -95,43 +95,11 @@ class GroupMetadataValue:
     """One generation of a group; ``protocol`` and ``leader`` are None if it has no members."""
 
     protocol_type: str
-    generation: int
+    generation: Int32
     protocol: str | None
     leader: str | None
-    state_timestamp_ms: int
+    state_timestamp_ms: Annotated[Int64, since(2, default=UNKNOWN_MS)]
     members: tuple[MemberMetadataValue, ...]
-
-
-_OFFSET_KEY = Struct(OffsetKey, field("group", STRING), field("topic", STRING), field("partition", INT32))
-_GROUP_KEY = Struct(GroupMetadataKey, field("group", STRING))
-_OFFSET_VALUE = Struct(
-    OffsetCommitValue,
-    field("offset", INT64),
-    field("leader_epoch", INT32, since=3, default=NO_EPOCH),
-    field("metadata", STRING),
-    field("commit_timestamp_ms", INT64),
-    field("expire_timestamp_ms", INT64, since=1, until=1, default=NEVER_MS),
-)
-_GROUP_VALUE = Struct(
-    GroupMetadataValue,
-    field("protocol_type", STRING),
-    field("generation", INT32),
-    field("protocol", NULLABLE_STRING),
-    field("leader", NULLABLE_STRING),
-    field("state_timestamp_ms", INT64, since=2, default=UNKNOWN_MS),
-    array(
-        "members",
-        MemberMetadataValue,
-        field("member_id", STRING),
-        field("group_instance_id", NULLABLE_STRING, since=3, default=None),
-        field("client_id", STRING),
-        field("client_host", STRING),
-        field("rebalance_timeout_ms", INT32, since=1, default=-1),
-        field("session_timeout_ms", INT32),
-        field("subscription", BYTES),
-        field("assignment", BYTES),
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +127,12 @@ class ValueVersions:
 
 def offset_key(group: str, topic_partition: TopicPartition) -> bytes:
     """Encode the key of a committed offset. Raises LocalWireError for names that are too long."""
-    return _encode(_OFFSET_KEY, OFFSET_KEY, OffsetKey(group, *topic_partition))
+    return _encode(OffsetKey, OFFSET_KEY, OffsetKey(group, *topic_partition))
 
 
 def group_key(group: str) -> bytes:
     """Encode the key of a group."""
-    return _encode(_GROUP_KEY, GROUP_KEY, GroupMetadataKey(group))
+    return _encode(GroupMetadataKey, GROUP_KEY, GroupMetadataKey(group))
 
 
 def offset_bytes(value: OffsetCommitValue, versions: ValueVersions, retention_ms: int) -> bytes:
@@ -174,15 +142,15 @@ def offset_bytes(value: OffsetCommitValue, versions: ValueVersions, retention_ms
     commit, which ``read_offset`` recognises: a coordinator of 0.10.1 would remove any other offset at once.
     """
     if value.expire_timestamp_ms != NEVER_MS:
-        return _encode(_OFFSET_VALUE, 1, value)
+        return _encode(OffsetCommitValue, 1, value)
     if versions.offset == 1:
         value = replace(value, expire_timestamp_ms=value.commit_timestamp_ms + retention_ms)
-    return _encode(_OFFSET_VALUE, versions.offset, value)
+    return _encode(OffsetCommitValue, versions.offset, value)
 
 
 def group_bytes(value: GroupMetadataValue, versions: ValueVersions) -> bytes:
     """Encode a generation."""
-    return _encode(_GROUP_VALUE, versions.group, value)
+    return _encode(GroupMetadataValue, versions.group, value)
 
 
 def read_key(data: Buffer) -> OffsetKey | GroupMetadataKey | None:
@@ -191,13 +159,13 @@ def read_key(data: Buffer) -> OffsetKey | GroupMetadataKey | None:
     if version > NEWEST_KEY:
         return None
     if version == GROUP_KEY:
-        return schema.decode(_GROUP_KEY, version, body)
-    return schema.decode(_OFFSET_KEY, version, body)
+        return schema.decode(GroupMetadataKey, version, body)
+    return schema.decode(OffsetKey, version, body)
 
 
 def read_offset(data: Buffer, retention_ms: int) -> OffsetCommitValue:
     """Decode a committed offset. Raises RemoteWireError when it is damaged or of an unknown version."""
-    value: OffsetCommitValue = _decode(_OFFSET_VALUE, data)
+    value = _decode(OffsetCommitValue, data)
     if value.expire_timestamp_ms == value.commit_timestamp_ms + retention_ms:
         return replace(value, expire_timestamp_ms=NEVER_MS)
     return value
@@ -205,7 +173,7 @@ def read_offset(data: Buffer, retention_ms: int) -> OffsetCommitValue:
 
 def read_group(data: Buffer) -> GroupMetadataValue:
     """Decode a generation. Raises RemoteWireError when it is damaged or of an unknown version."""
-    value: GroupMetadataValue = _decode(_GROUP_VALUE, data)
+    value = _decode(GroupMetadataValue, data)
     return replace(value, members=tuple(map(_with_rebalance_timeout, value.members)))
 
 
@@ -216,8 +184,8 @@ def _with_rebalance_timeout(member: MemberMetadataValue) -> MemberMetadataValue:
     return replace(member, rebalance_timeout_ms=member.session_timeout_ms)
 
 
-def _encode(table: Struct[T], version: int, value: T) -> bytes:
-    return INT16.pack(version) + join(schema.encode(table, version, value))
+def _encode(message: type[T], version: int, value: T) -> bytes:
+    return INT16.pack(version) + join(schema.encode(message, version, value))
 
 
 def _split_version(data: Buffer) -> tuple[int, memoryview]:
@@ -229,8 +197,8 @@ def _split_version(data: Buffer) -> tuple[int, memoryview]:
     return version, memoryview(data)[INT16.size :]
 
 
-def _decode(table: Struct[Any], data: Buffer) -> Any:
+def _decode(message: type[T], data: Buffer) -> T:
     version, body = _split_version(data)
     if version > NEWEST_VALUE:
-        raise RemoteWireError(f"version {version} of {table.name} is newer than {NEWEST_VALUE}")
-    return schema.decode(table, version, body)
+        raise RemoteWireError(f"version {version} of {message.__name__} is newer than {NEWEST_VALUE}")
+    return schema.decode(message, version, body)

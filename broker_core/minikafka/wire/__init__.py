@@ -1,6 +1,6 @@
 """Kafka's wire protocol: conversion between bytes and values, without sockets, threads or clocks.
 
-``schema``       messages as tables of fields, compiled once per version (``codegen``)
+``schema``       messages as classes of annotated fields (``fields``), compiled once per version (``codegen``)
 ``apis``         one module per API with all its versions; import only the ones that are used
 ``api``          the ApiKey numbers and the Api class; ``api_table``: all APIs by key, and their description
 ``framing``      the length before every message, and the headers

@@ -12,7 +12,6 @@ from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.wire import schema
 from minikafka.wire.frame_parts import Part
-from minikafka.wire.schema import Struct
 
 RESPONSE_BYTES_MAX = 256 << 20
 """The largest response to anything but a fetch: the metadata of a million partitions."""
@@ -33,7 +32,7 @@ Row_co = TypeVar("Row_co", bound=PartitionRow, covariant=True)
 
 
 class TopicRows(Protocol[Row_co]):
-    """The partitions of one topic in a request or response (``schema.by_topic``)."""
+    """The partitions of one topic in a request or response."""
 
     @property
     def name(self) -> str:
@@ -108,8 +107,8 @@ class Api(Generic[Request, Response]):
     name: str
     min_version: int
     max_version: int
-    request: Struct[Request]
-    response: Struct[Response]
+    request: type[Request]
+    response: type[Response]
     max_elements: int = schema.MAX_ELEMENTS
     """The limit of elements in all arrays of a request together."""
     response_bytes: Callable[[int, Request], int] | None = None

@@ -38,7 +38,8 @@ from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.apis.stop_replica import STOP_REPLICA
 from minikafka.wire.apis.sync_group import SYNC_GROUP
 from minikafka.wire.apis.update_metadata import UPDATE_METADATA
-from minikafka.wire.schema import ArrayOf, Field, Struct, Type
+from minikafka.wire.fields import ArrayOf, Type
+from minikafka.wire.schema import Field, Struct
 
 APIS: dict[ApiKey, Api[Any, Any]] = {
     api.key: api
@@ -116,12 +117,12 @@ def _api_lines(api: Api[Any, Any]) -> Iterator[str]:
     if api.max_version > api.min_version:
         versions = f"versions {api.min_version} to {api.max_version}"
     yield f"{api.name} (key {int(api.key)}), {versions}"
-    for title, message in (("request", api.request), ("response", api.response)):
+    for title, message in (("request", Struct(api.request)), ("response", Struct(api.response))):
         yield f"  {title}" if message.fields else f"  {title}: nothing"
         yield from _struct_lines(message, "    ")
 
 
-def _struct_lines(message: Struct[Any], indent: str) -> Iterator[str]:
+def _struct_lines(message: Struct, indent: str) -> Iterator[str]:
     for row in message.fields:
         note = f"  # {row.note}" if row.note else ""
         yield f"{indent}{row.name}: {_type_name(row.type)}{_versions(row)}{note}"

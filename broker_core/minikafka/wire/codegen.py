@@ -1,7 +1,7 @@
 """Code generation for messages: a decoder and an encoder for each message and version.
 
-A function is generated as text from the message's table and compiled on first use, as ``dataclasses`` does
-for ``__init__``. Most requests are small, and interpreting their tables would cost several times as much. The
+A function is generated as text from the message's fields and compiled on first use, as ``dataclasses`` does
+for ``__init__``. Most requests are small, and interpreting their fields would cost several times as much. The
 text is like hand-written code. ``schema.decoder_code`` returns it; this decodes Produce 7, without its two
 strings::
 
@@ -115,7 +115,7 @@ class FunctionBuilder:
     def function(self, name: str, title: str) -> Callable[..., Any]:
         """Compile the text and return its function ``name``. Tracebacks show ``title``."""
         names = dict(self._names)
-        exec(compile(self.text, f"<{title}>", "exec"), names)  # noqa: S102 - all of it comes from our own tables
+        exec(compile(self.text, f"<{title}>", "exec"), names)  # noqa: S102 - all of it comes from our own messages
         function: Callable[..., Any] = names[name]
         return function
 

@@ -7,15 +7,15 @@ newest that they know, and ignore the rest. Version 1 (KIP-429) adds the partiti
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from minikafka.base import binary
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
+from minikafka.wire.fields import Int32, since
 from minikafka.wire.frame_parts import join
-from minikafka.wire.schema import INT32, NULLABLE_BYTES, STRING, ArrayOf, Struct, field
 
 PROTOCOL_TYPE = "consumer"
 MAX_VERSION = 1
@@ -28,7 +28,7 @@ class ConsumerPartitions:
     """Partitions of one topic."""
 
     topic: str
-    partitions: tuple[int, ...]
+    partitions: tuple[Int32, ...]
 
 
 @fast_value
@@ -37,7 +37,7 @@ class Subscription:
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
-    owned_partitions: tuple[ConsumerPartitions, ...] = ()
+    owned_partitions: Annotated[tuple[ConsumerPartitions, ...], since(1)] = ()
 
 
 @fast_value
@@ -48,30 +48,19 @@ class Assignment:
     user_data: bytes | None = None
 
 
-_PARTITIONS = ArrayOf(Struct(ConsumerPartitions, field("topic", STRING), field("partitions", ArrayOf(INT32))))
-
-SUBSCRIPTION = Struct(
-    Subscription,
-    field("topics", ArrayOf(STRING)),
-    field("user_data", NULLABLE_BYTES),
-    field("owned_partitions", _PARTITIONS, since=1, default=()),
-)
-ASSIGNMENT = Struct(Assignment, field("assigned_partitions", _PARTITIONS), field("user_data", NULLABLE_BYTES))
-
-
 def encode_subscription(subscription: Subscription, version: int = 0) -> bytes:
     """Encode a subscription for JoinGroup. Raises LocalWireError when a value does not fit."""
-    return _encode(SUBSCRIPTION, version, subscription)
+    return _encode(Subscription, version, subscription)
 
 
 def decode_subscription(data: Buffer) -> Subscription:
     """Decode a member's subscription. Raises RemoteWireError for invalid bytes."""
-    return _decode(SUBSCRIPTION, data)
+    return _decode(Subscription, data)
 
 
 def encode_assignment(assignment: Assignment, version: int = 0) -> bytes:
     """Encode an assignment for SyncGroup. Raises LocalWireError when a value does not fit."""
-    return _encode(ASSIGNMENT, version, assignment)
+    return _encode(Assignment, version, assignment)
 
 
 def decode_assignment(data: Buffer) -> Assignment:
@@ -79,17 +68,17 @@ def decode_assignment(data: Buffer) -> Assignment:
 
     Empty bytes, of a member without an assignment from the leader, mean no partitions.
     """
-    return _decode(ASSIGNMENT, data) if len(data) else Assignment(())
+    return _decode(Assignment, data) if len(data) else Assignment(())
 
 
-def _encode(message: Struct[T], version: int, value: T) -> bytes:
+def _encode(message: type[T], version: int, value: T) -> bytes:
     if not 0 <= version <= MAX_VERSION:
-        raise LocalWireError(f"{message.name} {version} is not supported: expected 0 to {MAX_VERSION}")
+        raise LocalWireError(f"{message.__name__} {version} is not supported: expected 0 to {MAX_VERSION}")
     return binary.INT16.pack(version) + join(schema.encode(message, version, value))
 
 
-def _decode(message: Struct[T], data: Buffer) -> T:
+def _decode(message: type[T], data: Buffer) -> T:
     version, position = binary.read_integer(binary.INT16, data, 0)
     if version < 0:
-        raise RemoteWireError(f"invalid version {version} of {message.name}")
+        raise RemoteWireError(f"invalid version {version} of {message.__name__}")
     return schema.decode_prefix(message, min(version, MAX_VERSION), memoryview(data)[position:])[0]

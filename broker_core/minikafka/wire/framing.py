@@ -16,6 +16,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Sequence
+from typing import Annotated
 
 from minikafka.base import binary
 from minikafka.base.errors import LocalWireError, RemoteWireError
@@ -24,8 +25,8 @@ from minikafka.base.memory import MAPPED_BYTES, allocate
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
 from minikafka.wire.api import ApiKey
+from minikafka.wire.fields import Int16, Int32, since
 from minikafka.wire.frame_parts import Part, join, total_size
-from minikafka.wire.schema import INT16, INT32, NULLABLE_STRING, Struct, field
 
 LENGTH_BYTES = 4
 MAX_FRAME_BYTES = 0x7FFFFFFF
@@ -41,35 +42,27 @@ _LENGTH = struct.Struct(">i")
 class RequestHeader:
     """The header of every request. ``api_key`` is a plain number, since it may be unknown."""
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
+    api_key: Int16
+    api_version: Int16
+    correlation_id: Int32
+    client_id: Annotated[str | None, since(1)]
 
     @staticmethod
     def decode(frame: Buffer) -> tuple[RequestHeader, memoryview]:
         """Return the header and the body. Raises RemoteWireError when the frame is too short."""
         version = 0 if frame[:4] == _HEADED_BY_0 else 1
-        header, position = schema.decode_prefix(_REQUEST_HEADER, version, frame)
+        header, position = schema.decode_prefix(RequestHeader, version, frame)
         return header, memoryview(frame)[position:]
 
     def encode(self) -> bytes:
         """Return the bytes of the header. Raises LocalWireError when a value does not fit."""
         version = 0 if (self.api_key, self.api_version) == _OF_HEADER_0 else 1
-        return join(schema.encode(_REQUEST_HEADER, version, self))
+        return join(schema.encode(RequestHeader, version, self))
 
 
 _OF_HEADER_0 = (ApiKey.CONTROLLED_SHUTDOWN, 0)
 """The only request whose header has no client id; 2.1 still accepts it."""
 _HEADED_BY_0 = struct.pack(">hh", *_OF_HEADER_0)
-
-_REQUEST_HEADER = Struct(
-    RequestHeader,
-    field("api_key", INT16),
-    field("api_version", INT16),
-    field("correlation_id", INT32),
-    field("client_id", NULLABLE_STRING, since=1),
-)
 
 
 def response_header(correlation_id: int) -> bytes:

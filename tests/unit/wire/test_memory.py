@@ -21,8 +21,7 @@ from minikafka.wire.apis.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
-from minikafka.wire.frame_parts import join
-from minikafka.wire.schema import (
+from minikafka.wire.fields import (
     BOOLEAN,
     BYTES,
     INT8,
@@ -31,9 +30,10 @@ from minikafka.wire.schema import (
     RECORDS,
     ArrayOf,
     Integer,
-    Struct,
     Type,
 )
+from minikafka.wire.frame_parts import join
+from minikafka.wire.schema import Struct
 
 TOPIC = FetchTopic("topic", (FetchPartition(0, -1, 0, -1, 1 << 20),))
 BYTES_PER_ELEMENT = 300
@@ -82,22 +82,22 @@ EVERY_ARRAY = [
     for api in APIS.values()
     for message, per_element in (
         (
-            api.request,
+            Struct(api.request),
             BYTES_PER_ELEMENT if api.max_elements == schema.MAX_ELEMENTS else BYTES_PER_LARGE_ELEMENT,
         ),
-        (api.response, BYTES_PER_LARGE_ELEMENT),
+        (Struct(api.response), BYTES_PER_LARGE_ELEMENT),
     )
     for path in arrays(message, api.max_version)
 ]
 
 
-def allocated(message: Struct[Any], version: int, data: bytes) -> int:
+def allocated(message: Struct, version: int, data: bytes) -> int:
     """The most that decoding takes at a time, in bytes."""
     with pytest.raises(RemoteWireError):
-        schema.decode(message, version, data[:1])  # makes the function
+        schema.decode(message.cls, version, data[:1])  # makes the function
     tracemalloc.start()
     try:
-        schema.decode(message, version, data)
+        schema.decode(message.cls, version, data)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -105,9 +105,9 @@ def allocated(message: Struct[Any], version: int, data: bytes) -> int:
 
 @pytest.mark.parametrize(("message", "version", "path", "per_element"), EVERY_ARRAY)
 def test_no_element_takes_more_than_the_limit_reckons_with(
-    message: Struct[Any], version: int, path: Path, per_element: int
+    message: Struct, version: int, path: Path, per_element: int
 ) -> None:
-    data = join(schema.encode(message, version, costly(message, version, path, 1000)))
+    data = join(schema.encode(message.cls, version, costly(message, version, path, 1000)))
     assert allocated(message, version, data) < 1000 * per_element + 5_000
 
 
@@ -116,7 +116,7 @@ def behind_count(one: bytes, two: bytes) -> int:
     return next(at for at in range(len(one)) if one[at] != two[at]) + 1
 
 
-def repeated(message: Struct[Any], version: int, one: Any, two: Any) -> bytes:
+def repeated(message: type[Any], version: int, one: Any, two: Any) -> bytes:
     """The bytes of ``one``, with as many elements as the largest cluster has partitions instead of one."""
     first, second = (join(schema.encode(message, version, value)) for value in (one, two))
     start, width = behind_count(first, second), len(second) - len(first)
@@ -136,7 +136,7 @@ def largest_frame() -> bytearray:
     [
         pytest.param(api, path, id=f"{api.name}-{'.'.join(path)}")
         for api in APIS.values()
-        for path in arrays(api.request, api.max_version)
+        for path in arrays(Struct(api.request), api.max_version)
     ],
 )
 def test_huge_array_is_refused_before_allocation(
@@ -144,7 +144,8 @@ def test_huge_array_is_refused_before_allocation(
 ) -> None:
     version = api.max_version
     one, two = (
-        join(api.encode_request(version, costly(api.request, version, path, count))) for count in (1, 2)
+        join(api.encode_request(version, costly(Struct(api.request), version, path, count)))
+        for count in (1, 2)
     )
     behind = behind_count(one, two)
     largest_frame[:behind] = one[: behind - 4] + (2_500_000).to_bytes(4, "big")

@@ -14,8 +14,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.server.security.authorizer import Authorizer
 from minikafka.wire.apis.create_acls import AclCreation
-from minikafka.wire.apis.delete_acls import DeleteAclsFilter
-from minikafka.wire.apis.describe_acls import ANY, LITERAL, MATCH, PREFIXED, DescribeAclsRequest
+from minikafka.wire.apis.describe_acls import ANY, LITERAL, MATCH, PREFIXED, AclBindingFilter
 
 Number = TypeVar("Number", bound=IntEnum)
 
@@ -59,9 +58,7 @@ def acl_of_creation(creation: AclCreation) -> tuple[Resource, Acl]:
     )
 
 
-def find_matching_acls(
-    authorizer: Authorizer, fields: DescribeAclsRequest | DeleteAclsFilter
-) -> list[tuple[Resource, Acl]]:
+def find_matching_acls(authorizer: Authorizer, fields: AclBindingFilter) -> list[tuple[Resource, Acl]]:
     """Return the ACLs that a filter matches, sorted. Raise INVALID_REQUEST for an invalid filter."""
     if fields.pattern_type_filter not in {ANY, MATCH, LITERAL, PREFIXED}:
         raise _invalid(f"invalid pattern_type_filter={fields.pattern_type_filter}")

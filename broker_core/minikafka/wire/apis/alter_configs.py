@@ -3,11 +3,11 @@
 Versions 0 and 1 are the same. Sent to any broker.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import BOOLEAN, INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, array, field
+from minikafka.wire.fields import Int8, Int16, Int32
 
 
 @fast_value
@@ -22,7 +22,7 @@ class AlterableConfig:
 class AlterConfigsResource:
     """All new configs of a topic or broker; ``resource_type`` as in DescribeConfigs."""
 
-    resource_type: int
+    resource_type: Annotated[Int8, "2 topic, 4 broker"]
     resource_name: str
     configs: tuple[AlterableConfig, ...]
 
@@ -39,9 +39,9 @@ class AlterConfigsRequest:
 class AlterConfigsResourceResponse:
     """The result for one resource."""
 
-    error_code: int
+    error_code: Int16
     error_message: str | None
-    resource_type: int
+    resource_type: Int8
     resource_name: str
 
 
@@ -49,38 +49,8 @@ class AlterConfigsResourceResponse:
 class AlterConfigsResponse:
     """A result for each resource of the request. It is also the response of IncrementalAlterConfigs."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Int32
     responses: tuple[AlterConfigsResourceResponse, ...]
 
 
-ALTER_CONFIGS_RESPONSE = Struct(
-    AlterConfigsResponse,
-    field("throttle_time_ms", INT32),
-    array(
-        "responses",
-        AlterConfigsResourceResponse,
-        field("error_code", INT16),
-        field("error_message", NULLABLE_STRING),
-        field("resource_type", INT8),
-        field("resource_name", STRING),
-    ),
-)
-
-ALTER_CONFIGS = Api(
-    ApiKey.ALTER_CONFIGS,
-    "AlterConfigs",
-    0,
-    1,
-    request=Struct(
-        AlterConfigsRequest,
-        array(
-            "resources",
-            AlterConfigsResource,
-            field("resource_type", INT8, "2 topic, 4 broker"),
-            field("resource_name", STRING),
-            array("configs", AlterableConfig, field("name", STRING), field("value", NULLABLE_STRING)),
-        ),
-        field("validate_only", BOOLEAN),
-    ),
-    response=ALTER_CONFIGS_RESPONSE,
-)
+ALTER_CONFIGS = Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 1, AlterConfigsRequest, AlterConfigsResponse)

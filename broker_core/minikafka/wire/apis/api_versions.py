@@ -6,16 +6,14 @@ the same position. The response is that of ``refusal``: a body of version 0 afte
 then repeats the request with version 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
+from minikafka.wire.fields import Int16, Int32, since
 from minikafka.wire.frame_parts import Part
-from minikafka.wire.schema import INT16, INT32, Struct, array, field
 
 
 @fast_value
@@ -27,39 +25,21 @@ class ApiVersionsRequest:
 class ApiVersion:
     """The versions of one API that a broker supports."""
 
-    api_key: int
-    min_version: int
-    max_version: int
+    api_key: Int16
+    min_version: Int16
+    max_version: Int16
 
 
 @fast_value
 class ApiVersionsResponse:
     """The broker's table, sorted by key."""
 
-    error_code: int
+    error_code: Annotated[Int16, "35 when the request's version is not supported"]
     api_keys: tuple[ApiVersion, ...]
-    throttle_time_ms: int = 0
+    throttle_time_ms: Annotated[Int32, since(1)] = 0
 
 
-API_VERSIONS = Api(
-    ApiKey.API_VERSIONS,
-    "ApiVersions",
-    0,
-    2,
-    request=Struct(ApiVersionsRequest),
-    response=Struct(
-        ApiVersionsResponse,
-        field("error_code", INT16, "35 when the request's version is not supported"),
-        array(
-            "api_keys",
-            ApiVersion,
-            field("api_key", INT16),
-            field("min_version", INT16),
-            field("max_version", INT16),
-        ),
-        field("throttle_time_ms", INT32, since=1, default=0),
-    ),
-)
+API_VERSIONS = Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 2, ApiVersionsRequest, ApiVersionsResponse)
 
 
 def table_of(apis: Iterable[Api[Any, Any]]) -> ApiVersionsResponse:

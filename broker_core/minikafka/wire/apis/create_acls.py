@@ -3,25 +3,25 @@
 Types, operations and permissions are numbers (``base.acls``).
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.apis.describe_acls import ACL_FIELDS, LITERAL
-from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, array, field
+from minikafka.wire.apis.describe_acls import LITERAL
+from minikafka.wire.fields import Int8, Int16, Int32, since
 
 
 @fast_value
 class AclCreation:
     """An ACL, and its resource."""
 
-    resource_type: int
+    resource_type: Int8
     resource_name: str
-    resource_pattern_type: int
+    resource_pattern_type: Annotated[Int8, since(1, default=LITERAL), "3 literal, 4 prefixed"]
     principal: str
     host: str
-    operation: int
-    permission_type: int
+    operation: Int8
+    permission_type: Annotated[Int8, "2 deny, 3 allow"]
 
 
 @fast_value
@@ -35,7 +35,7 @@ class CreateAclsRequest:
 class AclCreationResult:
     """The result for one ACL."""
 
-    error_code: int
+    error_code: Int16
     error_message: str | None = None
 
 
@@ -43,7 +43,7 @@ class AclCreationResult:
 class CreateAclsResponse:
     """The results for the ACLs, in the order of the request."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Int32
     results: tuple[AclCreationResult, ...]
 
 
@@ -52,23 +52,7 @@ CREATE_ACLS = Api(
     "CreateAcls",
     0,
     1,
-    request=Struct(
-        CreateAclsRequest,
-        array(
-            "creations",
-            AclCreation,
-            field("resource_type", INT8),
-            field("resource_name", STRING),
-            field("resource_pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
-            *ACL_FIELDS,
-        ),
-    ),
-    response=Struct(
-        CreateAclsResponse,
-        field("throttle_time_ms", INT32),
-        array(
-            "results", AclCreationResult, field("error_code", INT16), field("error_message", NULLABLE_STRING)
-        ),
-    ),
+    CreateAclsRequest,
+    CreateAclsResponse,
     max_elements=100_000,  # with four strings each
 )

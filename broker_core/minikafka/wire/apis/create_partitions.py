@@ -3,41 +3,29 @@
 Sent to the controller; any other broker answers NOT_CONTROLLER. Versions 0 and 1 are the same.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import (
-    BOOLEAN,
-    INT16,
-    INT32,
-    NULLABLE_STRING,
-    STRING,
-    ArrayOf,
-    Struct,
-    array,
-    field,
-)
+from minikafka.wire.fields import Int16, Int32
 
 
 @fast_value
 class CreatePartitionsAssignment:
     """The brokers of one new partition, the preferred leader first."""
 
-    broker_ids: tuple[int, ...]
+    broker_ids: tuple[Int32, ...]
 
 
 @fast_value
 class CreatePartitionsTopic:
-    """A topic that gets more partitions.
-
-    ``count``: the new number of partitions. ``assignments``: those of the new partitions; None lets the
-    broker choose.
-    """
+    """A topic that gets more partitions."""
 
     name: str
-    count: int
-    assignments: tuple[CreatePartitionsAssignment, ...] | None
+    count: Annotated[Int32, "of all partitions, old and new"]
+    assignments: Annotated[
+        tuple[CreatePartitionsAssignment, ...] | None, "of the new ones; null: the broker chooses"
+    ]
 
 
 @fast_value
@@ -49,7 +37,7 @@ class CreatePartitionsRequest:
     """
 
     topics: tuple[CreatePartitionsTopic, ...]
-    timeout_ms: int
+    timeout_ms: Int32
     validate_only: bool
 
 
@@ -58,7 +46,7 @@ class CreatePartitionsTopicResult:
     """The result for one topic."""
 
     name: str
-    error_code: int
+    error_code: Int16
     error_message: str | None
 
 
@@ -66,42 +54,10 @@ class CreatePartitionsTopicResult:
 class CreatePartitionsResponse:
     """The results for the topics, in no particular order."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Int32
     results: tuple[CreatePartitionsTopicResult, ...]
 
 
 CREATE_PARTITIONS = Api(
-    ApiKey.CREATE_PARTITIONS,
-    "CreatePartitions",
-    0,
-    1,
-    request=Struct(
-        CreatePartitionsRequest,
-        array(
-            "topics",
-            CreatePartitionsTopic,
-            field("name", STRING),
-            field("count", INT32, "of all partitions, old and new"),
-            field(
-                "assignments",
-                ArrayOf(
-                    Struct(CreatePartitionsAssignment, field("broker_ids", ArrayOf(INT32))), nullable=True
-                ),
-                "of the new ones; null: the broker chooses",
-            ),
-        ),
-        field("timeout_ms", INT32),
-        field("validate_only", BOOLEAN),
-    ),
-    response=Struct(
-        CreatePartitionsResponse,
-        field("throttle_time_ms", INT32),
-        array(
-            "results",
-            CreatePartitionsTopicResult,
-            field("name", STRING),
-            field("error_code", INT16),
-            field("error_message", NULLABLE_STRING),
-        ),
-    ),
+    ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 1, CreatePartitionsRequest, CreatePartitionsResponse
 )

@@ -5,21 +5,11 @@ messages; 2: throttle_time_ms; 3 and 4 are the same. From 4 on a client can rely
 replicas, without an assignment meaning the broker's defaults (KIP-464).
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import (
-    BOOLEAN,
-    INT16,
-    INT32,
-    NULLABLE_STRING,
-    STRING,
-    ArrayOf,
-    Struct,
-    array,
-    field,
-)
+from minikafka.wire.fields import Int16, Int32, since
 
 DEFAULTS_SINCE = 4
 """The first version in which a client may request the broker's defaults."""
@@ -29,8 +19,8 @@ DEFAULTS_SINCE = 4
 class CreatableReplicaAssignment:
     """The brokers of one partition, the preferred leader first."""
 
-    partition_index: int
-    broker_ids: tuple[int, ...]
+    partition_index: Int32
+    broker_ids: Annotated[tuple[Int32, ...], "the first is preferred"]
 
 
 @fast_value
@@ -38,18 +28,16 @@ class CreatableTopicConfig:
     """A config of the topic."""
 
     name: str
-    value: str | None
+    value: str | None  # 0.10.1 calls it a plain string; later releases let clients send null here.
 
 
 @fast_value
 class CreatableTopic:
-    """A topic to create. ``num_partitions`` and ``replication_factor`` are -1 with ``assignments`` or for
-    defaults.
-    """
+    """A topic to create."""
 
     name: str
-    num_partitions: int
-    replication_factor: int
+    num_partitions: Annotated[Int32, "-1: the default, or with assignments"]
+    replication_factor: Annotated[Int16, "-1: the default, or with assignments"]
     assignments: tuple[CreatableReplicaAssignment, ...] = ()
     configs: tuple[CreatableTopicConfig, ...] = ()
 
@@ -63,8 +51,8 @@ class CreateTopicsRequest:
     """
 
     topics: tuple[CreatableTopic, ...]
-    timeout_ms: int
-    validate_only: bool = False
+    timeout_ms: Int32
+    validate_only: Annotated[bool, since(1)] = False
 
 
 @fast_value
@@ -72,65 +60,16 @@ class CreatableTopicResult:
     """The result for one topic."""
 
     name: str
-    error_code: int
-    error_message: str | None = None
+    error_code: Int16
+    error_message: Annotated[str | None, since(1)] = None
 
 
 @fast_value
 class CreateTopicsResponse:
     """The results for the topics, in no particular order."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Annotated[Int32, since(2, default=0)]
     topics: tuple[CreatableTopicResult, ...]
 
 
-CREATE_TOPICS = Api(
-    ApiKey.CREATE_TOPICS,
-    "CreateTopics",
-    0,
-    4,
-    request=Struct(
-        CreateTopicsRequest,
-        field(
-            "topics",
-            ArrayOf(
-                Struct(
-                    CreatableTopic,
-                    field("name", STRING),
-                    field("num_partitions", INT32, "-1: the default, or with assignments"),
-                    field("replication_factor", INT16, "-1: the default, or with assignments"),
-                    array(
-                        "assignments",
-                        CreatableReplicaAssignment,
-                        field("partition_index", INT32),
-                        field("broker_ids", ArrayOf(INT32), "the first is preferred"),
-                    ),
-                    field(
-                        "configs",
-                        ArrayOf(
-                            Struct(
-                                CreatableTopicConfig,
-                                field("name", STRING),
-                                # 0.10.1 calls it a plain string; later releases let clients send null here.
-                                field("value", NULLABLE_STRING),
-                            )
-                        ),
-                    ),
-                )
-            ),
-        ),
-        field("timeout_ms", INT32),
-        field("validate_only", BOOLEAN, since=1, default=False),
-    ),
-    response=Struct(
-        CreateTopicsResponse,
-        field("throttle_time_ms", INT32, since=2, default=0),
-        array(
-            "topics",
-            CreatableTopicResult,
-            field("name", STRING),
-            field("error_code", INT16),
-            field("error_message", NULLABLE_STRING, since=1),
-        ),
-    ),
-)
+CREATE_TOPICS = Api(ApiKey.CREATE_TOPICS, "CreateTopics", 0, 4, CreateTopicsRequest, CreateTopicsResponse)

@@ -3,25 +3,17 @@
 Types, operations and permissions are numbers (``base.acls``), with 1 for any in filters.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.apis.describe_acls import ACL_FIELDS, ACL_FILTER, LITERAL
-from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, array, field
+from minikafka.wire.apis.describe_acls import LITERAL, AclBindingFilter
+from minikafka.wire.fields import Int8, Int16, Int32, since
 
 
 @fast_value
-class DeleteAclsFilter:
-    """A filter; None matches all."""
-
-    resource_type_filter: int
-    resource_name_filter: str | None
-    pattern_type_filter: int
-    principal_filter: str | None
-    host_filter: str | None
-    operation: int
-    permission_type: int
+class DeleteAclsFilter(AclBindingFilter):
+    """A filter of the ACLs to delete."""
 
 
 @fast_value
@@ -35,22 +27,22 @@ class DeleteAclsRequest:
 class DeleteAclsMatchingAcl:
     """An ACL that matched, and the result of its deletion."""
 
-    error_code: int
+    error_code: Int16
     error_message: str | None
-    resource_type: int
+    resource_type: Int8
     resource_name: str
-    pattern_type: int
+    pattern_type: Annotated[Int8, since(1, default=LITERAL), "3 literal, 4 prefixed"]
     principal: str
     host: str
-    operation: int
-    permission_type: int
+    operation: Int8
+    permission_type: Annotated[Int8, "2 deny, 3 allow"]
 
 
 @fast_value
 class DeleteAclsFilterResult:
     """The matches of one filter."""
 
-    error_code: int
+    error_code: Int16
     error_message: str | None
     matching_acls: tuple[DeleteAclsMatchingAcl, ...]
 
@@ -59,7 +51,7 @@ class DeleteAclsFilterResult:
 class DeleteAclsResponse:
     """The results for the filters, in the order of the request."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Int32
     filter_results: tuple[DeleteAclsFilterResult, ...]
 
 
@@ -68,26 +60,7 @@ DELETE_ACLS = Api(
     "DeleteAcls",
     0,
     1,
-    request=Struct(DeleteAclsRequest, array("filters", DeleteAclsFilter, *ACL_FILTER)),
-    response=Struct(
-        DeleteAclsResponse,
-        field("throttle_time_ms", INT32),
-        array(
-            "filter_results",
-            DeleteAclsFilterResult,
-            field("error_code", INT16),
-            field("error_message", NULLABLE_STRING),
-            array(
-                "matching_acls",
-                DeleteAclsMatchingAcl,
-                field("error_code", INT16),
-                field("error_message", NULLABLE_STRING),
-                field("resource_type", INT8),
-                field("resource_name", STRING),
-                field("pattern_type", INT8, "3 literal, 4 prefixed", since=1, default=LITERAL),
-                *ACL_FIELDS,
-            ),
-        ),
-    ),
+    DeleteAclsRequest,
+    DeleteAclsResponse,
     max_elements=100_000,  # with four strings each
 )

@@ -3,11 +3,9 @@
 Versions 0 and 1 are the same.
 """
 
-from __future__ import annotations
-
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, array, field
+from minikafka.wire.fields import Int16, Int32
 
 
 @fast_value
@@ -22,26 +20,15 @@ class DeletableGroupResult:
     """The result for one group."""
 
     group_id: str
-    error_code: int
+    error_code: Int16
 
 
 @fast_value
 class DeleteGroupsResponse:
     """The results for the groups of the request."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Int32
     results: tuple[DeletableGroupResult, ...]
 
 
-DELETE_GROUPS = Api(
-    ApiKey.DELETE_GROUPS,
-    "DeleteGroups",
-    0,
-    1,
-    request=Struct(DeleteGroupsRequest, field("groups_names", ArrayOf(STRING))),
-    response=Struct(
-        DeleteGroupsResponse,
-        field("throttle_time_ms", INT32),
-        array("results", DeletableGroupResult, field("group_id", STRING), field("error_code", INT16)),
-    ),
-)
+DELETE_GROUPS = Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 1, DeleteGroupsRequest, DeleteGroupsResponse)

@@ -4,11 +4,11 @@ Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1: thro
 has the error TOPIC_DELETION_DISABLED for brokers on which deletion is switched off.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, array, field
+from minikafka.wire.fields import Int16, Int32, since
 
 
 @fast_value
@@ -16,7 +16,7 @@ class DeleteTopicsRequest:
     """A request to delete topics. ``timeout_ms``: the time to wait for it; 0 or less does not wait."""
 
     topic_names: tuple[str, ...]
-    timeout_ms: int
+    timeout_ms: Int32
 
 
 @fast_value
@@ -24,26 +24,15 @@ class DeletableTopicResult:
     """The result for one topic."""
 
     name: str
-    error_code: int
+    error_code: Int16
 
 
 @fast_value
 class DeleteTopicsResponse:
     """The results for the topics, in no particular order."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Annotated[Int32, since(1, default=0)]
     topics: tuple[DeletableTopicResult, ...]
 
 
-DELETE_TOPICS = Api(
-    ApiKey.DELETE_TOPICS,
-    "DeleteTopics",
-    0,
-    3,
-    request=Struct(DeleteTopicsRequest, field("topic_names", ArrayOf(STRING)), field("timeout_ms", INT32)),
-    response=Struct(
-        DeleteTopicsResponse,
-        field("throttle_time_ms", INT32, since=1, default=0),
-        array("topics", DeletableTopicResult, field("name", STRING), field("error_code", INT16)),
-    ),
-)
+DELETE_TOPICS = Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 0, 3, DeleteTopicsRequest, DeleteTopicsResponse)

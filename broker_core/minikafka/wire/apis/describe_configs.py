@@ -5,24 +5,12 @@ of the setting, of which the one with precedence is used. 2 is the same as 1. On
 its settings.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import (
-    BOOLEAN,
-    INT8,
-    INT16,
-    INT32,
-    NULLABLE_STRING,
-    STRING,
-    ArrayOf,
-    Struct,
-    array,
-    field,
-)
+from minikafka.wire.fields import Int8, Int16, Int32, since, until
 
 
 class ConfigResourceType(IntEnum):
@@ -47,9 +35,9 @@ class ConfigSource(IntEnum):
 class DescribeConfigsResource:
     """A topic (by name) or a broker (by id) to describe. ``configuration_keys`` None requests all configs."""
 
-    resource_type: int
+    resource_type: Annotated[Int8, "2 topic, 4 broker"]
     resource_name: str
-    configuration_keys: tuple[str, ...] | None
+    configuration_keys: Annotated[tuple[str, ...] | None, "null: all"]
 
 
 @fast_value
@@ -57,7 +45,7 @@ class DescribeConfigsRequest:
     """The resources to describe."""
 
     resources: tuple[DescribeConfigsResource, ...]
-    include_synonyms: bool = False
+    include_synonyms: Annotated[bool, since(1)] = False
 
 
 @fast_value
@@ -66,7 +54,7 @@ class DescribeConfigsSynonym:
 
     name: str
     value: str | None
-    source: int
+    source: Int8
 
 
 @fast_value
@@ -78,19 +66,21 @@ class DescribeConfigsResourceResult:
     name: str
     value: str | None
     read_only: bool
-    is_default: bool
-    config_source: int
+    is_default: Annotated[bool, until(0, default=False)]
+    config_source: Annotated[
+        Int8, since(1, default=int(ConfigSource.UNKNOWN)), "1 topic, 4 broker's file, 5 default"
+    ]
     is_sensitive: bool
-    synonyms: tuple[DescribeConfigsSynonym, ...]
+    synonyms: Annotated[tuple[DescribeConfigsSynonym, ...], since(1, default=()), "in order of precedence"]
 
 
 @fast_value
 class DescribeConfigsResult:
     """All settings of one resource."""
 
-    error_code: int
+    error_code: Int16
     error_message: str | None
-    resource_type: int
+    resource_type: Int8
     resource_name: str
     configs: tuple[DescribeConfigsResourceResult, ...]
 
@@ -99,63 +89,10 @@ class DescribeConfigsResult:
 class DescribeConfigsResponse:
     """The results for the resources of the request."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Int32
     results: tuple[DescribeConfigsResult, ...]
 
 
-_SETTING = Struct(
-    DescribeConfigsResourceResult,
-    field("name", STRING),
-    field("value", NULLABLE_STRING),
-    field("read_only", BOOLEAN),
-    field("is_default", BOOLEAN, until=0, default=False),
-    field(
-        "config_source",
-        INT8,
-        "1 topic, 4 broker's file, 5 default",
-        since=1,
-        default=int(ConfigSource.UNKNOWN),
-    ),
-    field("is_sensitive", BOOLEAN),
-    array(
-        "synonyms",
-        DescribeConfigsSynonym,
-        field("name", STRING),
-        field("value", NULLABLE_STRING),
-        field("source", INT8),
-        note="in order of precedence",
-        since=1,
-        default=(),
-    ),
-)
-
 DESCRIBE_CONFIGS = Api(
-    ApiKey.DESCRIBE_CONFIGS,
-    "DescribeConfigs",
-    0,
-    2,
-    request=Struct(
-        DescribeConfigsRequest,
-        array(
-            "resources",
-            DescribeConfigsResource,
-            field("resource_type", INT8, "2 topic, 4 broker"),
-            field("resource_name", STRING),
-            field("configuration_keys", ArrayOf(STRING, nullable=True), "null: all"),
-        ),
-        field("include_synonyms", BOOLEAN, since=1, default=False),
-    ),
-    response=Struct(
-        DescribeConfigsResponse,
-        field("throttle_time_ms", INT32),
-        array(
-            "results",
-            DescribeConfigsResult,
-            field("error_code", INT16),
-            field("error_message", NULLABLE_STRING),
-            field("resource_type", INT8),
-            field("resource_name", STRING),
-            field("configs", ArrayOf(_SETTING)),
-        ),
-    ),
+    ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 0, 2, DescribeConfigsRequest, DescribeConfigsResponse
 )

@@ -3,11 +3,11 @@
 Version 1: throttle_time_ms; 2 is the same.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, array, field
+from minikafka.wire.fields import Int16, Int32, since
 
 
 @fast_value
@@ -36,11 +36,11 @@ class DescribedGroup:
     Dead. ``protocol_data`` is the name of the chosen protocol.
     """
 
-    error_code: int
+    error_code: Int16
     group_id: str
     group_state: str
     protocol_type: str
-    protocol_data: str
+    protocol_data: Annotated[str, "the chosen protocol"]
     members: tuple[DescribedGroupMember, ...]
 
 
@@ -48,36 +48,10 @@ class DescribedGroup:
 class DescribeGroupsResponse:
     """The descriptions of the groups of the request."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Annotated[Int32, since(1, default=0)]
     groups: tuple[DescribedGroup, ...]
 
 
 DESCRIBE_GROUPS = Api(
-    ApiKey.DESCRIBE_GROUPS,
-    "DescribeGroups",
-    0,
-    2,
-    request=Struct(DescribeGroupsRequest, field("groups", ArrayOf(STRING))),
-    response=Struct(
-        DescribeGroupsResponse,
-        field("throttle_time_ms", INT32, since=1, default=0),
-        array(
-            "groups",
-            DescribedGroup,
-            field("error_code", INT16),
-            field("group_id", STRING),
-            field("group_state", STRING),
-            field("protocol_type", STRING),
-            field("protocol_data", STRING, "the chosen protocol"),
-            array(
-                "members",
-                DescribedGroupMember,
-                field("member_id", STRING),
-                field("client_id", STRING),
-                field("client_host", STRING),
-                field("member_metadata", BYTES),
-                field("member_assignment", BYTES),
-            ),
-        ),
-    ),
+    ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 2, DescribeGroupsRequest, DescribeGroupsResponse
 )

@@ -3,22 +3,11 @@
 Both versions are the same.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import (
-    BOOLEAN,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    ArrayOf,
-    Struct,
-    array,
-    by_topic,
-    field,
-)
+from minikafka.wire.fields import Int16, Int32, Int64
 
 
 @fast_value
@@ -26,24 +15,24 @@ class DescribableLogDirTopic:
     """The partitions of one topic."""
 
     topic: str
-    partitions: tuple[int, ...]
+    partitions: tuple[Int32, ...]
 
 
 @fast_value
 class DescribeLogDirsRequest:
-    """The partitions to describe. ``topics`` None: all partitions."""
+    """The partitions to describe."""
 
-    topics: tuple[DescribableLogDirTopic, ...] | None
+    topics: Annotated[tuple[DescribableLogDirTopic, ...] | None, "null: all"]
 
 
 @fast_value
 class DescribeLogDirsPartition:
-    """A log. ``partition_size`` is in bytes; ``offset_lag`` is its lag in messages."""
+    """A log."""
 
-    partition_index: int
-    partition_size: int
-    offset_lag: int
-    is_future_key: bool
+    partition_index: Int32
+    partition_size: Annotated[Int64, "bytes"]
+    offset_lag: Annotated[Int64, "messages"]
+    is_future_key: Annotated[bool, "moving to this directory"]
 
 
 @fast_value
@@ -58,8 +47,8 @@ class DescribeLogDirsTopic:
 class DescribeLogDirsResult:
     """A data directory."""
 
-    error_code: int
-    log_dir: str
+    error_code: Int16
+    log_dir: Annotated[str, "absolute path"]
     topics: tuple[DescribeLogDirsTopic, ...]
 
 
@@ -67,42 +56,10 @@ class DescribeLogDirsResult:
 class DescribeLogDirsResponse:
     """The data directories; empty ``results`` if the client is not authorized to describe the cluster."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Int32
     results: tuple[DescribeLogDirsResult, ...]
 
 
 DESCRIBE_LOG_DIRS = Api(
-    ApiKey.DESCRIBE_LOG_DIRS,
-    "DescribeLogDirs",
-    0,
-    1,
-    request=Struct(
-        DescribeLogDirsRequest,
-        field(
-            "topics",
-            ArrayOf(
-                Struct(DescribableLogDirTopic, field("topic", STRING), field("partitions", ArrayOf(INT32))),
-                nullable=True,
-            ),
-            "null: all",
-        ),
-    ),
-    response=Struct(
-        DescribeLogDirsResponse,
-        field("throttle_time_ms", INT32),
-        array(
-            "results",
-            DescribeLogDirsResult,
-            field("error_code", INT16),
-            field("log_dir", STRING, "absolute path"),
-            by_topic(
-                DescribeLogDirsTopic,
-                DescribeLogDirsPartition,
-                field("partition_index", INT32),
-                field("partition_size", INT64, "bytes"),
-                field("offset_lag", INT64, "messages"),
-                field("is_future_key", BOOLEAN, "moving to this directory"),
-            ),
-        ),
-    ),
+    ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 0, 1, DescribeLogDirsRequest, DescribeLogDirsResponse
 )

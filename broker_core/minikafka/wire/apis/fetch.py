@@ -10,29 +10,15 @@ knows. Version 10: zstd. Versions 6 and 8 are the same as their predecessors. Th
 message of ``records``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import groupby
+from typing import Annotated
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.frame_parts import Part
+from minikafka.wire.fields import Int8, Int16, Int32, Int64, Records, since
 from minikafka.wire.framing import MAX_FRAME_BYTES
-from minikafka.wire.schema import (
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    NULLABLE_RECORDS,
-    STRING,
-    ArrayOf,
-    Struct,
-    array,
-    by_topic,
-    field,
-)
 
 NO_LIMIT = 0x7FFFFFFF
 """``max_bytes`` in versions without this field."""
@@ -60,11 +46,11 @@ WHOLE_MESSAGE_SINCE = 3
 class FetchPartition:
     """A partition to read: the start offset, and the maximum bytes."""
 
-    index: int
-    current_leader_epoch: int
-    fetch_offset: int
-    log_start_offset: int
-    partition_max_bytes: int
+    index: Int32
+    current_leader_epoch: Annotated[Int32, since(9, default=-1), "-1: unknown"]
+    fetch_offset: Int64
+    log_start_offset: Annotated[Int64, since(5, default=-1), "of a follower"]
+    partition_max_bytes: Int32
 
 
 @fast_value
@@ -80,48 +66,45 @@ class ForgottenTopic:
     """Partitions that leave a session."""
 
     name: str
-    partitions: tuple[int, ...]
+    partitions: tuple[Int32, ...]
 
 
 @fast_value
 class FetchRequest:
-    """A request for messages that waits up to ``max_wait_ms`` for ``min_bytes``. ``replica_id`` is -1 for
-    consumers.
-    """
+    """A request for messages that waits up to ``max_wait_ms`` for ``min_bytes``."""
 
-    replica_id: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
-    session_id: int
-    session_epoch: int
+    replica_id: Annotated[Int32, "-1 for a consumer, the broker id of a follower"]
+    max_wait_ms: Int32
+    min_bytes: Int32
+    max_bytes: Annotated[Int32, since(3, default=NO_LIMIT), "limit of the whole response"]
+    isolation_level: Annotated[Int8, since(4, default=READ_UNCOMMITTED), "0 all, 1 committed"]
+    session_id: Annotated[Int32, since(7, default=NO_SESSION), "0: none"]
+    session_epoch: Annotated[Int32, since(7, default=FINAL_EPOCH), "0: new session, -1: no session"]
     topics: tuple[FetchTopic, ...]
-    forgotten_topics: tuple[ForgottenTopic, ...] = ()
+    forgotten_topics: Annotated[tuple[ForgottenTopic, ...], since(7), "that leave the session"] = ()
 
 
 @fast_value
 class AbortedTransaction:
     """An aborted transaction: the producer's batches from ``first_offset`` to its next marker are invalid."""
 
-    producer_id: int
-    first_offset: int
+    producer_id: Int64
+    first_offset: Int64
 
 
 @fast_value
 class FetchPartitionResponse:
-    """Messages of one partition. Decoded, ``records`` is a view of the response; None if it is null there.
+    """Messages of one partition. Decoded, ``records`` is a view of the response; None if it is null there."""
 
-    ``aborted_transactions`` is null for isolation level READ_UNCOMMITTED.
-    """
-
-    index: int
-    error_code: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted_transactions: tuple[AbortedTransaction, ...] | None
-    records: Part | None
+    index: Int32
+    error_code: Int16
+    high_watermark: Annotated[Int64, "-1 with an error"]
+    last_stable_offset: Annotated[Int64, since(4, default=-1), "-1 with an error"]
+    log_start_offset: Annotated[Int64, since(5, default=-1), "-1 with an error"]
+    aborted_transactions: Annotated[
+        tuple[AbortedTransaction, ...] | None, since(4), "null for isolation level 0"
+    ]
+    records: Records | None
 
 
 @fast_value
@@ -136,9 +119,9 @@ class FetchTopicResponse:
 class FetchResponse:
     """The messages, in the order of the request."""
 
-    throttle_time_ms: int
-    error_code: int
-    session_id: int
+    throttle_time_ms: Annotated[Int32, since(1, default=0)]
+    error_code: Annotated[Int16, since(7, default=0), "of the session"]
+    session_id: Annotated[Int32, since(7, default=NO_SESSION), "0: there is none"]
     topics: tuple[FetchTopicResponse, ...]
 
 
@@ -150,66 +133,7 @@ def response_bytes(version: int, request: FetchRequest) -> int:
     return min(requested + _BESIDE_RECORDS_BYTES, MAX_FRAME_BYTES)
 
 
-FETCH = Api(
-    ApiKey.FETCH,
-    "Fetch",
-    0,
-    10,
-    request=Struct(
-        FetchRequest,
-        field("replica_id", INT32, "-1 for a consumer, the broker id of a follower"),
-        field("max_wait_ms", INT32),
-        field("min_bytes", INT32),
-        field("max_bytes", INT32, "limit of the whole response", since=3, default=NO_LIMIT),
-        field("isolation_level", INT8, "0 all, 1 committed", since=4, default=READ_UNCOMMITTED),
-        field("session_id", INT32, "0: none", since=7, default=NO_SESSION),
-        field("session_epoch", INT32, "0: new session, -1: no session", since=7, default=FINAL_EPOCH),
-        by_topic(
-            FetchTopic,
-            FetchPartition,
-            field("index", INT32),
-            field("current_leader_epoch", INT32, "-1: unknown", since=9, default=-1),
-            field("fetch_offset", INT64),
-            field("log_start_offset", INT64, "of a follower", since=5, default=-1),
-            field("partition_max_bytes", INT32),
-        ),
-        array(
-            "forgotten_topics",
-            ForgottenTopic,
-            field("name", STRING),
-            field("partitions", ArrayOf(INT32)),
-            note="that leave the session",
-            since=7,
-            default=(),
-        ),
-    ),
-    response=Struct(
-        FetchResponse,
-        field("throttle_time_ms", INT32, since=1, default=0),
-        field("error_code", INT16, "of the session", since=7, default=0),
-        field("session_id", INT32, "0: there is none", since=7, default=NO_SESSION),
-        by_topic(
-            FetchTopicResponse,
-            FetchPartitionResponse,
-            field("index", INT32),
-            field("error_code", INT16),
-            field("high_watermark", INT64, "-1 with an error"),
-            field("last_stable_offset", INT64, "-1 with an error", since=4, default=-1),
-            field("log_start_offset", INT64, "-1 with an error", since=5, default=-1),
-            field(
-                "aborted_transactions",
-                ArrayOf(
-                    Struct(AbortedTransaction, field("producer_id", INT64), field("first_offset", INT64)),
-                    nullable=True,
-                ),
-                "null for isolation level 0",
-                since=4,
-            ),
-            field("records", NULLABLE_RECORDS),
-        ),
-    ),
-    response_bytes=response_bytes,
-)
+FETCH = Api(ApiKey.FETCH, "Fetch", 0, 10, FetchRequest, FetchResponse, response_bytes=response_bytes)
 
 
 def consumer_partition(partition: int, offset: int, max_bytes: int, leader_epoch: int = -1) -> FetchPartition:

@@ -3,13 +3,12 @@
 Version 1: the type of the key, throttle_time_ms and the error message; 2 is the same.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, field
+from minikafka.wire.fields import Int8, Int16, Int32, since
 
 
 class CoordinatorType(IntEnum):
@@ -23,39 +22,22 @@ class CoordinatorType(IntEnum):
 class FindCoordinatorRequest:
     """The group or transactional id to look up. ``key_type`` is a CoordinatorType, or an unknown number."""
 
-    key: str
-    key_type: int = CoordinatorType.GROUP
+    key: Annotated[str, "the group, or the transactional id"]
+    key_type: Annotated[Int8, since(1, default=0), "0 group, 1 transaction"] = CoordinatorType.GROUP
 
 
 @fast_value
 class FindCoordinatorResponse:
     """The coordinator. With an error there is none: node -1, an empty host, port -1."""
 
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    node_id: int
+    throttle_time_ms: Annotated[Int32, since(1, default=0)]
+    error_code: Int16
+    error_message: Annotated[str | None, since(1)]
+    node_id: Annotated[Int32, "-1 with an error"]
     host: str
-    port: int
+    port: Int32
 
 
 FIND_COORDINATOR = Api(
-    ApiKey.FIND_COORDINATOR,
-    "FindCoordinator",
-    0,
-    2,
-    request=Struct(
-        FindCoordinatorRequest,
-        field("key", STRING, "the group, or the transactional id"),
-        field("key_type", INT8, "0 group, 1 transaction", since=1, default=int(CoordinatorType.GROUP)),
-    ),
-    response=Struct(
-        FindCoordinatorResponse,
-        field("throttle_time_ms", INT32, since=1, default=0),
-        field("error_code", INT16),
-        field("error_message", NULLABLE_STRING, since=1),
-        field("node_id", INT32, "-1 with an error"),
-        field("host", STRING),
-        field("port", INT32),
-    ),
+    ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 2, FindCoordinatorRequest, FindCoordinatorResponse
 )

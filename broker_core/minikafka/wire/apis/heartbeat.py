@@ -3,11 +3,11 @@
 Version 1: throttle_time_ms; 2 is the same.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, STRING, Struct, field
+from minikafka.wire.fields import Int16, Int32, since
 
 
 @fast_value
@@ -15,7 +15,7 @@ class HeartbeatRequest:
     """The member, and the generation that it knows."""
 
     group_id: str
-    generation_id: int
+    generation_id: Int32
     member_id: str
 
 
@@ -23,19 +23,8 @@ class HeartbeatRequest:
 class HeartbeatResponse:
     """The error code; after REBALANCE_IN_PROGRESS the member must join again."""
 
-    throttle_time_ms: int
-    error_code: int
+    throttle_time_ms: Annotated[Int32, since(1, default=0)]
+    error_code: Int16
 
 
-HEARTBEAT = Api(
-    ApiKey.HEARTBEAT,
-    "Heartbeat",
-    0,
-    2,
-    request=Struct(
-        HeartbeatRequest, field("group_id", STRING), field("generation_id", INT32), field("member_id", STRING)
-    ),
-    response=Struct(
-        HeartbeatResponse, field("throttle_time_ms", INT32, since=1, default=0), field("error_code", INT16)
-    ),
-)
+HEARTBEAT = Api(ApiKey.HEARTBEAT, "Heartbeat", 0, 2, HeartbeatRequest, HeartbeatResponse)

@@ -3,14 +3,13 @@
 Of Kafka 2.3. Sent to any broker.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.apis.alter_configs import ALTER_CONFIGS_RESPONSE
-from minikafka.wire.schema import BOOLEAN, INT8, NULLABLE_STRING, STRING, Struct, array, field
+from minikafka.wire.apis.alter_configs import AlterConfigsResponse
+from minikafka.wire.fields import Int8
 
 
 class AlterOperation(IntEnum):
@@ -27,7 +26,7 @@ class IncrementalAlterableConfig:
     """A change. ``config_operation`` is an AlterOperation; ``value`` is None with DELETE."""
 
     name: str
-    config_operation: int
+    config_operation: Annotated[Int8, "0 set, 1 delete, 2 append, 3 subtract"]
     value: str | None
 
 
@@ -35,7 +34,7 @@ class IncrementalAlterableConfig:
 class IncrementalAlterConfigsResource:
     """The changes for a topic or broker; ``resource_type`` as in DescribeConfigs."""
 
-    resource_type: int
+    resource_type: Annotated[Int8, "2 topic, 4 broker"]
     resource_name: str
     configs: tuple[IncrementalAlterableConfig, ...]
 
@@ -53,22 +52,6 @@ INCREMENTAL_ALTER_CONFIGS = Api(
     "IncrementalAlterConfigs",
     0,
     0,
-    request=Struct(
-        IncrementalAlterConfigsRequest,
-        array(
-            "resources",
-            IncrementalAlterConfigsResource,
-            field("resource_type", INT8, "2 topic, 4 broker"),
-            field("resource_name", STRING),
-            array(
-                "configs",
-                IncrementalAlterableConfig,
-                field("name", STRING),
-                field("config_operation", INT8, "0 set, 1 delete, 2 append, 3 subtract"),
-                field("value", NULLABLE_STRING),
-            ),
-        ),
-        field("validate_only", BOOLEAN),
-    ),
-    response=ALTER_CONFIGS_RESPONSE,
+    IncrementalAlterConfigsRequest,
+    AlterConfigsResponse,
 )

@@ -4,11 +4,11 @@ Version 1: a separate timeout for the rebalance; version 0 uses the session time
 throttle_time_ms; 3 is the same. (From version 4 on a new member must join a second time with its id.)
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import BYTES, INT16, INT32, STRING, Struct, array, field
+from minikafka.wire.fields import Int16, Int32, since
 
 
 @fast_value
@@ -21,16 +21,14 @@ class JoinGroupRequestProtocol:
 
 @fast_value
 class JoinGroupRequest:
-    """A request to join a group. ``member_id`` is empty for a new member. ``rebalance_timeout_ms`` -1: the
-    session timeout.
-    """
+    """A request to join a group. ``rebalance_timeout_ms`` -1: the session timeout."""
 
     group_id: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    member_id: str
-    protocol_type: str
-    protocols: tuple[JoinGroupRequestProtocol, ...]
+    session_timeout_ms: Int32
+    rebalance_timeout_ms: Annotated[Int32, since(1, default=-1)]
+    member_id: Annotated[str, "empty: a new member"]
+    protocol_type: Annotated[str, "of consumers: consumer"]
+    protocols: Annotated[tuple[JoinGroupRequestProtocol, ...], "in order of preference"]
 
 
 @fast_value
@@ -47,49 +45,13 @@ class JoinGroupResponse:
     empty names.
     """
 
-    throttle_time_ms: int
-    error_code: int
-    generation_id: int
+    throttle_time_ms: Annotated[Int32, since(2, default=0)]
+    error_code: Int16
+    generation_id: Int32
     protocol_name: str
     leader: str
     member_id: str
-    members: tuple[JoinGroupResponseMember, ...]
+    members: Annotated[tuple[JoinGroupResponseMember, ...], "for the leader"]
 
 
-JOIN_GROUP = Api(
-    ApiKey.JOIN_GROUP,
-    "JoinGroup",
-    0,
-    3,
-    request=Struct(
-        JoinGroupRequest,
-        field("group_id", STRING),
-        field("session_timeout_ms", INT32),
-        field("rebalance_timeout_ms", INT32, since=1, default=-1),
-        field("member_id", STRING, "empty: a new member"),
-        field("protocol_type", STRING, "of consumers: consumer"),
-        array(
-            "protocols",
-            JoinGroupRequestProtocol,
-            field("name", STRING),
-            field("metadata", BYTES),
-            note="in order of preference",
-        ),
-    ),
-    response=Struct(
-        JoinGroupResponse,
-        field("throttle_time_ms", INT32, since=2, default=0),
-        field("error_code", INT16),
-        field("generation_id", INT32),
-        field("protocol_name", STRING),
-        field("leader", STRING),
-        field("member_id", STRING),
-        array(
-            "members",
-            JoinGroupResponseMember,
-            field("member_id", STRING),
-            field("metadata", BYTES),
-            note="for the leader",
-        ),
-    ),
-)
+JOIN_GROUP = Api(ApiKey.JOIN_GROUP, "JoinGroup", 0, 3, JoinGroupRequest, JoinGroupResponse)

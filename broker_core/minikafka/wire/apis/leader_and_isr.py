@@ -4,21 +4,12 @@ A broker becomes leader or follower of each partition of the request; the others
 which replicas are new.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import (
-    BOOLEAN,
-    INT16,
-    INT32,
-    MAX_CONTROLLER_ELEMENTS,
-    STRING,
-    ArrayOf,
-    Struct,
-    array,
-    field,
-)
+from minikafka.wire.fields import Int16, Int32, since
+from minikafka.wire.schema import MAX_CONTROLLER_ELEMENTS
 
 
 @fast_value
@@ -26,16 +17,16 @@ class LeaderAndIsrPartition:
     """A partition, as in its state znode."""
 
     topic: str
-    index: int
-    controller_epoch: int
+    index: Int32
+    controller_epoch: Annotated[Int32, "of the decision"]
     """The epoch of the controller that made the decision. It may be earlier than the request's."""
-    leader_id: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    zk_version: int
+    leader_id: Annotated[Int32, "-1: none"]
+    leader_epoch: Int32
+    isr: Annotated[tuple[Int32, ...], "in-sync replicas"]
+    zk_version: Annotated[Int32, "of the state znode"]
     """The state znode's version: the leader's first ISR change is a conditional write with this version."""
-    replicas: tuple[int, ...]
-    is_new: bool = False
+    replicas: Annotated[tuple[Int32, ...], "the first is preferred"]
+    is_new: Annotated[bool, since(1)] = False
     """True for a new replica. A broker with a failed disk creates no log for an existing one."""
 
 
@@ -43,17 +34,17 @@ class LeaderAndIsrPartition:
 class LiveLeader:
     """The address of a partition leader for brokers."""
 
-    broker_id: int
+    broker_id: Int32
     host: str
-    port: int
+    port: Int32
 
 
 @fast_value
 class LeaderAndIsrRequest:
     """The leaders, replicas and ISRs that the controller of an epoch assigns."""
 
-    controller_id: int
-    controller_epoch: int
+    controller_id: Int32
+    controller_epoch: Int32
     partitions: tuple[LeaderAndIsrPartition, ...]
     live_leaders: tuple[LiveLeader, ...]
 
@@ -63,8 +54,8 @@ class LeaderAndIsrPartitionError:
     """The result for one partition."""
 
     topic: str
-    index: int
-    error_code: int
+    index: Int32
+    error_code: Int16
 
 
 @fast_value
@@ -73,7 +64,7 @@ class LeaderAndIsrResponse:
     STALE_CONTROLLER_EPOCH there are no partitions.
     """
 
-    error_code: int
+    error_code: Int16
     partitions: tuple[LeaderAndIsrPartitionError, ...]
 
 
@@ -82,37 +73,7 @@ LEADER_AND_ISR = Api(
     "LeaderAndIsr",
     0,
     1,
-    request=Struct(
-        LeaderAndIsrRequest,
-        field("controller_id", INT32),
-        field("controller_epoch", INT32),
-        array(
-            "partitions",
-            LeaderAndIsrPartition,
-            field("topic", STRING),
-            field("index", INT32),
-            field("controller_epoch", INT32, "of the decision"),
-            field("leader_id", INT32, "-1: none"),
-            field("leader_epoch", INT32),
-            field("isr", ArrayOf(INT32), "in-sync replicas"),
-            field("zk_version", INT32, "of the state znode"),
-            field("replicas", ArrayOf(INT32), "the first is preferred"),
-            field("is_new", BOOLEAN, since=1, default=False),
-        ),
-        array(
-            "live_leaders", LiveLeader, field("broker_id", INT32), field("host", STRING), field("port", INT32)
-        ),
-    ),
-    response=Struct(
-        LeaderAndIsrResponse,
-        field("error_code", INT16),
-        array(
-            "partitions",
-            LeaderAndIsrPartitionError,
-            field("topic", STRING),
-            field("index", INT32),
-            field("error_code", INT16),
-        ),
-    ),
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
     max_elements=MAX_CONTROLLER_ELEMENTS,
 )

@@ -3,11 +3,11 @@
 Version 1: throttle_time_ms; 2 is the same.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, STRING, Struct, field
+from minikafka.wire.fields import Int16, Int32, since
 
 
 @fast_value
@@ -22,17 +22,8 @@ class LeaveGroupRequest:
 class LeaveGroupResponse:
     """The error code; UNKNOWN_MEMBER_ID if it was not a member."""
 
-    throttle_time_ms: int
-    error_code: int
+    throttle_time_ms: Annotated[Int32, since(1, default=0)]
+    error_code: Int16
 
 
-LEAVE_GROUP = Api(
-    ApiKey.LEAVE_GROUP,
-    "LeaveGroup",
-    0,
-    2,
-    request=Struct(LeaveGroupRequest, field("group_id", STRING), field("member_id", STRING)),
-    response=Struct(
-        LeaveGroupResponse, field("throttle_time_ms", INT32, since=1, default=0), field("error_code", INT16)
-    ),
-)
+LEAVE_GROUP = Api(ApiKey.LEAVE_GROUP, "LeaveGroup", 0, 2, LeaveGroupRequest, LeaveGroupResponse)

@@ -3,11 +3,11 @@
 Version 1: throttle_time_ms; 2 is the same.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, STRING, Struct, array, field
+from minikafka.wire.fields import Int16, Int32, since
 
 
 @fast_value
@@ -27,21 +27,9 @@ class ListedGroup:
 class ListGroupsResponse:
     """The groups that this broker coordinates."""
 
-    throttle_time_ms: int
-    error_code: int
+    throttle_time_ms: Annotated[Int32, since(1, default=0)]
+    error_code: Int16
     groups: tuple[ListedGroup, ...]
 
 
-LIST_GROUPS = Api(
-    ApiKey.LIST_GROUPS,
-    "ListGroups",
-    0,
-    2,
-    request=Struct(ListGroupsRequest),
-    response=Struct(
-        ListGroupsResponse,
-        field("throttle_time_ms", INT32, since=1, default=0),
-        field("error_code", INT16),
-        array("groups", ListedGroup, field("group_id", STRING), field("protocol_type", STRING)),
-    ),
-)
+LIST_GROUPS = Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 2, ListGroupsRequest, ListGroupsResponse)

@@ -6,14 +6,13 @@ its start. Version 2 adds the isolation level and throttle_time_ms, version 4 le
 same as 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
+from typing import Annotated
 
 from minikafka.base.ids import TopicPartition, rows_by_topic
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT8, INT16, INT32, INT64, ArrayOf, Struct, by_topic, field
+from minikafka.wire.fields import Int8, Int16, Int32, Int64, since, until
 
 LATEST = -1
 """The ``timestamp`` that requests the end of the log."""
@@ -25,10 +24,10 @@ EARLIEST = -2
 class ListOffsetsPartition:
     """The timestamp to look up in one partition, in ms since the epoch."""
 
-    index: int
-    current_leader_epoch: int
-    timestamp: int
-    max_num_offsets: int = 1
+    index: Int32
+    current_leader_epoch: Annotated[Int32, since(4, default=-1), "-1: unknown"]
+    timestamp: Annotated[Int64, "ms; -1 the end, -2 the start"]
+    max_num_offsets: Annotated[Int32, until(0)] = 1
 
 
 @fast_value
@@ -43,8 +42,8 @@ class ListOffsetsTopic:
 class ListOffsetsRequest:
     """The timestamps to look up. ``replica_id`` is -1 for consumers; ``isolation_level`` is as in Fetch."""
 
-    replica_id: int
-    isolation_level: int
+    replica_id: Annotated[Int32, "-1 for a consumer"]
+    isolation_level: Annotated[Int8, since(2, default=0), "0 all, 1 committed"]
     topics: tuple[ListOffsetsTopic, ...]
 
 
@@ -54,12 +53,12 @@ class ListOffsetsPartitionResponse:
     and -1 for none).
     """
 
-    index: int
-    error_code: int
-    offsets: tuple[int, ...] = ()
-    timestamp: int = -1
-    offset: int = -1
-    leader_epoch: int = -1
+    index: Int32
+    error_code: Int16
+    offsets: Annotated[tuple[Int64, ...], until(0), "newest first"] = ()
+    timestamp: Annotated[Int64, since(1), "-1: none, or not requested"] = -1
+    offset: Annotated[Int64, since(1), "-1: none"] = -1
+    leader_epoch: Annotated[Int32, since(4), "-1: unknown"] = -1
 
 
 @fast_value
@@ -74,43 +73,11 @@ class ListOffsetsTopicResponse:
 class ListOffsetsResponse:
     """The offsets, by topic."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Annotated[Int32, since(2, default=0)]
     topics: tuple[ListOffsetsTopicResponse, ...]
 
 
-LIST_OFFSETS = Api(
-    ApiKey.LIST_OFFSETS,
-    "ListOffsets",
-    0,
-    4,
-    request=Struct(
-        ListOffsetsRequest,
-        field("replica_id", INT32, "-1 for a consumer"),
-        field("isolation_level", INT8, "0 all, 1 committed", since=2, default=0),
-        by_topic(
-            ListOffsetsTopic,
-            ListOffsetsPartition,
-            field("index", INT32),
-            field("current_leader_epoch", INT32, "-1: unknown", since=4, default=-1),
-            field("timestamp", INT64, "ms; -1 the end, -2 the start"),
-            field("max_num_offsets", INT32, until=0, default=1),
-        ),
-    ),
-    response=Struct(
-        ListOffsetsResponse,
-        field("throttle_time_ms", INT32, since=2, default=0),
-        by_topic(
-            ListOffsetsTopicResponse,
-            ListOffsetsPartitionResponse,
-            field("index", INT32),
-            field("error_code", INT16),
-            field("offsets", ArrayOf(INT64), "newest first", until=0, default=()),
-            field("timestamp", INT64, "-1: none, or not requested", since=1, default=-1),
-            field("offset", INT64, "-1: none", since=1, default=-1),
-            field("leader_epoch", INT32, "-1: unknown", since=4, default=-1),
-        ),
-    ),
-)
+LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, "ListOffsets", 0, 4, ListOffsetsRequest, ListOffsetsResponse)
 
 
 def offsets_request(

@@ -5,11 +5,11 @@ timestamp for each partition; 2 to 4: a retention time for all of them instead; 
 leader epoch of the last record that was read.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, STRING, Struct, by_topic, field
+from minikafka.wire.fields import Int16, Int32, Int64, since
 
 NO_GENERATION = -1
 """The generation of a consumer that assigns its partitions itself."""
@@ -21,10 +21,12 @@ DEFAULT_RETENTION = -1
 class OffsetCommitRequestPartition:
     """The next offset to read. ``commit_timestamp`` is in ms."""
 
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    commit_timestamp: int
+    partition_index: Int32
+    committed_offset: Annotated[Int64, "of the next record to read"]
+    committed_leader_epoch: Annotated[Int32, since(6, default=-1), "-1: unknown"]
+    commit_timestamp: Annotated[
+        Int64, since(1, until=1, default=DEFAULT_RETENTION), "ms; -1: the time of arrival"
+    ]
     committed_metadata: str | None
 
 
@@ -43,9 +45,11 @@ class OffsetCommitRequest:
     """
 
     group_id: str
-    generation_id: int
-    member_id: str
-    retention_time_ms: int
+    generation_id: Annotated[Int32, since(1, default=NO_GENERATION), "-1 without group management"]
+    member_id: Annotated[str, since(1, default="")]
+    retention_time_ms: Annotated[
+        Int64, since(2, until=4, default=DEFAULT_RETENTION), "-1: the broker's default"
+    ]
     topics: tuple[OffsetCommitRequestTopic, ...]
 
 
@@ -53,8 +57,8 @@ class OffsetCommitRequest:
 class OffsetCommitResponsePartition:
     """The result for one offset."""
 
-    partition_index: int
-    error_code: int
+    partition_index: Int32
+    error_code: Int16
 
 
 @fast_value
@@ -69,53 +73,8 @@ class OffsetCommitResponseTopic:
 class OffsetCommitResponse:
     """The results, in the order of the request."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Annotated[Int32, since(3, default=0)]
     topics: tuple[OffsetCommitResponseTopic, ...]
 
 
-OFFSET_COMMIT = Api(
-    ApiKey.OFFSET_COMMIT,
-    "OffsetCommit",
-    0,
-    6,
-    request=Struct(
-        OffsetCommitRequest,
-        field("group_id", STRING),
-        field("generation_id", INT32, "-1 without group management", since=1, default=NO_GENERATION),
-        field("member_id", STRING, since=1, default=""),
-        field(
-            "retention_time_ms",
-            INT64,
-            "-1: the broker's default",
-            since=2,
-            until=4,
-            default=DEFAULT_RETENTION,
-        ),
-        by_topic(
-            OffsetCommitRequestTopic,
-            OffsetCommitRequestPartition,
-            field("partition_index", INT32),
-            field("committed_offset", INT64, "of the next record to read"),
-            field("committed_leader_epoch", INT32, "-1: unknown", since=6, default=-1),
-            field(
-                "commit_timestamp",
-                INT64,
-                "ms; -1: the time of arrival",
-                since=1,
-                until=1,
-                default=DEFAULT_RETENTION,
-            ),
-            field("committed_metadata", NULLABLE_STRING),
-        ),
-    ),
-    response=Struct(
-        OffsetCommitResponse,
-        field("throttle_time_ms", INT32, since=3, default=0),
-        by_topic(
-            OffsetCommitResponseTopic,
-            OffsetCommitResponsePartition,
-            field("partition_index", INT32),
-            field("error_code", INT16),
-        ),
-    ),
-)
+OFFSET_COMMIT = Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 0, 6, OffsetCommitRequest, OffsetCommitResponse)

@@ -5,14 +5,13 @@ have read were truncated. Version 1: the response has the epoch that the end off
 leader epoch that the client knows, and throttle_time_ms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
+from typing import Annotated
 
 from minikafka.base.ids import TopicPartition, rows_by_topic
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import INT16, INT32, INT64, Struct, by_topic, field
+from minikafka.wire.fields import Int16, Int32, Int64, since
 
 FOR_CONSUMERS_SINCE = 2
 """The first version whose leader checks the leader epoch that the client knows."""
@@ -22,9 +21,9 @@ FOR_CONSUMERS_SINCE = 2
 class EpochPartition:
     """The epoch to look up in one partition."""
 
-    index: int
-    current_leader_epoch: int
-    leader_epoch: int
+    index: Int32
+    current_leader_epoch: Annotated[Int32, since(2, default=-1), "-1: unknown"]
+    leader_epoch: Annotated[Int32, "the epoch to look up"]
 
 
 @fast_value
@@ -46,10 +45,10 @@ class OffsetForLeaderEpochRequest:
 class EpochPartitionResponse:
     """The largest epoch up to the requested one, and its end offset; -1 and -1 if none is known."""
 
-    error_code: int
-    index: int
-    leader_epoch: int
-    end_offset: int
+    error_code: Int16
+    index: Int32
+    leader_epoch: Annotated[Int32, since(1, default=-1), "-1: unknown"]
+    end_offset: Annotated[Int64, "-1: unknown"]
 
 
 @fast_value
@@ -64,7 +63,7 @@ class EpochTopicResponse:
 class OffsetForLeaderEpochResponse:
     """The end offsets, by topic."""
 
-    throttle_time_ms: int
+    throttle_time_ms: Annotated[Int32, since(2, default=0)]
     topics: tuple[EpochTopicResponse, ...]
 
 
@@ -73,28 +72,8 @@ OFFSET_FOR_LEADER_EPOCH = Api(
     "OffsetForLeaderEpoch",
     0,
     2,
-    request=Struct(
-        OffsetForLeaderEpochRequest,
-        by_topic(
-            EpochTopic,
-            EpochPartition,
-            field("index", INT32),
-            field("current_leader_epoch", INT32, "-1: unknown", since=2, default=-1),
-            field("leader_epoch", INT32, "the epoch to look up"),
-        ),
-    ),
-    response=Struct(
-        OffsetForLeaderEpochResponse,
-        field("throttle_time_ms", INT32, since=2, default=0),
-        by_topic(
-            EpochTopicResponse,
-            EpochPartitionResponse,
-            field("error_code", INT16),
-            field("index", INT32),
-            field("leader_epoch", INT32, "-1: unknown", since=1, default=-1),
-            field("end_offset", INT64, "-1: unknown"),
-        ),
-    ),
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
 )
 
 

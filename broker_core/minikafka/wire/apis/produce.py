@@ -6,22 +6,20 @@ transactional id. Version 5: the response has the log start offset. Version 7: b
 zstd. Versions 4 and 6 are the same as their predecessors. With ``acks`` 0 there is no response at all.
 """
 
-from __future__ import annotations
-
 import struct
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.frame_parts import Part
-from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, RECORDS, Struct, by_topic, field
+from minikafka.wire.fields import Int16, Int32, Int64, Records, since
 
 
 @fast_value
 class ProducePartition:
     """The records for one partition. Decoded, ``records`` is a view of the request."""
 
-    index: int
-    records: Part
+    index: Int32
+    records: Records
 
 
 @fast_value
@@ -34,13 +32,11 @@ class ProduceTopic:
 
 @fast_value
 class ProduceRequest:
-    """Message sets to append. ``acks``: 0 no response, 1 the leader has them, -1 all in-sync replicas have
-    them.
-    """
+    """Message sets to append."""
 
-    transactional_id: str | None
-    acks: int
-    timeout_ms: int
+    transactional_id: Annotated[str | None, since(3), "null: no transaction"]
+    acks: Annotated[Int16, "0 no response, 1 leader, -1 all in-sync replicas"]
+    timeout_ms: Annotated[Int32, "the time to wait for the replicas"]
     topics: tuple[ProduceTopic, ...]
 
 
@@ -48,11 +44,11 @@ class ProduceRequest:
 class ProducePartitionResponse:
     """The result for one partition's message set."""
 
-    index: int
-    error_code: int
-    base_offset: int
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1
+    index: Int32
+    error_code: Int16
+    base_offset: Annotated[Int64, "offset of the first message, -1 with an error"]
+    log_append_time_ms: Annotated[Int64, since(2), "-1 with CreateTime"] = -1
+    log_start_offset: Annotated[Int64, since(5), "-1 with an error"] = -1
 
 
 @fast_value
@@ -68,35 +64,10 @@ class ProduceResponse:
     """The response to acks 1 and -1."""
 
     topics: tuple[ProduceTopicResponse, ...]
-    throttle_time_ms: int = 0
+    throttle_time_ms: Annotated[Int32, since(1)] = 0
 
 
-PRODUCE = Api(
-    ApiKey.PRODUCE,
-    "Produce",
-    0,
-    7,
-    request=Struct(
-        ProduceRequest,
-        field("transactional_id", NULLABLE_STRING, "null: no transaction", since=3),
-        field("acks", INT16, "0 no response, 1 leader, -1 all in-sync replicas"),
-        field("timeout_ms", INT32, "the time to wait for the replicas"),
-        by_topic(ProduceTopic, ProducePartition, field("index", INT32), field("records", RECORDS)),
-    ),
-    response=Struct(
-        ProduceResponse,
-        by_topic(
-            ProduceTopicResponse,
-            ProducePartitionResponse,
-            field("index", INT32),
-            field("error_code", INT16),
-            field("base_offset", INT64, "offset of the first message, -1 with an error"),
-            field("log_append_time_ms", INT64, "-1 with CreateTime", since=2, default=-1),
-            field("log_start_offset", INT64, "-1 with an error", since=5, default=-1),
-        ),
-        field("throttle_time_ms", INT32, since=1, default=0),
-    ),
-)
+PRODUCE = Api(ApiKey.PRODUCE, "Produce", 0, 7, ProduceRequest, ProduceResponse)
 
 _COUNT = struct.Struct(">i")
 _LENGTH = struct.Struct(">h")

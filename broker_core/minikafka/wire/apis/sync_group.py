@@ -3,11 +3,11 @@
 Version 1: throttle_time_ms; 2 is the same.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import BYTES, INT16, INT32, STRING, Struct, array, field
+from minikafka.wire.fields import Int16, Int32, since
 
 
 @fast_value
@@ -25,42 +25,18 @@ class SyncGroupRequest:
     """
 
     group_id: str
-    generation_id: int
+    generation_id: Int32
     member_id: str
-    assignments: tuple[SyncGroupRequestAssignment, ...]
+    assignments: Annotated[tuple[SyncGroupRequestAssignment, ...], "from the leader"]
 
 
 @fast_value
 class SyncGroupResponse:
     """The assignment of this member; empty with an error."""
 
-    throttle_time_ms: int
-    error_code: int
+    throttle_time_ms: Annotated[Int32, since(1, default=0)]
+    error_code: Int16
     assignment: bytes
 
 
-SYNC_GROUP = Api(
-    ApiKey.SYNC_GROUP,
-    "SyncGroup",
-    0,
-    2,
-    request=Struct(
-        SyncGroupRequest,
-        field("group_id", STRING),
-        field("generation_id", INT32),
-        field("member_id", STRING),
-        array(
-            "assignments",
-            SyncGroupRequestAssignment,
-            field("member_id", STRING),
-            field("assignment", BYTES),
-            note="from the leader",
-        ),
-    ),
-    response=Struct(
-        SyncGroupResponse,
-        field("throttle_time_ms", INT32, since=1, default=0),
-        field("error_code", INT16),
-        field("assignment", BYTES),
-    ),
-)
+SYNC_GROUP = Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 2, SyncGroupRequest, SyncGroupResponse)

@@ -5,21 +5,12 @@ one per security protocol, where version 0 has one address. Version 2 adds racks
 listeners (a protocol may then have several), version 4 replicas on failed disks.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.schema import (
-    INT16,
-    INT32,
-    MAX_CONTROLLER_ELEMENTS,
-    NULLABLE_STRING,
-    STRING,
-    ArrayOf,
-    Struct,
-    array,
-    field,
-)
+from minikafka.wire.fields import Int16, Int32, since, until
+from minikafka.wire.schema import MAX_CONTROLLER_ELEMENTS
 
 
 @fast_value
@@ -27,15 +18,15 @@ class UpdateMetadataPartition:
     """A partition, as in its state znode."""
 
     topic: str
-    index: int
-    controller_epoch: int
-    leader_id: int
+    index: Int32
+    controller_epoch: Annotated[Int32, "of the decision"]
+    leader_id: Annotated[Int32, "-1: none, -2: being deleted"]
     """-1: none; -2: its topic is being deleted, remove the partition from the cache."""
-    leader_epoch: int
-    isr: tuple[int, ...]
-    zk_version: int
-    replicas: tuple[int, ...]
-    offline_replicas: tuple[int, ...] = ()
+    leader_epoch: Int32
+    isr: Annotated[tuple[Int32, ...], "in-sync replicas"]
+    zk_version: Annotated[Int32, "of the state znode"]
+    replicas: Annotated[tuple[Int32, ...], "the first is preferred"]
+    offline_replicas: Annotated[tuple[Int32, ...], since(4), "on failed disks"] = ()
 
 
 @fast_value
@@ -44,10 +35,10 @@ class UpdateMetadataEndpoint:
     of its security protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
     """
 
-    port: int
+    port: Int32
     host: str
-    listener: str
-    security_protocol: int
+    listener: Annotated[str, since(3, default="")]
+    security_protocol: Annotated[Int16, "0: plain text"]
 
 
 @fast_value
@@ -56,19 +47,19 @@ class UpdateMetadataBroker:
     ``endpoints``.
     """
 
-    broker_id: int
-    host: str = ""
-    port: int = -1
-    endpoints: tuple[UpdateMetadataEndpoint, ...] = ()
-    rack: str | None = None
+    broker_id: Int32
+    host: Annotated[str, until(0), "for plain text"] = ""
+    port: Annotated[Int32, until(0)] = -1
+    endpoints: Annotated[tuple[UpdateMetadataEndpoint, ...], since(1)] = ()
+    rack: Annotated[str | None, since(2)] = None
 
 
 @fast_value
 class UpdateMetadataRequest:
     """The cluster's metadata, from the controller of an epoch."""
 
-    controller_id: int
-    controller_epoch: int
+    controller_id: Int32
+    controller_epoch: Int32
     partitions: tuple[UpdateMetadataPartition, ...]
     live_brokers: tuple[UpdateMetadataBroker, ...]
 
@@ -77,7 +68,7 @@ class UpdateMetadataRequest:
 class UpdateMetadataResponse:
     """The error of the whole request."""
 
-    error_code: int
+    error_code: Int16
 
 
 UPDATE_METADATA = Api(
@@ -85,42 +76,7 @@ UPDATE_METADATA = Api(
     "UpdateMetadata",
     0,
     4,
-    request=Struct(
-        UpdateMetadataRequest,
-        field("controller_id", INT32),
-        field("controller_epoch", INT32),
-        array(
-            "partitions",
-            UpdateMetadataPartition,
-            field("topic", STRING),
-            field("index", INT32),
-            field("controller_epoch", INT32, "of the decision"),
-            field("leader_id", INT32, "-1: none, -2: being deleted"),
-            field("leader_epoch", INT32),
-            field("isr", ArrayOf(INT32), "in-sync replicas"),
-            field("zk_version", INT32, "of the state znode"),
-            field("replicas", ArrayOf(INT32), "the first is preferred"),
-            field("offline_replicas", ArrayOf(INT32), "on failed disks", since=4, default=()),
-        ),
-        array(
-            "live_brokers",
-            UpdateMetadataBroker,
-            field("broker_id", INT32),
-            field("host", STRING, "for plain text", until=0, default=""),
-            field("port", INT32, until=0, default=-1),
-            array(
-                "endpoints",
-                UpdateMetadataEndpoint,
-                field("port", INT32),
-                field("host", STRING),
-                field("listener", STRING, since=3, default=""),
-                field("security_protocol", INT16, "0: plain text"),
-                since=1,
-                default=(),
-            ),
-            field("rack", NULLABLE_STRING, since=2),
-        ),
-    ),
-    response=Struct(UpdateMetadataResponse, field("error_code", INT16)),
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
     max_elements=MAX_CONTROLLER_ELEMENTS,
 )
