@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from minikafka.base.errors import (
     BadVersion,
@@ -39,6 +40,8 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.core.topic_creations import CreationRequest
 from minikafka.server.workers.request_admission import leave
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -109,6 +112,11 @@ def error_code_of(error: BrokerError | None) -> ErrorCode:
 def error_message_of(error: BrokerError | None) -> str | None:
     """Return the error message for a response."""
     return None if error is None else shorten(str(error.detail)) or None
+
+
+def results_of(outcomes: Outcomes, row: Callable[[str, ErrorCode, str | None], T]) -> tuple[T, ...]:
+    """Return the rows of a response: name, error code and error message of each topic."""
+    return tuple(row(name, error_code_of(error), error_message_of(error)) for name, error in outcomes.items())
 
 
 class DelayedTopicOperation(DelayedRequest):

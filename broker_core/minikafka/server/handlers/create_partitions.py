@@ -16,10 +16,9 @@ from minikafka.server.admin.topics import (
     PartitionsCreation,
     assignment_cost_bytes,
     check_controller,
-    error_code_of,
-    error_message_of,
     is_ready,
     plan_new_partitions,
+    results_of,
     submit_partition_creations,
 )
 from minikafka.server.context import RequestContext
@@ -44,13 +43,7 @@ def handle(broker: Broker, context: RequestContext, request: CreatePartitionsReq
         list(named),
         is_done=lambda name: is_ready(broker, name, counts[name], counts[name] - added.get(name, 0)),
         reply=lambda outcomes: context.reply(
-            CreatePartitionsResponse(
-                throttle_time_ms=0,
-                results=tuple(
-                    CreatePartitionsTopicResult(name, error_code_of(error), error_message_of(error))
-                    for name, error in outcomes.items()
-                ),
-            )
+            CreatePartitionsResponse(0, results_of(outcomes, CreatePartitionsTopicResult))
         ),
     )
     wishes: list[PartitionsCreation] = []

@@ -20,10 +20,9 @@ from minikafka.server.admin.topics import (
     NewPartitionsLimit,
     assignment_cost_bytes,
     check_controller,
-    error_code_of,
-    error_message_of,
     is_ready,
     plan_creation,
+    results_of,
     submit_creations,
 )
 from minikafka.server.context import RequestContext
@@ -48,13 +47,7 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
         list(named),
         is_done=lambda name: is_ready(broker, name, partitions.get(name, 1)),
         reply=lambda outcomes: context.reply(
-            CreateTopicsResponse(
-                throttle_time_ms=0,
-                topics=tuple(
-                    CreatableTopicResult(name, error_code_of(error), error_message_of(error))
-                    for name, error in outcomes.items()
-                ),
-            )
+            CreateTopicsResponse(0, results_of(outcomes, CreatableTopicResult))
         ),
     )
     creations: list[CreationRequest] = []
