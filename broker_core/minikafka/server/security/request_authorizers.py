@@ -245,18 +245,22 @@ _produce_topics = _each_topic(Operation.WRITE, _denied_produce, ProduceResponse(
 
 
 def _produce(requester: Requester, version: int, request: ProduceRequest) -> AuthorizationResult | None:
-    name = request.transactional_id
-    if name is None:
-        allowed = not _is_idempotent(request) or requester.may_on_cluster(Operation.IDEMPOTENT_WRITE)
-        code = CLUSTER_DENIED
-    else:
-        allowed = requester.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
-        code = TRANSACTIONAL_ID_DENIED
-    if not allowed:
-        rows = tuple(_denied_produce(topic, code) for topic in request.topics)
-        return AuthorizationResult(None, lambda _: ProduceResponse(rows), needs_no_response=request.acks == 0)
+    if request.transactional_id is not None or _is_idempotent(request):
+        code = _producer_id_denial(requester, request.transactional_id)
+        if code is not ErrorCode.NONE:
+            rows = tuple(_denied_produce(topic, code) for topic in request.topics)
+            answer = ProduceResponse(rows)
+            return AuthorizationResult(None, lambda _: answer, needs_no_response=request.acks == 0)
     result = _produce_topics(requester, version, request)
     return None if result is None else replace(result, needs_no_response=request.acks == 0)
+
+
+def _producer_id_denial(requester: Requester, transactional_id: str | None) -> ErrorCode:
+    """Return the error if the client may not have a producer id, or that transactional id; else NONE."""
+    if transactional_id is None:
+        return ErrorCode.NONE if requester.may_on_cluster(Operation.IDEMPOTENT_WRITE) else CLUSTER_DENIED
+    allowed = requester.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    return ErrorCode.NONE if allowed else TRANSACTIONAL_ID_DENIED
 
 
 def _is_idempotent(request: ProduceRequest) -> bool:
@@ -437,13 +441,8 @@ def _list_groups(
 def _init_producer_id(
     requester: Requester, version: int, request: InitProducerIdRequest
 ) -> AuthorizationResult | None:
-    name = request.transactional_id
-    if name is None:
-        allowed, code = requester.may_on_cluster(Operation.IDEMPOTENT_WRITE), CLUSTER_DENIED
-    else:
-        allowed = requester.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
-        code = TRANSACTIONAL_ID_DENIED
-    if allowed:
+    code = _producer_id_denial(requester, request.transactional_id)
+    if code is ErrorCode.NONE:
         return None
     return AuthorizationResult(
         None, lambda _: InitProducerIdResponse(0, code, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
