@@ -17,6 +17,7 @@ damage, hidden messages), so such a file is replaced, or removed when a full dis
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -24,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
 from minikafka.base.errors import DirectoryLocked, StorageError
-from minikafka.base.files import Files, Lock, make_dirs_durably
+from minikafka.base.files import Files, Lock, make_dirs_durably, replace_file
 from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.base.text import counted, ranges
 from minikafka.log.checkpoints.meta_properties import META_FILE
@@ -186,6 +187,14 @@ class DataDirectory:
     def file(self, name: str) -> str:
         """Return the path of a file in the directory."""
         return os.path.join(self.path, name)
+
+    def write_json(self, name: str, content: Mapping[str, object]) -> None:
+        """Replace a file of the directory durably. Raises StorageError, also if the directory is gone."""
+        data = json.dumps(content, separators=(",", ":")).encode("ascii") + b"\n"
+        try:
+            replace_file(self._files, self.file(name), data)
+        except FileNotFoundError as error:
+            raise StorageError(f"cannot write {name}: {self.path} was deleted") from error
 
     def partition_path(self, partition: TopicPartition) -> str:
         """Return the path of a partition's directory."""

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from minikafka.base.errors import StorageError
-from minikafka.base.files import Files, read_file, replace_file
+from minikafka.base.files import Files, read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.log.checkpoints.data_directory import DataDirectory
 from minikafka.log.layout import LEADER_EPOCH_JOURNAL_FILE
@@ -105,14 +105,7 @@ class LeaderEpochJournal:
         self._on_disk.setdefault(directory.path, set()).update(written)
         for key in sorted(written):
             topics.setdefault(key.topic, {})[str(key.partition)] = self._known[key]
-        held = {"version": VERSION, "topics": topics}
-        data = json.dumps(held, separators=(",", ":")).encode("ascii") + b"\n"
-        try:
-            replace_file(self._files, directory.file(LEADER_EPOCH_JOURNAL_FILE), data)
-        except FileNotFoundError as error:
-            raise StorageError(
-                f"cannot write {LEADER_EPOCH_JOURNAL_FILE}: {directory.path} was deleted"
-            ) from error
+        directory.write_json(LEADER_EPOCH_JOURNAL_FILE, {"version": VERSION, "topics": topics})
         self._on_disk[directory.path] = set(written)
         self._stale.discard(directory.path)
 

@@ -34,7 +34,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
-from minikafka.base.files import Files, read_file, replace_file
+from minikafka.base.files import Files, read_file
 from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.log.checkpoints.data_directory import DataDirectory
 from minikafka.log.layout import TOPIC_INCARNATIONS_FILE
@@ -226,13 +226,7 @@ class TopicIncarnations:
             "rolled_back": rolled_back,
             "topics": topics,
         }
-        data = json.dumps(held, separators=(",", ":")).encode("ascii") + b"\n"
-        try:
-            replace_file(self._files, directory.file(TOPIC_INCARNATIONS_FILE), data)
-        except FileNotFoundError as error:
-            raise StorageError(
-                f"cannot write {TOPIC_INCARNATIONS_FILE}: {directory.path} was deleted"
-            ) from error
+        directory.write_json(TOPIC_INCARNATIONS_FILE, held)
 
 
 @dataclass(frozen=True, slots=True)
