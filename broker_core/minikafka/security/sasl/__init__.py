@@ -1,0 +1,8 @@
+"""SASL mechanisms as state machines, both sides of each: bytes in, bytes or ``AuthenticationFailed`` out.
+
+    mechanism     the two sides of any mechanism, after Java's SaslClient and SaslServer
+    plain         PLAIN (RFC 4616)
+    scram         SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), and the credentials of users
+
+Imports only ``base``.
+"""
