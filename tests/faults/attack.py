@@ -32,7 +32,7 @@ from minikafka.wire.api_table import APIS
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import RequestHeader, encode_frame, split_response
 from tests.faults import attacked_broker
-from tests.support import simulation
+from tests.support import requests
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
@@ -90,16 +90,16 @@ class AttackedBroker:
         assert line, "the broker has died"
         return line
 
-    def call(self, request: simulation.Request) -> Any:
+    def call(self, request: requests.Request) -> Any:
         """The response to ``request``."""
         return answer_of(self.connection, request)
 
     def create_topic(self, name: str, partitions: int, **settings: str) -> None:
         """Make a topic with ``settings``, whose dots are underscores here."""
         configs = {key.replace("_", "."): value for key, value in settings.items()}
-        made = self.call(simulation.create_topic(name, partitions, settings=configs))
+        made = self.call(requests.create_topic(name, partitions, settings=configs))
         assert made.topics[0].error_code == 0
-        wait_until(lambda: self.call(simulation.metadata(name)).topics[0].error_code == 0)
+        wait_until(lambda: self.call(requests.metadata(name)).topics[0].error_code == 0)
 
     def resident_bytes(self) -> int:
         """The memory of the process now."""
@@ -162,10 +162,10 @@ class Others:
                 while not self._end.is_set():
                     for connection in connections:
                         began = time.monotonic()
-                        write = simulation.produce("steady", message_set, version=3)
+                        write = requests.produce("steady", message_set, version=3)
                         (part,) = answer_of(connection, write).topics[0].partitions
                         assert part.error_code == 0, part
-                        read = simulation.fetch("steady", part.base_offset, version=4)
+                        read = requests.fetch("steady", part.base_offset, version=4)
                         (found,) = answer_of(connection, read).topics[0].partitions
                         assert found.error_code == 0, found
                         self.longest_s = max(self.longest_s, time.monotonic() - began)
@@ -183,7 +183,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def frame_of(request: simulation.Request, correlation_id: int = 1) -> bytes:
+def frame_of(request: requests.Request, correlation_id: int = 1) -> bytes:
     """The bytes on the wire."""
     header = RequestHeader(int(request.key), request.version, correlation_id, "attacker")
     parts: list[Part] = [header.encode(), *APIS[request.key].encode_request(request.version, request.body)]
@@ -192,7 +192,7 @@ def frame_of(request: simulation.Request, correlation_id: int = 1) -> bytes:
 
 @contextlib.contextmanager
 def asking(
-    broker: AttackedBroker, request: simulation.Request, connections: int
+    broker: AttackedBroker, request: requests.Request, connections: int
 ) -> Iterator[list[socket.socket]]:
     """So many connections that have asked."""
     data = frame_of(request)
@@ -206,7 +206,7 @@ def asking(
         yield socks
 
 
-def answer_of(connection: SocketConnection, request: simulation.Request) -> Any:
+def answer_of(connection: SocketConnection, request: requests.Request) -> Any:
     """The response to ``request``."""
     header = RequestHeader(int(request.key), request.version, next(CORRELATION_IDS), "other")
     api = APIS[ApiKey(request.key)]
@@ -216,7 +216,7 @@ def answer_of(connection: SocketConnection, request: simulation.Request) -> Any:
     return api.decode_response(request.version, body)
 
 
-def read_answer(sock: socket.socket, request: simulation.Request) -> Any:
+def read_answer(sock: socket.socket, request: requests.Request) -> Any:
     """The response to ``request``, which was sent by hand."""
     (size,) = struct.unpack(">i", read_exactly(sock, 4))
     return response_of(read_exactly(sock, size), request.key, request.version)

@@ -25,7 +25,7 @@ from minikafka.records.format.message_set import Record, build_message_set, iter
 from minikafka.wire.api import ApiKey
 from minikafka.wire.frame_parts import buffer_of
 from tests.faults.attack import HOST, AttackedBroker, Others, frame_of, response_of, wait_until
-from tests.support import simulation
+from tests.support import requests
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -109,7 +109,7 @@ def say(data: bytes) -> Callable[[socket.socket], object]:
         reset,
         say(b"GET / HTTP/1.1\r\n\r\n"),
         say(TLS_HELLO),
-        say(frame_of(simulation.metadata("steady"))),
+        say(frame_of(requests.metadata("steady"))),
     ],
     ids=["closed", "reset", "http", "tls", "answered"],
 )
@@ -158,7 +158,7 @@ def fetch_again_and_again(socks: list[socket.socket], ended: threading.Event) ->
     came = 0
 
     def ask(sock: socket.socket) -> None:
-        sock.sendall(frame_of(simulation.fetch("steady", offsets[sock], wait_ms=500, version=4)))
+        sock.sendall(frame_of(requests.fetch("steady", offsets[sock], wait_ms=500, version=4)))
 
     with selectors.DefaultSelector() as ready:
         for sock in socks:
@@ -212,10 +212,10 @@ def test_connections_beyond_all_descriptors_leave_the_logs_their_own(tmp_path: P
             time.sleep(1)
             assert cpu_s(broker) - begun < IDLE_CPU_S
             for _ in range(20):  # a new segment for every third
-                (part,) = broker.call(simulation.produce("steady", large, version=3)).topics[0].partitions
+                (part,) = broker.call(requests.produce("steady", large, version=3)).topics[0].partitions
                 assert part.error_code == 0
             broker.create_topic("new", 5)
         wait_until(lambda: descriptors(broker) < before + 60)
         with contextlib.closing(socket.create_connection((HOST, broker.port), 10)) as sock:
-            sock.sendall(frame_of(simulation.metadata("steady")))
+            sock.sendall(frame_of(requests.metadata("steady")))
             assert sock.recv(1)

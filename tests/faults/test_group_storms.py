@@ -16,20 +16,8 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.net.connection import connect
-from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
-from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
-from minikafka.wire.apis.heartbeat import HeartbeatRequest
-from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from minikafka.wire.apis.leave_group import LeaveGroupRequest
-from minikafka.wire.apis.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.faults.attack import HOST, AttackedBroker, Others, answer_of, reads_proc, wait_until
-from tests.support.simulation import Request
+from tests.support import requests
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(180), reads_proc]
 
@@ -82,9 +70,14 @@ class Member(threading.Thread):
     def _join(self) -> bool:
         """Return True if this member has partitions."""
         self._storm.generations[self._number] = -1
-        protocol = JoinGroupRequestProtocol("p", b"%d" % self._number)
-        body = JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, self._id, "consumer", (protocol,))
-        joined = answer_of(self._connection, Request(ApiKey.JOIN_GROUP, 2, body))
+        join = requests.join_group(
+            GROUP,
+            {"p": b"%d" % self._number},
+            member_id=self._id,
+            session_ms=SESSION_MS,
+            rebalance_ms=SESSION_MS,
+        )
+        joined = answer_of(self._connection, join.at(2))
         if joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
             self._id = ""
             return False
@@ -97,9 +90,9 @@ class Member(threading.Thread):
             assert self._id in ids
         else:
             assert not ids
-        assignments = tuple(SyncGroupRequestAssignment(member, self._part_of(member)) for member in ids)
-        sync = SyncGroupRequest(GROUP, self._generation, self._id, assignments)
-        synced = answer_of(self._connection, Request(ApiKey.SYNC_GROUP, 1, sync))
+        shares = {member: self._part_of(member) for member in ids}
+        sync = requests.sync_group(GROUP, self._generation, self._id, shares)
+        synced = answer_of(self._connection, sync.at(1))
         if synced.error_code in {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID}:
             return False
         assert synced.error_code == ErrorCode.NONE, synced
@@ -128,20 +121,18 @@ class Member(threading.Thread):
                 return
 
     def _beat(self) -> int:
-        body = HeartbeatRequest(GROUP, self._generation, self._id)
-        code: int = answer_of(self._connection, Request(ApiKey.HEARTBEAT, 1, body)).error_code
+        beat = requests.heartbeat(GROUP, self._generation, self._id)
+        code: int = answer_of(self._connection, beat.at(1)).error_code
         return code
 
     def _leave(self) -> None:
-        body = LeaveGroupRequest(GROUP, self._id)
-        left = answer_of(self._connection, Request(ApiKey.LEAVE_GROUP, 1, body))
+        left = answer_of(self._connection, requests.leave_group(GROUP, self._id).at(1))
         assert left.error_code in {ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID}, left
         # Whoever left sets no offset back.
-        part = OffsetCommitRequestPartition(0, 1, -1, -1, "")
-        commit = OffsetCommitRequest(
-            GROUP, self._generation, self._id, -1, (OffsetCommitRequestTopic("steady", (part,)),)
+        commit = requests.commit_offsets(
+            "steady", group=GROUP, offsets={0: 1}, generation=self._generation, member_id=self._id
         )
-        done = answer_of(self._connection, Request(ApiKey.OFFSET_COMMIT, 2, commit))
+        done = answer_of(self._connection, commit)
         assert done.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID, done
         self._id = ""
 
@@ -163,11 +154,7 @@ def members(broker: AttackedBroker, storm: Storm) -> Iterator[None]:
 
 def test_fifty_members_after_a_storm_share_one_generation(broker: AttackedBroker) -> None:
     storm = Storm()
-    wait_until(
-        lambda: (
-            broker.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest(GROUP))).error_code == 0
-        )
-    )
+    wait_until(lambda: broker.call(requests.find_coordinator(GROUP)).error_code == 0)
     with Others(broker), members(broker, storm):
         time.sleep(STORM_S)
         storm.over.set()
@@ -180,7 +167,7 @@ def test_fifty_members_after_a_storm_share_one_generation(broker: AttackedBroker
 
         wait_until(settled)
         assert not storm.errors, storm.errors
-        (group,) = broker.call(Request(ApiKey.DESCRIBE_GROUPS, 0, DescribeGroupsRequest((GROUP,)))).groups
+        (group,) = broker.call(requests.describe_groups(GROUP)).groups
     assert not storm.errors, storm.errors
     assert (group.group_state, len(group.members)) == ("Stable", MEMBERS)
     assert all(len(leaders) == 1 for leaders in storm.leaders.values())

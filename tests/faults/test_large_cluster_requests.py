@@ -13,17 +13,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
-from minikafka.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
-from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from minikafka.wire.apis.create_topics import CreatableTopic
 from minikafka.wire.apis.metadata import MetadataRequest
-from minikafka.wire.apis.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
 from tests.faults.attack import (
     HOST,
     PATIENCE_S,
@@ -34,7 +25,8 @@ from tests.faults.attack import (
     reads_proc,
     wait_until,
 )
-from tests.support.simulation import Request
+from tests.support import requests
+from tests.support.requests import Request
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300), reads_proc]
 
@@ -87,30 +79,18 @@ def test_requests_for_very_many_new_partitions_stop_nobody(
 ) -> None:
     count = 50_000 if partitions == 1 else 300
     topics = tuple(CreatableTopic(f"new-{number}", partitions, 1) for number in range(count))
-    request = Request(ApiKey.CREATE_TOPICS, 1, CreateTopicsRequest(topics, 1_000, validate_only=True))
+    request = requests.create_topics(*topics, timeout_ms=1_000, validate_only=True)
     with Others(large_cluster):
         ask(large_cluster, 3, [request])
 
 
-def committed(topic: str, first: int, count: int) -> Request:
-    """OffsetCommit of some partitions, for a consumer outside of groups."""
-    parts = tuple(
-        OffsetCommitRequestPartition(partition, 5, -1, -1, "") for partition in range(first, first + count)
-    )
-    body = OffsetCommitRequest("g", -1, "", -1, (OffsetCommitRequestTopic(topic, parts),))
-    return Request(ApiKey.OFFSET_COMMIT, 2, body)
-
-
 def find_group(broker: AttackedBroker) -> None:
-    request = Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g"))
-    wait_until(lambda: broker.call(request).error_code == 0)
+    wait_until(lambda: broker.call(requests.find_coordinator()).error_code == 0)
 
 
 def test_commits_of_very_many_partitions_stop_nobody(large_cluster: AttackedBroker) -> None:
     find_group(large_cluster)
-    parts = tuple(OffsetCommitRequestPartition(partition, 5, -1, -1, "") for partition in range(PARTITIONS))
-    topics = tuple(OffsetCommitRequestTopic(name, parts) for name in TOPICS) * 5
-    request = Request(ApiKey.OFFSET_COMMIT, 2, OffsetCommitRequest("g", -1, "", -1, topics))
+    request = requests.commit_offsets(*TOPICS * 5, offsets=dict.fromkeys(range(PARTITIONS), 5))
     with Others(large_cluster):
         ask(large_cluster, 3, [request])
 
@@ -118,26 +98,21 @@ def test_commits_of_very_many_partitions_stop_nobody(large_cluster: AttackedBrok
 def test_questions_for_all_offsets_of_a_large_group_stop_nobody(large_cluster: AttackedBroker) -> None:
     find_group(large_cluster)
     for name in TOPICS:
-        answer = large_cluster.call(committed(name, 0, PARTITIONS))
+        commit = requests.commit_offsets(name, offsets=dict.fromkeys(range(PARTITIONS), 5))
+        answer = large_cluster.call(commit)
         assert {part.error_code for part in answer.topics[0].partitions} == {0}
-    request = Request(ApiKey.OFFSET_FETCH, 2, OffsetFetchRequest("g", None))
     with Others(large_cluster):
-        sizes = ask(large_cluster, 10, [request] * 3)
+        sizes = ask(large_cluster, 10, [requests.fetch_offsets()] * 3)
     assert min(sizes) > len(TOPICS) * PARTITIONS * 16
 
 
 def test_members_that_bring_much_and_go_leave_little(large_cluster: AttackedBroker) -> None:
     find_group(large_cluster)
-    protocols = (JoinGroupRequestProtocol("p", bytes(900_000)),)
+    protocols = {"p": bytes(900_000)}
+    groups = [f"made-up-{number}" for number in range(500)]
     frames = [
-        frame_of(
-            Request(
-                ApiKey.JOIN_GROUP,
-                1,
-                JoinGroupRequest(f"made-up-{number}", 300_000, 300_000, "", "consumer", protocols),
-            )
-        )
-        for number in range(500)
+        frame_of(requests.join_group(name, protocols, session_ms=300_000, rebalance_ms=300_000))
+        for name in groups
     ]
     with Others(large_cluster):
         for frame in frames:
@@ -150,8 +125,8 @@ def test_answers_that_nobody_takes_leave_the_others_their_room(large_cluster: At
     frames = [
         frame_of(Request(ApiKey.METADATA, version, MetadataRequest(None, True))) for version in range(8)
     ]
-    names = tuple(DescribeConfigsResource(2, f"{'no' * 100}-{number}", None) for number in range(50_000))
-    frames.append(frame_of(Request(ApiKey.DESCRIBE_CONFIGS, 1, DescribeConfigsRequest(names, True))))
+    names = (f"{'no' * 100}-{number}" for number in range(50_000))
+    frames.append(frame_of(requests.describe_configs(*names, include_synonyms=True)))
     with Others(large_cluster), contextlib.ExitStack() as stack:
         socks = [
             stack.enter_context(socket.create_connection((HOST, large_cluster.port))) for _ in range(100)

@@ -15,11 +15,9 @@ import pytest
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.compression import Codec
 from minikafka.records.format.message_set import Record, iterate
-from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from minikafka.wire.frame_parts import buffer_of
 from tests.faults.attack import AttackedBroker, Others, asking, large_batch, read_answer, wait_until
-from tests.support import simulation
+from tests.support import requests
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -29,19 +27,19 @@ STALL_S = 6.0
 """The time without reads."""
 
 
-def fetch(version: int, offset: int = 0) -> simulation.Request:
-    request = simulation.fetch("old", offset, version=version, max_bytes=ASKED_BYTES)
+def fetch(version: int, offset: int = 0) -> requests.Request:
+    request = requests.fetch("old", offset, version=version, max_bytes=ASKED_BYTES)
     return replace(request, body=replace(request.body, max_bytes=0x7FFFFFFF))
 
 
 def fill(broker: AttackedBroker, batch: bytes, times: int) -> None:
     broker.create_topic("old", 1, max_message_bytes=str(ASKED_BYTES), retention_ms="-1")
     for _ in range(times):
-        (part,) = broker.call(simulation.produce("old", batch, version=3)).topics[0].partitions
+        (part,) = broker.call(requests.produce("old", batch, version=3)).topics[0].partitions
         assert part.error_code == 0
 
 
-def stalled(broker: AttackedBroker, request: simulation.Request, *, read: bool = True) -> None:
+def stalled(broker: AttackedBroker, request: requests.Request, *, read: bool = True) -> None:
     """Nobody reads for a while; then, to ``read``, one does, and is given what it asked for."""
     with Others(broker) as others, asking(broker, request, CONNECTIONS) as socks:
         until, rounds = time.monotonic() + STALL_S, others.rounds
@@ -84,12 +82,9 @@ def test_old_consumers_that_read_gigabytes_stop_nobody(broker: AttackedBroker) -
 def test_times_that_are_searched_in_compressed_gigabytes_stop_nobody(broker: AttackedBroker) -> None:
     partitions = 20
     broker.create_topic("old", partitions, max_message_bytes=str(ASKED_BYTES), retention_ms="-1")
-    write = simulation.produce("old", large_batch(Codec.GZIP), partitions=tuple(range(partitions)), version=3)
+    write = requests.produce("old", large_batch(Codec.GZIP), partitions=tuple(range(partitions)), version=3)
     assert {part.error_code for part in broker.call(write).topics[0].partitions} == {0}
-    parts = tuple(ListOffsetsPartition(index, -1, 1) for index in range(partitions))
-    search = simulation.Request(
-        ApiKey.LIST_OFFSETS, 2, ListOffsetsRequest(-1, 0, (ListOffsetsTopic("old", parts),))
-    )
+    search = requests.list_offsets("old", partitions=range(partitions), timestamp_ms=1).at(2)
     with Others(broker), asking(broker, search, 3) as socks:
         for sock in socks:
             assert {part.offset for part in read_answer(sock, search).topics[0].partitions} == {0}

@@ -19,7 +19,6 @@ from minikafka.records.format.compression import Codec
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.faults.attack import (
     HOST,
     LARGE_CONTENT_BYTES,
@@ -31,7 +30,7 @@ from tests.faults.attack import (
     reads_proc,
     wait_until,
 )
-from tests.support import simulation
+from tests.support import requests
 
 pytestmark = [pytest.mark.process, reads_proc]
 
@@ -42,7 +41,7 @@ def large_wrapper(codec: Codec, magic: int) -> bytes:
     return build_message_set([Record(None, bytes(LARGE_CONTENT_BYTES), 1)], magic=magic, codec=codec)
 
 
-def attack(broker: AttackedBroker, connections: int, request: simulation.Request) -> list[Any]:
+def attack(broker: AttackedBroker, connections: int, request: requests.Request) -> list[Any]:
     """Send ``request`` on so many connections at a time; the responses."""
     with asking(broker, request, connections) as socks:
         return [read_answer(sock, request) for sock in socks]
@@ -57,7 +56,7 @@ def codes(answers: list[Any]) -> set[int]:
 @pytest.mark.timeout(300)
 def test_small_requests_of_large_zstd_content_stop_nobody(broker: AttackedBroker) -> None:
     broker.create_topic("bombs", 40)
-    request = simulation.produce("bombs", large_batch(Codec.ZSTD), partitions=tuple(range(40)), version=7)
+    request = requests.produce("bombs", large_batch(Codec.ZSTD), partitions=tuple(range(40)), version=7)
     with Others(broker):
         answers = attack(broker, 8, request)
     assert codes(answers) == {0}
@@ -67,7 +66,7 @@ def test_small_requests_of_large_zstd_content_stop_nobody(broker: AttackedBroker
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.SNAPPY])
 def test_large_content_of_other_codecs_stops_nobody(broker: AttackedBroker, codec: Codec) -> None:
     broker.create_topic("bombs", 4, max_message_bytes="10000000")
-    request = simulation.produce("bombs", large_batch(codec), partitions=tuple(range(4)), version=3)
+    request = requests.produce("bombs", large_batch(codec), partitions=tuple(range(4)), version=3)
     with Others(broker):
         answers = attack(broker, 3, request)
     assert codes(answers) == {0}
@@ -78,7 +77,7 @@ def test_large_content_of_other_codecs_stops_nobody(broker: AttackedBroker, code
 @pytest.mark.timeout(120)
 def test_a_request_of_many_large_wrappers_stops_nobody(broker: AttackedBroker) -> None:
     broker.create_topic("bombs", 1)
-    request = simulation.produce("bombs", 8 * large_wrapper(Codec.GZIP, 1), version=2)
+    request = requests.produce("bombs", 8 * large_wrapper(Codec.GZIP, 1), version=2)
     with Others(broker):
         answers = attack(broker, 2, request)
     assert codes(answers) == {0}
@@ -97,7 +96,7 @@ def test_large_content_that_is_written_anew_stops_nobody(
     broker: AttackedBroker, settings: dict[str, str], codec: Codec
 ) -> None:
     broker.create_topic("bombs", 1, **settings)
-    request = simulation.produce("bombs", large_batch(codec), version=7 if codec is Codec.ZSTD else 3)
+    request = requests.produce("bombs", large_batch(codec), version=7 if codec is Codec.ZSTD else 3)
     with Others(broker):
         assert codes(attack(broker, 3, request)) == {0}
 
@@ -118,7 +117,7 @@ def test_requests_of_very_many_wrappers_stop_nobody(
 ) -> None:
     one = build_message_set([Record(None, b"x", 1)], magic=magic, codec=Codec.GZIP)
     broker.create_topic("bombs", 1, **settings)
-    request = simulation.produce("bombs", (20 << 20) // len(one) * one, version=2)
+    request = requests.produce("bombs", (20 << 20) // len(one) * one, version=2)
     with Others(broker):
         assert codes(attack(broker, 2, request)) == {0}
 
@@ -152,9 +151,8 @@ def test_look_ups_by_time_in_large_content_stop_nobody(
     broker: AttackedBroker, content: Callable[[], bytes], version: int, newest_ms: int, offset: int
 ) -> None:
     broker.create_topic("bombs", 1, max_message_bytes="10000000")
-    assert codes([broker.call(simulation.produce("bombs", content(), version=version))]) == {0}
-    question = ListOffsetsTopic("bombs", (ListOffsetsPartition(0, -1, newest_ms, 1),))
-    request = simulation.Request(ApiKey.LIST_OFFSETS, 1, ListOffsetsRequest(-1, 0, (question,)))
+    assert codes([broker.call(requests.produce("bombs", content(), version=version))]) == {0}
+    request = requests.list_offsets("bombs", timestamp_ms=newest_ms)
     with Others(broker):
         answers = attack(broker, 6, request)
     assert [part.offset for answer in answers for part in answer.topics[0].partitions] == 6 * [offset]
@@ -163,18 +161,11 @@ def test_look_ups_by_time_in_large_content_stop_nobody(
 MANY = 50_000
 
 
-def many_fetched() -> simulation.Request:
+def many_fetched() -> requests.Request:
     """A fetch of many partitions that are not there."""
     parts = tuple(FetchPartition(index, -1, 0, -1, 1 << 20) for index in range(1, MANY))
     body = FetchRequest(-1, 0, 1, 1 << 24, 0, 0, -1, (FetchTopic("steady", parts),))
-    return simulation.Request(ApiKey.FETCH, 4, body)
-
-
-def many_offsets() -> simulation.Request:
-    """A question for the offsets of many partitions that are not there."""
-    parts = tuple(ListOffsetsPartition(index, -1, -1, 1) for index in range(1, MANY))
-    body = ListOffsetsRequest(-1, 0, (ListOffsetsTopic("steady", parts),))
-    return simulation.Request(ApiKey.LIST_OFFSETS, 1, body)
+    return requests.Request(ApiKey.FETCH, 4, body)
 
 
 @pytest.mark.timeout(120)
@@ -182,14 +173,14 @@ def many_offsets() -> simulation.Request:
     "request_of",
     [
         many_fetched,
-        many_offsets,
-        lambda: simulation.metadata(*(f"name-{number}" for number in range(MANY))),
-        lambda: simulation.produce("steady", b"", partitions=tuple(range(1, MANY)), version=7),
+        lambda: requests.list_offsets("steady", partitions=range(1, MANY)),
+        lambda: requests.metadata(*(f"name-{number}" for number in range(MANY))),
+        lambda: requests.produce("steady", b"", partitions=tuple(range(1, MANY)), version=7),
     ],
     ids=["fetch", "offsets", "metadata", "produce"],
 )
 def test_requests_that_name_very_many_partitions_stop_nobody(
-    broker: AttackedBroker, request_of: Callable[[], simulation.Request]
+    broker: AttackedBroker, request_of: Callable[[], requests.Request]
 ) -> None:
     request = request_of()
     with Others(broker):
@@ -200,7 +191,7 @@ def test_requests_that_name_very_many_partitions_stop_nobody(
 @pytest.mark.parametrize("sent_bytes", [100, (100 << 20) - 1])
 def test_large_frames_that_never_come_whole_stop_nobody(broker: AttackedBroker, sent_bytes: int) -> None:
     before = broker.resident_bytes()
-    medium = simulation.produce(
+    medium = requests.produce(
         "steady", build_message_set([Record(None, bytes(300_000), 1)], magic=2), version=3
     )
     with Others(broker), contextlib.ExitStack() as stack:

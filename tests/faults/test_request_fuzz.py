@@ -27,7 +27,7 @@ from minikafka.records.format.message_set import Record, build_message_set
 from tests.faults import fuzzed_broker
 from tests.faults.attack import HOST, AttackedBroker
 from tests.faults.request_inputs import Input, made
-from tests.support import simulation
+from tests.support import requests
 
 INPUTS = max(1500, int(os.environ.get("MINIKAFKA_FUZZ", "0")) // 10)
 PATIENCE_SECONDS = 20
@@ -84,7 +84,7 @@ class SteadyClient:
     def _round(self, today: SimpleConsumer, classic: SimpleConsumer) -> None:
         value = b"%08d" % self.rounds
         message_set = build_message_set([Record(b"k", value, 1)])
-        (part,) = self._broker.call(simulation.produce("steady", message_set)).topics[0].partitions
+        (part,) = self._broker.call(requests.produce("steady", message_set)).topics[0].partitions
         assert (part.error_code, part.base_offset) == (0, self.rounds)
         for consumer in (today, classic):
             found = consumer.fetch(FetchRequest("steady", 0, self.rounds, 1 << 16))

@@ -14,7 +14,7 @@ from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.framing import RequestHeader, split_response
 from tests.interop.releases import KAFKA_0_10, RELEASES, Release
-from tests.support import simulation
+from tests.support import requests
 
 PATIENCE_S = 20.0
 
@@ -43,7 +43,7 @@ class Limited:
 
     def throttled_ms(self, size: int) -> int:
         """Return the throttle time of a request of about ``size`` bytes."""
-        request = simulation.produce(self.topic, build_message_set([Record(None, b"x" * size, 1)]))
+        request = requests.produce(self.topic, build_message_set([Record(None, b"x" * size, 1)]))
         header = RequestHeader(int(request.key), request.version, 1, self.client_id)
         body = PRODUCE.encode_request(request.version, request.body)
         _, answer = split_response(self.connection.request([header.encode(), *body]).result())

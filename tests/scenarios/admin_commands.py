@@ -37,7 +37,7 @@ from minikafka.wire.apis.incremental_alter_configs import (
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Duration, Numbers, ScriptError
 from tests.scenarios.script_simulation import Lines, ScriptRequest, ScriptSimulation
-from tests.support.simulation import Request
+from tests.support.requests import Request
 
 BY_ASSIGNMENT = -1
 

@@ -26,7 +26,8 @@ from minikafka.wire.apis.create_topics import (
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Numbers, ScriptError
 from tests.scenarios.script_simulation import Lines, ScriptRequest, ScriptSimulation
-from tests.support.simulation import PORT, Request
+from tests.support.requests import Request
+from tests.support.simulation import PORT
 
 CONTROLLER = 0
 """The controller id of ``leader-and-isr`` and the other requests in a controller's name."""

@@ -41,8 +41,9 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
 from minikafka.wire.frame_parts import buffer_of
 from tests.scenarios.script import Duration, Numbers, ScriptError, Vocabulary, read
 from tests.scenarios.script_simulation import Lines, ScriptRequest, ScriptSimulation
-from tests.support import simulation as requests
-from tests.support.simulation import PORT, Machine, Request
+from tests.support import requests
+from tests.support.requests import Request
+from tests.support.simulation import PORT, Machine
 
 VOCABULARY = Vocabulary()
 

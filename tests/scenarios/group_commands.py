@@ -10,12 +10,8 @@ from typing import Any
 
 from minikafka.base.errors import ErrorCode
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.delete_groups import DeleteGroupsRequest
-from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
-from minikafka.wire.apis.heartbeat import HeartbeatRequest
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from minikafka.wire.apis.leave_group import LeaveGroupRequest
 from minikafka.wire.apis.list_groups import ListGroupsRequest
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
@@ -24,12 +20,11 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Duration, Numbers, ScriptError
 from tests.scenarios.script_simulation import Lines, Membership, ScriptRequest, ScriptSimulation
-from tests.support.simulation import Request
+from tests.support import requests
+from tests.support.requests import Request
 
 
 def _membership(simulation: ScriptSimulation, group: str, member: str) -> Membership:
@@ -107,33 +102,29 @@ def sync(
 ) -> ScriptRequest:
     """Request the assignment of a member; the leader sends those of all members, as ``alice=0,1``."""
     known = _membership(simulation, group, member)
-    assignments = tuple(
-        SyncGroupRequestAssignment(_membership(simulation, group, name).member_id, share.encode())
-        for name, share in shares.items()
-    )
+    assigned = {
+        _membership(simulation, group, name).member_id: share.encode() for name, share in shares.items()
+    }
 
     def show(answer: Any) -> Lines:
         return _outcome(answer) or [f"{member} has {answer.assignment.decode() or 'nothing'}"]
 
-    body = SyncGroupRequest(group, known.generation, known.member_id, assignments)
-    return ScriptRequest(Request(ApiKey.SYNC_GROUP, version, body), show)
+    request = requests.sync_group(group, known.generation, known.member_id, assigned)
+    return ScriptRequest(request.at(version), show)
 
 
 @VOCABULARY.command
 def heartbeat(simulation: ScriptSimulation, group: str, member: str, *, version: int = 2) -> ScriptRequest:
     """Send a heartbeat of a member."""
     known = _membership(simulation, group, member)
-    body = HeartbeatRequest(group, known.generation, known.member_id)
-    return ScriptRequest(Request(ApiKey.HEARTBEAT, version, body), _outcome)
+    return ScriptRequest(requests.heartbeat(group, known.generation, known.member_id).at(version), _outcome)
 
 
 @VOCABULARY.command
 def leave(simulation: ScriptSimulation, group: str, member: str, *, version: int = 2) -> ScriptRequest:
     """Leave the group."""
     known = _membership(simulation, group, member)
-    return ScriptRequest(
-        Request(ApiKey.LEAVE_GROUP, version, LeaveGroupRequest(group, known.member_id)), _outcome
-    )
+    return ScriptRequest(requests.leave_group(group, known.member_id).at(version), _outcome)
 
 
 # --- offsets ------------------------------------------------------------------------------------------------
@@ -185,7 +176,6 @@ def committed(
     simulation: ScriptSimulation, group: str, *topics: str, partition: Numbers = (0,), version: int = 5
 ) -> ScriptRequest:
     """The committed offsets of a group, for some or all topics."""
-    wanted = tuple(OffsetFetchRequestTopic(topic, partition) for topic in topics) or None
 
     def show(answer: Any) -> Lines:
         yield from _outcome(answer)
@@ -203,7 +193,8 @@ def committed(
         if not answer.topics and not answer.error_code:
             yield "none"
 
-    return ScriptRequest(Request(ApiKey.OFFSET_FETCH, version, OffsetFetchRequest(group, wanted)), show)
+    request = requests.fetch_offsets(*topics, group=group, partitions=partition)
+    return ScriptRequest(request.at(version), show)
 
 
 # --- administration -----------------------------------------------------------------------------------------
@@ -237,7 +228,7 @@ def describe_group(simulation: ScriptSimulation, group: str, *, version: int = 2
             share = member.member_assignment.decode() or "nothing"
             yield f"{member.member_metadata.decode() or 'a member'} at {member.client_host} has {share}"
 
-    return ScriptRequest(Request(ApiKey.DESCRIBE_GROUPS, version, DescribeGroupsRequest((group,))), show)
+    return ScriptRequest(requests.describe_groups(group).at(version), show)
 
 
 @VOCABULARY.command
@@ -251,4 +242,4 @@ def delete_group(simulation: ScriptSimulation, *names: str, version: int = 1) ->
             if row.error_code
         ]
 
-    return ScriptRequest(Request(ApiKey.DELETE_GROUPS, version, DeleteGroupsRequest(names)), show)
+    return ScriptRequest(requests.delete_groups(*names).at(version), show)

@@ -19,19 +19,11 @@ from minikafka.net.interfaces import PendingResponse
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
-from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.heartbeat import HeartbeatRequest
-from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from minikafka.wire.apis.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
-from minikafka.wire.apis.sync_group import SyncGroupRequest
 from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.framing import RequestHeader, split_response
-from tests.support.simulation import PORT, Request, Simulation
+from tests.support import requests
+from tests.support.simulation import PORT, Simulation
 
 WIRE = Path(__file__).parents[1] / "data" / "wire"
 
@@ -131,7 +123,7 @@ def plain(value: Any, name: str = "") -> Any:
 
 def make_offsets_topic(simulation: Simulation) -> None:
     """Create the offsets topic, as the first client that looks up a coordinator does."""
-    simulation.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
+    simulation.call(requests.find_coordinator())
     simulation.settle()
 
 
@@ -227,9 +219,7 @@ class Replay:
             if at == end:
                 return
             if last >= at or last < 0:
-                parts = (ProducePartition(partition, data),)
-                body = ProduceRequest(None, -1, 5000, (ProduceTopic(topic, parts),))
-                answer = self.simulation.call(Request(ApiKey.PRODUCE, 2, body))
+                answer = self.simulation.call(requests.produce(topic, data, partitions=(partition,)))
                 assert answer.topics[0].partitions[0].base_offset == at
                 at = max(at, last) + 1
 
@@ -237,21 +227,23 @@ class Replay:
         request = heartbeat_request(heartbeat)
         client = self.simulation.another_client()
         client.client_id = heartbeat.header.client_id or ""
-        protocols = (JoinGroupRequestProtocol("roundrobin", b""),)
-        join = JoinGroupRequest(request.group_id, 10_000, 10_000, "", "consumer", protocols)
-        member = client.call(Request(ApiKey.JOIN_GROUP, 1, join)).member_id
-        sync = SyncGroupRequest(request.group_id, request.generation_id, member, ())
-        assert client.call(Request(ApiKey.SYNC_GROUP, 0, sync)).error_code == 0
+        member = client.call(requests.join_group(request.group_id, {"roundrobin": b""})).member_id
+        sync = requests.sync_group(request.group_id, request.generation_id, member)
+        assert client.call(sync).error_code == 0
         self._ids[request.member_id.encode()] = member.encode()
 
     def _commit(self, heartbeat: Recorded) -> None:
         self._learn_ids()
         request = heartbeat_request(heartbeat)
         member = self._ids[request.member_id.encode()].decode()
-        parts = tuple(OffsetCommitRequestPartition(index, 0, -1, -1, "") for index in range(2))
-        topics = tuple(OffsetCommitRequestTopic(name, parts) for name in ("orders", "payments"))
-        commit = OffsetCommitRequest(request.group_id, request.generation_id, member, -1, topics)
-        answer = self.simulation.call(Request(ApiKey.OFFSET_COMMIT, 2, commit))
+        commit = requests.commit_offsets(
+            *("orders", "payments"),
+            group=request.group_id,
+            offsets={0: 0, 1: 0},
+            generation=request.generation_id,
+            member_id=member,
+        )
+        answer = self.simulation.call(commit)
         assert {part.error_code for topic in answer.topics for part in topic.partitions} == {0}
 
     def _learn_ids(self) -> None:

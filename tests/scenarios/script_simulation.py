@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.errors import MinikafkaError
-from tests.support.simulation import Client, Request, Simulation
+from tests.support.requests import Request
+from tests.support.simulation import Client, Simulation
 
 Lines = Iterable[str]
 

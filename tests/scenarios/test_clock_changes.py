@@ -7,18 +7,8 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.registry import paths
 from minikafka.registry.topics import PartitionState
-from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
-from minikafka.wire.apis.heartbeat import HeartbeatRequest
-from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from minikafka.wire.apis.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.support.simulation import Request, Simulation
+from tests.support import requests
+from tests.support.simulation import Simulation
 
 BROKERS = 3
 PROPERTIES = {
@@ -37,25 +27,21 @@ class Group:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         for _ in range(20):
-            found = simulation.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
+            found = simulation.call(requests.find_coordinator())
             if found.error_code == ErrorCode.NONE:
                 break
             simulation.pass_time(500)
         simulation.move_to(found.host)
-        protocol = JoinGroupRequestProtocol("p", b"")
-        joined = simulation.call(
-            Request(ApiKey.JOIN_GROUP, 1, JoinGroupRequest("g", 10_000, 10_000, "", "consumer", (protocol,)))
-        )
+        joined = simulation.call(requests.join_group())
         assert joined.error_code == ErrorCode.NONE, joined
         self._id, self._generation, self._host = joined.member_id, joined.generation_id, found.host
-        part = (SyncGroupRequestAssignment(self._id, b""),)
-        sync = SyncGroupRequest("g", self._generation, self._id, part)
-        assert simulation.call(Request(ApiKey.SYNC_GROUP, 0, sync)).error_code == ErrorCode.NONE
+        sync = requests.sync_group("g", self._generation, self._id, {self._id: b""})
+        assert simulation.call(sync).error_code == ErrorCode.NONE
 
     def heartbeat(self) -> None:
         self._simulation.move_to(self._host)
-        body = HeartbeatRequest("g", self._generation, self._id)
-        assert self._simulation.call(Request(ApiKey.HEARTBEAT, 0, body)).error_code == ErrorCode.NONE
+        beat = requests.heartbeat("g", self._generation, self._id)
+        assert self._simulation.call(beat).error_code == ErrorCode.NONE
 
     def stay_for(self, ms: int) -> None:
         """Send a heartbeat every half a second."""
@@ -65,17 +51,15 @@ class Group:
 
     def commit(self, offset: int) -> None:
         self._simulation.move_to(self._host)
-        part = OffsetCommitRequestPartition(0, offset, -1, -1, "")
-        body = OffsetCommitRequest(
-            "g", self._generation, self._id, -1, (OffsetCommitRequestTopic("t", (part,)),)
+        commit = requests.commit_offsets(
+            "t", offsets={0: offset}, generation=self._generation, member_id=self._id
         )
-        done = self._simulation.call(Request(ApiKey.OFFSET_COMMIT, 2, body))
+        done = self._simulation.call(commit)
         assert done.topics[0].partitions[0].error_code == ErrorCode.NONE, done
 
     def committed(self) -> int:
         self._simulation.move_to(self._host)
-        body = OffsetFetchRequest("g", (OffsetFetchRequestTopic("t", (0,)),))
-        found = self._simulation.call(Request(ApiKey.OFFSET_FETCH, 1, body))
+        found = self._simulation.call(requests.fetch_offsets("t"))
         offset: int = found.topics[0].partitions[0].committed_offset
         return offset
 

@@ -12,8 +12,9 @@ from minikafka.log.reading import LogRead
 from minikafka.partition.partition import Partition
 from minikafka.records.down_conversion import DownConverter, Steps
 from minikafka.server.workers.worker import Job
+from tests.support.requests import fetch, metadata
 from tests.support.seeds import seeds
-from tests.support.simulation import Simulation, fetch, metadata
+from tests.support.simulation import Simulation
 
 DURABLE = {"log.flush.interval.messages": "1"}
 

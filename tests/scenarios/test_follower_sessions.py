@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.records.format.message_set import Record, build_message_set, iterate
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.fetch import (
     FINAL_EPOCH,
     NEW_SESSION_EPOCH,
@@ -22,7 +22,9 @@ from minikafka.wire.apis.fetch import (
     ForgottenTopic,
 )
 from minikafka.wire.frame_parts import buffer_of
-from tests.support.simulation import Client, Request, Simulation, produce
+from tests.support import requests
+from tests.support.requests import Request
+from tests.support.simulation import Client, Simulation
 
 FOLLOWER = 1
 PARTITIONS = 3
@@ -36,17 +38,9 @@ class Follower:
         self.client = Client(simulation.network, "machine-0")
         self.session_id, self.epoch = NO_SESSION, NEW_SESSION_EPOCH
 
-    def ask(
-        self,
-        offsets: dict[int, int],
-        *,
-        forget: tuple[int, ...] = (),
-        replica_id: int = FOLLOWER,
-        max_bytes: int = 1 << 20,
-        wait_ms: int = 0,
-    ) -> dict[int, FetchPartitionResponse]:
+    def ask(self, offsets: dict[int, int], **more: Any) -> dict[int, FetchPartitionResponse]:
         """Fetch partitions from offsets on; return the responses by partition."""
-        response = self.call(offsets, forget, replica_id, max_bytes, wait_ms)
+        response = self.call(offsets, **more)
         assert response.error_code == ErrorCode.NONE
         self.session_id = response.session_id
         self.epoch += 1
@@ -55,6 +49,7 @@ class Follower:
     def call(
         self,
         offsets: dict[int, int],
+        *,
         forget: tuple[int, ...] = (),
         replica_id: int = FOLLOWER,
         max_bytes: int = 1 << 20,
@@ -83,7 +78,7 @@ def values(part: FetchPartitionResponse) -> list[bytes | None]:
 
 def write(client: Client, value: bytes) -> None:
     """Produce without waiting for the follower."""
-    client.call(produce("t", build_message_set([Record(None, value, 0)]), acks=1))
+    client.call(requests.produce("t", build_message_set([Record(None, value, 0)]), acks=1))
 
 
 @pytest.fixture
@@ -91,9 +86,7 @@ def simulation() -> Simulation:
     """Broker 0 leads all partitions. Broker 1, which has replicas of them, is dead but still in the ISR."""
     made = Simulation.serving()
     made.machine_of(FOLLOWER).start()
-    replicas = tuple(CreatableReplicaAssignment(number, (0, FOLLOWER)) for number in range(PARTITIONS))
-    topic = CreatableTopic("t", -1, -1, replicas, ())
-    made.call(Request(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((topic,), 5000)))
+    made.call(requests.place_topic("t", *[(0, FOLLOWER)] * PARTITIONS))
     made.machine_of(FOLLOWER).kill()
     made.settle()
     return made
@@ -155,7 +148,7 @@ def test_first_response_has_every_partition_and_error(simulation: Simulation) ->
 def test_session_reports_a_deleted_partition(simulation: Simulation) -> None:
     follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
-    simulation.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest(("t",), 0)))
+    simulation.call(requests.delete_topics("t"))
     simulation.settle()
     assert {part.error_code for part in follower.ask({}).values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 

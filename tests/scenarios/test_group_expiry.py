@@ -5,12 +5,11 @@ from __future__ import annotations
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
 from minikafka.server.groups.group_coordinator import GroupCoordinator
-from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
-from tests.support.simulation import Request, Simulation
+from tests.support import requests
+from tests.support.simulation import Simulation
 
 AT_ONCE = 1_000
-FIND = Request(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest("g", 0))
+FIND = requests.find_coordinator().at(2)
 SETTINGS = {"offsets.topic.num.partitions": "1", "offsets.retention.minutes": "1"}
 
 

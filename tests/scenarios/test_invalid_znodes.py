@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.scenarios.script_simulation import ScriptSimulation
-from tests.support.simulation import Request
+from tests.support import requests
 
 INVALID_DATA = {
     "nothing": b"",
@@ -76,8 +74,7 @@ PLACES = (
 
 def place(simulation: ScriptSimulation, topic: str) -> ErrorCode:
     """Create a topic with one partition on both brokers."""
-    made = CreatableTopic(topic, -1, -1, (CreatableReplicaAssignment(0, (0, 1)),), ())
-    answer = simulation.call(Request(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((made,), 5_000)))
+    answer = simulation.call(requests.place_topic(topic, (0, 1)))
     return ErrorCode.of(answer.topics[0].error_code)
 
 

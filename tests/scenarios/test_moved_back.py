@@ -19,8 +19,8 @@ from tests.scenarios.test_restored_zookeeper import (
     stray_directories,
     values,
 )
+from tests.support import requests
 from tests.support.simulation import Simulation
-from tests.support.simulation import produce as produce_request
 
 
 @pytest.mark.parametrize("later", [[], [b"b", b"c"]])
@@ -39,7 +39,7 @@ def test_uncommitted_messages_go_when_a_replica_is_moved_back(
     machines[other].kill()
     simulation.move_to(f"machine-{old}")
     message = build_message_set([Record(None, b"uncommitted", simulation.clock.now_ms())])
-    answer = simulation.call(produce_request("t", message, acks=1))
+    answer = simulation.call(requests.produce("t", message, acks=1))
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
     machines[old].kill()
     for number in (old, other):

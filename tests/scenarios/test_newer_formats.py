@@ -11,17 +11,12 @@ from minikafka.records import down_conversion
 from minikafka.records.format.batch import build_batch, set_producer
 from minikafka.records.format.message_set import Record, StoredRecord, iterate
 from minikafka.server.handlers import fetch
-from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import READ_COMMITTED
-from minikafka.wire.apis.list_offsets import (
-    LATEST,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from minikafka.wire.frame_parts import buffer_of
+from tests.support import requests
 from tests.support.records import BATCH_CASES, expected, expected_read_committed, row_of, segment
-from tests.support.simulation import DATA_DIR, Request, Simulation, produce
+from tests.support.requests import produce
+from tests.support.simulation import DATA_DIR, Simulation
 
 every_case = pytest.mark.parametrize("name", [name for name in BATCH_CASES if name != "magic2-zstd"])
 
@@ -140,10 +135,8 @@ def test_open_transaction_limits_read_committed_fetches() -> None:
         b"open",
         b"behind",
     ]
-    part = ListOffsetsPartition(0, -1, LATEST)
     for level, end in ((0, 207), (READ_COMMITTED, 205)):
-        request = ListOffsetsRequest(-1, level, (ListOffsetsTopic("t", (part,)),))
-        answer = simulation.call(Request(ApiKey.LIST_OFFSETS, 2, request))
+        answer = simulation.call(requests.list_offsets("t", isolation_level=level).at(2))
         assert answer.topics[0].partitions[0].offset == end
 
 

@@ -29,15 +29,11 @@ from minikafka.wire.apis.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from minikafka.wire.apis.list_offsets import (
-    LATEST,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from minikafka.wire.apis.produce import ProducePartitionResponse
 from minikafka.wire.frame_parts import buffer_of
-from tests.support.simulation import Request, Simulation, fetch, produce
+from tests.support import requests
+from tests.support.requests import Request, fetch, produce
+from tests.support.simulation import Simulation
 
 RECORDS = [Record(b"k", b"v%d" % number, number) for number in range(3)]
 BATCH = build_batch(RECORDS)
@@ -62,12 +58,7 @@ def end_of(simulation: Simulation) -> int:
 
 
 def ends(version: int, isolation_level: int = 0) -> Request:
-    part = ListOffsetsPartition(0, -1, LATEST)
-    return Request(
-        ApiKey.LIST_OFFSETS,
-        version,
-        ListOffsetsRequest(-1, isolation_level, (ListOffsetsTopic("t", (part,)),)),
-    )
+    return requests.list_offsets("t", isolation_level=isolation_level).at(version)
 
 
 def transactional() -> bytes:

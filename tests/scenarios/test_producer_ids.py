@@ -10,7 +10,8 @@ from minikafka.registry.cluster import ProducerIdBlock
 from minikafka.server.zookeeper import counters
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest
-from tests.support.simulation import Client, Request, Simulation
+from tests.support.requests import Request
+from tests.support.simulation import Client, Simulation
 
 WANTED = Request(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None, 60_000))
 

@@ -24,11 +24,9 @@ from minikafka.groups.messages import (
 )
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Record
-from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
-from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
 from tests.scenarios.recordings import Replay, make_offsets_topic
-from tests.support.simulation import DATA_DIR, Request, Simulation
+from tests.support import requests
+from tests.support.simulation import DATA_DIR, Simulation
 from tests.unit.groups.test_messages import recorded as recorded_offsets
 
 WIRE = Path(__file__).parents[1] / "data" / "wire"
@@ -155,7 +153,7 @@ def test_offsets_of_transactions_count_if_committed() -> None:
         + mark(7, ControlType.ABORT, 7)
         + mark(8, ControlType.COMMIT, 8)
     )
-    answer = simulation.call(Request(ApiKey.OFFSET_FETCH, 5, OffsetFetchRequest("g", None)))
+    answer = simulation.call(requests.fetch_offsets().at(5))
     (topic,) = answer.topics
     found = {part.partition_index: part.committed_offset for part in topic.partitions}
     assert found == {0: 10, 1: 30, 3: 60}
@@ -175,7 +173,7 @@ def test_offsets_partition_of_kafka_gives_the_same_responses() -> None:
                 group[named.topic_partition] = offset.offset, offset.metadata
     assert set(wanted) == {"commits-only", "rebalancing", "old-expired", "old-kept"}
     for name, offsets in wanted.items():
-        answer = simulation.call(Request(ApiKey.OFFSET_FETCH, 5, OffsetFetchRequest(name, None)))
+        answer = simulation.call(requests.fetch_offsets(group=name).at(5))
         assert answer.error_code == 0
         assert {
             TopicPartition(topic.name, part.partition_index): (part.committed_offset, part.metadata)
@@ -183,7 +181,7 @@ def test_offsets_partition_of_kafka_gives_the_same_responses() -> None:
             for part in topic.partitions
         } == offsets
 
-    described = simulation.call(Request(ApiKey.DESCRIBE_GROUPS, 2, DescribeGroupsRequest(("rebalancing",))))
+    described = simulation.call(requests.describe_groups("rebalancing").at(2))
     (group,) = described.groups
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
     assert [(member.client_id, member.client_host) for member in group.members] == [

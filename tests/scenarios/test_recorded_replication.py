@@ -6,11 +6,11 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.records.format.message_set import Record, build_message_set
-from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from minikafka.wire.frame_parts import buffer_of
 from tests.scenarios.recordings import decoded, names_of, plain, recorded
-from tests.support.simulation import PORT, Client, Request, Simulation, produce
+from tests.support import requests
+from tests.support.requests import produce
+from tests.support.simulation import PORT, Client, Simulation
 
 FETCHES = {"01-Fetch-v3#4": (0, 6), "01-Fetch-v3#5": (1, 0), "01-Fetch-v3#6": (1, 10)}
 """A follower's fetch -> the partition of "twice", whose leader has the same number, and the offset."""
@@ -28,11 +28,7 @@ def simulation() -> Simulation:
     for number in (0, 1):
         assert simulation.machine_of(number).start()
     for topic, replicas in (("wire", ((0,), (0,))), ("twice", ((0, 1), (1, 0)))):
-        assignment = tuple(
-            CreatableReplicaAssignment(index, brokers) for index, brokers in enumerate(replicas)
-        )
-        body = CreateTopicsRequest((CreatableTopic(topic, -1, -1, assignment, ()),), 5000)
-        assert simulation.call(Request(ApiKey.CREATE_TOPICS, 0, body)).topics[0].error_code == 0
+        assert simulation.call(requests.place_topic(topic, *replicas)).topics[0].error_code == 0
     simulation.settle()
     return simulation
 

@@ -17,7 +17,8 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.framing import RequestHeader, split_response
-from tests.support.simulation import Request, Simulation
+from tests.support.requests import Request
+from tests.support.simulation import Simulation
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "wire"
 ORDER = [

@@ -8,8 +8,8 @@ from minikafka.base.errors import ErrorCode
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.server.admin import topics
 from tests.scenarios.test_restored_zookeeper import BROKERS, PROPERTIES, bounce, leader_of, values
+from tests.support import requests
 from tests.support.simulation import Simulation
-from tests.support.simulation import produce as produce_request
 
 CLEANED = {**PROPERTIES, "log.cleaner.backoff.ms": "1000", "log.cleaner.dedupe.buffer.size": "65536"}
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "80", "min.cleanable.dirty.ratio": "0.01"}
@@ -22,7 +22,7 @@ def put(simulation: Simulation, key: bytes, value: bytes) -> None:
         if leader >= 0 and simulation.machine_of(leader).running is not None:
             simulation.move_to(f"machine-{leader}")
             record = Record(key, value, simulation.clock.now_ms())
-            answer = simulation.call(produce_request("t", build_message_set([record])))
+            answer = simulation.call(requests.produce("t", build_message_set([record])))
             if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
                 return
         simulation.pass_time(500)

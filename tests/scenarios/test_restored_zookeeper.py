@@ -18,15 +18,8 @@ from minikafka.registry.entity_configs import EntityConfig
 from minikafka.registry.memory import MemoryCopy, MemoryStore
 from minikafka.server.admin import topics
 from minikafka.server.zookeeper.counters import observe_topics
-from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
-from minikafka.wire.apis.describe_configs import (
-    ConfigResourceType,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.support.simulation import DATA_DIR, Machine, Request, Simulation
+from tests.support import requests
+from tests.support.simulation import DATA_DIR, Machine, Simulation
 
 BROKERS = 3
 PROPERTIES = {"replica.lag.time.max.ms": "3000"}
@@ -187,7 +180,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     simulation.pass_time(10_000)
     store = simulation.zookeeper.connect()
     before = tree(store)
-    deletion = simulation.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest(("t",), 0)))
+    deletion = simulation.call(requests.delete_topics("t"))
     assert deletion.topics[0].error_code == ErrorCode.NOT_CONTROLLER
     assert simulation.create_topic("mine") == ErrorCode.NOT_CONTROLLER
     simulation.pass_time(2_000)
@@ -247,17 +240,9 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     broker, name = machine.broker, TopicPartition("t", 0)
     log = broker.logs.logs()[name]
     kept_ms = log.config.limits.retention_ms
-    described = simulation.call(
-        Request(
-            ApiKey.DESCRIBE_CONFIGS,
-            0,
-            DescribeConfigsRequest((DescribeConfigsResource(ConfigResourceType.TOPIC, "t", None),), False),
-        )
-    )
+    described = simulation.call(requests.describe_configs("t"))
     assert described.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-    fetched = simulation.call(
-        Request(ApiKey.OFFSET_FETCH, 0, OffsetFetchRequest("g", (OffsetFetchRequestTopic("t", (0,)),)))
-    )
+    fetched = simulation.call(requests.fetch_offsets("t").at(0))
     part = fetched.topics[0].partitions[0]
     assert (part.error_code, part.committed_offset) == (ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, -1)
     known = broker.partitions[name].leadership
@@ -383,7 +368,7 @@ def delete_and_recreate(simulation: Simulation, machines: list[Machine], topic: 
     """Delete a topic, and create one of the same name."""
     leader = wait_for_leader(simulation, topic)
     simulation.move_to_controller()
-    answer = simulation.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest((topic,), 10_000)))
+    answer = simulation.call(requests.delete_topics(topic, timeout_ms=10_000))
     assert answer.topics[0].error_code == ErrorCode.NONE, leader
     simulation.pass_time(5_000)
     create_topic(simulation, topic, len(machines))

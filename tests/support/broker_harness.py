@@ -29,7 +29,7 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import ApiVersion
 from minikafka.wire.apis.describe_configs import ConfigResourceType
-from minikafka.wire.apis.describe_groups import DescribedGroup, DescribeGroupsRequest
+from minikafka.wire.apis.describe_groups import DescribedGroup
 from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchResponse, FetchTopic, FetchTopicResponse
 from minikafka.wire.apis.incremental_alter_configs import (
     AlterOperation,
@@ -37,7 +37,6 @@ from minikafka.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from minikafka.wire.apis.leave_group import LeaveGroupRequest
 from minikafka.wire.apis.list_groups import ListGroupsRequest
 from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequest,
@@ -47,7 +46,6 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
 from minikafka.wire.apis.produce import (
     ProducePartitionResponse,
     ProduceResponse,
@@ -56,9 +54,11 @@ from minikafka.wire.apis.produce import (
 )
 from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader, response_header, split_response
+from tests.support import requests
 from tests.support.partition_log import PartitionLog, split_entries
 from tests.support.recorded_exchange import RecordedExchange
-from tests.support.simulation import PORT, Client, Request, Simulation, produce
+from tests.support.requests import Request, produce
+from tests.support.simulation import PORT, Client, Simulation
 
 HOST = "memory"
 FIRST_PORT = 9000
@@ -352,7 +352,7 @@ class BrokerHarness:
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """The committed offsets of a group."""
-        request = Request(ApiKey.OFFSET_FETCH, 2, OffsetFetchRequest(group, None))
+        request = requests.fetch_offsets(group=group)
         return {
             TopicPartition(topic.name, part.partition_index): part.committed_offset
             for topic in self._coordinator(group).call(request).topics
@@ -361,7 +361,7 @@ class BrokerHarness:
 
     def group(self, group: str) -> DescribedGroup:
         """The description of a group."""
-        request = Request(ApiKey.DESCRIBE_GROUPS, 0, DescribeGroupsRequest((group,)))
+        request = requests.describe_groups(group)
         (described,) = self._coordinator(group).call(request).groups
         return described
 
@@ -372,7 +372,7 @@ class BrokerHarness:
 
     def remove_member(self, group: str, member_id: str) -> None:
         """Remove a member as the end of its session does."""
-        request = Request(ApiKey.LEAVE_GROUP, 0, LeaveGroupRequest(group, member_id))
+        request = requests.leave_group(group, member_id)
         assert not self._coordinator(group).call(request).error_code
 
     def move_coordinator(self, broker_id: int) -> None:

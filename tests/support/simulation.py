@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.clock import NEVER_MS, ManualClock
@@ -24,86 +23,15 @@ from minikafka.server.core.broker import Broker
 from minikafka.server.workers.worker import InlineWorker
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
-from minikafka.wire.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from minikafka.wire.apis.fetch import (
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
-from minikafka.wire.apis.metadata import MetadataRequest
-from minikafka.wire.apis.produce import (
-    ProducePartition,
-    ProducePartitionResponse,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceTopic,
-)
+from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchResponse
+from minikafka.wire.apis.produce import ProducePartitionResponse, ProduceResponse
 from minikafka.wire.frame_parts import Part, buffer_of
 from minikafka.wire.framing import RequestHeader, split_response
+from tests.support import requests
+from tests.support.requests import Request
 
 PORT = 9092
 DATA_DIR = "/data"
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request of the protocol, to be sent as ``version`` of its API."""
-
-    key: ApiKey
-    version: int
-    body: Any
-    answered: bool = True
-    """False for a produce request with acks=0."""
-
-
-def metadata(*topics: str) -> Request:
-    """A metadata request for ``topics``, or for all."""
-    return Request(ApiKey.METADATA, 2, MetadataRequest(topics or None))
-
-
-def create_topic(
-    name: str,
-    partitions: int = 1,
-    *,
-    replicas: int = 1,
-    timeout_ms: int = 5000,
-    settings: Mapping[str, str] | None = None,
-) -> Request:
-    """A request to create one topic."""
-    configs = tuple(CreatableTopicConfig(*setting) for setting in (settings or {}).items())
-    topic = CreatableTopic(name, partitions, replicas, (), configs)
-    return Request(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((topic,), timeout_ms))
-
-
-def produce(
-    topic: str, message_set: bytes, *, partitions: tuple[int, ...] = (0,), acks: int = -1, version: int = 2
-) -> Request:
-    """A produce request with the same message set for each of ``partitions``."""
-    parts = tuple(ProducePartition(partition, message_set) for partition in partitions)
-    body = ProduceRequest(None, acks, 5000, (ProduceTopic(topic, parts),))
-    return Request(ApiKey.PRODUCE, version, body, answered=acks != 0)
-
-
-def fetch(
-    topic: str,
-    offset: int = 0,
-    *,
-    partition: int = 0,
-    wait_ms: int = 0,
-    min_bytes: int = 1,
-    max_bytes: int = 1 << 20,
-    version: int = 3,
-    leader_epoch: int = -1,
-    isolation_level: int = 0,
-) -> Request:
-    """A fetch request for one partition."""
-    part = FetchPartition(partition, leader_epoch, offset, -1, max_bytes)
-    body = FetchRequest(
-        -1, wait_ms, min_bytes, 1 << 24, isolation_level, 0, -1, (FetchTopic(topic, (part,)),)
-    )
-    return Request(ApiKey.FETCH, version, body)
 
 
 class Client:
@@ -166,18 +94,18 @@ class Client:
 
     def create_topic(self, name: str, **options: Any) -> int:
         """Create a topic; return the error code."""
-        code: int = self.call(create_topic(name, **options)).topics[0].error_code
+        code: int = self.call(requests.create_topic(name, **options)).topics[0].error_code
         return code
 
     def produce(self, topic: str, *values: bytes) -> ProducePartitionResponse:
         """Send one message set of ``values``; return the partition's response."""
         records = [Record(None, value, self.network.clock.now_ms()) for value in values]
-        answer: ProduceResponse = self.call(produce(topic, build_message_set(records)))
+        answer: ProduceResponse = self.call(requests.produce(topic, build_message_set(records)))
         return answer.topics[0].partitions[0]
 
     def fetch(self, topic: str, offset: int = 0, **options: Any) -> FetchPartitionResponse:
         """Fetch from ``offset``; return the partition's response."""
-        answer: FetchResponse = self.call(fetch(topic, offset, **options))
+        answer: FetchResponse = self.call(requests.fetch(topic, offset, **options))
         return answer.topics[0].partitions[0]
 
     def records(self, topic: str) -> list[StoredRecord]:

@@ -14,7 +14,7 @@ from minikafka.net.connection import connect
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.framing import RequestHeader, split_response
-from tests.support import simulation
+from tests.support import requests
 
 pytestmark = pytest.mark.process
 
@@ -56,7 +56,7 @@ def test_a_running_broker_acts_on_them(
     host, _, port = minikafka_cluster.bootstrap_servers.rpartition(":")
 
     def throttled_ms() -> int:
-        asked = simulation.produce(minikafka_topic, build_message_set([Record(None, b"x" * 1000, 1)]))
+        asked = requests.produce(minikafka_topic, build_message_set([Record(None, b"x" * 1000, 1)]))
         header = RequestHeader(int(asked.key), asked.version, 1, "kafka/1").encode()
         with contextlib.closing(connect(host, int(port))) as connection:
             answer = connection.request([header, *PRODUCE.encode_request(asked.version, asked.body)])

@@ -15,23 +15,14 @@ from minikafka.server.dispatch import MOST_BYTES
 from minikafka.server.workers.work_pool import SMALL_BYTES
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
-from minikafka.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
-from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest
-from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from minikafka.wire.apis.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader
-from tests.support import simulation
+from tests.support import requests
 from tests.support.recorded_exchange import RecordedExchange
-from tests.support.simulation import Request, Simulation
+from tests.support.requests import Request
+from tests.support.simulation import Simulation
 from tests.unit.server.handlers.test_produce import HoldingPool
 
 
@@ -50,7 +41,7 @@ def framed(request: Request, client_id: str | None = "test") -> bytes:
 
 def test_a_long_poll_keeps_nobody_out_while_it_waits() -> None:
     world = Simulation.serving("t")
-    waiting = dispatched(world, simulation.fetch("t", wait_ms=30_000))
+    waiting = dispatched(world, requests.fetch("t", wait_ms=30_000))
     assert (waiting.parked, waiting.answered) == (True, False)
     world.produce("t", b"x")
     assert waiting.answered
@@ -58,7 +49,7 @@ def test_a_long_poll_keeps_nobody_out_while_it_waits() -> None:
 
 def test_request_waiting_for_zookeeper_counts_until_answered() -> None:
     world = Simulation.serving()
-    asked = dispatched(world, simulation.create_topic("t"))
+    asked = dispatched(world, requests.create_topic("t"))
     assert (asked.parked, asked.answered) == (False, False)
     world.settle()
     assert asked.answered
@@ -68,7 +59,7 @@ def test_a_request_that_names_many_partitions_is_served_in_the_pool() -> None:
     world = Simulation.serving("t")
     pool = world.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
     names = tuple(f"topic-{number}" for number in range(2_000))
-    asked = dispatched(world, simulation.metadata(*names))
+    asked = dispatched(world, requests.metadata(*names))
     assert (asked.parked, asked.answered, asked.kept) == (True, False, True)
     pool.run()
     assert (asked.answered, asked.kept) == (True, False)
@@ -78,7 +69,7 @@ def test_a_large_request_of_few_partitions_is_served_where_it_was_received() -> 
     world = Simulation.serving("t")
     pool = world.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
     records = build_message_set([Record(None, bytes(100_000), 1)], magic=2)
-    assert dispatched(world, simulation.produce("t", records, version=3)).answered
+    assert dispatched(world, requests.produce("t", records, version=3)).answered
     assert not pool.jobs
 
 
@@ -93,16 +84,15 @@ def test_bytes_that_are_no_request_end_the_connection_from_the_pool_too() -> Non
 
 def test_request_larger_than_any_valid_one_closes_its_connection() -> None:
     world = Simulation.serving()
-    protocols = (JoinGroupRequestProtocol("p", bytes(MOST_BYTES)),)
-    join_group = JoinGroupRequest("g", 10_000, 10_000, "", "consumer", protocols)
+    request = requests.join_group("g", {"p": bytes(MOST_BYTES)})
     with pytest.raises(RemoteWireError, match="at most 16777216 without records"):
-        dispatched(world, Request(ApiKey.JOIN_GROUP, 1, join_group))
+        dispatched(world, request)
 
 
 def test_a_large_request_says_what_it_takes_before_it_is_decoded() -> None:
     world = Simulation.serving()
     pool = world.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
-    request = simulation.metadata(*(f"topic-{number}" for number in range(200_000)))
+    request = requests.metadata(*(f"topic-{number}" for number in range(200_000)))
     asked = dispatched(world, request)
     (steps,) = pool.jobs
     assert next(steps) > 20 << 20
@@ -161,20 +151,16 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Simulation:
     )
 
 
-def altered(names: tuple[str, ...] = NAMES) -> Request:
-    configs = (AlterableConfig("retention.ms", "1"),)
-    resources = tuple(AlterConfigsResource(2, name, configs) for name in names)
-    return Request(ApiKey.ALTER_CONFIGS, 0, AlterConfigsRequest(resources, False))
+def altered() -> Request:
+    return requests.alter_configs(*NAMES)
 
 
 def deleted(*names: str) -> Request:
-    return Request(ApiKey.DELETE_TOPICS, 1, DeleteTopicsRequest((*names, *NAMES), 86_400_000))
+    return requests.delete_topics(*names, *NAMES, timeout_ms=86_400_000)
 
 
 def committed(version: int) -> Request:
-    parts = (OffsetCommitRequestPartition(0, 5, -1, -1, ""),)
-    topics = tuple(OffsetCommitRequestTopic(name, parts) for name in NAMES)
-    return Request(ApiKey.OFFSET_COMMIT, version, OffsetCommitRequest("g", -1, "", -1, topics))
+    return requests.commit_offsets(*NAMES).at(version)
 
 
 def test_large_requests_to_zookeeper_are_decoded_one_after_the_other(narrow: Simulation) -> None:
@@ -188,8 +174,8 @@ def test_large_requests_to_zookeeper_are_decoded_one_after_the_other(narrow: Sim
 
 def test_others_pass_large_requests_that_wait_for_zookeeper(narrow: Simulation) -> None:
     asked = [dispatched(narrow, altered()), dispatched(narrow, committed(0))]
-    assert dispatched(narrow, simulation.metadata(*NAMES)).answered
-    assert dispatched(narrow, simulation.fetch("t")).answered
+    assert dispatched(narrow, requests.metadata(*NAMES)).answered
+    assert dispatched(narrow, requests.fetch("t")).answered
     narrow.settle()
     assert all(exchange.answered for exchange in asked)
 
@@ -209,9 +195,9 @@ def test_large_requests_in_steps_are_begun_one_after_the_other(narrow: Simulatio
         dispatched(narrow, request)
         for request in (
             committed(2),
-            simulation.produce("t", b"", partitions=parts, version=7),
-            Request(ApiKey.DESCRIBE_GROUPS, 0, DescribeGroupsRequest(NAMES)),
-            simulation.metadata(*NAMES),
+            requests.produce("t", b"", partitions=parts, version=7),
+            requests.describe_groups(*NAMES),
+            requests.metadata(*NAMES),
         )
     ]
     assert len(pool.jobs) == 1
@@ -239,10 +225,8 @@ def test_bytes_that_are_no_request_let_the_next_request_begin(narrow: Simulation
 def test_a_followers_questions_wait_for_no_clients_request(narrow: Simulation) -> None:
     pool = narrow.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
     dispatched(narrow, committed(2))
-    parts = tuple(ListOffsetsPartition(number, -1, -1, 1) for number in range(2_000))
     for replica_id in (-1, 1):
-        body = ListOffsetsRequest(replica_id, 0, (ListOffsetsTopic("t", parts),))
-        dispatched(narrow, Request(ApiKey.LIST_OFFSETS, 1, body))
+        dispatched(narrow, requests.list_offsets("t", partitions=range(2_000), replica_id=replica_id))
     assert len(pool.jobs) == 2  # the commit, and the follower's
 
 
@@ -251,7 +235,7 @@ def test_large_requests_that_wait_long_are_answered_when_others_come(
 ) -> None:
     monkeypatch.setattr(topics, "MAX_WAITING_NAMES", 2 * len(NAMES) + 2)
     first, second = dispatched(narrow, deleted("t")), dispatched(narrow, deleted("t"))
-    small = dispatched(narrow, Request(ApiKey.DELETE_TOPICS, 1, DeleteTopicsRequest(("t",), 86_400_000)))
+    small = dispatched(narrow, requests.delete_topics("t", timeout_ms=86_400_000))
     assert [exchange.answered for exchange in (first, second, small)] == [False, False, False]
     third = dispatched(narrow, deleted("t"))
     assert [exchange.answered for exchange in (first, second, small, third)] == [True, False, False, False]

@@ -14,20 +14,17 @@ from minikafka.server.admin.dynamic_config import change_resource
 from minikafka.server.admin.topics import plan_creation
 from minikafka.server.core.broker import Broker
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
+from minikafka.wire.apis.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
 from minikafka.wire.apis.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import ConfigResourceType
-from tests.support.simulation import Request, Simulation
+from tests.support import requests
+from tests.support.requests import Request
+from tests.support.simulation import Simulation
 from tests.unit.server.test_dispatch import dispatched
 
 LARGE = {LEADER_REPLICAS: ",".join(f"{number}:1" for number in range(150_000))}
@@ -64,7 +61,7 @@ def test_a_change_to_settings_that_no_znode_takes_is_refused(broker: Broker, val
 def of_300_topics(validate_only: bool = True) -> Request:
     """CreateTopics that is a few kilobytes long and asks for 18 million partitions."""
     topics = tuple(CreatableTopic(f"wide-{number}", 60_000, 1) for number in range(300))
-    return Request(ApiKey.CREATE_TOPICS, 1, CreateTopicsRequest(topics, 0, validate_only))
+    return requests.create_topics(*topics, validate_only=validate_only)
 
 
 def test_the_topics_of_a_request_have_a_limit_of_partitions_together() -> None:
@@ -79,21 +76,20 @@ def test_more_partitions_of_several_topics_have_the_same_limit() -> None:
     names = ("a", "b", "c")
     for name in names:
         world.create_topic(name)
-    topics = tuple(CreatePartitionsTopic(name, 6_000, None) for name in names)
-    request = CreatePartitionsRequest(topics, 0, validate_only=True)
-    answer = world.call(Request(ApiKey.CREATE_PARTITIONS, 0, request))
+    topics = (CreatePartitionsTopic(name, 6_000, None) for name in names)
+    answer = world.call(requests.create_partitions(*topics, validate_only=True))
     assert [topic.error_code for topic in answer.results] == [0] + 2 * [ErrorCode.POLICY_VIOLATION]
 
 
 def test_a_topic_that_cannot_be_takes_no_room_from_the_others() -> None:
     world = Simulation.serving()
     topics = tuple(CreatableTopic(f"t{count}", count, 1) for count in (2_000_000_000, 3, 4))
-    answer = world.call(Request(ApiKey.CREATE_TOPICS, 1, CreateTopicsRequest(topics, 0, True)))
+    answer = world.call(requests.create_topics(*topics, validate_only=True))
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.INVALID_PARTITIONS, 0, 0]
 
 
 def refused_codes(world: Simulation, *topics: CreatableTopic) -> list[ErrorCode]:
-    answer = world.call(Request(ApiKey.CREATE_TOPICS, 1, CreateTopicsRequest(topics, 0, True)))
+    answer = world.call(requests.create_topics(*topics, validate_only=True))
     return [ErrorCode(topic.error_code) for topic in answer.topics]
 
 
@@ -134,16 +130,15 @@ def test_a_topic_that_cannot_grow_takes_no_room_from_the_others() -> None:
         world.create_topic(name)
     wrong = (CreatePartitionsAssignment((7,)),) * 8_999
     topics = (CreatePartitionsTopic("a", 9_000, wrong), CreatePartitionsTopic("b", 9_000, None))
-    request = CreatePartitionsRequest(topics, 0, validate_only=True)
-    answer = world.call(Request(ApiKey.CREATE_PARTITIONS, 0, request))
+    answer = world.call(requests.create_partitions(*topics, validate_only=True))
     assert [row.error_code for row in answer.results] == [ErrorCode.INVALID_REPLICA_ASSIGNMENT, 0]
 
 
 def test_a_refusal_does_not_repeat_all_that_was_sent() -> None:
     world = Simulation.serving()
     replicas = (CreatableReplicaAssignment(0, tuple(range(100_000))),)
-    request = CreateTopicsRequest((CreatableTopic("t", -1, -1, replicas),), 0, True)
-    (topic,) = world.call(Request(ApiKey.CREATE_TOPICS, 1, request)).topics
+    request = requests.create_topics(CreatableTopic("t", -1, -1, replicas), validate_only=True)
+    (topic,) = world.call(request).topics
     assert topic.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert len(topic.error_message) == 1_000
 
@@ -155,31 +150,26 @@ def test_the_log_names_some_of_the_topics_that_are_refused(caplog: pytest.LogCap
     assert caplog.text.count("rejected the request for topic") == 50
 
 
-def deleting(name: str) -> Request:
-    return Request(ApiKey.DELETE_TOPICS, 1, DeleteTopicsRequest((name,), 0))
-
-
-def growing(name: str, count: int) -> Request:
-    request = CreatePartitionsRequest((CreatePartitionsTopic(name, count, None),), 0, validate_only=False)
-    return Request(ApiKey.CREATE_PARTITIONS, 0, request)
-
-
-@pytest.mark.parametrize("request_of", [lambda: deleting("t"), lambda: growing("t", 3)])
+@pytest.mark.parametrize(
+    "request_",
+    [requests.delete_topics("t"), requests.create_partitions(CreatePartitionsTopic("t", 3, None))],
+    ids=["delete", "grow"],
+)
 def test_requests_that_do_not_wait_queue_once_for_each_topic(
-    request_of: Callable[[], Request], monkeypatch: pytest.MonkeyPatch
+    request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = Simulation.serving("t")
     broker = world.machine.broker
     held: list[Callable[[], None]] = []
     monkeypatch.setattr(broker.worker, "submit", held.append)
     for _ in range(20):
-        assert dispatched(world, request_of()).answered
+        assert dispatched(world, request_).answered
     assert (len(held), len(broker.request_jobs)) == (1, 1)
     monkeypatch.undo()
     broker.worker.submit(held[0])
     world.settle()
     assert not len(broker.request_jobs)
-    assert dispatched(world, request_of()).answered
+    assert dispatched(world, request_).answered
     assert len(broker.request_jobs) <= 1
 
 
@@ -193,11 +183,11 @@ def test_a_deletion_that_failed_unexpectedly_can_be_asked_for_again(
         raise ValueError("a defect")
 
     monkeypatch.setattr(broker.zk_client, "request_deletions", fail)
-    assert dispatched(world, deleting("t")).answered
+    assert dispatched(world, requests.delete_topics("t")).answered
     world.settle()
     assert "failed to delete 1 topic" in caplog.text
     monkeypatch.undo()
-    assert dispatched(world, deleting("t")).answered
+    assert dispatched(world, requests.delete_topics("t")).answered
     world.settle()
     assert "t" not in broker.metadata_cache.topics
 

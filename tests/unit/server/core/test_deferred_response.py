@@ -13,16 +13,9 @@ from minikafka.registry.consumer_offsets import write_offsets
 from minikafka.registry.store import Store
 from minikafka.server.core import deferred_response
 from minikafka.server.handlers import offset_commit, offset_fetch
-from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.offset_commit import (
-    DEFAULT_RETENTION,
-    NO_GENERATION,
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.support.simulation import Request, Simulation
+from tests.support import requests
+from tests.support.requests import Request
+from tests.support.simulation import Simulation
 
 
 @pytest.fixture
@@ -32,32 +25,20 @@ def world() -> Simulation:
 
 
 def commit(group: str) -> Request:
-    """An OffsetCommit 0 for t-0."""
-    part = OffsetCommitRequestPartition(0, 5, -1, DEFAULT_RETENTION, "")
-    topics = (OffsetCommitRequestTopic("t", (part,)),)
-    return Request(
-        ApiKey.OFFSET_COMMIT, 0, OffsetCommitRequest(group, NO_GENERATION, "", DEFAULT_RETENTION, topics)
-    )
+    return requests.commit_offsets("t", group=group).at(0)
 
 
 def committed(group: str) -> Request:
-    """An OffsetFetch 0 for t-0."""
-    return Request(ApiKey.OFFSET_FETCH, 0, OffsetFetchRequest(group, (OffsetFetchRequestTopic("t", (0,)),)))
+    return requests.fetch_offsets("t", group=group).at(0)
 
 
 def test_offsets_of_many_partitions_are_kept_in_zookeeper(world: Simulation) -> None:
     world.create_topic("many", partitions=250)
-    parts = tuple(
-        OffsetCommitRequestPartition(number, 1_000 + number, -1, DEFAULT_RETENTION, "")
-        for number in range(250)
-    )
-    topics = (OffsetCommitRequestTopic("many", parts),)
-    body = OffsetCommitRequest("g", NO_GENERATION, "", DEFAULT_RETENTION, topics)
+    offsets = {number: 1_000 + number for number in range(250)}
     for _ in range(2):  # made, then written again
-        answer = world.call(Request(ApiKey.OFFSET_COMMIT, 0, body))
+        answer = world.call(requests.commit_offsets("many", offsets=offsets).at(0))
         assert {part.error_code for part in answer.topics[0].partitions} == {0}
-    asked = (OffsetFetchRequestTopic("many", tuple(range(251))),)
-    answer = world.call(Request(ApiKey.OFFSET_FETCH, 0, OffsetFetchRequest("g", asked)))
+    answer = world.call(requests.fetch_offsets("many", partitions=range(251)).at(0))
     found = [part.committed_offset for part in answer.topics[0].partitions]
     assert found == [*range(1_000, 1_250), -1]
     assert answer.topics[0].partitions[250].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -73,11 +54,7 @@ def test_timed_out_request_starts_no_further_work(world: Simulation, monkeypatch
         write_offsets(store, group, some)
 
     monkeypatch.setattr(offset_commit, "write_offsets", slow)
-    parts = tuple(OffsetCommitRequestPartition(number, 1, -1, DEFAULT_RETENTION, "") for number in range(250))
-    body = OffsetCommitRequest(
-        "g", NO_GENERATION, "", DEFAULT_RETENTION, (OffsetCommitRequestTopic("many", parts),)
-    )
-    answer = world.call(Request(ApiKey.OFFSET_COMMIT, 0, body))
+    answer = world.call(requests.commit_offsets("many", offsets=dict.fromkeys(range(250), 1)).at(0))
     assert error_of(answer) is ErrorCode.REQUEST_TIMED_OUT
     world.settle()
     assert len(written) < 3

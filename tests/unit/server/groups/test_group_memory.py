@@ -11,10 +11,11 @@ from minikafka.base.errors import ErrorCode
 from minikafka.groups import events
 from minikafka.server.groups import group_coordinator
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
-from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from minikafka.wire.apis.join_group import JoinGroupRequest
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.support.simulation import Request, Simulation
+from tests.support import requests
+from tests.support.requests import Request
+from tests.support.simulation import Simulation
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
 
@@ -23,8 +24,7 @@ def started(**more: str) -> Simulation:
     """A broker that coordinates."""
     world = Simulation()
     world.machine.start({**SETTINGS, **{name.replace("_", "."): value for name, value in more.items()}})
-    find = Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g"))
-    while world.call(find).error_code:
+    while world.call(requests.find_coordinator()).error_code:
         world.settle()
     return world
 
@@ -39,15 +39,12 @@ def join(world: Simulation, group: str, metadata: bytes = b"", member_id: str = 
 
 
 def join_with(world: Simulation, group: str, protocols: dict[str, bytes], member_id: str = "") -> Any:
-    offered = tuple(JoinGroupRequestProtocol(name, metadata) for name, metadata in protocols.items())
-    body = JoinGroupRequest(group, 10_000, 60_000, member_id, "consumer", offered)
-    return world.call(Request(ApiKey.JOIN_GROUP, 1, body))
+    return world.call(requests.join_group(group, protocols, member_id=member_id, rebalance_ms=60_000))
 
 
 def sync(world: Simulation, group: str, member: Any) -> Any:
-    share = (SyncGroupRequestAssignment(member.member_id, b"share"),)
-    body = SyncGroupRequest(group, member.generation_id, member.member_id, share)
-    return world.call(Request(ApiKey.SYNC_GROUP, 1, body))
+    shares = {member.member_id: b"share"}
+    return world.call(requests.sync_group(group, member.generation_id, member.member_id, shares))
 
 
 def error_of(answer: Any) -> ErrorCode:

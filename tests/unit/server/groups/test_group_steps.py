@@ -7,27 +7,13 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import describe_groups, offset_commit, offset_fetch
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.delete_groups import DeleteGroupsRequest
-from minikafka.wire.apis.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
-from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.list_groups import ListGroupsRequest
-from minikafka.wire.apis.offset_commit import (
-    DEFAULT_RETENTION,
-    NO_GENERATION,
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.support.simulation import Request, Simulation
+from tests.support import requests
+from tests.support.requests import Request
+from tests.support.simulation import Simulation
 from tests.unit.server.handlers.test_produce import HoldingPool
 from tests.unit.server.test_dispatch import dispatched
 
@@ -38,8 +24,7 @@ PARTITIONS = 30
 def world() -> Simulation:
     """A broker with two topics, where group g has committed all partitions of both."""
     world = Simulation.serving(properties={"offsets.topic.num.partitions": "1"})
-    find = Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g"))
-    while world.call(find).error_code:
+    while world.call(requests.find_coordinator()).error_code:
         world.settle()
     for name in ("b", "a"):
         world.create_topic(name, partitions=PARTITIONS)
@@ -49,32 +34,18 @@ def world() -> Simulation:
 
 
 def commit(*names: str) -> Request:
-    parts = tuple(
-        OffsetCommitRequestPartition(number, 100 + number, -1, DEFAULT_RETENTION, "")
-        for number in reversed(range(PARTITIONS))
-    )
-    topics = tuple(OffsetCommitRequestTopic(name, parts) for name in names)
-    return Request(
-        ApiKey.OFFSET_COMMIT, 2, OffsetCommitRequest("g", NO_GENERATION, "", DEFAULT_RETENTION, topics)
-    )
-
-
-def fetch_all() -> Request:
-    return Request(ApiKey.OFFSET_FETCH, 2, OffsetFetchRequest("g", None))
-
-
-def broker_of(world: Simulation) -> Broker:
-    return world.machine.broker
+    offsets = {number: 100 + number for number in reversed(range(PARTITIONS))}
+    return requests.commit_offsets(*names, offsets=offsets)
 
 
 def pooled(world: Simulation) -> Any:
     """The jobs that the pool is given from now on."""
-    pool = broker_of(world).pool = HoldingPool()  # type: ignore[assignment]
+    pool = world.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
     return pool
 
 
 def test_all_offsets_of_a_group_are_told_in_order(world: Simulation) -> None:
-    topics = world.call(fetch_all()).topics
+    topics = world.call(requests.fetch_offsets()).topics
     assert [topic.name for topic in topics] == ["a", "b"]
     for topic in topics:
         assert [part.partition_index for part in topic.partitions] == list(range(PARTITIONS))
@@ -82,11 +53,11 @@ def test_all_offsets_of_a_group_are_told_in_order(world: Simulation) -> None:
 
 
 def test_steps_of_any_size_tell_the_same(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = world.call(fetch_all())
+    before = world.call(requests.fetch_offsets())
     monkeypatch.setattr(offset_fetch, "STEP_ROWS", 1)
     monkeypatch.setattr(offset_commit, "STEP_PARTITIONS", 1)
     assert world.call(commit("a", "b")).topics[0].partitions[0].error_code == 0
-    assert world.call(fetch_all()) == before
+    assert world.call(requests.fetch_offsets()) == before
     named = (OffsetFetchRequestTopic("a", (3, 99)), OffsetFetchRequestTopic("nope", (0,)))
     answer = world.call(Request(ApiKey.OFFSET_FETCH, 2, OffsetFetchRequest("g", named)))
     assert [part.committed_offset for topic in answer.topics for part in topic.partitions] == [103, -1, -1]
@@ -97,12 +68,12 @@ def test_many_offsets_of_a_short_request_are_told_from_the_pool(
 ) -> None:
     monkeypatch.setattr(offset_fetch, "ROW_BYTES", 1 << 20)
     pool = pooled(world)
-    asked = dispatched(world, fetch_all())
+    asked = dispatched(world, requests.fetch_offsets())
     assert (len(pool.jobs), asked.answered) == (1, False)
 
 
 def test_a_group_that_is_named_twice_is_described_once(world: Simulation) -> None:
-    answer = world.call(Request(ApiKey.DESCRIBE_GROUPS, 0, DescribeGroupsRequest(("g", "x", "g"))))
+    answer = world.call(requests.describe_groups("g", "x", "g"))
     assert [group.group_id for group in answer.groups] == ["g", "x"]
 
 
@@ -111,12 +82,12 @@ def test_a_long_description_of_groups_is_encoded_in_the_pool(
 ) -> None:
     monkeypatch.setattr(describe_groups, "ROW_BYTES", 100 << 20)
     pool = pooled(world)
-    dispatched(world, Request(ApiKey.DESCRIBE_GROUPS, 0, DescribeGroupsRequest(("g",))))
+    dispatched(world, requests.describe_groups("g"))
     assert len(pool.jobs) == 1
 
 
 def test_each_of_many_groups_is_deleted(world: Simulation) -> None:
-    answer = world.call(Request(ApiKey.DELETE_GROUPS, 0, DeleteGroupsRequest(("g", "x", "g"))))
+    answer = world.call(requests.delete_groups("g", "x", "g"))
     assert [(result.group_id, result.error_code) for result in answer.results] == [
         ("g", 0),
         ("x", ErrorCode.GROUP_ID_NOT_FOUND),
@@ -124,8 +95,7 @@ def test_each_of_many_groups_is_deleted(world: Simulation) -> None:
 
 
 def test_records_are_deleted_in_the_pool_as_each_partition_is_flushed(world: Simulation) -> None:
-    topics = (DeleteRecordsTopic("a", (DeleteRecordsPartition(0, -1), DeleteRecordsPartition(99, -1))),)
-    request = Request(ApiKey.DELETE_RECORDS, 0, DeleteRecordsRequest(topics, 1_000))
+    request = requests.delete_records("a", partitions=(0, 99))
     answer = world.call(request)
     assert [part.error_code for part in answer.topics[0].partitions] == [
         0,

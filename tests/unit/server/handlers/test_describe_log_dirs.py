@@ -13,7 +13,8 @@ from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from tests.support.simulation import Request, Simulation
+from tests.support.requests import Request
+from tests.support.simulation import Simulation
 
 DIRS = {"log.dirs": "/first,/second"}
 

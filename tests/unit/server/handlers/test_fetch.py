@@ -8,8 +8,9 @@ import pytest
 
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.fetch import FetchResponse
-from tests.support import simulation
-from tests.support.simulation import Client, Request, Simulation
+from tests.support import requests
+from tests.support.requests import Request
+from tests.support.simulation import Client, Simulation
 
 FINISHED, UNFINISHED = 0, 1
 MESSAGES = 10
@@ -26,12 +27,12 @@ def world() -> Simulation:
 
 def send(world: Simulation, *partitions: int) -> None:
     messages = build_message_set([Record(None, bytes(100), 0)] * MESSAGES)
-    world.another_client().call(simulation.produce("t", messages, partitions=partitions))
+    world.another_client().call(requests.produce("t", messages, partitions=partitions))
 
 
 def at_the_end(partition: int, *, offset: int = MESSAGES, min_bytes: int = 1) -> Request:
     """A fetch that finds nothing."""
-    return simulation.fetch("t", offset, partition=partition, wait_ms=MAX_WAIT_MS, min_bytes=min_bytes)
+    return requests.fetch("t", offset, partition=partition, wait_ms=MAX_WAIT_MS, min_bytes=min_bytes)
 
 
 def gives_a_part(client: Client) -> None:
@@ -112,7 +113,7 @@ def test_a_replica_waits_as_long_as_it_asked_to(world: Simulation) -> None:
 
 
 def test_what_a_replica_was_given_keeps_no_consumer_from_waiting(world: Simulation) -> None:
-    request = simulation.fetch("t", partition=UNFINISHED, max_bytes=500)
+    request = requests.fetch("t", partition=UNFINISHED, max_bytes=500)
     world.call(replace(request, body=replace(request.body, replica_id=7)))
     assert waited_ms(world, world, at_the_end(FINISHED)) == MAX_WAIT_MS
 
@@ -123,10 +124,10 @@ def test_message_above_the_limit_is_cut_only_in_old_fetch_versions(
 ) -> None:
     large = build_message_set([Record(None, bytes(1000), 0)])
     world.create_topic("large", partitions=2)
-    world.call(simulation.produce("large", large, partitions=(1,)))
+    world.call(requests.produce("large", large, partitions=(1,)))
     for _ in range(3):
-        world.call(simulation.produce("large", build_message_set([Record(None, bytes(50), 0)])))
-    request = simulation.fetch("large", max_bytes=300, version=version)
+        world.call(requests.produce("large", build_message_set([Record(None, bytes(50), 0)])))
+    request = requests.fetch("large", max_bytes=300, version=version)
     (topic,) = request.body.topics
     (small,) = topic.partitions
 

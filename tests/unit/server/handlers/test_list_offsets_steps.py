@@ -17,15 +17,14 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from minikafka.wire.framing import RequestHeader
-from tests.support import simulation
+from tests.support import requests
 from tests.unit.server.handlers.test_produce import ProduceSimulation
 
 
 def look_up(world: ProduceSimulation, timestamp_ms: int) -> tuple[list[int], int]:
     """What its steps need, and the offset that is found."""
     client = world.another_client()
-    topic = ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, timestamp_ms, 1),))
-    client.begin(simulation.Request(ApiKey.LIST_OFFSETS, 1, ListOffsetsRequest(-1, 0, (topic,))))
+    client.begin(requests.list_offsets("t", timestamp_ms=timestamp_ms))
     needs = list(world.pool.jobs.popleft())
     (found,) = client.finish().topics[0].partitions
     assert found.error_code == ErrorCode.NONE
@@ -109,7 +108,7 @@ def test_new_leader_returns_no_latest_offset_until_it_catches_up(
     def code(version: int, replica: int = -1) -> int:
         client = world.another_client()
         body = ListOffsetsRequest(replica, 0, (topic,))
-        client.begin(simulation.Request(ApiKey.LIST_OFFSETS, version, body))
+        client.begin(requests.Request(ApiKey.LIST_OFFSETS, version, body))
         world.pool.run()
         return int(client.finish().topics[0].partitions[0].error_code)
 

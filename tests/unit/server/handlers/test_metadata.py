@@ -11,7 +11,8 @@ from minikafka.server.handlers import metadata
 from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
-from tests.support.simulation import Request, Simulation
+from tests.support.requests import Request
+from tests.support.simulation import Simulation
 
 ALL_TOPICS = Request(ApiKey.METADATA, 5, MetadataRequest(None, False))
 

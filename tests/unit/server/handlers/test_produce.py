@@ -22,7 +22,7 @@ from minikafka.server.handlers import produce
 from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
-from tests.support import simulation
+from tests.support import requests
 from tests.support.simulation import Simulation
 
 
@@ -60,7 +60,7 @@ class ProduceSimulation(Simulation):
     def pending(self, *arguments: Any, **named: Any) -> Any:
         """A produce request on a connection of its own: its client, whose answer may be still to come."""
         client = self.another_client()
-        client.begin(simulation.produce("t", *arguments, **named))
+        client.begin(requests.produce("t", *arguments, **named))
         return client
 
     def end_offset(self, partition: int) -> int:
@@ -195,7 +195,7 @@ def test_refusals_among_what_is_appended_early_keep_their_places() -> None:
     again = ProducePartition(2, good)
     client = world.another_client()
     body = ProduceRequest(None, -1, 1000, (ProduceTopic("t", (*parts, again)),))
-    client.begin(simulation.Request(ApiKey.PRODUCE, 7, body))
+    client.begin(requests.Request(ApiKey.PRODUCE, 7, body))
     world.pool.run()
     twice = ErrorCode.INVALID_REQUEST
     assert codes(client) == [
@@ -215,7 +215,7 @@ def test_records_validated_at_once_are_appended_once() -> None:
     parts = tuple(ProducePartition(number, batch(Codec.ZSTD, size)) for number, size in enumerate(sizes))
     client = world.another_client()
     body = ProduceRequest(None, 1, 1000, (ProduceTopic("t", parts),))
-    client.begin(simulation.Request(ApiKey.PRODUCE, 7, body))
+    client.begin(requests.Request(ApiKey.PRODUCE, 7, body))
     world.pool.run()
     assert codes(client) == [ErrorCode.NONE] * 8
     assert [world.end_offset(number) for number in range(8)] == [1] * 8

@@ -8,9 +8,8 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.controller.controller import Controller
-from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from tests.support.simulation import Request, Simulation
+from tests.support import requests
+from tests.support.simulation import Simulation
 
 T0 = TopicPartition("t", 0)
 
@@ -30,8 +29,7 @@ def world(reasons: list[str]) -> Simulation:
     running = world.machine.running
     assert running is not None
     running.housekeeper._failing._fatal = reasons.append
-    topic = CreatableTopic("t", -1, -1, (CreatableReplicaAssignment(0, (0, 1)),), ())
-    world.call(Request(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((topic,), 5_000)))
+    world.call(requests.place_topic("t", (0, 1)))
     return world
 
 

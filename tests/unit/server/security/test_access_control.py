@@ -76,8 +76,9 @@ from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, Produc
 from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRequest
 from minikafka.wire.apis.sync_group import SyncGroupRequest
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest
-from tests.support import simulation
-from tests.support.simulation import Request, Simulation
+from tests.support import requests
+from tests.support.requests import Request
+from tests.support.simulation import Simulation
 
 AUTHORIZER = {"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer"}
 TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -299,7 +300,7 @@ def test_only_denied_topics_of_a_request_are_rejected(world: Guarded) -> None:
 
 
 def test_without_an_answer_a_refused_message_ends_the_connection(world: Guarded) -> None:
-    world.call(simulation.produce("t", MESSAGES, acks=0))
+    world.call(requests.produce("t", MESSAGES, acks=0))
     assert world.connection is not None
     assert world.connection.closed
     world.allow(WRITE, OTHER)
@@ -329,24 +330,24 @@ def test_a_followers_session_ends_with_its_permission(world: Guarded) -> None:
 
 def test_who_asks_for_all_topics_sees_those_that_they_may_describe(world: Guarded) -> None:
     world.allow(DESCRIBE, OTHER)
-    assert [topic.name for topic in world.call(simulation.metadata()).topics] == ["other"]
+    assert [topic.name for topic in world.call(requests.metadata()).topics] == ["other"]
 
 
 def test_brokers_are_told_of_where_every_topic_is_refused(world: Guarded) -> None:
-    answer = world.call(simulation.metadata("t"))
+    answer = world.call(requests.metadata("t"))
     assert [broker.node_id for broker in answer.brokers] == [0]
 
 
 @pytest.mark.parametrize("resource", [CLUSTER, Resource(ResourceType.TOPIC, "new")], ids=str)
 def test_a_topic_is_made_for_who_asks_for_it_and_may_create(world: Guarded, resource: Resource) -> None:
     world.allow(DESCRIBE, Resource(ResourceType.TOPIC, WILDCARD_RESOURCE))
-    (refused,) = world.call(simulation.metadata("new")).topics
+    (refused,) = world.call(requests.metadata("new")).topics
     assert refused.error_code == TOPIC_DENIED
     world.allow(CREATE, resource)
-    (coming,) = world.call(simulation.metadata("new")).topics
+    (coming,) = world.call(requests.metadata("new")).topics
     assert coming.error_code == ErrorCode.LEADER_NOT_AVAILABLE
     world.settle()
-    (there,) = world.call(simulation.metadata("new")).topics
+    (there,) = world.call(requests.metadata("new")).topics
     assert there.error_code == ErrorCode.NONE
 
 

@@ -14,7 +14,8 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from minikafka.wire.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from minikafka.wire.apis.describe_acls import ANY, LITERAL, MATCH, PREFIXED, DescribeAclsRequest
-from tests.support.simulation import Request, Simulation
+from tests.support.requests import Request
+from tests.support.simulation import Simulation
 
 AUTHORIZER = {"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer", "super.users": ANONYMOUS}
 TOPIC = Resource(ResourceType.TOPIC, "t")
