@@ -77,15 +77,6 @@ def write_nullable_string(out: bytearray, value: str | None) -> None:
     out += encoded
 
 
-def write_nullable_bytes(out: bytearray, value: Buffer | None) -> None:
-    """Append an int32 length and the bytes, or -1 for None."""
-    if value is None:
-        out += b"\xff\xff\xff\xff"
-        return
-    out += INT32.pack(len(value))
-    out += value
-
-
 def _take(buffer: Buffer, position: int, length: int) -> tuple[memoryview, int]:
     end = position + length
     if length < 0 or end > len(buffer):

@@ -64,12 +64,12 @@ def test_a_string_longer_than_an_int16_is_our_fault() -> None:
         binary.write_nullable_string(bytearray(), "x" * 32768)
 
 
-@pytest.mark.parametrize("value", [b"", b"\0\1", None])
-def test_bytes_come_back_as_a_view(value: bytes | None) -> None:
-    out = bytearray()
-    binary.write_nullable_bytes(out, value)
-    read, after = binary.read_nullable_bytes(out, 0)
+@pytest.mark.parametrize(
+    ("data", "value"), [(b"\0\0\0\0", b""), (b"\0\0\0\2\0\1", b"\0\1"), (b"\xff\xff\xff\xff", None)]
+)
+def test_bytes_come_back_as_a_view(data: bytes, value: bytes | None) -> None:
+    read, after = binary.read_nullable_bytes(data, 0)
     assert (None if read is None else bytes(read)) == value
-    assert after == len(out)
+    assert after == len(data)
     if read is not None:
         assert isinstance(read, memoryview)
