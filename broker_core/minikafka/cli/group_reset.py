@@ -7,7 +7,6 @@ Kafka's own tool from 0.11 on, or JSON in the form of Kafka's ``--offset-json-fi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -59,7 +58,7 @@ def parse_target(
     time_ms: int | None,
     since_ms: int | None,
     shift: int | None,
-    file: bool = False,
+    file: bool,
 ) -> ResetTarget:
     """Return the one target that was given. Raise NotExactlyOne for none or several."""
     given = [
@@ -193,16 +192,11 @@ def read_plan(data: bytes, path: str) -> Plan:
 
 
 def _json_rows(text: str, path: str) -> list[tuple[str, object, object, object]]:
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(FROM_FILE, path, f"not valid JSON: {error}") from None
-    rows = whole.get("partitions") if isinstance(whole, dict) else None
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ConfigError(FROM_FILE, path, 'expected an object with a list "partitions" of objects')
+    from minikafka.clients.zookeeper_metadata import objects_in
+
     return [
         (f"entry {number}", row.get("topic"), row.get("partition"), row.get("offset"))
-        for number, row in enumerate(rows, 1)
+        for number, row in enumerate(objects_in(text, "partitions", FROM_FILE, path), 1)
     ]
 
 

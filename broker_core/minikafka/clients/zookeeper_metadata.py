@@ -103,16 +103,13 @@ def start_of(data: bytes) -> str:
     return data[:100].decode("utf-8", "replace")
 
 
-def objects_in(data: bytes, option: str, name: str, path: str | None = None) -> list[dict[str, object]]:
-    """Return the objects of the list ``name`` in a user's JSON file. Raises ConfigError under ``option``,
-    which names the file by its ``path``.
-    """
+def objects_in(data: bytes | str, name: str, option: str, value: str) -> list[dict[str, object]]:
+    """Return the objects of the list ``name`` in a user's JSON file. Raises ConfigError for ``option``."""
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(option, path or start_of(data), f"invalid JSON: {error}") from None
+        raise ConfigError(option, value, f"invalid JSON: {error}") from None
     rows = fields.get(name) if isinstance(fields, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        wanted = f'expected an object with a list "{name}" of objects'
-        raise ConfigError(option, path or start_of(data), wanted)
+        raise ConfigError(option, value, f'expected an object with a list "{name}" of objects')
     return rows

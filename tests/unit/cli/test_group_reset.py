@@ -145,7 +145,7 @@ def test_a_plan_is_lines_or_json(text: str) -> None:
         (b"t,0,9223372036854775808\n", "line 1: expected an offset, got 9223372036854775808"),
         (b"t,0,1\nt,0,2\n", "line 2: t-0 appears twice"),
         (b"\xff", "not valid UTF-8"),
-        (b"{", "not valid JSON: "),
+        (b"{", "invalid JSON: "),
         (b"[]", 'expected an object with a list "partitions" of objects'),
         (b'{"partitions": [{"topic": "t", "partition": 0}]}', "entry 1: expected an offset, got None"),
         (

@@ -101,11 +101,11 @@ def read_file(
 
 def read_topics_file(data: bytes, option: str = OPTION, path: str | None = None) -> list[str]:
     """Return the topics in a JSON file: ``{"topics": [{"topic": "t"}]}``. Raises as ``read_file``."""
-    topics = [row.get("topic") for row in zookeeper_metadata.objects_in(data, option, "topics", path)]
+    value = path or zookeeper_metadata.start_of(data)
+    topics = [row.get("topic") for row in zookeeper_metadata.objects_in(data, "topics", option, value)]
     names = [name for name in topics if isinstance(name, str) and name]
     if len(names) < len(topics) or not names or len(set(names)) < len(names):
-        why = "expected objects with distinct topics"
-        raise ConfigError(option, path or zookeeper_metadata.start_of(data), why)
+        raise ConfigError(option, value, "expected objects with distinct topics")
     return names
 
 
