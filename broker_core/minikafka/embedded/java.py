@@ -88,7 +88,7 @@ def _version(command: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def jar_directories(environment: Mapping[str, str] = os.environ) -> list[Path]:
+def jar_directories(environment: Mapping[str, str]) -> list[Path]:
     """Return the jar directories of the installed PySpark and of SPARK_HOME, in this order, unchecked."""
     found = []
     spec = importlib.util.find_spec("pyspark")

@@ -140,22 +140,21 @@ def delete_acls(
 class BrokerAcls:
     """ACLs by requests to brokers."""
 
-    def __init__(self, cluster: ClusterClient, timeout_ms: int | None = None) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
-        self._timeout_ms = timeout_ms
 
     def find(self, wanted: AclFilter) -> list[AclBinding]:
         """See ``AclBackend``."""
-        return describe_acls(self._cluster, wanted, self._cluster.deadline(self._timeout_ms))
+        return describe_acls(self._cluster, wanted, self._cluster.deadline())
 
     def add(self, bindings: Sequence[AclBinding]) -> None:
         """See ``AclBackend``."""
-        _raise_first(create_acls(self._cluster, bindings, self._cluster.deadline(self._timeout_ms)))
+        _raise_first(create_acls(self._cluster, bindings, self._cluster.deadline()))
 
     def remove(self, bindings: Sequence[AclBinding]) -> None:
         """See ``AclBackend``."""
         filters = [binding.filter for binding in bindings]
-        _raise_first(delete_acls(self._cluster, filters, self._cluster.deadline(self._timeout_ms)))
+        _raise_first(delete_acls(self._cluster, filters, self._cluster.deadline()))
 
 
 def _raise_first(outcomes: Mapping[Any, object]) -> None:

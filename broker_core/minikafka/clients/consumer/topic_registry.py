@@ -86,9 +86,7 @@ class TopicRegistry:
         """Return True if the application is processing no message, or one of a partition in ``kept``."""
         return {stream.iterator().processing_partition for stream in self.streams} <= {None, *kept}
 
-    def send_shutdown_to_all_queues(
-        self, error: MinikafkaError | None = None, *, mark_consumed: bool = True
-    ) -> None:
+    def send_shutdown_to_all_queues(self, error: MinikafkaError | None, *, mark_consumed: bool) -> None:
         """End all streams, or make them raise ``error``. No message is delivered after this returns. With
         ``mark_consumed`` all delivered messages count as consumed.
         """

@@ -163,7 +163,7 @@ class ClusterMetadata:
         return newer if known is None else known.updated(newer)
 
 
-def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str] = ()) -> ClusterMetadata:
+def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str]) -> ClusterMetadata:
     """Return the view in a Metadata response; ``now_ms`` (monotonic) is the fetch time of its topics.
 
     A topic of ``wanted`` that the response leaves out does not exist.

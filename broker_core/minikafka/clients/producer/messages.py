@@ -126,7 +126,7 @@ class Unsent(Sequence[KeyedMessage]):
     """Messages that were not sent: rows of columns, which become messages on access, and others."""
 
     def __init__(
-        self, parts: Sequence[tuple[MessageColumns, NDArray[np.int64]]], others: Sequence[KeyedMessage] = ()
+        self, parts: Sequence[tuple[MessageColumns, NDArray[np.int64]]], others: Sequence[KeyedMessage]
     ) -> None:
         self._parts = parts
         self._others = others

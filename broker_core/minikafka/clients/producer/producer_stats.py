@@ -65,7 +65,7 @@ class ProducerStats:
             stats = self._topics[topic]
             self._topics[topic] = replace(stats, messages=stats.messages + messages, bytes=stats.bytes + size)
 
-    def record_dropped(self, topic: str, messages: int = 1) -> None:
+    def record_dropped(self, topic: str, messages: int) -> None:
         """Record messages without room in the queue."""
         with self._lock:
             stats = self._topics[topic]

@@ -231,7 +231,7 @@ class TimedEntry:
         return size + (0 if value is None else content_bound(wrapper_codec, value))
 
 
-def entries_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) -> Iterator[TimedEntry]:
+def entries_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int) -> Iterator[TimedEntry]:
     """Yield the entries that may have messages from ``least_offset`` on, not older than ``timestamp_ms``.
 
     Raises CORRUPT_MESSAGE if an entry before one of them is damaged.

@@ -30,7 +30,7 @@ _GENERATED_BROKER_IDS = 10_000
 _log = logging.getLogger(__name__)
 
 
-def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda: 0, above: int = 0) -> int:
+def next_controller_epoch(store: Store, highest_seen: Callable[[], int], above: int) -> int:
     """Allocate the next controller epoch.
 
     If the znode is invalid the epoch is far above ``highest_seen()``, since controllers that wrote no state
@@ -65,7 +65,7 @@ def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda
             return epoch
 
 
-def next_producer_ids(store: Store, broker_id: int, above: int = -1, *, doubtful: bool = False) -> range:
+def next_producer_ids(store: Store, broker_id: int, above: int, *, doubtful: bool) -> range:
     """Allocate a block of producer ids for this broker, all larger than ``above``.
 
     ``above`` is the largest id that the broker knows to be in use; ZooKeeper's counter may be lower if it was
@@ -183,7 +183,7 @@ def raise_broker_ids(store: Store, known: Iterable[int], reserved_max: int) -> N
 
 
 def agree_on_cluster_id(
-    store: Store, random_bytes: Callable[[int], bytes], own: str | None = None
+    store: Store, random_bytes: Callable[[int], bytes], own: str | None
 ) -> tuple[str, int]:
     """Return the cluster id, which is created if there is none, and the zxid that created its znode.
 

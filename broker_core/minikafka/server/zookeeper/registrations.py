@@ -21,9 +21,7 @@ _log = logging.getLogger(__name__)
 class Registrations:
     """Reads the brokers' registrations, and writes this broker's."""
 
-    def __init__(
-        self, store: Store, clock: Clock, end_own: Callable[[int], bool] = lambda session_id: False
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, end_own: Callable[[int], bool]) -> None:
         """``end_own`` ends a session if it is an earlier one of this broker, and returns True if it did."""
         self._end_own = end_own
         self._store = store

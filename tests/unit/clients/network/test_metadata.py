@@ -18,7 +18,7 @@ from minikafka.wire.apis.metadata import (
 
 def view(*topics: MetadataTopic, brokers: tuple[int, ...] = (1, 2), now_ms: int = 7) -> ClusterMetadata:
     rows = tuple(MetadataBroker(b, f"h{b}", 9000 + b, "r") for b in brokers)
-    return from_response(MetadataResponse(0, rows, "id", 2, topics), now_ms)
+    return from_response(MetadataResponse(0, rows, "id", 2, topics), now_ms, ())
 
 
 def topic(name: str, *leaders: int, code: ErrorCode = ErrorCode.NONE, epoch: int = 0) -> MetadataTopic:
