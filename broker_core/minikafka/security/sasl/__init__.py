@@ -1,8 +1,10 @@
 """SASL mechanisms as state machines, both sides of each: bytes in, bytes or ``AuthenticationFailed`` out.
 
-    mechanism     the two sides of any mechanism, after Java's SaslClient and SaslServer
-    plain         PLAIN (RFC 4616)
-    scram         SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), and the credentials of users
+    mechanism         the two sides of any mechanism, after Java's SaslClient and SaslServer
+    plain             PLAIN (RFC 4616)
+    scram             SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), and the credentials of users
+    oauthbearer       OAUTHBEARER (RFC 7628)
+    unsecured_tokens  tokens for it without a signature, for development
 
 Imports only ``base``.
 """

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from minikafka.base.errors import AuthenticationFailed
 from minikafka.base.secrets import Password
 from minikafka.security.sasl.mechanism import SaslServer
+from minikafka.security.sasl.oauthbearer import OAuthBearerSaslServer
 from minikafka.security.sasl.plain import PlainSaslServer
 from minikafka.security.sasl.scram import ScramCredential, ScramMechanism, ScramSaslServer, UnknownUsers
+from minikafka.security.sasl.unsecured_tokens import UnsecuredLogin, UnsecuredValidator
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it reads its files in a deprecated way
+    from kafka.net.sasl.oauth import AbstractTokenProvider, SaslMechanismOAuth
     from kafka.net.sasl.plain import SaslMechanismPlain
     from kafka.net.sasl.scram import SaslMechanismScram
 
@@ -47,3 +51,34 @@ def test_scram_client_is_authenticated(mechanism: ScramMechanism) -> None:
         server,
     )
     assert server.authorization_id == "alice"
+
+
+class TokenProvider(AbstractTokenProvider):
+    """Gives one token, with an extension."""
+
+    def __init__(self, token: Password) -> None:
+        self._token = token
+
+    def token(self) -> str:
+        return self._token.value
+
+    def extensions(self) -> dict[str, str]:
+        return {"traceId": "123"}
+
+
+def oauth_client(made_ms: int) -> SaslMechanismOAuth:
+    login = UnsecuredLogin("alice", {"sub": "alice"}, {}, 60)
+    return SaslMechanismOAuth(sasl_oauth_token_provider=TokenProvider(login.token(made_ms).value))
+
+
+def test_oauthbearer_client_is_authenticated() -> None:
+    server = OAuthBearerSaslServer(lambda text: UnsecuredValidator().validate(text, 1_000))
+    exchange(oauth_client(made_ms=0), server)
+    assert server.authorization_id == "alice"
+    assert server.extensions == {"traceId": "123"}
+
+
+def test_oauthbearer_client_takes_the_refusal_of_its_token() -> None:
+    server = OAuthBearerSaslServer(lambda text: UnsecuredValidator().validate(text, 60_000))
+    with pytest.raises(AuthenticationFailed, match="invalid_token"):
+        exchange(oauth_client(made_ms=0), server)
