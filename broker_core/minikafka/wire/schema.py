@@ -199,6 +199,7 @@ def encoder_code(message: Struct, version: int) -> FunctionBuilder:
     return code
 
 
+# To mypy a class is not hashable: hence the two ignores where these are called.
 @cache
 def _decoder(cls: type[Any], version: int) -> Decoder:
     return decoder_code(Struct(cls), version).function("decode", f"decoder of {cls.__name__} {version}")
