@@ -55,9 +55,7 @@ def files() -> KillingFiles:
 
 def test_flushed_full_segment_keeps_its_end_after_a_power_cut(files: MemoryFiles) -> None:
     config = replace(SMALL, preallocate=True)
-    log = open_log(files, config)
-    fill(log, 10)
-    log.flush()
+    log = fill(open_log(files, config), 10, flush=True)
     log.roll()
     log.flush()
     files.power_cut()
@@ -67,21 +65,16 @@ def test_flushed_full_segment_keeps_its_end_after_a_power_cut(files: MemoryFiles
 
 
 def test_its_time_index_is_whole_too(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 10)
-    log.flush()
+    log = fill(open_log(files), 10, flush=True)
     log.roll()
-    fill(log, 1, in_set=1)
-    log.flush()
+    fill(log, 1, in_set=1, flush=True)
     files.power_cut()
     assert files.exists(f"{HOME}/00000000000.timeindex")
     assert open_log(files, recovery_point=11).offset_for_timestamp(NOW_MS + 9) == (9, NOW_MS + 9)
 
 
 def test_new_segment_after_a_flush_needs_no_recovery(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 10)
-    log.flush()
+    log = fill(open_log(files), 10, flush=True)
     log.roll()
     log.flush()
     del files.operations[:]
@@ -91,9 +84,7 @@ def test_new_segment_after_a_flush_needs_no_recovery(files: MemoryFiles) -> None
 
 def test_stored_start_offset_holds_if_the_deletion_is_lost(files: MemoryFiles) -> None:
     manager = manager_of(files)
-    log = manager.create(ONE)
-    fill(log, 40)
-    log.flush()
+    fill(manager.create(ONE), 40, flush=True)
     manager.increment_start_offset(ONE, 17)
     manager.increment_start_offset(ONE, 30)
     manager.delete_old_segments(lambda partition, log: log.end_offset, NOW_MS)
@@ -104,9 +95,7 @@ def test_stored_start_offset_holds_if_the_deletion_is_lost(files: MemoryFiles) -
 
 def test_start_offset_holds_after_a_kill_in_a_deletion_and_a_power_cut(files: KillingFiles) -> None:
     manager = manager_of(files)
-    log = manager.create(ONE)
-    fill(log, 40)
-    log.flush()
+    fill(manager.create(ONE), 40, flush=True)
     manager.increment_start_offset(ONE, 30)
     files.deadly = ("rename", "15.timeindex.deleted")
     with pytest.raises(Killed):
@@ -123,8 +112,7 @@ def test_epochs_are_known_after_a_power_cut_undoes_a_deletion(files: KillingFile
     log.epochs.assign(1, 0)
     fill(log, 20)
     log.epochs.assign(2, 20)
-    fill(log, 20)
-    log.flush()
+    fill(log, 20, flush=True)
     manager.checkpoint_offsets()
     log.increment_start_offset(30)
     files.deadly = ("rename", "15.timeindex.deleted")
@@ -141,8 +129,7 @@ def test_a_partition_that_a_killed_process_made_keeps_its_name(files: KillingFil
         manager_of(files).create(ONE)
     files.kill_process()
     log = log_of(manager_of(files), ONE)
-    fill(log, 5)
-    log.flush()
+    fill(log, 5, flush=True)
     files.power_cut()
     assert log_of(manager_of(files), ONE).end_offset == 5
 
@@ -162,9 +149,7 @@ def test_flush_ms_counts_over_a_restart() -> None:
 
 
 def test_a_truncation_that_was_killed_is_not_undone_by_a_power_cut(files: KillingFiles) -> None:
-    log = open_log(files)
-    fill(log, 10, in_set=1)
-    log.flush()
+    log = fill(open_log(files), 10, in_set=1, flush=True)
     files.deadly = ("truncate", "00000000000.kafka")
     with pytest.raises(Killed):
         log.truncate_to(5)
@@ -176,9 +161,7 @@ def test_a_truncation_that_was_killed_is_not_undone_by_a_power_cut(files: Killin
 
 def test_a_replacing_segment_without_its_time_index_is_found_by_time(files: KillingFiles) -> None:
     config = replace(SMALL, compacted=True)
-    log = open_log(files, config)
-    fill(log, 20, in_set=1)
-    log.flush()
+    log = fill(open_log(files, config), 20, in_set=1, flush=True)
     new = log_loader.create_cleaned(files, HOME, log.layout, 0)
     one = valid_set(numbered(0, 1))
     new.append(one.data, (NOW_MS, 0), 100)
@@ -193,8 +176,7 @@ def test_a_log_that_begins_anew_is_there_after_each_step(files: KillingFiles) ->
     manager = manager_of(files)
     log = manager.create(ONE)
     log.epochs.assign(0, 0)
-    fill(log, 15)
-    log.flush()
+    fill(log, 15, flush=True)
     fill(log, 5)
     manager.increment_start_offset(ONE, 18)
     for deadly in (("create", "18.kafka"), ("remove", ".kafka"), ("sync_dir", "")):
@@ -218,9 +200,7 @@ def test_half_an_offset_is_no_epoch(files: MemoryFiles, cut: int) -> None:
 
 def test_a_clean_stop_leaves_the_first_epoch(files: MemoryFiles) -> None:
     manager = manager_of(files)
-    log = manager.create(ONE)
-    fill(log, 5)
-    log.flush()
+    log = fill(manager.create(ONE), 5, flush=True)
     log.epochs.assign(1, 5)
     manager.close()
     files.power_cut()

@@ -75,11 +75,24 @@ def log_of(manager: LogManager, partition: TopicPartition = ONE) -> Log:
     return log
 
 
-def fill(log: Log, messages: int, *, in_set: int = 5, size: int = 20, codec: Codec = Codec.NONE) -> None:
-    """Append numbered messages, ``in_set`` at a time; timestamp of a message: NOW_MS plus its offset."""
+def fill(
+    log: Log,
+    messages: int,
+    *,
+    in_set: int = 5,
+    size: int = 20,
+    codec: Codec = Codec.NONE,
+    flush: bool = False,
+) -> Log:
+    """Append numbered messages, ``in_set`` at a time; timestamp of a message: NOW_MS plus its offset. Return
+    the log.
+    """
     for _ in range(messages // in_set):
         first = log.end_offset
         log.append(valid_set(numbered(first, in_set, size), timestamp_ms=NOW_MS + first, codec=codec))
+    if flush:
+        log.flush()
+    return log
 
 
 def names_of(*bases: int) -> list[str]:

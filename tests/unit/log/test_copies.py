@@ -397,8 +397,7 @@ def test_crash_at_any_disk_change_leaves_the_old_log_or_a_prefix(
         for directory in ("", "follower"):
             files.sync_dir(directory)
         log = follower_of(files)
-        fill(log, 40)
-        log.flush()
+        fill(log, 40, flush=True)
         files.left = left
         try:
             log.truncate_fully_and_start_at(offset)

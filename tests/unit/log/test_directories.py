@@ -16,7 +16,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.layout import Layout
 from minikafka.log.manager import Jobs, LogManager
-from tests.support.logs import NOW_MS, ONE, OTHER, SMALL, TWO, fill, log_of, manager_of
+from tests.support.logs import NOW_MS, ONE, OTHER, SMALL, TWO, fill, manager_of
 
 
 @pytest.fixture
@@ -95,8 +95,7 @@ def several(files: MemoryFiles) -> set[TopicPartition]:
     manager = manager_of(files, "d1", "d2")
     partitions = {TopicPartition("t", number) for number in range(10)}
     for partition in partitions:
-        fill(manager.create(partition), 40)
-        log_of(manager, partition).flush()
+        fill(manager.create(partition), 40, flush=True)
     files.kill_process()
     return partitions
 

@@ -35,8 +35,7 @@ def test_a_flush_tells_what_is_durable_and_a_power_cut_leaves_it(files: MemoryFi
 
 
 def test_a_flush_is_needed_after_m_messages(files: MemoryFiles) -> None:
-    log = open_log(files, dataclasses.replace(SMALL, flush_messages=10))
-    fill(log, 5)
+    log = fill(open_log(files, dataclasses.replace(SMALL, flush_messages=10)), 5)
     assert not log.needs_flush()
     fill(log, 5)
     assert log.needs_flush()
@@ -46,9 +45,7 @@ def test_a_flush_is_needed_after_m_messages(files: MemoryFiles) -> None:
 
 
 def test_flush_of_a_growing_segment_is_a_single_fsync(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 5)
-    log.flush()
+    log = fill(open_log(files), 5, flush=True)
     fill(log, 5)
     del files.operations[:]
     log.flush()
@@ -59,8 +56,7 @@ def test_flush_of_a_growing_segment_is_a_single_fsync(files: MemoryFiles) -> Non
 
 
 def test_a_flush_up_to_the_newest_segment_leaves_that_alone(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 40)
+    log = fill(open_log(files), 40)
     newest = log.segments[-1]
     del files.operations[:]
     assert log.flush(newest.base_offset) == newest.base_offset
@@ -68,8 +64,7 @@ def test_a_flush_up_to_the_newest_segment_leaves_that_alone(files: MemoryFiles) 
 
 
 def test_a_failed_flush_stops_appends_but_not_reads(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 5)
+    log = fill(open_log(files), 5)
     files.fail_next_sync()
     with pytest.raises(StorageError, match="cannot flush"):
         log.flush()
@@ -83,8 +78,7 @@ def test_a_failed_flush_stops_appends_but_not_reads(files: MemoryFiles) -> None:
 
 
 def test_no_flush_reports_success_after_a_failed_one(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 5)
+    log = fill(open_log(files), 5)
     files.fail_next_sync()
     with pytest.raises(StorageError, match="cannot flush"):
         log.flush()
@@ -121,8 +115,7 @@ BEFORE_MUTEX = range(1, 9)
 
 @pytest.mark.parametrize("turn", BEFORE_MUTEX)
 def test_a_flush_takes_nothing_back_of_one_that_came_in_between(files: MemoryFiles, turn: int) -> None:
-    log = open_log(files)
-    fill(log, 40)
+    log = fill(open_log(files), 40)
     target = Interrupted(10, turn, log.flush)
     assert log.flush(target) >= 10
     assert log.recovery_point == (40 if target.interrupted else 10)
@@ -130,8 +123,7 @@ def test_a_flush_takes_nothing_back_of_one_that_came_in_between(files: MemoryFil
 
 @pytest.mark.parametrize("turn", BEFORE_MUTEX)
 def test_a_flush_that_a_truncation_overtakes_raises_no_recovery_point(files: MemoryFiles, turn: int) -> None:
-    log = open_log(files)
-    fill(log, 40)
+    log = fill(open_log(files), 40)
     target = Interrupted(30, turn, lambda: log.truncate_to(7))
     log.flush(target)
     assert (log.recovery_point, log.end_offset) <= ((7, 7) if target.interrupted else (30, 40))
@@ -139,8 +131,7 @@ def test_a_flush_that_a_truncation_overtakes_raises_no_recovery_point(files: Mem
 
 @pytest.mark.parametrize("after_bytes", [0, 1, 11, 12, 30, 100])
 def test_a_failed_append_leaves_nothing_and_the_log_goes_on(files: MemoryFiles, after_bytes: int) -> None:
-    log = open_log(files)
-    fill(log, 5)
+    log = fill(open_log(files), 5)
     size = log.size_bytes
     files.fail_next_write(after_bytes=after_bytes, match=".kafka")
     with pytest.raises(StorageError, match="No space left"):
@@ -161,8 +152,7 @@ def test_a_set_can_be_appended_again_after_a_failure(files: MemoryFiles) -> None
 
 
 def test_when_the_end_cannot_be_cut_back_appends_stop_and_reads_go_on(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 5)
+    log = fill(open_log(files), 5)
     files.fail_next_write(after_bytes=30, match=".kafka")
     files.fail_next_truncate()
     with pytest.raises(StorageError, match="the failed append cannot be removed"):
@@ -227,8 +217,7 @@ def test_failed_index_write_loses_no_message_and_is_rebuilt(
 
 
 def test_stale_index_is_removed_when_it_cannot_be_replaced(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 15)
+    log = fill(open_log(files), 15)
     log.close()
     log = open_log(files, clean=True)
     log.truncate_to(2)
@@ -241,8 +230,7 @@ def test_stale_index_is_removed_when_it_cannot_be_replaced(files: MemoryFiles) -
 
 
 def test_an_index_that_cannot_be_read_is_built_again(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 15)
+    log = fill(open_log(files), 15)
     log.close()
     files.fail_next_read(match=".index")
     again = open_log(files, clean=True)
@@ -250,8 +238,7 @@ def test_an_index_that_cannot_be_read_is_built_again(files: MemoryFiles) -> None
 
 
 def test_a_directory_that_is_gone_is_a_storage_error_for_who_writes(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 15)
+    log = fill(open_log(files), 15)
     files.rename(HOME, "data/elsewhere")
     for call in (log.roll, log.flush):
         with pytest.raises(StorageError):
@@ -260,8 +247,7 @@ def test_a_directory_that_is_gone_is_a_storage_error_for_who_writes(files: Memor
 
 
 def test_a_flush_of_a_log_that_is_being_deleted_gives_up_quietly(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 15)
+    log = fill(open_log(files), 15)
     log.abandon()
     files.rename(HOME, "data/elsewhere")
     assert log.flush() == 0

@@ -281,9 +281,7 @@ def test_removed_bytes_are_durable_before_the_truncation() -> None:
 
 
 def several(files: MemoryFiles, config: LogConfig = SMALL) -> Log:
-    log = open_log(files, config)
-    fill(log, 60)
-    log.flush()
+    log = fill(open_log(files, config), 60, flush=True)
     files.kill_process()
     assert len(log.segments) == 4
     return log
@@ -346,8 +344,7 @@ def test_bytes_beyond_the_recovery_point_are_written_back(
 ) -> None:
     monkeypatch.setattr(file_scan, "WINDOW_BYTES", window_bytes)
     files = MemoryFiles()
-    log = open_log(files)
-    fill(log, 100, codec=codec)
+    log = fill(open_log(files), 100, codec=codec)
     second = log.segments[1]
     point = second.base_offset + 7  # within a compressed set
     entry = second.translate_offset(point)
@@ -488,8 +485,7 @@ class LargestRead(MemoryFiles):
 
 def test_compressed_segments_are_recovered_without_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryFiles()
-    log = open_log(files, LogConfig())
-    fill(log, 100, in_set=10, codec=Codec.SNAPPY)
+    log = fill(open_log(files, LogConfig()), 100, in_set=10, codec=Codec.SNAPPY)
     size = log.size_bytes
     log.segments[0].file.truncate(size - 1)
     files.kill_process()
@@ -501,8 +497,7 @@ def test_compressed_segments_are_recovered_without_being_opened(monkeypatch: pyt
 def test_unknown_magic_with_a_right_checksum_ends_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_scan, "WINDOW_BYTES", 500)
     files = MemoryFiles()
-    log = open_log(files, LogConfig())
-    fill(log, 60)
+    log = fill(open_log(files, LogConfig()), 60)
     raw = bytearray(read_file(files, log.segments[0].path))
     at, size = entries_of(bytes(raw))[40]
     raw[at + 16] = 3

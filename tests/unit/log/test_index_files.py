@@ -54,8 +54,7 @@ def test_all_segments_of_a_log_have_index_files(files: MemoryFiles, config: LogC
 
 @pytest.mark.parametrize("end_offset", [0, 3, 20, 40])
 def test_a_truncated_log_has_index_files_without_what_was_cut(files: MemoryFiles, end_offset: int) -> None:
-    log = open_log(files, replace(SMALL, segment_bytes=100_000))
-    fill(log, 60, in_set=1)
+    log = fill(open_log(files, replace(SMALL, segment_bytes=100_000)), 60, in_set=1)
     log.close()
     log = open_log(files, replace(SMALL, segment_bytes=100_000), clean=True)
     log.truncate_to(end_offset)
@@ -70,8 +69,7 @@ def test_a_truncated_log_has_index_files_without_what_was_cut(files: MemoryFiles
 
 
 def test_recovery_that_cuts_leaves_no_entries_behind_the_end(files: MemoryFiles) -> None:
-    log = open_log(files, replace(SMALL, segment_bytes=100_000))
-    fill(log, 60)
+    log = fill(open_log(files, replace(SMALL, segment_bytes=100_000)), 60)
     log.close()
     segment = files.open(f"{HOME}/00000000000.kafka")
     segment.truncate(segment.size() // 2 - 1)
@@ -84,8 +82,7 @@ def test_recovery_that_cuts_leaves_no_entries_behind_the_end(files: MemoryFiles)
 
 
 def test_an_old_directory_gets_the_missing_index_at_close(files: MemoryFiles) -> None:
-    log = open_log(files, SPARSE)
-    fill(log, 5)
+    log = fill(open_log(files, SPARSE), 5)
     log.close()
     files.remove(f"{HOME}/00000000000.index")
     open_log(files, SPARSE, clean=True).close()
@@ -101,8 +98,7 @@ def test_idle_partitions_are_closed_without_flushing_index_files(files: MemoryFi
 
 
 def test_a_log_starts_anew_with_index_files_after_all_was_deleted(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 40)
+    log = fill(open_log(files), 40)
     log.truncate_fully_and_start_at(100)
     assert without_both_indexes(files) == []
     assert read_all(log) == []

@@ -70,8 +70,7 @@ def test_an_empty_set_changes_nothing(files: MemoryFiles) -> None:
 
 
 def test_a_full_segment_is_followed_by_one_named_with_the_end_offset(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 40)
+    log = fill(open_log(files), 40)
     bases = [segment.base_offset for segment in log.segments]
     assert len(bases) > 2
     assert all(segment.size <= SMALL.segment_bytes for segment in log.segments)
@@ -82,8 +81,7 @@ def test_a_full_segment_is_followed_by_one_named_with_the_end_offset(files: Memo
 
 
 def test_the_apache_layout_has_the_releases_names(files: MemoryFiles) -> None:
-    log = open_log(files, layout=Layout.APACHE)
-    fill(log, 40)
+    fill(open_log(files, layout=Layout.APACHE), 40)
     assert files.list_dir(HOME)[:2] == ["00000000000000000000.index", "00000000000000000000.log"]
 
 
@@ -140,8 +138,7 @@ def test_a_segment_list_taken_before_a_roll_does_not_change(files: MemoryFiles) 
 
 
 def test_settings_can_be_changed_while_the_log_runs(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 10)
+    log = fill(open_log(files), 10)
     log.config = dataclasses.replace(SMALL, segment_bytes=100_000)
     segments = len(log.segments)
     fill(log, 100)
@@ -152,8 +149,7 @@ def test_settings_can_be_changed_while_the_log_runs(files: MemoryFiles) -> None:
 
 
 def test_a_read_gives_a_slice_of_the_file_and_reads_no_payload(files: MemoryFiles) -> None:
-    log = open_log(files, LogConfig())
-    fill(log, 100)
+    log = fill(open_log(files, LogConfig()), 100)
     found = log.read(50, 200)
     assert isinstance(found.slice, FileSlice)
     assert found.slice.file is log.segments[0].file
@@ -164,14 +160,12 @@ def test_a_read_gives_a_slice_of_the_file_and_reads_no_payload(files: MemoryFile
 
 @pytest.mark.parametrize("offset", range(0, 60, 7))
 def test_a_read_begins_with_the_message_that_was_asked_for(files: MemoryFiles, offset: int) -> None:
-    log = open_log(files)
-    fill(log, 60)
+    log = fill(open_log(files), 60)
     assert offsets_of(log.read(offset, 500).slice)[0] == offset
 
 
 def test_a_read_inside_a_compressed_set_gives_the_whole_set(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 60, in_set=10, codec=Codec.GZIP)
+    log = fill(open_log(files), 60, in_set=10, codec=Codec.GZIP)
     found = log.read(34, 10_000)
     assert offsets_of(found.slice)[0] == 30
     assert found.first_offset == 39
@@ -187,8 +181,7 @@ def test_a_read_at_the_end_gives_nothing(files: MemoryFiles) -> None:
 
 @pytest.mark.parametrize("offset", [-1, 11, 1 << 62])
 def test_an_offset_outside_the_log_is_refused_with_its_range(files: MemoryFiles, offset: int) -> None:
-    log = open_log(files)
-    fill(log, 10)
+    log = fill(open_log(files), 10)
     with pytest.raises(OffsetOutOfRange) as caught:
         log.read(offset, 100)
     assert (caught.value.start_offset, caught.value.end_offset) == (0, 10)
@@ -215,8 +208,7 @@ def test_without_at_least_one_the_limit_is_kept_and_cuts_a_message(files: Memory
 @pytest.mark.parametrize("max_bytes", [0, 53, 54, 55, 107, 108, 500, 809, 810, 5000])
 @pytest.mark.parametrize("offset", [0, 7, 14, 15])
 def test_a_read_can_be_had_without_a_cut_off_message(files: MemoryFiles, offset: int, max_bytes: int) -> None:
-    log = open_log(files)
-    fill(log, 40)
+    log = fill(open_log(files), 40)
     cut = log.read(offset, max_bytes, at_least_one=False)
     whole = log.read(offset, max_bytes, at_least_one=False, partial=False)
     assert whole.size_bytes == cut.size_bytes // 54 * 54
@@ -224,14 +216,12 @@ def test_a_read_can_be_had_without_a_cut_off_message(files: MemoryFiles, offset:
 
 
 def test_the_first_message_is_whole_all_the_same(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 40)
+    log = fill(open_log(files), 40)
     assert offsets_of(log.read(3, 1, partial=False).slice) == [3]
 
 
 def test_the_high_watermark_bounds_what_is_read(files: MemoryFiles) -> None:
-    log = open_log(files, LogConfig())
-    fill(log, 20)
+    log = fill(open_log(files, LogConfig()), 20)
     assert offsets_of(log.read(5, 10_000, up_to=12).slice) == list(range(5, 12))
     assert log.read(12, 10_000, up_to=12).slice is None
     assert log.read(15, 10_000, up_to=12).slice is None
@@ -240,16 +230,14 @@ def test_the_high_watermark_bounds_what_is_read(files: MemoryFiles) -> None:
 
 
 def test_the_high_watermark_also_bounds_reads_of_older_segments(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 60)
+    log = fill(open_log(files), 60)
     middle = log.segments[1].base_offset
     for bound in range(middle - 3, middle + 4):
         assert [record.offset for record in read_all(log, up_to=bound)] == list(range(bound))
 
 
 def test_a_read_tells_whether_there_is_more_than_it_gives(files: MemoryFiles) -> None:
-    log = open_log(files, LogConfig())
-    fill(log, 20)
+    log = fill(open_log(files, LogConfig()), 20)
     assert log.read(0, 500).more
     assert not log.read(0, 10_000).more
     assert not log.read(20, 10_000).more
@@ -258,8 +246,7 @@ def test_a_read_tells_whether_there_is_more_than_it_gives(files: MemoryFiles) ->
 
 
 def test_older_segment_has_more_if_the_next_begins_below_the_hw(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 60)
+    log = fill(open_log(files), 60)
     second = log.segments[1].base_offset
     assert log.read(0, 10_000).more
     assert log.read(0, 10_000, up_to=second + 1).more
@@ -267,8 +254,7 @@ def test_older_segment_has_more_if_the_next_begins_below_the_hw(files: MemoryFil
 
 
 def test_a_compressed_set_across_the_high_watermark_is_left_out(files: MemoryFiles) -> None:
-    log = open_log(files, LogConfig())
-    fill(log, 20, in_set=10, codec=Codec.LZ4)
+    log = fill(open_log(files, LogConfig()), 20, in_set=10, codec=Codec.LZ4)
     assert offsets_of(log.read(0, 10_000, up_to=15).slice) == list(range(10))
     for bound in (11, 15, 19):
         assert log.read(10, 10_000, up_to=bound).slice is None
@@ -315,8 +301,7 @@ def test_an_empty_log_has_one_offset_at_any_time(files: MemoryFiles) -> None:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 @pytest.mark.parametrize("reopened", [False, True])
 def test_the_offset_for_a_timestamp_is_exact(files: MemoryFiles, codec: Codec, reopened: bool) -> None:
-    log = open_log(files)
-    fill(log, 60, codec=codec)
+    log = fill(open_log(files), 60, codec=codec)
     if reopened:
         log.close()
         log = open_log(files, clean=True)
@@ -330,8 +315,7 @@ def test_message_appended_during_an_index_rebuild_is_found_by_time(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = dataclasses.replace(SMALL, segment_bytes=100_000)
-    log = open_log(files, config)
-    fill(log, 20)
+    log = fill(open_log(files, config), 20)
     look = segments.scan_file
 
     def look_while_a_message_comes(*args: Any, **options: Any) -> FileScan:
@@ -359,9 +343,7 @@ def test_messages_without_timestamps_are_passed_over(files: MemoryFiles) -> None
 
 @pytest.mark.parametrize("offset", [0, 1, 17, 26, 39])
 def test_truncation_drops_all_from_an_offset_on_and_the_log_goes_on(files: MemoryFiles, offset: int) -> None:
-    log = open_log(files)
-    fill(log, 40)
-    log.flush()
+    log = fill(open_log(files), 40, flush=True)
     log.truncate_to(offset)
     assert (log.end_offset, log.recovery_point) == (offset, offset)
     assert [record.value for record in read_all(log)] == numbered(0, offset)
@@ -374,24 +356,21 @@ def test_truncation_drops_all_from_an_offset_on_and_the_log_goes_on(files: Memor
 
 
 def test_truncation_at_or_past_the_end_does_nothing(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 10)
+    log = fill(open_log(files), 10)
     log.truncate_to(10)
     log.truncate_to(99)
     assert log.end_offset == 10
 
 
 def test_truncation_takes_a_compressed_set_as_a_whole(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 20, in_set=10, codec=Codec.GZIP)
+    log = fill(open_log(files), 20, in_set=10, codec=Codec.GZIP)
     log.truncate_to(15)
     assert log.end_offset == 10
     assert [record.value for record in read_all(log)] == numbered(0, 10)
 
 
 def test_truncation_below_the_start_begins_anew(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 10)
+    log = fill(open_log(files), 10)
     log.roll()
     fill(log, 10)
     log.close()
@@ -409,8 +388,7 @@ def test_a_truncation_is_not_undone_by_a_power_cut(files: MemoryFiles) -> None:
     log = open_log(files)
     for path in ("", "data"):
         files.sync_dir(path)
-    fill(log, 40)
-    log.flush()
+    fill(log, 40, flush=True)
     log.truncate_to(7)
     files.power_cut()
     log = open_log(files, recovery_point=7)
@@ -419,9 +397,7 @@ def test_a_truncation_is_not_undone_by_a_power_cut(files: MemoryFiles) -> None:
 
 
 def test_a_failed_truncation_stops_appends(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 10)
-    log.flush()
+    log = fill(open_log(files), 10, flush=True)
     files.fail_next_truncate()
     with pytest.raises(StorageError):
         log.truncate_to(3)
@@ -431,8 +407,7 @@ def test_a_failed_truncation_stops_appends(files: MemoryFiles) -> None:
 
 
 def test_a_reader_keeps_the_bytes_of_a_segment_that_is_removed(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 40)
+    log = fill(open_log(files), 40)
     newest = log.segments[-1].base_offset
     found = log.read(newest, 100)
     log.truncate_to(1)
@@ -462,8 +437,7 @@ def test_a_closed_log_takes_no_appends_and_flushes_nothing(files: MemoryFiles) -
 
 
 def test_the_index_is_rebuilt_when_it_points_between_messages(files: MemoryFiles) -> None:
-    log = open_log(files, LogConfig(index_interval_bytes=100))
-    fill(log, 40)
+    log = fill(open_log(files, LogConfig(index_interval_bytes=100)), 40)
     log.roll()
     log.close()
     index = files.open(f"{HOME}/00000000000.index")
@@ -474,8 +448,7 @@ def test_the_index_is_rebuilt_when_it_points_between_messages(files: MemoryFiles
 
 
 def test_offsets_that_decrease_in_the_middle_are_reported_by_a_read(files: MemoryFiles) -> None:
-    log = open_log(files, LogConfig())
-    fill(log, 10)
+    log = fill(open_log(files, LogConfig()), 10)
     third = 2 * (log.size_bytes // 10)
     log.segments[0].file.write_at(third, struct.pack(">q", 0))
     with pytest.raises(StorageError, match=f"damaged at position {third}"):
@@ -483,8 +456,7 @@ def test_offsets_that_decrease_in_the_middle_are_reported_by_a_read(files: Memor
 
 
 def test_a_segment_damaged_where_nobody_looked_is_reported_by_the_read(files: MemoryFiles) -> None:
-    log = open_log(files, LogConfig())
-    fill(log, 10)
+    log = fill(open_log(files, LogConfig()), 10)
     log.segments[0].file.write_at(8, b"\0\0\0\0")
     with pytest.raises(StorageError, match="damaged at position 0"):
         log.read(5, 100)

@@ -183,9 +183,7 @@ def test_a_log_that_failed_keeps_its_directory_from_counting_as_clean(files: Mem
 
 def test_recovery_points_are_written_down_and_limit_what_is_checked(files: MemoryFiles) -> None:
     manager = manager_of(files)
-    log = manager.create(ONE)
-    fill(log, 40)
-    log.flush()
+    log = fill(manager.create(ONE), 40, flush=True)
     manager.checkpoint_offsets()
     assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 0 40\n"
     fill(log, 40)
@@ -212,9 +210,7 @@ def test_recovery_is_logged_and_the_checkpoint_follows(
     files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = manager_of(files)
-    log = manager.create(ONE)
-    fill(log, 10)
-    log.flush()
+    log = fill(manager.create(ONE), 10, flush=True)
     manager.checkpoint_offsets()
     files.kill_process()
     path = "d1/my_topic_0/00000000000.kafka"
@@ -306,8 +302,7 @@ def test_delete_and_truncate_without_checkpoint_entry_write_none() -> None:
     files = CountingFiles()
     manager = with_many(files)
     for partition in (TWO, OTHER):
-        fill(manager.create(partition), 10)
-        log_of(manager, partition).flush()
+        fill(manager.create(partition), 10, flush=True)
     files.replaced = 0
     manager.truncate(OTHER, 5)
     manager.delete(TWO)
@@ -343,8 +338,7 @@ def test_partition_removed_by_hand_can_be_deleted(kind: str, tmp_path: Path) -> 
     files: Files = MemoryFiles() if kind == "memory" else RealFiles()
     home = str(tmp_path / "d1")
     manager = manager_of(files, home)
-    fill(manager.create(ONE), 40)
-    log_of(manager, ONE).flush()
+    fill(manager.create(ONE), 40, flush=True)
     manager.checkpoint_offsets()
     files.remove_tree(f"{home}/my_topic_0")
     assert manager.delete(ONE)
@@ -379,8 +373,7 @@ def test_removed_data_directory_fails_its_logs_only(kind: str, tmp_path: Path) -
 def test_a_read_in_progress_keeps_the_bytes_of_a_deleted_partition(kind: str, tmp_path: Path) -> None:
     files: Files = MemoryFiles() if kind == "memory" else RealFiles()
     manager = manager_of(files, str(tmp_path / "d1"))
-    log = manager.create(ONE)
-    fill(log, 10)
+    log = fill(manager.create(ONE), 10)
     found = log.read(0, 10_000)
     del log
     manager.delete(ONE)
@@ -391,8 +384,7 @@ def test_a_read_in_progress_keeps_the_bytes_of_a_deleted_partition(kind: str, tm
 
 def test_a_truncation_takes_the_checkpoint_with_it(files: MemoryFiles) -> None:
     manager = manager_of(files)
-    fill(manager.create(ONE), 40)
-    log_of(manager, ONE).flush()
+    fill(manager.create(ONE), 40, flush=True)
     manager.checkpoint_offsets()
     manager.truncate(ONE, 7)
     assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 0 7\n"
@@ -459,8 +451,7 @@ def test_messages_are_flushed_before_they_are_s_seconds_old(files: MemoryFiles) 
 def test_a_log_without_s_is_flushed_only_where_segments_are_full(files: MemoryFiles) -> None:
     clock = ManualClock()
     manager = manager_of(files, clock=clock)
-    log = manager.create(ONE)
-    fill(log, 5)
+    log = fill(manager.create(ONE), 5)
     clock.advance(10**9)
     assert manager.flush_dirty_logs() == []
     assert log.recovery_point == 0

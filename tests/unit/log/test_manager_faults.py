@@ -41,8 +41,7 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, fault: str) -
     """A broker in which a deletion of ONE failed in the middle; it has TWO as well."""
     manager = manager_of(files)
     for partition in (ONE, TWO):
-        fill(manager.create(partition), 40)
-        log_of(manager, partition).flush()
+        fill(manager.create(partition), 40, flush=True)
     manager.checkpoint_offsets()
     fail_once(monkeypatch, files, fault)
     with pytest.raises(StorageError):
@@ -110,9 +109,7 @@ def test_failed_checkpoint_leaves_no_point_past_a_log_end(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str, doing: str
 ) -> None:
     manager = manager_of(files)
-    log = manager.create(ONE)
-    fill(log, 40)
-    log.flush()
+    log = fill(manager.create(ONE), 40, flush=True)
     manager.checkpoint_offsets()
     fail_checkpoint(monkeypatch, files, fault)
     if doing == "delete":
@@ -131,9 +128,7 @@ def test_a_point_that_failed_to_be_written_counts_as_written(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     manager = manager_of(files)
-    log = manager.create(ONE)
-    fill(log, 40)
-    log.flush()
+    fill(manager.create(ONE), 40, flush=True)
     fail_checkpoint(monkeypatch, files, fault)
     manager.checkpoint_offsets()
     files.fail_next_write(match=CHECKPOINT)
@@ -147,8 +142,7 @@ def test_points_neither_written_nor_removed_count_as_written(
 ) -> None:
     manager = manager_of(files)
     for partition in (ONE, TWO):
-        fill(manager.create(partition), 40)
-        log_of(manager, partition).flush()
+        fill(manager.create(partition), 40, flush=True)
     manager.checkpoint_offsets()
     fill(log_of(manager, TWO), 40)
     log_of(manager, TWO).flush()
@@ -173,8 +167,7 @@ def test_failed_checkpoint_is_logged_once_and_others_are_written(
 ) -> None:
     manager = manager_of(files, "d1", "d2")
     for partition in (ONE, TWO):
-        fill(manager.create(partition), 5)
-        log_of(manager, partition).flush()
+        fill(manager.create(partition), 5, flush=True)
     for _ in range(2):
         files.fail_next_write(match=f"d1/{CHECKPOINT}")
         manager.checkpoint_offsets()
@@ -210,8 +203,7 @@ def test_log_that_fails_to_open_is_opened_later_in_its_place(
 ) -> None:
     manager = manager_of(files, "d1", "d2")
     for partition in (ONE, TWO):
-        fill(manager.create(partition), 40)
-        log_of(manager, partition).flush()
+        fill(manager.create(partition), 40, flush=True)
     manager.checkpoint_offsets()
     files.kill_process()
     files.fail_next_read(match="d1/my_topic_0")
@@ -232,8 +224,7 @@ def test_log_that_fails_to_open_is_opened_later_in_its_place(
 
 def test_log_opened_later_that_lost_its_end_leaves_no_point_past_it(files: MemoryFiles) -> None:
     manager = manager_of(files)
-    fill(manager.create(ONE), 40)
-    log_of(manager, ONE).flush()
+    fill(manager.create(ONE), 40, flush=True)
     manager.checkpoint_offsets()
     files.kill_process()
     (*_, newest) = (name for name in files.list_dir("d1/my_topic_0") if name.endswith(".kafka"))
@@ -333,8 +324,7 @@ def test_two_flushes_at_once_do_not_hide_a_lost_page(
 
     manager = LogManager(files, ["data"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=new_door)
     manager.open_all()
-    log = manager.create(ONE)
-    fill(log, 5)
+    log = fill(manager.create(ONE), 5)
     file, under_way, errors = log.segments[-1].file, threading.Event(), []
 
     def lose() -> None:
@@ -371,9 +361,7 @@ def test_a_log_that_is_cut_beside_a_checkpoint_waits_for_it(
 
     manager = LogManager(files, ["d1"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=new_door)
     manager.open_all()
-    log = manager.create(ONE)
-    fill(log, 60)
-    log.flush()
+    fill(manager.create(ONE), 60, flush=True)
     whole, writing = files.rename, doors[0]
 
     def cut() -> None:

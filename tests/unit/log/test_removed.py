@@ -44,8 +44,7 @@ ways = pytest.mark.parametrize("remove", [remove_directory, remove_segment, move
 def test_a_log_that_was_removed_takes_no_more_messages(
     files: MemoryFiles, remove: Callable[[MemoryFiles], None]
 ) -> None:
-    log = open_log(files)
-    fill(log, 10)
+    log = fill(open_log(files), 10)
     assert not log.find_removed()
     remove(files)
     assert log.find_removed()
@@ -58,9 +57,7 @@ def test_a_log_that_was_removed_takes_no_more_messages(
 def test_removed_log_does_not_count_as_flushed(
     files: MemoryFiles, remove: Callable[[MemoryFiles], None]
 ) -> None:
-    log = open_log(files)
-    fill(log, 10)
-    log.flush()
+    log = fill(open_log(files), 10, flush=True)
     fill(log, 5)
     remove(files)
     with pytest.raises(StorageError, match="was removed"):
@@ -74,8 +71,7 @@ def test_removed_log_does_not_count_as_flushed(
 def test_no_segment_follows_one_that_was_removed(
     files: MemoryFiles, remove: Callable[[MemoryFiles], None]
 ) -> None:
-    log = open_log(files)
-    fill(log, 10)
+    log = fill(open_log(files), 10)
     remove(files)
     with pytest.raises(StorageError, match="was removed"):
         log.roll()
@@ -84,8 +80,7 @@ def test_no_segment_follows_one_that_was_removed(
 
 def test_a_log_that_is_cut_or_deleted_was_not_removed(files: MemoryFiles) -> None:
     manager = manager_of(files)
-    log = manager.create(ONE)
-    fill(log, 50)
+    log = fill(manager.create(ONE), 50)
     manager.truncate(ONE, 7)
     assert not log.find_removed()
     manager.truncate(ONE, 100, restart=True)
@@ -222,8 +217,7 @@ def test_unreadable_directory_does_not_hide_another_loss(files: MemoryFiles) -> 
 
 
 def test_a_log_that_was_closed_was_not_removed(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 10)
+    log = fill(open_log(files), 10)
     log.close()
     remove_directory(files)
     assert not log.find_removed()
@@ -233,8 +227,7 @@ def test_a_log_that_was_closed_was_not_removed(files: MemoryFiles) -> None:
 def test_a_look_that_fails_fails_no_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    log = open_log(RealFiles(), directory=str(tmp_path / "t_0"))
-    fill(log, 10)
+    log = fill(open_log(RealFiles(), directory=str(tmp_path / "t_0")), 10)
     whole = os.stat
 
     def stat(path: str | int, **how: bool) -> os.stat_result:

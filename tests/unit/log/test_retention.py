@@ -151,8 +151,7 @@ def test_a_topic_that_is_only_compacted_has_no_policy_that_deletes() -> None:
 
 def of_40(files: MemoryFiles, config: LogConfig = SMALL) -> Log:
     """40 messages in segments of 15: 0, 15, 30."""
-    log = open_log(files, config)
-    fill(log, 40)
+    log = fill(open_log(files, config), 40)
     assert [segment.base_offset for segment in log.segments] == [0, 15, 30]
     return log
 
@@ -354,8 +353,7 @@ def test_a_policy_that_raises_is_told_and_deletes_nothing(
             raise RuntimeError("out of order")
 
     manager = manager_of(files)
-    log = manager.create(ONE)
-    fill(log, 40)
+    log = fill(manager.create(ONE), 40)
     broken = Broken()
 
     class Config(LogConfig):
@@ -403,8 +401,7 @@ def test_a_segment_that_was_removed_by_hand_does_not_keep_the_others(files: Memo
 def test_a_log_is_deleted_once_nobody_takes_segments_away(files: MemoryFiles) -> None:
     manager = LogManager(files, ["d1"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=threading.Lock)
     manager.open_all()
-    log = manager.create(ONE)
-    fill(log, 40)
+    log = fill(manager.create(ONE), 40)
     rename = files.rename
 
     def made_anew() -> None:

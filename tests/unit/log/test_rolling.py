@@ -123,8 +123,7 @@ def test_a_new_segment_has_its_room_and_gives_it_back_when_it_is_full(files: Mem
 
 
 def test_a_closed_log_has_no_room_left_over(files: MemoryFiles) -> None:
-    log = open_log(files, AHEAD)
-    fill(log, 25)
+    log = fill(open_log(files, AHEAD), 25)
     log.close()
     again = open_log(files, AHEAD, clean=True)
     assert again.end_offset == 25
@@ -132,9 +131,7 @@ def test_a_closed_log_has_no_room_left_over(files: MemoryFiles) -> None:
 
 
 def test_room_that_a_crash_left_is_no_damage(files: MemoryFiles) -> None:
-    log = open_log(files, AHEAD)
-    fill(log, 25)
-    log.flush()
+    fill(open_log(files, AHEAD), 25, flush=True)
     files.kill_process()
     again = open_log(files, AHEAD)
     assert (again.end_offset, again.recovery) == (25, None)
@@ -145,9 +142,7 @@ def test_room_that_a_crash_left_is_no_damage(files: MemoryFiles) -> None:
 
 
 def test_nonzero_bytes_in_preallocated_space_are_damage(files: MemoryFiles) -> None:
-    log = open_log(files, AHEAD)
-    fill(log, 20)
-    log.flush()
+    log = fill(open_log(files, AHEAD), 20, flush=True)
     newest = log.segments[-1]
     files.kill_process()
     files.open(newest.path).write_at(newest.size + 50, b"x")
@@ -157,8 +152,6 @@ def test_nonzero_bytes_in_preallocated_space_are_damage(files: MemoryFiles) -> N
 
 
 def test_a_recovered_log_answers_by_time(files: MemoryFiles) -> None:
-    log = open_log(files, AHEAD)
-    fill(log, 20)
-    log.flush()
+    fill(open_log(files, AHEAD), 20, flush=True)
     files.kill_process()
     assert open_log(files, AHEAD).offset_for_timestamp(NOW_MS + 17) == (17, NOW_MS + 17)

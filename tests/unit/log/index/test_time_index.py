@@ -111,8 +111,7 @@ def timed(log: Log, *timestamps: int) -> None:
 
 def test_a_closed_log_has_its_largest_timestamps_in_its_time_indexes() -> None:
     files = MemoryFiles()
-    log = open_log(files)
-    fill(log, 60)
+    log = fill(open_log(files), 60)
     ends = [segment.max_timestamp() for segment in log.segments]
     log.close()
     for segment, (newest, _) in zip(log.segments, ends, strict=True):
@@ -124,8 +123,7 @@ def test_a_closed_log_has_its_largest_timestamps_in_its_time_indexes() -> None:
 
 def test_closed_log_knows_its_times_without_reading_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryFiles()
-    log = open_log(files)
-    fill(log, 60)
+    log = fill(open_log(files), 60)
     before = [segment.max_timestamp()[0] for segment in log.segments]
     log.close()
     again = open_log(files, clean=True)
@@ -135,8 +133,7 @@ def test_closed_log_knows_its_times_without_reading_messages(monkeypatch: pytest
 
 
 def test_a_search_by_time_begins_where_the_index_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = open_log(MemoryFiles(), LogConfig(index_interval_bytes=500))
-    fill(log, 1000)
+    log = fill(open_log(MemoryFiles(), LogConfig(index_interval_bytes=500)), 1000)
     begins: list[int] = []
     as_ever = search.windows
 

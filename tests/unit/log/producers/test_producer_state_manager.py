@@ -154,8 +154,7 @@ def test_older_batches_are_duplicates_after_a_clean_close(files: MemoryFiles) ->
 
 
 def test_a_log_without_producers_writes_no_snapshot_when_it_is_closed(files: MemoryFiles) -> None:
-    log = open_log(files)
-    fill(log, 5)
+    log = fill(open_log(files), 5)
     log.close()
     assert snapshots(files) == []
 
@@ -254,8 +253,7 @@ def test_clean_open_reads_only_headers_behind_the_snapshot(
 def test_log_without_producers_is_not_read_after_a_clean_close(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = open_log(files)
-    fill(log, 40)
+    log = fill(open_log(files), 40)
     log.close()
     for offset in snapshots(files):
         files.remove(f"{HOME}/{snapshot_name(offset)}")

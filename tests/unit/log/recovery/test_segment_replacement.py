@@ -33,10 +33,7 @@ def files() -> MemoryFiles:
 
 def of_40(files: MemoryFiles, layout: Layout) -> Log:
     """40 messages in segments of 15: 0, 15, 30, all flushed."""
-    log = open_log(files, COMPACTED, layout=layout)
-    fill(log, 40)
-    log.flush()
-    return log
+    return fill(open_log(files, COMPACTED, layout=layout), 40, flush=True)
 
 
 def cleaned(files: MemoryFiles, log: Log, keep: range) -> Segment:
