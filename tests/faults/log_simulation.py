@@ -14,7 +14,6 @@ from collections.abc import Callable
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.ids import TopicPartition
-from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint
 from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.config import LogConfig
@@ -35,6 +34,7 @@ from minikafka.records.compaction import SLOT_BYTES, OffsetMap
 from minikafka.records.format.batch import set_producer
 from minikafka.records.format.message_set import NO_TIMESTAMP, Codec, Record, build_message_set
 from tests.faults.log_model import Message, Partition, entries_of
+from tests.support.disks import Killed, KillingFiles
 from tests.support.logs import valid_set
 
 INTERVAL_MS = 200
@@ -52,23 +52,6 @@ LONG += ("truncate", "clean", "compact", "lead", "roll")
 """Operations with many steps."""
 
 
-class PowerIsOff(BaseException):
-    """Ends a life. Not an Exception, so that no handler takes it for an error."""
-
-
-class SimulatedFiles(MemoryFiles):
-    """A disk that ends a life after a number of changes."""
-
-    changes_left = 1 << 60
-
-    def note(self, kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
-        super().note(kind, path, position, length)
-        self.changes_left -= 1
-        if self.changes_left <= 0:
-            self.changes_left = 1 << 60
-            raise PowerIsOff(f"{kind} {path}")
-
-
 class Simulation:
     """The lives of one seed. ``run`` raises AssertionError if a guarantee is broken."""
 
@@ -81,7 +64,7 @@ class Simulation:
         ]
         self.dice = random.Random(seed)
         self.clock = ManualClock()
-        self.files = SimulatedFiles(clock=self.clock, page_bytes=128, sector_bytes=32)
+        self.files = KillingFiles(clock=self.clock, page_bytes=128, sector_bytes=32)
         self.directories = ["d1", "d2"][: self.dice.choice([1, 1, 2])]
         self.layout = self.dice.choice(list(Layout))
         self.config = CONFIG
@@ -119,7 +102,7 @@ class Simulation:
             for _ in range(lives):
                 self.life()
             self.open()
-        except PowerIsOff:
+        except Killed:
             raise
         except Exception as problem:
             operations = "\n  ".join(self.journal[-100:])
@@ -140,7 +123,7 @@ class Simulation:
                 self.do_something()
             if dice.random() < 0.4:
                 self.close()
-        except PowerIsOff as off:
+        except Killed as off:
             self.journal.append(f"… ends right after {off}")
         files.changes_left, self.ends_within = 1 << 60, ""
         self.end()

@@ -13,6 +13,7 @@ from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import LEADER_EPOCH_FILE
 from minikafka.log.recovery import log_loader
+from tests.support.disks import Killed, KillingFiles
 from tests.support.logs import (
     HOME,
     NOW_MS,
@@ -26,22 +27,6 @@ from tests.support.logs import (
     read_all,
     valid_set,
 )
-
-
-class Killed(BaseException):
-    """Ends a process in the middle of something."""
-
-
-class KillingFiles(MemoryFiles):
-    """A disk whose program dies right after a change: its kind, and how its path ends."""
-
-    deadly = ("", "")
-
-    def note(self, kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
-        super().note(kind, path, position, length)
-        if kind == self.deadly[0] and path.endswith(self.deadly[1]):
-            self.deadly = ("", "")
-            raise Killed
 
 
 @pytest.fixture

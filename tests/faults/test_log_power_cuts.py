@@ -23,6 +23,7 @@ from minikafka.log.config import LONG_MAX, LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 from minikafka.records.format.message_set import Codec
+from tests.support.disks import UNLIMITED, Killed, KillingFiles
 from tests.support.logs import read_all, valid_set
 from tests.support.seeds import seeds
 
@@ -34,22 +35,10 @@ SEEDS = (None, *seeds(3))
 """None loses all that was not synced; the others a part of it, by their dice."""
 
 
-class PowerIsOff(BaseException):
-    """Ends the story. Not an Exception, so that nothing on the way takes it for an error."""
+class FailingFiles(KillingFiles):
+    """Lets an fsync fail after a number of them."""
 
-
-class CountedFiles(MemoryFiles):
-    """Cuts the power after a number of changes, or lets an fsync fail after a number of them."""
-
-    changes_left = 1 << 60
-    syncs_left = 1 << 60
-
-    def note(self, kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
-        super().note(kind, path, position, length)
-        self.changes_left -= 1
-        if self.changes_left <= 0:
-            self.changes_left = 1 << 60
-            raise PowerIsOff
+    syncs_left = UNLIMITED
 
     def meet_fault(self, kind: str, path: str) -> None:
         super().meet_fault(kind, path)
@@ -184,8 +173,8 @@ def syncs_of_the_story() -> int:
     return before - files.syncs_left
 
 
-def prepared() -> CountedFiles:
-    files = CountedFiles()
+def prepared() -> FailingFiles:
+    files = FailingFiles()
     files.make_dirs("d")
     files.sync_dir("")
     return files
@@ -196,7 +185,7 @@ def tell_and_cut(tries: list[tuple[int, int | None]]) -> None:
     for step, seed in tries:
         files, promises = prepared(), Promises()
         files.changes_left = step
-        with pytest.raises(PowerIsOff):
+        with pytest.raises(Killed):
             story(files, promises)
         files.power_cut(None if seed is None else random.Random(seed * 100_003 + step))
         try:
@@ -236,18 +225,18 @@ def test_power_cut_during_recovery_loses_no_durable_message(seed: int | None) ->
     for killed_at, step in itertools.product(range(20, changes_of_the_story(), 40), range(1, 20, 2)):
         files, promises = prepared(), Promises()
         files.changes_left = killed_at
-        with pytest.raises(PowerIsOff):
+        with pytest.raises(Killed):
             story(files, promises)
         files.kill_process()
         del files.operations[:]
         files.changes_left = step
-        with contextlib.suppress(PowerIsOff):
+        with contextlib.suppress(Killed):
             opened(files)
         rewrites += sum(
             operation.kind == "write" and operation.path.endswith(".kafka") for operation in files.operations
         )
         files.power_cut(None if seed is None else random.Random(seed * 100_003 + step))
-        files.changes_left = 1 << 60
+        files.changes_left = UNLIMITED
         check(files, promises)
     assert rewrites > 20
 
@@ -256,7 +245,7 @@ def test_a_process_killed_at_any_step_loses_nothing_that_was_appended() -> None:
     for step in range(1, changes_of_the_story() + 1):
         files, promises = prepared(), Promises()
         files.changes_left = step
-        with pytest.raises(PowerIsOff):
+        with pytest.raises(Killed):
             story(files, promises)
         files.kill_process()
         # The set that was being written may be there or not; all before it is.

@@ -22,6 +22,7 @@ from minikafka.records.format.message_set import Codec, Record
 from tests.oracles import batches
 from tests.oracles.batches import Batch
 from tests.oracles.messages import Message
+from tests.support.disks import Killed, KillingFiles
 from tests.support.logs import NOW_MS, SMALL, fill, numbered, open_log, read_all, valid_set
 
 LEADER, FOLLOWER = "leader/t_0", "follower/t_0"
@@ -368,22 +369,6 @@ def test_nobody_who_wrote_to_the_old_log_is_known_to_the_new_one(files: MemoryFi
     assert dict(follower_of(files).producers.known) == {}
 
 
-class Killed(BaseException):
-    """Ends a process in the middle of something."""
-
-
-class KillingFiles(MemoryFiles):
-    """A disk whose program dies at its ``left``-th change from now."""
-
-    left = -1
-
-    def note(self, kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
-        super().note(kind, path, position, length)
-        self.left -= 1
-        if self.left == 0:
-            raise Killed
-
-
 @pytest.mark.parametrize("offset", [0, 15, 17, 30, 100])
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("point", [0, 40])
@@ -398,11 +383,10 @@ def test_crash_at_any_disk_change_leaves_the_old_log_or_a_prefix(
             files.sync_dir(directory)
         log = follower_of(files)
         fill(log, 40, flush=True)
-        files.left = left
+        files.changes_left = left
         try:
             log.truncate_fully_and_start_at(offset)
         except Killed:
-            files.left = -1
             if power:
                 files.power_cut(random.Random(left))
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import struct
 import zlib
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.errors import StorageError
-from minikafka.base.files import File, Files, RealFiles, read_file
+from minikafka.base.files import Files, RealFiles, read_file
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log import file_scan
 from minikafka.log.config import LogConfig
@@ -19,6 +20,7 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.records.format.message_set import Codec
 from tests.support.damage import damaged, entries_of
+from tests.support.disks import WatchedReads
 from tests.support.logs import DATA, HOME, SMALL, fill, numbered, open_log, read_all
 
 GOOD = (DATA / "segments" / "magic1-none.log").read_bytes()
@@ -167,32 +169,11 @@ def test_with_the_clean_marker_a_damaged_end_is_found_all_the_same(kind: str) ->
 
 
 def test_with_the_clean_marker_only_the_end_is_read() -> None:
-    files = CountingFiles()
+    files = WatchedReads()
     place(files, GOOD)
     log = open_recorded(files, clean=True)
     assert log.end_offset == 200
-    assert files.bytes_read < 4096
-
-
-class CountingFiles(MemoryFiles):
-    """Counts what is read of segments."""
-
-    bytes_read = 0
-
-    def open(
-        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
-    ) -> File:
-        file = super().open(path, create=create, read_only=read_only, private=private)
-        if path.endswith(".log"):
-            read_at = file.read_at
-
-            def counted(position: int, size: int) -> bytes:
-                data = read_at(position, size)
-                self.bytes_read += len(data)
-                return data
-
-            file.read_at = counted  # type: ignore[method-assign]
-        return file
+    assert sum(size for path, size in files.reads if path.endswith(".log")) < 4096
 
 
 @pytest.mark.parametrize(
@@ -446,41 +427,20 @@ def test_a_crash_during_recovery_loses_nothing_more() -> None:
 
 def test_message_larger_than_a_window_is_read_after_its_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_scan, "WINDOW_BYTES", 1000)
-    files = CountingFiles()
+    files = MemoryFiles()
     path = place(files, GOOD)
     assert max(size for _, size in entries_of(GOOD)) > 20_000
     assert open_recorded(files).recovery is None
     at, size = next(entry for entry in entries_of(GOOD) if entry[1] > 20_000)
     files.open(path).write_at(at + size - 1, b"\xff")
     files.kill_process()
-    largest = LargestRead()
-    place(largest, read_file(files, path))
-    log = open_recorded(largest)
+    watched = WatchedReads()
+    place(watched, read_file(files, path))
+    log = open_recorded(watched)
     assert log.size_bytes == at
     # The copy of what is cut is made in pieces of its own.
-    assert largest.largest_before_cut <= 1000
-
-
-class LargestRead(MemoryFiles):
-    """The largest piece read of a segment until damage is kept."""
-
-    largest_before_cut = 0
-    _cutting = False
-
-    def open(
-        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
-    ) -> File:
-        file = super().open(path, create=create, read_only=read_only, private=private)
-        self._cutting |= path.endswith(".corrupt")
-        read_at = file.read_at
-
-        def noted(position: int, size: int) -> bytes:
-            if not self._cutting and path.endswith(".log"):
-                self.largest_before_cut = max(self.largest_before_cut, size)
-            return read_at(position, size)
-
-        file.read_at = noted  # type: ignore[method-assign]
-        return file
+    before_cut = itertools.takewhile(lambda read: not read[0].endswith(".corrupt"), watched.reads)
+    assert max(size for path, size in before_cut if path.endswith(".log")) <= 1000
 
 
 def test_compressed_segments_are_recovered_without_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
+from typing import Any, TypeVar
 
 import pytest
 
@@ -295,6 +296,9 @@ def test_a_log_that_is_given_up_is_recovered_anew(files: MemoryFiles) -> None:
     assert len(read_all(log_of(manager_of(files), ONE))) == 40
 
 
+D = TypeVar("D", bound=AbstractContextManager[Any])
+
+
 class Door:
     """A lock that reports when a thread has to wait for it."""
 
@@ -313,17 +317,23 @@ class Door:
         self._lock.release()
 
 
+def manager_behind(files: MemoryFiles, lock: Callable[[], D]) -> tuple[LogManager, list[D]]:
+    """A broker's logs, and the locks that they make."""
+    locks: list[D] = []
+
+    def new_lock() -> D:
+        locks.append(lock())
+        return locks[-1]
+
+    manager = LogManager(files, ["d1"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=new_lock)
+    manager.open_all()
+    return manager, locks
+
+
 def test_two_flushes_at_once_do_not_hide_a_lost_page(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    doors: list[Door] = []
-
-    def new_door() -> Door:
-        doors.append(Door())
-        return doors[-1]
-
-    manager = LogManager(files, ["data"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=new_door)
-    manager.open_all()
+    manager, doors = manager_behind(files, Door)
     log = fill(manager.create(ONE), 5)
     file, under_way, errors = log.segments[-1].file, threading.Event(), []
 
@@ -353,14 +363,7 @@ def test_two_flushes_at_once_do_not_hide_a_lost_page(
 def test_a_log_that_is_cut_beside_a_checkpoint_waits_for_it(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, doing: str
 ) -> None:
-    doors: list[Door] = []
-
-    def new_door() -> Door:
-        doors.append(Door())
-        return doors[-1]
-
-    manager = LogManager(files, ["d1"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=new_door)
-    manager.open_all()
+    manager, doors = manager_behind(files, Door)
     fill(manager.create(ONE), 60, flush=True)
     whole, writing = files.rename, doors[0]
 
@@ -394,16 +397,9 @@ def test_older_of_two_concurrent_start_checkpoints_is_not_last(files: MemoryFile
             if first is not None:
                 first()
 
-    doors: list[Overtaken] = []
-
-    def new_door() -> Overtaken:
-        doors.append(Overtaken())
-        return doors[-1]
-
-    manager = LogManager(files, ["data"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=new_door)
-    manager.open_all()
+    manager, doors = manager_behind(files, Overtaken)
     for partition in (ONE, TWO):
         fill(manager.create(partition), 5)
     doors[0].by = lambda: manager.increment_start_offset(TWO, 3)
     manager.increment_start_offset(ONE, 2)
-    assert read_checkpoint(files, "data/log-start-offset-checkpoint") == {ONE: 2, TWO: 3}
+    assert read_checkpoint(files, "d1/log-start-offset-checkpoint") == {ONE: 2, TWO: 3}

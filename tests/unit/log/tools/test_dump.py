@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.base.files import File, RealFiles
+from minikafka.base.files import RealFiles
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.tools import dump
 from minikafka.log.tools.dump import Damage, dump_records
 from minikafka.records.format.message_set import Codec, StoredRecord
 from tests.support.damage import damaged, entries_of
+from tests.support.disks import WatchedReads
 from tests.support.logs import DATA, expected_records, plain
 
 SEGMENTS = DATA / "segments"
@@ -118,31 +119,10 @@ def test_no_damage_is_passed_over_in_silence(kind: str) -> None:
         assert damage
 
 
-class CountingFiles(MemoryFiles):
-    """Records the sizes of reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes: list[int] = []
-
-    def open(
-        self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
-    ) -> File:
-        file = super().open(path, create=create, read_only=read_only, private=private)
-        read_at = file.read_at
-
-        def noted(position: int, size: int) -> bytes:
-            self.sizes.append(size)
-            return read_at(position, size)
-
-        file.read_at = noted  # type: ignore[method-assign]
-        return file
-
-
 def test_only_a_window_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dump, "WINDOW_BYTES", 1000)
-    files = CountingFiles()
+    files = WatchedReads()
     files.open("s", create=True).write_at(0, GOOD)
     assert len(list(dump_records(files, "s"))) == 200
     largest_entry = max(size for _, size in entries_of(GOOD))
-    assert [size for size in files.sizes if size > 1000] == [largest_entry]
+    assert [size for _, size in files.reads if size > 1000] == [largest_entry]
