@@ -9,7 +9,7 @@ UNLIMITED = 1 << 60
 
 
 class Killed(BaseException):
-    """Ends the process in the middle of something. Not an Exception, so that no handler takes it for an error."""
+    """Ends the process. Not an Exception, so that no handler takes it for an error."""
 
 
 class KillingFiles(MemoryFiles):
