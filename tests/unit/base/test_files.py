@@ -17,19 +17,18 @@ from minikafka.base.memory_files import MemoryFiles
 
 
 @pytest.fixture(params=["real", "memory"])
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
-    """A filesystem and a directory in it."""
-    files: Files = RealFiles() if request.param == "real" else MemoryFiles()
-    root = str(tmp_path / "d")
-    files.make_dirs(root)
-    return files, root
+def files(request: pytest.FixtureRequest) -> Files:
+    return RealFiles() if request.param == "real" else MemoryFiles()
 
 
-Disk = tuple[Files, str]
+@pytest.fixture
+def root(files: Files, tmp_path: Path) -> str:
+    """A directory."""
+    files.make_dirs(f"{tmp_path}/d")
+    return f"{tmp_path}/d"
 
 
-def test_what_is_written_can_be_read_at_its_position(disk: Disk) -> None:
-    files, root = disk
+def test_what_is_written_can_be_read_at_its_position(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.write_at(0, b"hello")
     file.write_at(5, memoryview(b", world"))
@@ -38,8 +37,7 @@ def test_what_is_written_can_be_read_at_its_position(disk: Disk) -> None:
     file.close()
 
 
-def test_a_read_past_the_end_gives_what_there_is(disk: Disk) -> None:
-    files, root = disk
+def test_a_read_past_the_end_gives_what_there_is(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.write_at(0, b"abc")
     assert file.read_at(1, 100) == b"bc"
@@ -47,16 +45,14 @@ def test_a_read_past_the_end_gives_what_there_is(disk: Disk) -> None:
     file.close()
 
 
-def test_a_write_behind_the_end_leaves_zeros_between(disk: Disk) -> None:
-    files, root = disk
+def test_a_write_behind_the_end_leaves_zeros_between(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.write_at(4, b"x")
     assert file.read_at(0, 10) == b"\0\0\0\0x"
     file.close()
 
 
-def test_truncate_cuts_and_extends_with_zeros(disk: Disk) -> None:
-    files, root = disk
+def test_truncate_cuts_and_extends_with_zeros(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.write_at(0, b"abcdef")
     file.truncate(2)
@@ -66,22 +62,19 @@ def test_truncate_cuts_and_extends_with_zeros(disk: Disk) -> None:
     file.close()
 
 
-def test_open_without_create_needs_the_file(disk: Disk) -> None:
-    files, root = disk
+def test_open_without_create_needs_the_file(files: Files, root: str) -> None:
     with pytest.raises(FileNotFoundError):
         files.open(f"{root}/absent")
     with pytest.raises(FileNotFoundError):
         read_file(files, f"{root}/absent")
 
 
-def test_open_with_create_keeps_what_is_there(disk: Disk) -> None:
-    files, root = disk
+def test_open_with_create_keeps_what_is_there(files: Files, root: str) -> None:
     files.open(f"{root}/a", create=True).write_at(0, b"abc")
     assert files.open(f"{root}/a", create=True).size() == 3
 
 
-def test_a_file_opened_for_reading_refuses_writes(disk: Disk) -> None:
-    files, root = disk
+def test_a_file_opened_for_reading_refuses_writes(files: Files, root: str) -> None:
     files.open(f"{root}/a", create=True).write_at(0, b"abc")
     file = files.open(f"{root}/a", read_only=True)
     with pytest.raises(StorageError, match="cannot write"):
@@ -89,8 +82,7 @@ def test_a_file_opened_for_reading_refuses_writes(disk: Disk) -> None:
     assert file.read_at(0, 3) == b"abc"
 
 
-def test_a_closed_file_refuses_everything_and_closes_twice(disk: Disk) -> None:
-    files, root = disk
+def test_a_closed_file_refuses_everything_and_closes_twice(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.close()
     file.close()
@@ -100,15 +92,13 @@ def test_a_closed_file_refuses_everything_and_closes_twice(disk: Disk) -> None:
         file.write_at(0, b"x")
 
 
-def test_two_open_files_see_the_same_bytes(disk: Disk) -> None:
-    files, root = disk
+def test_two_open_files_see_the_same_bytes(files: Files, root: str) -> None:
     one, other = files.open(f"{root}/a", create=True), files.open(f"{root}/a")
     one.write_at(0, b"abc")
     assert other.read_at(0, 3) == b"abc"
 
 
-def test_an_open_file_outlives_its_name(disk: Disk) -> None:
-    files, root = disk
+def test_an_open_file_outlives_its_name(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.write_at(0, b"abc")
     files.remove(f"{root}/a")
@@ -116,8 +106,7 @@ def test_an_open_file_outlives_its_name(disk: Disk) -> None:
     assert file.read_at(0, 3) == b"abc"
 
 
-def test_open_files_of_a_removed_tree_are_readable(disk: Disk) -> None:
-    files, root = disk
+def test_open_files_of_a_removed_tree_are_readable(files: Files, root: str) -> None:
     files.make_dirs(f"{root}/x/y")
     file = files.open(f"{root}/x/y/a", create=True)
     file.write_at(0, b"abc")
@@ -126,8 +115,7 @@ def test_open_files_of_a_removed_tree_are_readable(disk: Disk) -> None:
     assert file.read_at(0, 3) == b"abc"
 
 
-def test_names_are_listed_in_order(disk: Disk) -> None:
-    files, root = disk
+def test_names_are_listed_in_order(files: Files, root: str) -> None:
     for name in ("b", "a", "c"):
         files.open(f"{root}/{name}", create=True).close()
     files.make_dirs(f"{root}/d/e")
@@ -137,8 +125,7 @@ def test_names_are_listed_in_order(disk: Disk) -> None:
     assert files.exists(f"{root}/d/e")
 
 
-def test_listing_what_is_no_directory_fails(disk: Disk) -> None:
-    files, root = disk
+def test_listing_what_is_no_directory_fails(files: Files, root: str) -> None:
     files.open(f"{root}/a", create=True).close()
     with pytest.raises(FileNotFoundError):
         files.list_dir(f"{root}/absent")
@@ -146,8 +133,7 @@ def test_listing_what_is_no_directory_fails(disk: Disk) -> None:
         files.list_dir(f"{root}/a")
 
 
-def test_make_dirs_accepts_directories_but_not_a_file(disk: Disk) -> None:
-    files, root = disk
+def test_make_dirs_accepts_directories_but_not_a_file(files: Files, root: str) -> None:
     files.make_dirs(f"{root}/x/y")
     files.make_dirs(f"{root}/x/y")
     files.open(f"{root}/a", create=True).close()
@@ -155,8 +141,7 @@ def test_make_dirs_accepts_directories_but_not_a_file(disk: Disk) -> None:
         files.make_dirs(f"{root}/a")
 
 
-def test_rename_replaces_its_target(disk: Disk) -> None:
-    files, root = disk
+def test_rename_replaces_its_target(files: Files, root: str) -> None:
     files.open(f"{root}/a", create=True).write_at(0, b"new")
     files.open(f"{root}/b", create=True).write_at(0, b"old one")
     files.rename(f"{root}/a", f"{root}/b")
@@ -164,8 +149,7 @@ def test_rename_replaces_its_target(disk: Disk) -> None:
     assert read_file(files, f"{root}/b") == b"new"
 
 
-def test_a_directory_can_be_renamed_with_what_is_in_it(disk: Disk) -> None:
-    files, root = disk
+def test_a_directory_can_be_renamed_with_what_is_in_it(files: Files, root: str) -> None:
     files.make_dirs(f"{root}/x")
     files.open(f"{root}/x/a", create=True).write_at(0, b"abc")
     files.rename(f"{root}/x", f"{root}/y")
@@ -173,23 +157,20 @@ def test_a_directory_can_be_renamed_with_what_is_in_it(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("call", ["rename", "remove"])
-def test_calls_on_a_missing_file_say_so(disk: Disk, call: str) -> None:
-    files, root = disk
+def test_calls_on_a_missing_file_say_so(files: Files, root: str, call: str) -> None:
     arguments = (f"{root}/absent", f"{root}/b") if call == "rename" else (f"{root}/absent",)
     with pytest.raises(FileNotFoundError):
         getattr(files, call)(*arguments)
 
 
-def test_replace_file_leaves_nothing_beside_the_new_content(disk: Disk) -> None:
-    files, root = disk
+def test_replace_file_leaves_nothing_beside_the_new_content(files: Files, root: str) -> None:
     replace_file(files, f"{root}/a", b"a longer one")
     replace_file(files, f"{root}/a", b"short")
     assert read_file(files, f"{root}/a") == b"short"
     assert files.list_dir(root) == ["a"]
 
 
-def test_lock_is_exclusive_and_free_after_release(disk: Disk) -> None:
-    files, root = disk
+def test_lock_is_exclusive_and_free_after_release(files: Files, root: str) -> None:
     lock = files.lock(f"{root}/.lock")
     with pytest.raises(DirectoryLocked, match=root):
         files.lock(f"{root}/.lock")
@@ -198,8 +179,7 @@ def test_lock_is_exclusive_and_free_after_release(disk: Disk) -> None:
     files.lock(f"{root}/.lock").release()
 
 
-def test_lock_with_a_removed_file_does_not_exclude_others(disk: Disk) -> None:
-    files, root = disk
+def test_lock_with_a_removed_file_does_not_exclude_others(files: Files, root: str) -> None:
     lock = files.lock(f"{root}/.lock")
     assert lock.is_in_place()
     files.remove(f"{root}/.lock")
@@ -239,8 +219,9 @@ def put_a_copy_there(files: Files, root: str) -> None:
 @pytest.mark.parametrize(
     "change", [remove_file, remove_directory, move_directory, make_another, put_a_copy_there]
 )
-def test_a_file_that_was_taken_away_is_not_in_place(disk: Disk, change: Callable[[Files, str], None]) -> None:
-    files, root = disk
+def test_a_file_that_was_taken_away_is_not_in_place(
+    files: Files, root: str, change: Callable[[Files, str], None]
+) -> None:
     files.make_dirs(f"{root}/in")
     file = files.open(f"{root}/in/a", create=True)
     assert file.is_in_place()
@@ -291,8 +272,7 @@ def test_changed_inode_proves_nothing_if_filesystem_changes_them(
     assert file.is_in_place() is in_place
 
 
-def test_a_slice_reads_its_part_of_the_file(disk: Disk) -> None:
-    files, root = disk
+def test_a_slice_reads_its_part_of_the_file(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.write_at(0, b"0123456789")
     piece = FileSlice(file, 2, 5)
@@ -302,8 +282,7 @@ def test_a_slice_reads_its_part_of_the_file(disk: Disk) -> None:
         piece.part(3, 3)
 
 
-def test_sync_calls_go_through(disk: Disk) -> None:
-    files, root = disk
+def test_sync_calls_go_through(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.sync()
     files.sync_dir(root)
@@ -311,23 +290,20 @@ def test_sync_calls_go_through(disk: Disk) -> None:
         files.sync_dir(f"{root}/absent")
 
 
-def test_writing_moves_the_time_of_modification_forward(disk: Disk) -> None:
-    files, root = disk
+def test_writing_moves_the_time_of_modification_forward(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.write_at(0, b"a")
     assert file.modified_ms() > 1_600_000_000_000
 
 
-def test_the_time_of_modification_can_be_set(disk: Disk) -> None:
-    files, root = disk
+def test_the_time_of_modification_can_be_set(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.write_at(0, b"a")
     file.set_modified_ms(1_234_567_890_123)
     assert file.modified_ms() == 1_234_567_890_123
 
 
-def test_renamed_or_removed_file_still_has_its_time(disk: Disk) -> None:
-    files, root = disk
+def test_renamed_or_removed_file_still_has_its_time(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.set_modified_ms(1000)
     files.rename(f"{root}/a", f"{root}/b")
@@ -374,8 +350,7 @@ def mode_of(path: str) -> int:
     return stat.S_IMODE(os.stat(path).st_mode)
 
 
-def test_private_files_and_others_hold_the_same_bytes(disk: Disk) -> None:
-    files, root = disk
+def test_private_files_and_others_hold_the_same_bytes(files: Files, root: str) -> None:
     replace_file(files, f"{root}/a", b"secret", private=True)
     replace_file(files, f"{root}/a", b"new", private=True)
     assert read_file(files, f"{root}/a") == b"new"

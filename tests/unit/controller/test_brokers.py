@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.states import PartitionStatus, ReplicaStatus
@@ -11,6 +13,12 @@ T2 = TopicPartition("t", 2)
 
 
 # --- failure ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Two brokers; 1 leads, both are in sync."""
+    return Cluster((1, 2), {T0: state(1, (1, 2))})
 
 
 def test_leaderless_partitions_are_written_before_shrinking_isrs() -> None:
@@ -47,8 +55,7 @@ def test_a_failure_touches_no_partition_of_other_brokers() -> None:
     assert 3 not in {effect.broker_id for effect in cluster.of(events.SendLeaderAndIsr)}
 
 
-def test_the_replicas_of_a_dead_broker_are_offline_until_it_is_back() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+def test_the_replicas_of_a_dead_broker_are_offline_until_it_is_back(cluster: Cluster) -> None:
     cluster.lose(2)
     assert cluster.controller.replica_status(T0, 2) is ReplicaStatus.OFFLINE
     cluster.start(2)
@@ -118,23 +125,20 @@ def test_first_live_replicas_lead_a_new_partition_when_they_return() -> None:
     assert cluster.controller.replica_status(T0, 2) is ReplicaStatus.OFFLINE
 
 
-def test_nothing_happens_when_nothing_has_changed() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+def test_nothing_happens_when_nothing_has_changed(cluster: Cluster) -> None:
     assert cluster.tell(events.BrokersChanged(cluster.addresses(), cluster.sessions)) == []
 
 
 # --- restarts in between ------------------------------------------------------------------------------------
 
 
-def test_a_leader_with_another_session_was_restarted_and_another_leads() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+def test_a_leader_with_another_session_was_restarted_and_another_leads(cluster: Cluster) -> None:
     cluster.start(1)
     assert cluster.known() == state(2, (2,), (1, 2), leader_epoch=1, version=1)
     assert cluster.led() == {1: cluster.known(), 2: cluster.known()}
 
 
-def test_a_follower_that_was_restarted_has_to_come_into_sync_anew() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+def test_a_follower_that_was_restarted_has_to_come_into_sync_anew(cluster: Cluster) -> None:
     cluster.start(2)
     assert cluster.known() == state(1, (1,), (1, 2), leader_epoch=1, version=1)
 
@@ -145,8 +149,7 @@ def test_only_in_sync_replica_leads_a_new_epoch_after_a_restart() -> None:
     assert cluster.known() == state(1, (1,), (1, 2), leader_epoch=1, version=1)
 
 
-def test_restarted_broker_gets_its_leaderships_after_elections() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+def test_restarted_broker_gets_its_leaderships_after_elections(cluster: Cluster) -> None:
     cluster.answers = False
     cluster.start(1)
     assert cluster.led() == {}
@@ -165,8 +168,7 @@ def test_failed_log_without_other_replicas_keeps_its_leader() -> None:
     assert cluster.written() == []
 
 
-def test_a_broker_at_another_address_was_restarted() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+def test_a_broker_at_another_address_was_restarted(cluster: Cluster) -> None:
     moved = {**cluster.addresses(), 1: replace(cluster.addresses()[1], port=1)}
     cluster.tell(events.BrokersChanged(moved))
     assert cluster.known().leader == 2
@@ -206,16 +208,14 @@ def test_state_that_its_leader_wrote_first_is_decided_again() -> None:
     assert cluster.written() == [state(3, (3,), (1, 2, 3), leader_epoch=1, version=2)]
 
 
-def test_a_restart_is_not_forgotten_when_the_leader_wrote_first() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+def test_a_restart_is_not_forgotten_when_the_leader_wrote_first(cluster: Cluster) -> None:
     cluster.answers = False
     cluster.start(1)
     cluster.tell(events.LeadershipsWritten({T0: state(1, (1,), (1, 2), version=1)}))
     assert cluster.written() == [state(1, (1,), (1, 2), leader_epoch=1, version=2)]
 
 
-def test_state_of_a_later_controller_is_ignored() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+def test_state_of_a_later_controller_is_ignored(cluster: Cluster) -> None:
     cluster.answers = False
     cluster.lose(1)
     later = state(2, (2,), (1, 2), leader_epoch=1, version=1, controller_epoch=EPOCH + 1)
@@ -224,8 +224,7 @@ def test_state_of_a_later_controller_is_ignored() -> None:
     assert "controller epoch 6" in cluster.notes()[0]
 
 
-def test_a_state_that_is_gone_is_not_written_until_something_happens() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+def test_a_state_that_is_gone_is_not_written_until_something_happens(cluster: Cluster) -> None:
     cluster.answers = False
     cluster.lose(1)
     assert cluster.tell(events.LeadershipsWritten({}, missing=frozenset({T0}))) == []
@@ -241,8 +240,7 @@ def test_an_answer_that_is_older_than_what_is_known_is_not_heard() -> None:
 # --- who is in sync -----------------------------------------------------------------------------------------
 
 
-def test_a_change_of_the_replicas_in_sync_is_told_to_all_brokers() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+def test_a_change_of_the_replicas_in_sync_is_told_to_all_brokers(cluster: Cluster) -> None:
     shrunk = state(1, (1,), (1, 2), version=1)
     cluster.tell(events.IsrChanged({T0: shrunk}))
     assert cluster.published() == {1: shrunk, 2: shrunk, 9: shrunk}
@@ -254,8 +252,7 @@ def test_a_change_that_is_known_is_not_told_again() -> None:
     assert cluster.tell(events.IsrChanged({T0: state(1, (1,), (1, 2), version=2)})) == []
 
 
-def test_election_of_an_earlier_controller_is_announced() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+def test_election_of_an_earlier_controller_is_announced(cluster: Cluster) -> None:
     moved = state(2, (1, 2), leader_epoch=1, version=1, controller_epoch=EPOCH - 1)
     cluster.tell(events.IsrChanged({T0: moved}))
     assert cluster.led() == {1: moved, 2: moved}

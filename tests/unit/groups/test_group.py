@@ -15,8 +15,12 @@ EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 # --- the assignment -----------------------------------------------------------------------------------------
 
 
-def test_a_follower_waits_for_the_leader() -> None:
-    talk = Conversation()
+@pytest.fixture
+def talk() -> Conversation:
+    return Conversation()
+
+
+def test_a_follower_waits_for_the_leader(talk: Conversation) -> None:
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice, bob)
     waiting = talk.sync(bob)
@@ -26,43 +30,37 @@ def test_a_follower_waits_for_the_leader() -> None:
     assert talk.group.state is STABLE
 
 
-def test_a_follower_that_comes_after_the_leader_gets_its_share_at_once() -> None:
-    talk = Conversation()
+def test_a_follower_that_comes_after_the_leader_gets_its_share_at_once(talk: Conversation) -> None:
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice, bob)
     talk.sync(alice, {bob.member_id: b"1"})
     assert talk.sync(bob).answer.assignment == b"1"
 
 
-def test_whom_the_leader_does_not_name_gets_nothing() -> None:
-    talk = Conversation()
+def test_whom_the_leader_does_not_name_gets_nothing(talk: Conversation) -> None:
     alice = talk.member("alice")
     talk.together(alice)
     synced = talk.sync(alice, {"nobody": b"1"}).answer
     assert (synced.error, synced.assignment) == (ErrorCode.NONE, b"")
 
 
-def test_the_assignment_of_an_unknown_member_is_refused() -> None:
-    talk = Conversation()
+def test_the_assignment_of_an_unknown_member_is_refused(talk: Conversation) -> None:
     talk.stable("alice")
     assert errors([talk.sync(Member("x", (), "x-1", 1))]) == ["UNKNOWN_MEMBER_ID"]
 
 
-def test_the_assignment_of_another_generation_is_refused() -> None:
-    talk = Conversation()
+def test_the_assignment_of_another_generation_is_refused(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     assert errors([talk.sync(alice, generation=alice.generation + 1)]) == ["ILLEGAL_GENERATION"]
 
 
-def test_sync_while_a_rebalance_is_prepared_is_refused() -> None:
-    talk = Conversation()
+def test_sync_while_a_rebalance_is_prepared_is_refused(talk: Conversation) -> None:
     alice, bob = talk.stable("alice", "bob")
     talk.join(alice)
     assert errors([talk.sync(bob)]) == ["REBALANCE_IN_PROGRESS"]
 
 
-def test_nobody_gets_an_assignment_before_it_is_stored() -> None:
-    talk = Conversation()
+def test_nobody_gets_an_assignment_before_it_is_stored(talk: Conversation) -> None:
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice, bob)
     talk.holds_stores = True
@@ -77,8 +75,7 @@ def test_nobody_gets_an_assignment_before_it_is_stored() -> None:
     ]
 
 
-def test_an_assignment_that_cannot_be_stored_makes_a_rebalance() -> None:
-    talk = Conversation()
+def test_an_assignment_that_cannot_be_stored_makes_a_rebalance(talk: Conversation) -> None:
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice, bob)
     talk.holds_stores = True
@@ -88,8 +85,7 @@ def test_an_assignment_that_cannot_be_stored_makes_a_rebalance() -> None:
     assert talk.group.state is PREPARING
 
 
-def test_an_assignment_that_is_stored_too_late_changes_nothing() -> None:
-    talk = Conversation()
+def test_an_assignment_that_is_stored_too_late_changes_nothing(talk: Conversation) -> None:
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice, bob)
     talk.holds_stores = True
@@ -100,8 +96,7 @@ def test_an_assignment_that_is_stored_too_late_changes_nothing() -> None:
     assert talk.group.state is PREPARING
 
 
-def test_the_assignment_of_one_generation_is_not_that_of_the_next() -> None:
-    talk = Conversation()
+def test_the_assignment_of_one_generation_is_not_that_of_the_next(talk: Conversation) -> None:
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice)
     talk.holds_stores = True
@@ -117,8 +112,7 @@ def test_the_assignment_of_one_generation_is_not_that_of_the_next() -> None:
     assert waiting.answer.assignment == b"new"
 
 
-def test_a_leader_that_dies_before_it_has_assigned_makes_a_rebalance() -> None:
-    talk = Conversation()
+def test_a_leader_that_dies_before_it_has_assigned_makes_a_rebalance(talk: Conversation) -> None:
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice, bob)
     waiting = talk.sync(bob)
@@ -128,8 +122,7 @@ def test_a_leader_that_dies_before_it_has_assigned_makes_a_rebalance() -> None:
     assert (joined.leader, joined.members) == (bob.member_id, ((bob.member_id, b"bob"),))
 
 
-def test_member_awaiting_its_assignment_does_not_expire() -> None:
-    talk = Conversation()
+def test_member_awaiting_its_assignment_does_not_expire(talk: Conversation) -> None:
     leader, bob = talk.member("leader"), talk.member("bob")
     talk.hear(leader, talk.join(leader, session_ms=300_000))
     bobs = talk.join(bob)
@@ -146,40 +139,35 @@ def test_member_awaiting_its_assignment_does_not_expire() -> None:
 # --- staying alive ------------------------------------------------------------------------------------------
 
 
-def test_a_heartbeat_keeps_a_member() -> None:
-    talk = Conversation()
+def test_a_heartbeat_keeps_a_member(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     for _ in range(5):
         talk.wait(SESSION_MS - 1)
         assert talk.heartbeat(alice) is ErrorCode.NONE
 
 
-def test_a_commit_keeps_a_member() -> None:
-    talk = Conversation()
+def test_a_commit_keeps_a_member(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     for _ in range(5):
         talk.wait(SESSION_MS - 1)
         assert talk.commit(alice) is ErrorCode.NONE
 
 
-def test_a_member_that_is_silent_for_its_session_timeout_is_out() -> None:
-    talk = Conversation()
+def test_a_member_that_is_silent_for_its_session_timeout_is_out(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     talk.wait(SESSION_MS)
     assert talk.heartbeat(alice) is ErrorCode.UNKNOWN_MEMBER_ID
     assert talk.group.state is EMPTY
 
 
-def test_a_member_that_dies_while_others_wait_for_it_is_not_waited_for() -> None:
-    talk = Conversation()
+def test_a_member_that_dies_while_others_wait_for_it_is_not_waited_for(talk: Conversation) -> None:
     alice, _ = talk.stable("alice", "bob")
     waiting = talk.join(alice)
     talk.wait(SESSION_MS)
     assert errors([waiting]) == ["NONE"]
 
 
-def test_member_awaiting_other_joins_does_not_expire() -> None:
-    talk = Conversation()
+def test_member_awaiting_other_joins_does_not_expire(talk: Conversation) -> None:
     alice, bob = talk.stable("alice", "bob")
     waiting = talk.join(alice)
     for _ in range(3):
@@ -191,8 +179,7 @@ def test_member_awaiting_other_joins_does_not_expire() -> None:
 
 
 @pytest.mark.parametrize("group_is", [PREPARING, COMPLETING, STABLE])
-def test_the_heartbeat_of_a_stranger_is_refused(group_is: GroupState) -> None:
-    talk = Conversation()
+def test_the_heartbeat_of_a_stranger_is_refused(talk: Conversation, group_is: GroupState) -> None:
     (alice,) = talk.stable("alice")
     if group_is is not STABLE:
         talk.join(talk.member("bob"))
@@ -202,8 +189,7 @@ def test_the_heartbeat_of_a_stranger_is_refused(group_is: GroupState) -> None:
     assert talk.heartbeat(Member("x", (), "x-1", alice.generation)) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_heartbeat_of_another_generation_is_refused() -> None:
-    talk = Conversation()
+def test_heartbeat_of_another_generation_is_refused(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     talk.wait(SESSION_MS - 1)
     assert talk.heartbeat(alice, generation=99) is ErrorCode.ILLEGAL_GENERATION
@@ -211,8 +197,7 @@ def test_heartbeat_of_another_generation_is_refused() -> None:
     assert talk.group.state is EMPTY
 
 
-def test_a_heartbeat_learns_that_the_assignment_is_awaited() -> None:
-    talk = Conversation()
+def test_a_heartbeat_learns_that_the_assignment_is_awaited(talk: Conversation) -> None:
     alice = talk.member("alice")
     talk.together(alice)
     assert talk.heartbeat(alice) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -225,16 +210,14 @@ def test_nobody_can_be_alive_in_an_empty_group() -> None:
 # --- leaving ------------------------------------------------------------------------------------------------
 
 
-def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
-    talk = Conversation()
+def test_a_member_that_leaves_makes_the_others_rebalance(talk: Conversation) -> None:
     alice, bob = talk.stable("alice", "bob")
     assert talk.leave(bob) is ErrorCode.NONE
     assert talk.heartbeat(alice) is ErrorCode.REBALANCE_IN_PROGRESS
     assert talk.heartbeat(bob) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_when_the_last_member_leaves_an_empty_generation_is_stored() -> None:
-    talk = Conversation()
+def test_when_the_last_member_leaves_an_empty_generation_is_stored(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     talk.leave(alice)
     assert talk.group.state is EMPTY
@@ -248,14 +231,12 @@ def test_when_the_last_member_leaves_an_empty_generation_is_stored() -> None:
     )
 
 
-def test_a_stranger_cannot_leave() -> None:
-    talk = Conversation()
+def test_a_stranger_cannot_leave(talk: Conversation) -> None:
     talk.stable("alice")
     assert talk.leave(Member("x", (), "x-1")) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_whoever_leaves_while_it_waits_is_answered() -> None:
-    talk = Conversation()
+def test_whoever_leaves_while_it_waits_is_answered(talk: Conversation) -> None:
     alice, bob = talk.stable("alice", "bob")
     carol = talk.member("carol")
     carols, bobs = talk.join(carol), talk.join(bob)
@@ -271,37 +252,32 @@ def test_whoever_leaves_while_it_waits_is_answered() -> None:
 # --- commits ------------------------------------------------------------------------------------------------
 
 
-def test_consumer_outside_the_group_may_commit_while_it_is_empty() -> None:
-    talk = Conversation()
+def test_consumer_outside_the_group_may_commit_while_it_is_empty(talk: Conversation) -> None:
     outside = Member("x", ())
     assert talk.commit(outside) is ErrorCode.NONE
     talk.stable("alice")
     assert talk.commit(outside) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_members_may_commit_while_a_rebalance_is_prepared() -> None:
-    talk = Conversation()
+def test_members_may_commit_while_a_rebalance_is_prepared(talk: Conversation) -> None:
     alice, bob = talk.stable("alice", "bob")
     talk.join(alice)
     assert talk.group.state is PREPARING
     assert talk.commit(bob) is ErrorCode.NONE
 
 
-def test_nobody_commits_while_the_assignment_is_awaited() -> None:
-    talk = Conversation()
+def test_nobody_commits_while_the_assignment_is_awaited(talk: Conversation) -> None:
     alice = talk.member("alice")
     talk.together(alice)
     assert talk.commit(alice) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_commit_of_an_old_generation_is_refused() -> None:
-    talk = Conversation()
+def test_a_commit_of_an_old_generation_is_refused(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     assert talk.commit(alice, generation=alice.generation - 1) is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_a_member_cannot_commit_to_a_group_that_all_have_left() -> None:
-    talk = Conversation()
+def test_a_member_cannot_commit_to_a_group_that_all_have_left(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     talk.wait(SESSION_MS)
     assert talk.commit(alice) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -310,8 +286,7 @@ def test_a_member_cannot_commit_to_a_group_that_all_have_left() -> None:
 # --- deleting, moving, coming back --------------------------------------------------------------------------
 
 
-def test_only_a_group_without_members_can_be_deleted() -> None:
-    talk = Conversation()
+def test_only_a_group_without_members_can_be_deleted(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     assert talk.group.delete() is ErrorCode.NON_EMPTY_GROUP
     talk.leave(alice)
@@ -320,8 +295,7 @@ def test_only_a_group_without_members_can_be_deleted() -> None:
     assert talk.group.delete() is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_dead_group_knows_nobody() -> None:
-    talk = Conversation()
+def test_a_dead_group_knows_nobody(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     talk.leave(alice)
     talk.group.delete()
@@ -332,8 +306,7 @@ def test_a_dead_group_knows_nobody() -> None:
     assert {talk.heartbeat(alice), talk.leave(alice), talk.commit(alice)} == {ErrorCode.UNKNOWN_MEMBER_ID}
 
 
-def test_a_group_that_moves_answers_all_who_wait() -> None:
-    talk = Conversation()
+def test_a_group_that_moves_answers_all_who_wait(talk: Conversation) -> None:
     alice, bob = talk.stable("alice", "bob")
     joining = talk.join(alice)
     talk.unload()
@@ -384,8 +357,7 @@ def test_a_stored_group_without_protocol_or_leader_is_empty(strange: dict[str, s
 # --- what anybody may know ----------------------------------------------------------------------------------
 
 
-def test_a_stable_group_is_described_with_its_shares() -> None:
-    talk = Conversation()
+def test_a_stable_group_is_described_with_its_shares(talk: Conversation) -> None:
     talk.stable("alice")
     described = talk.group.describe()
     assert (described.state, described.protocol_type, described.protocol) == (STABLE, "consumer", "range")
@@ -394,8 +366,7 @@ def test_a_stable_group_is_described_with_its_shares() -> None:
     assert (alice.metadata, alice.assignment) == (b"alice", b"share of alice")
 
 
-def test_a_group_in_a_rebalance_is_described_without_them() -> None:
-    talk = Conversation()
+def test_a_group_in_a_rebalance_is_described_without_them(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     talk.join(talk.member("bob"))
     described = talk.group.describe()

@@ -13,8 +13,12 @@ EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 # --- joining ------------------------------------------------------------------------------------------------
 
 
-def test_the_first_member_leads_the_first_generation() -> None:
-    talk = Conversation()
+@pytest.fixture
+def talk() -> Conversation:
+    return Conversation()
+
+
+def test_the_first_member_leads_the_first_generation(talk: Conversation) -> None:
     alice = talk.member("alice")
     joined = talk.hear(alice, talk.join(alice))
     assert joined.error is ErrorCode.NONE
@@ -28,8 +32,7 @@ def test_the_first_member_leads_the_first_generation() -> None:
     assert talk.group.state is COMPLETING
 
 
-def test_a_second_member_makes_the_first_join_again() -> None:
-    talk = Conversation()
+def test_a_second_member_makes_the_first_join_again(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     bob = talk.member("bob")
     bobs = talk.join(bob)
@@ -40,8 +43,7 @@ def test_a_second_member_makes_the_first_join_again() -> None:
     assert talk.hear(alice, alices).generation == talk.hear(bob, bobs).generation == 2
 
 
-def test_only_the_leader_hears_what_members_say_about_themselves() -> None:
-    talk = Conversation()
+def test_only_the_leader_hears_what_members_say_about_themselves(talk: Conversation) -> None:
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice)
     bobs = talk.join(bob)
@@ -51,31 +53,27 @@ def test_only_the_leader_hears_what_members_say_about_themselves() -> None:
     assert bobs.answer.leader == "alice-1"
 
 
-def test_another_kind_of_group_is_inconsistent() -> None:
-    talk = Conversation()
+def test_another_kind_of_group_is_inconsistent(talk: Conversation) -> None:
     talk.stable("alice")
     refused = talk.join(talk.member("bob"), protocol_type="connect")
     assert errors([refused]) == ["INCONSISTENT_GROUP_PROTOCOL"]
     assert talk.group.state is STABLE
 
 
-def test_a_member_that_shares_no_protocol_with_all_is_inconsistent() -> None:
-    talk = Conversation()
+def test_a_member_that_shares_no_protocol_with_all_is_inconsistent(talk: Conversation) -> None:
     alice, bob = talk.member("alice", "range", "sticky"), talk.member("bob", "sticky")
     talk.together(alice, bob)
     assert errors([talk.join(talk.member("carol", "range"))]) == ["INCONSISTENT_GROUP_PROTOCOL"]
 
 
 @pytest.mark.parametrize("protocol_type", ["", "consumer"])
-def test_the_first_member_names_a_type_and_a_protocol(protocol_type: str) -> None:
-    talk = Conversation()
+def test_the_first_member_names_a_type_and_a_protocol(talk: Conversation, protocol_type: str) -> None:
     nobody = Member("alice", () if protocol_type else (("range", b""),))
     assert errors([talk.join(nobody, protocol_type=protocol_type)]) == ["INCONSISTENT_GROUP_PROTOCOL"]
     assert talk.group.state is EMPTY
 
 
-def test_a_member_id_that_the_group_has_not_given_is_unknown() -> None:
-    talk = Conversation()
+def test_a_member_id_that_the_group_has_not_given_is_unknown(talk: Conversation) -> None:
     talk.stable("alice")
     stranger = talk.member("bob")
     stranger.member_id = "bob-77"
@@ -84,8 +82,7 @@ def test_a_member_id_that_the_group_has_not_given_is_unknown() -> None:
     assert refused.answer.member_id == "bob-77"
 
 
-def test_unchanged_follower_that_rejoins_gets_the_same_generation() -> None:
-    talk = Conversation()
+def test_unchanged_follower_that_rejoins_gets_the_same_generation(talk: Conversation) -> None:
     alice, bob = talk.stable("alice", "bob")
     joined = talk.join(bob).answer
     assert (joined.error, joined.generation, joined.members) == (ErrorCode.NONE, bob.generation, ())
@@ -93,23 +90,20 @@ def test_unchanged_follower_that_rejoins_gets_the_same_generation() -> None:
     assert talk.heartbeat(alice) is ErrorCode.NONE
 
 
-def test_a_leader_that_joins_again_unchanged_wants_a_rebalance() -> None:
-    talk = Conversation()
+def test_a_leader_that_joins_again_unchanged_wants_a_rebalance(talk: Conversation) -> None:
     alice, bob = talk.stable("alice", "bob")
     assert errors([talk.join(alice)]) == ["waits"]
     assert talk.heartbeat(bob) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_follower_that_has_changed_makes_a_rebalance() -> None:
-    talk = Conversation()
+def test_a_follower_that_has_changed_makes_a_rebalance(talk: Conversation) -> None:
     _, bob = talk.stable("alice", "bob")
     bob.protocols = (("range", b"another topic"),)
     assert errors([talk.join(bob)]) == ["waits"]
     assert talk.group.state is PREPARING
 
 
-def test_lost_join_response_is_repeated_while_awaiting_assignment() -> None:
-    talk = Conversation()
+def test_lost_join_response_is_repeated_while_awaiting_assignment(talk: Conversation) -> None:
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice, bob)
     assert talk.join(alice).answer.members == (("alice-1", b"alice"), ("bob-2", b"bob"))
@@ -117,8 +111,7 @@ def test_lost_join_response_is_repeated_while_awaiting_assignment() -> None:
     assert talk.group.state is COMPLETING
 
 
-def test_changed_member_while_awaiting_assignment_rebalances() -> None:
-    talk = Conversation()
+def test_changed_member_while_awaiting_assignment_rebalances(talk: Conversation) -> None:
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice, bob)
     waiting = talk.sync(bob)
@@ -126,15 +119,13 @@ def test_changed_member_while_awaiting_assignment_rebalances() -> None:
     assert errors([talk.join(alice), waiting]) == ["waits", "REBALANCE_IN_PROGRESS"]
 
 
-def test_a_member_that_asks_again_elsewhere_gets_one_answer_there() -> None:
-    talk = Conversation()
+def test_a_member_that_asks_again_elsewhere_gets_one_answer_there(talk: Conversation) -> None:
     alice, _ = talk.stable("alice", "bob")
     first, second = talk.join(alice), talk.join(alice)
     assert errors([first, second]) == ["REBALANCE_IN_PROGRESS", "waits"]
 
 
-def test_the_rebalance_goes_on_without_those_that_do_not_come_in_time() -> None:
-    talk = Conversation()
+def test_the_rebalance_goes_on_without_those_that_do_not_come_in_time(talk: Conversation) -> None:
     alice, bob = talk.stable("alice", "bob")
     alices = talk.join(alice)
     for _ in range(REBALANCE_MS // 5_000):  # it lives, and yet does not join
@@ -145,8 +136,7 @@ def test_the_rebalance_goes_on_without_those_that_do_not_come_in_time() -> None:
     assert errors([talk.join(bob)]) == ["UNKNOWN_MEMBER_ID"]
 
 
-def test_the_longest_rebalance_timeout_of_the_members_counts() -> None:
-    talk = Conversation()
+def test_the_longest_rebalance_timeout_of_the_members_counts(talk: Conversation) -> None:
     patient, other = talk.member("patient"), talk.member("other")
     talk.hear(patient, talk.join(patient, rebalance_ms=90_000, session_ms=200_000))
     waiting = talk.join(other, rebalance_ms=1_000)
@@ -157,16 +147,14 @@ def test_the_longest_rebalance_timeout_of_the_members_counts() -> None:
     assert waiting.answer.leader == waiting.answer.member_id
 
 
-def test_a_leader_that_does_not_come_is_followed_by_another() -> None:
-    talk = Conversation()
+def test_a_leader_that_does_not_come_is_followed_by_another(talk: Conversation) -> None:
     alice, bob, carol = talk.stable("alice", "bob", "carol")
     requests = [talk.join(talk.member("dave")), talk.join(carol), talk.join(bob)]
     assert talk.leave(alice) is ErrorCode.NONE
     assert {request.answer.leader for request in requests} == {bob.member_id}
 
 
-def test_each_rebalance_makes_a_generation() -> None:
-    talk = Conversation()
+def test_each_rebalance_makes_a_generation(talk: Conversation) -> None:
     (alice,) = talk.stable("alice")
     for generation in (2, 3, 4):
         (joined,) = talk.rejoin(alice)
@@ -232,8 +220,7 @@ def test_all_may_leave_before_the_first_generation_and_others_come() -> None:
     assert errors([late]) == ["NONE"]
 
 
-def test_new_member_that_waits_five_minutes_must_join_again() -> None:
-    talk = Conversation()
+def test_new_member_that_waits_five_minutes_must_join_again(talk: Conversation) -> None:
     alice = talk.member("alice")
     talk.hear(alice, talk.join(alice, session_ms=3_600_000, rebalance_ms=3_600_000))
     request = talk.join(talk.member("bob"), session_ms=SESSION_MS)

@@ -51,15 +51,20 @@ def commit(
     shard.end_commit(group_id, commits, log_offset)
 
 
+@pytest.fixture
+def shard() -> GroupCoordinatorShard:
+    return GroupCoordinatorShard(SETTINGS)
+
+
 @pytest.mark.parametrize("session_ms", [5_999, 300_001])
-def test_a_session_timeout_out_of_bounds_is_refused_and_makes_no_group(session_ms: int) -> None:
-    shard = GroupCoordinatorShard(SETTINGS)
+def test_a_session_timeout_out_of_bounds_is_refused_and_makes_no_group(
+    shard: GroupCoordinatorShard, session_ms: int
+) -> None:
     assert join(shard, session_ms=session_ms).error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert len(shard) == 0
 
 
-def test_member_of_an_unknown_group_is_unknown() -> None:
-    shard = GroupCoordinatorShard(SETTINGS)
+def test_member_of_an_unknown_group_is_unknown(shard: GroupCoordinatorShard) -> None:
     assert join(shard, member_id="m-9").error is ErrorCode.UNKNOWN_MEMBER_ID
     for event in (events.Sync("r", "m-9", 1, {}), events.Heartbeat("r", "m-9", 1), events.Leave("r", "m-9")):
         (answer,) = shard.step("g", event, 0, 0)
@@ -83,8 +88,7 @@ def test_generation_is_stored_with_its_state_time_if_possible() -> None:
     assert read_group(value).state_timestamp_ms == 77
 
 
-def test_a_deleted_group_is_buried_with_its_offsets() -> None:
-    shard = GroupCoordinatorShard(SETTINGS)
+def test_a_deleted_group_is_buried_with_its_offsets(shard: GroupCoordinatorShard) -> None:
     join(shard)
     shard.step("g", events.Leave("r", "m-1"), 0, 0)
     commit(shard, "g", 5, t0=at(1), t1=at(2))
@@ -94,14 +98,12 @@ def test_a_deleted_group_is_buried_with_its_offsets() -> None:
     assert shard.delete("g") == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 
-def test_group_without_members_gets_offset_tombstones_only() -> None:
-    shard = GroupCoordinatorShard(SETTINGS)
+def test_group_without_members_gets_offset_tombstones_only(shard: GroupCoordinatorShard) -> None:
     commit(shard, "g", 5, t0=at(1))
     assert shard.delete("g") == (ErrorCode.NONE, [(offset_key("g", T0), None)])
 
 
-def test_group_with_members_is_not_deleted_and_offsets_stay() -> None:
-    shard = GroupCoordinatorShard(SETTINGS)
+def test_group_with_members_is_not_deleted_and_offsets_stay(shard: GroupCoordinatorShard) -> None:
     commit(shard, "g", 5, t0=at(1))
     join(shard)
     assert shard.delete("g") == (ErrorCode.NON_EMPTY_GROUP, [])
@@ -109,8 +111,7 @@ def test_group_with_members_is_not_deleted_and_offsets_stay() -> None:
     assert shard.offsets("g") == {T0: at(1)}
 
 
-def test_a_group_goes_with_the_last_of_its_offsets() -> None:
-    shard = GroupCoordinatorShard(SETTINGS)
+def test_a_group_goes_with_the_last_of_its_offsets(shard: GroupCoordinatorShard) -> None:
     commit(shard, "g", 5, t0=at(1), t1=at(1))
     assert shard.expire_offsets("g", 99_000_000, 1) == [(offset_key("g", T0), None)]
     assert shard.offsets("g") == {T1: at(1)}
@@ -119,24 +120,21 @@ def test_a_group_goes_with_the_last_of_its_offsets() -> None:
     assert shard.expire_offsets("g", 99_000_000, 1) == []
 
 
-def test_a_group_without_offsets_goes_with_the_next_look() -> None:
-    shard = GroupCoordinatorShard(SETTINGS)
+def test_a_group_without_offsets_goes_with_the_next_look(shard: GroupCoordinatorShard) -> None:
     join(shard)
     shard.step("g", events.Leave("r", "m-1"), 0, 0)
     assert shard.expire_offsets("g", 0, MANY) == [(group_key("g"), None)]
     assert len(shard) == 0
 
 
-def test_a_group_that_is_committing_stays() -> None:
-    shard = GroupCoordinatorShard(SETTINGS)
+def test_a_group_that_is_committing_stays(shard: GroupCoordinatorShard) -> None:
     shard.check_commit("g", "", -1, 0, 0)
     shard.begin_commit("g", {T0: at(1)})
     assert shard.expire_offsets("g", 99_000, MANY) == []
     assert shard.group_ids() == ["g"]
 
 
-def test_the_offsets_of_deleted_topics_are_buried_in_all_groups() -> None:
-    shard = GroupCoordinatorShard(SETTINGS)
+def test_the_offsets_of_deleted_topics_are_buried_in_all_groups(shard: GroupCoordinatorShard) -> None:
     commit(shard, "g", 5, t0=at(1), t1=at(1))
     commit(shard, "h", 6, t0=at(1))
     tombstones = shard.remove_offsets([T0])

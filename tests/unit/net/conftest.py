@@ -10,7 +10,7 @@ import pytest
 
 from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.server import SocketServer
-from tests.support.network import HOST, MemoryNetworkHarness, NetworkHarness, SocketNetworkHarness
+from tests.support.network import HOST, Keeping, MemoryNetworkHarness, NetworkHarness, SocketNetworkHarness
 
 
 @pytest.fixture(params=[SocketNetworkHarness, MemoryNetworkHarness], ids=["sockets", "memory"])
@@ -19,6 +19,12 @@ def harness(request: pytest.FixtureRequest) -> Iterator[NetworkHarness]:
     harness: NetworkHarness = request.param()
     yield harness
     harness.close()
+
+
+@pytest.fixture
+def handler() -> Keeping:
+    """A handler that answers when the test does."""
+    return Keeping()
 
 
 @pytest.fixture

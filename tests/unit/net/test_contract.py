@@ -28,8 +28,7 @@ def test_responses_come_in_the_order_of_the_requests(harness: NetworkHarness) ->
     ]
 
 
-def test_next_request_waits_until_the_first_is_answered(harness: NetworkHarness) -> None:
-    handler = Keeping()
+def test_next_request_waits_until_the_first_is_answered(handler: Keeping, harness: NetworkHarness) -> None:
     connection = harness.connect(harness.listen(handler))
     first, second = connection.request([b"1"]), connection.request([b"2"])
     harness.until(lambda: handler.exchanges, "the first request has come")
@@ -42,8 +41,7 @@ def test_next_request_waits_until_the_first_is_answered(harness: NetworkHarness)
     assert bytes(second.result()) == b"two"
 
 
-def test_connections_do_not_wait_for_each_other(harness: NetworkHarness) -> None:
-    handler = Keeping()
+def test_connections_do_not_wait_for_each_other(handler: Keeping, harness: NetworkHarness) -> None:
     server = harness.listen(handler)
     slow, quick = harness.connect(server), harness.connect(server)
     waiting = slow.request([b"slow"])
@@ -67,8 +65,9 @@ def test_a_request_without_response_lets_the_next_one_in(harness: NetworkHarness
 
 
 @pytest.mark.parametrize("answer", [[b"one"], []], ids=["answered", "without answer"])
-def test_pause_delays_the_next_request(harness: NetworkHarness, answer: list[bytes]) -> None:
-    handler = Keeping()
+def test_pause_delays_the_next_request(
+    handler: Keeping, harness: NetworkHarness, answer: list[bytes]
+) -> None:
     connection = harness.connect(harness.listen(handler))
     first = connection.request([b"1"]) if answer else connection.send([b"1"])
     harness.until(lambda: handler.exchanges, "the first request has come")
@@ -193,8 +192,7 @@ def test_exchange_memory_belongs_to_its_connection(harness: NetworkHarness) -> N
     assert found == [b"1", b"2", b"1", b"3"]
 
 
-def test_an_exchange_is_answered_once(harness: NetworkHarness) -> None:
-    handler = Keeping()
+def test_an_exchange_is_answered_once(handler: Keeping, harness: NetworkHarness) -> None:
     connection = harness.connect(harness.listen(handler))
     pending = connection.request([b"?"])
     harness.until(lambda: handler.exchanges, "the request has come")
@@ -204,8 +202,7 @@ def test_an_exchange_is_answered_once(harness: NetworkHarness) -> None:
     assert bytes(pending.result()) == b"!"
 
 
-def test_response_to_an_ended_connection_does_nothing(harness: NetworkHarness) -> None:
-    handler = Keeping()
+def test_response_to_an_ended_connection_does_nothing(handler: Keeping, harness: NetworkHarness) -> None:
     server = harness.listen(handler)
     connection = harness.connect(server)
     connection.request([b"?"])
@@ -220,8 +217,7 @@ def test_response_to_an_ended_connection_does_nothing(harness: NetworkHarness) -
     assert bytes(pending.result()) == b"fine"
 
 
-def test_a_request_is_writable_memory_of_its_own(harness: NetworkHarness) -> None:
-    handler = Keeping()
+def test_a_request_is_writable_memory_of_its_own(handler: Keeping, harness: NetworkHarness) -> None:
     connection = harness.connect(harness.listen(handler))
     sent = b"abc"
     pending = connection.request([sent])
@@ -238,8 +234,7 @@ def test_a_response_is_writable_memory_of_its_own(harness: NetworkHarness) -> No
     assert bytes(frame) == b"xbc"
 
 
-def test_the_server_knows_where_a_request_comes_from(harness: NetworkHarness) -> None:
-    handler = Keeping()
+def test_the_server_knows_where_a_request_comes_from(handler: Keeping, harness: NetworkHarness) -> None:
     connection = harness.connect(harness.listen(handler))
     connection.request([b"?"])
     harness.until(lambda: handler.exchanges, "the request has come")
@@ -262,8 +257,7 @@ def test_an_address_can_be_listened_on_once_at_a_time(harness: NetworkHarness) -
     assert bytes(harness.connect(again).request([b"again"]).result()) == b"again"
 
 
-def test_no_response_in_time_ends_the_connection(harness: NetworkHarness) -> None:
-    handler = Keeping()
+def test_no_response_in_time_ends_the_connection(handler: Keeping, harness: NetworkHarness) -> None:
     connection = harness.connect(harness.listen(handler))
     first, second = connection.request([b"1"]), connection.request([b"2"])
     for _ in range(2):
@@ -290,8 +284,7 @@ def test_closing_a_connection_fails_its_waiting_requests(harness: NetworkHarness
         connection.send([b"?"])
 
 
-def test_done_reads_arrived_bytes(harness: NetworkHarness) -> None:
-    handler = Keeping()
+def test_done_reads_arrived_bytes(handler: Keeping, harness: NetworkHarness) -> None:
     connection = harness.connect(harness.listen(handler))
     pending = connection.request([b"?"])
     harness.until(lambda: handler.exchanges, "the request has come")
@@ -313,9 +306,8 @@ def test_a_stop_closes_connections_and_a_second_one_does_nothing(harness: Networ
 
 
 def test_stop_waits_no_longer_than_its_timeout(
-    harness: NetworkHarness, caplog: pytest.LogCaptureFixture
+    handler: Keeping, harness: NetworkHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    handler = Keeping()
     server = harness.listen(handler)
     pending = harness.connect(server).request([b"?"])
     harness.until(lambda: handler.exchanges, "the request has come")
@@ -332,8 +324,9 @@ def test_of_several_responses_the_first_to_come_ends_the_wait(harness: NetworkHa
     assert [response.done() for response in pending] == [False, True, False]
 
 
-def test_timed_out_wait_for_any_leaves_the_connections_open(harness: NetworkHarness) -> None:
-    handler = Keeping()
+def test_timed_out_wait_for_any_leaves_the_connections_open(
+    handler: Keeping, harness: NetworkHarness
+) -> None:
     pending = [harness.connect(harness.listen(handler)).request([b"?"]) for _ in range(2)]
     harness.until(lambda: len(handler.exchanges) == 2, "both requests have come")
     assert not harness.connector.wait_any(pending, 5)

@@ -10,6 +10,11 @@ from minikafka.net.memory import Fault, MemoryNetwork
 from tests.support.network import Answering, Keeping
 
 
+@pytest.fixture
+def network() -> MemoryNetwork:
+    return MemoryNetwork()
+
+
 def test_clock_advances_only_during_a_wait_with_its_steps() -> None:
     clock = ManualClock()
     network = MemoryNetwork(clock, step_ms=10)
@@ -37,8 +42,7 @@ def test_a_time_out_is_exact_on_the_clock() -> None:
     assert network.clock.monotonic_ms() == 1000
 
 
-def test_frames_of_several_connections_take_turns() -> None:
-    network = MemoryNetwork()
+def test_frames_of_several_connections_take_turns(network: MemoryNetwork) -> None:
     handler = Answering()
     network.listen("a", 9092, handler)
     connections = [network.connect("a", 9092) for _ in range(3)]
@@ -49,8 +53,7 @@ def test_frames_of_several_connections_take_turns() -> None:
     assert handler.seen == [b"x0", b"x1", b"x2", b"y0", b"y1", b"y2", b"z0", b"z1", b"z2"]
 
 
-def test_refuse_fault_applies_the_given_number_of_times() -> None:
-    network = MemoryNetwork()
+def test_refuse_fault_applies_the_given_number_of_times(network: MemoryNetwork) -> None:
     network.listen("a", 9092, Answering())
     network.inject("a", 9092, Fault.REFUSE, 2)
     for _ in range(2):
@@ -68,8 +71,9 @@ def test_refuse_fault_applies_the_given_number_of_times() -> None:
         (Fault.CUT_RESPONSE, [b"1"], "Connection reset by peer"),
     ],
 )
-def test_a_fault_strikes_where_its_name_says(fault: Fault, served: list[bytes], message: str) -> None:
-    network = MemoryNetwork()
+def test_a_fault_strikes_where_its_name_says(
+    network: MemoryNetwork, fault: Fault, served: list[bytes], message: str
+) -> None:
     handler = Answering()
     network.listen("a", 9092, handler)
     network.inject("a", 9092, fault)
@@ -83,8 +87,7 @@ def test_a_fault_strikes_where_its_name_says(fault: Fault, served: list[bytes], 
     assert bytes(network.connect("a", 9092).request([b"3"]).result()) == b"3", "the fault is over"
 
 
-def test_faults_concern_their_address_only_and_can_be_taken_back() -> None:
-    network = MemoryNetwork()
+def test_faults_concern_their_address_only_and_can_be_taken_back(network: MemoryNetwork) -> None:
     for host in ("a", "b"):
         network.listen(host, 9092, Answering())
         network.inject(host, 9092, Fault.CUT_REQUEST)
@@ -94,8 +97,7 @@ def test_faults_concern_their_address_only_and_can_be_taken_back() -> None:
         network.connect("b", 9092).request([b"?"]).result()
 
 
-def test_a_cut_breaks_all_connections_of_the_address_now() -> None:
-    network = MemoryNetwork()
+def test_a_cut_breaks_all_connections_of_the_address_now(network: MemoryNetwork) -> None:
     handlers = {host: Keeping() for host in "ab"}
     for host, handler in handlers.items():
         network.listen(host, 9092, handler)
@@ -111,8 +113,7 @@ def test_a_cut_breaks_all_connections_of_the_address_now() -> None:
         pending.result()
 
 
-def test_requests_sent_before_a_close_still_arrive() -> None:
-    network = MemoryNetwork()
+def test_requests_sent_before_a_close_still_arrive(network: MemoryNetwork) -> None:
     handler = Answering()
     network.listen("a", 9092, handler)
     connection = network.connect("a", 9092)
@@ -123,8 +124,7 @@ def test_requests_sent_before_a_close_still_arrive() -> None:
     assert handler.seen == [b"1", b"2"]
 
 
-def test_stop_waits_for_responses_in_flight() -> None:
-    network = MemoryNetwork()
+def test_stop_waits_for_responses_in_flight(network: MemoryNetwork) -> None:
     handler = Keeping()
     server = network.listen("a", 9092, handler)
     pending = network.connect("a", 9092).request([b"?"])
@@ -134,8 +134,7 @@ def test_stop_waits_for_responses_in_flight() -> None:
     assert bytes(pending.result()) == b"!"
 
 
-def test_port_zero_takes_the_next_number() -> None:
-    network = MemoryNetwork()
+def test_port_zero_takes_the_next_number(network: MemoryNetwork) -> None:
     ports = [network.listen("a", 0, Answering()).port for _ in range(3)]
     assert ports == [40000, 40001, 40002]
 

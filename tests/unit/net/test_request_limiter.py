@@ -25,8 +25,7 @@ from tests.unit.net.test_server import framed, is_closed, plain, read_frame
 Serve = Callable[..., SocketServer]
 
 
-def test_request_limit_stops_reading_until_an_answer(serve: Serve) -> None:
-    handler = Keeping()
+def test_request_limit_stops_reading_until_an_answer(handler: Keeping, serve: Serve) -> None:
     server = serve(handler, queued_requests=2)
     with contextlib.ExitStack() as stack:
         socks = [stack.enter_context(plain(server)) for _ in range(5)]
@@ -45,8 +44,7 @@ def test_request_limit_stops_reading_until_an_answer(serve: Serve) -> None:
         assert [bytes(frame) for frame in handler.frames] == [b"%d" % number for number in range(5)]
 
 
-def test_held_connection_is_not_read_despite_read_ahead(serve: Serve) -> None:
-    handler = Keeping()
+def test_held_connection_is_not_read_despite_read_ahead(handler: Keeping, serve: Serve) -> None:
     server = serve(handler)
     with plain(server) as sock:
         sock.sendall(framed(b"1", b"2", b"3"))
@@ -67,8 +65,7 @@ def test_held_connection_is_not_read_despite_read_ahead(serve: Serve) -> None:
         assert [bytes(frame) for frame in handler.frames] == [b"1", b"2"]
 
 
-def test_a_limit_counts_for_all_processors_together(serve: Serve) -> None:
-    handler = Keeping()
+def test_a_limit_counts_for_all_processors_together(handler: Keeping, serve: Serve) -> None:
     server = serve(handler, processors=3, queued_requests=1)
     with contextlib.ExitStack() as stack:
         socks = [stack.enter_context(plain(server)) for _ in range(6)]
@@ -139,9 +136,8 @@ def test_parked_request_may_keep_its_bytes_counted(serve: Serve) -> None:
 
 @pytest.mark.parametrize("end", [lambda exchange: exchange.park(), lambda exchange: exchange.close("a test")])
 def test_a_request_that_is_parked_later_or_cut_off_no_longer_counts(
-    serve: Serve, end: Callable[[Exchange], None]
+    handler: Keeping, serve: Serve, end: Callable[[Exchange], None]
 ) -> None:
-    handler = Keeping()
     server = serve(handler, queued_requests=1)
     with plain(server) as one, plain(server) as two:
         one.sendall(framed(b"one"))
@@ -154,8 +150,7 @@ def test_a_request_that_is_parked_later_or_cut_off_no_longer_counts(
         eventually(lambda: len(handler.exchanges) == 2, "the other is read")
 
 
-def test_byte_limit_holds_large_requests_but_not_small_ones(serve: Serve) -> None:
-    handler = Keeping()
+def test_byte_limit_holds_large_requests_but_not_small_ones(handler: Keeping, serve: Serve) -> None:
     size = 3 * FREE_BYTES
     server = serve(handler, queued_bytes=size, max_request_bytes=size)
     with plain(server) as one, plain(server) as two, plain(server) as small:
@@ -178,8 +173,7 @@ def test_byte_limit_holds_large_requests_but_not_small_ones(serve: Serve) -> Non
         assert bytes(handler.frames[2]) == b"2" * size
 
 
-def test_request_with_reserved_room_never_waits_for_others(serve: Serve) -> None:
-    handler = Keeping()
+def test_request_with_reserved_room_never_waits_for_others(handler: Keeping, serve: Serve) -> None:
     size = 2 * FREE_BYTES
     server = serve(handler, queued_requests=1, queued_bytes=size, max_request_bytes=size)
     with plain(server) as started, plain(server) as small, plain(server) as waiting:
@@ -197,8 +191,7 @@ def test_request_with_reserved_room_never_waits_for_others(serve: Serve) -> None
         eventually(lambda: len(handler.exchanges) == 3, "the last one is read")
 
 
-def test_small_request_does_not_wait_behind_a_held_large_one(serve: Serve) -> None:
-    handler = Keeping()
+def test_small_request_does_not_wait_behind_a_held_large_one(handler: Keeping, serve: Serve) -> None:
     size = 2 * FREE_BYTES
     server = serve(handler, queued_requests=1, queued_bytes=size, max_request_bytes=size)
     with plain(server) as started, plain(server) as one, plain(server) as large, plain(server) as small:
@@ -216,8 +209,7 @@ def test_small_request_does_not_wait_behind_a_held_large_one(serve: Serve) -> No
         assert bytes(handler.frames[1]) == b"small"
 
 
-def test_silent_peer_that_holds_scarce_room_is_closed(serve: Serve) -> None:
-    handler = Keeping()
+def test_silent_peer_that_holds_scarce_room_is_closed(handler: Keeping, serve: Serve) -> None:
     size = 2 * FREE_BYTES
     server = serve(handler, queued_bytes=size, max_request_bytes=size, write_timeout_ms=50)
     with plain(server) as silent, plain(server) as honest:
@@ -228,8 +220,7 @@ def test_silent_peer_that_holds_scarce_room_is_closed(serve: Serve) -> None:
         eventually(lambda: handler.exchanges, "the other is read")
 
 
-def test_a_stop_does_not_wait_for_connections_that_are_held(serve: Serve) -> None:
-    handler = Keeping()
+def test_a_stop_does_not_wait_for_connections_that_are_held(handler: Keeping, serve: Serve) -> None:
     server = serve(handler, queued_requests=1)
     with plain(server) as one, plain(server) as two:
         one.sendall(framed(b"one"))
@@ -357,8 +348,7 @@ def test_closed_connection_releases_received_bytes_at_once(serve: Serve) -> None
     eventually(lambda: reader() is None, "its memory is free, though its alarm is still to come")
 
 
-def test_slow_peer_that_holds_scarce_room_is_closed(serve: Serve) -> None:
-    handler = Keeping()
+def test_slow_peer_that_holds_scarce_room_is_closed(handler: Keeping, serve: Serve) -> None:
     size = 2 * FREE_BYTES
     server = serve(handler, queued_bytes=size, max_request_bytes=size, write_timeout_ms=50)
     with plain(server) as slow, plain(server) as honest:

@@ -137,8 +137,7 @@ def test_reset_connection_does_not_disturb_others(serve: Serve, caplog: pytest.L
     assert all(record.levelno < logging.WARNING for record in caplog.records)
 
 
-def test_reset_while_a_request_waits_frees_the_connection(serve: Serve) -> None:
-    handler = Keeping()
+def test_reset_while_a_request_waits_frees_the_connection(handler: Keeping, serve: Serve) -> None:
     server = serve(handler, limits=ConnectionLimits(total=1))
     with plain(server) as sock:
         sock.sendall(framed(b"?"))
@@ -151,8 +150,7 @@ def test_reset_while_a_request_waits_frees_the_connection(serve: Serve) -> None:
         eventually(lambda: len(handler.exchanges) == 2, "another connection is served")
 
 
-def test_a_peer_that_has_closed_its_side_still_gets_its_response(serve: Serve) -> None:
-    handler = Keeping()
+def test_a_peer_that_has_closed_its_side_still_gets_its_response(handler: Keeping, serve: Serve) -> None:
     server = serve(handler)
     with plain(server) as sock:
         sock.sendall(framed(b"?"))
@@ -342,8 +340,7 @@ def test_an_idle_connection_is_closed_while_it_is_paused_too(serve: Serve) -> No
     assert len(handler.exchanges) == 1
 
 
-def test_stop_does_not_wait_for_paused_connections(serve: Serve) -> None:
-    handler = Keeping()
+def test_stop_does_not_wait_for_paused_connections(handler: Keeping, serve: Serve) -> None:
     server = serve(handler)
     with plain(server) as sock:
         sock.sendall(framed(b"1", b"never read"))
@@ -369,8 +366,7 @@ def test_a_peer_that_takes_nothing_of_its_response_is_cut_off(
         eventually(lambda: "it read nothing of its response for" in caplog.text, "it is cut off")
 
 
-def test_stop_sends_responses_despite_unread_requests(serve: Serve) -> None:
-    handler = Keeping()
+def test_stop_sends_responses_despite_unread_requests(handler: Keeping, serve: Serve) -> None:
     server = serve(handler)
     big = bytes(4 << 20)
     with plain(server, receive_buffer=65536) as sock:
@@ -429,8 +425,7 @@ def test_a_stop_leaves_a_handler_that_blocks_behind(
     server._processors[0].join(PATIENCE_SECONDS * 1000)
 
 
-def test_respond_raises_for_a_frame_that_cannot_be_sent(serve: Serve) -> None:
-    handler = Keeping()
+def test_respond_raises_for_a_frame_that_cannot_be_sent(handler: Keeping, serve: Serve) -> None:
     server = serve(handler)
     with plain(server) as sock:
         sock.sendall(framed(b"?"))
@@ -441,8 +436,7 @@ def test_respond_raises_for_a_frame_that_cannot_be_sent(serve: Serve) -> None:
         assert read_frame(sock) == b"answer"
 
 
-def test_small_responses_leave_at_once(serve: Serve) -> None:
-    handler = Keeping()
+def test_small_responses_leave_at_once(handler: Keeping, serve: Serve) -> None:
     server = serve(handler)
     with plain(server) as sock:
         sock.sendall(framed(b"?"))
@@ -487,8 +481,7 @@ def test_exchange_names_the_listener_of_its_connection(serve: Serve) -> None:
                 assert read_frame(sock) == name.encode()
 
 
-def test_stop_closes_all_listeners_after_their_responses(serve: Serve) -> None:
-    handler = Keeping()
+def test_stop_closes_all_listeners_after_their_responses(handler: Keeping, serve: Serve) -> None:
     server = serve(handler, listeners=("INSIDE", "OUTSIDE"), processors=2)
     with contextlib.ExitStack() as stack:
         socks = [

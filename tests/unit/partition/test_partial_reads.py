@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from minikafka.base.clock import ManualClock
 from minikafka.base.ids import TopicPartition
 from minikafka.partition.purgatory import MIN_WAIT_MS, PartialReads
@@ -27,67 +29,63 @@ class Consumer:
         return patience_ms
 
 
-def test_consumer_without_unfinished_partitions_waits_in_full() -> None:
-    consumer = Consumer()
+@pytest.fixture
+def consumer() -> Consumer:
+    return Consumer()
+
+
+def test_consumer_without_unfinished_partitions_waits_in_full(consumer: Consumer) -> None:
     assert consumer.waits(FINISHED) == MAX_WAIT_MS
     consumer.partial_reads.record_response(FINISHED, has_more=False)
     assert consumer.waits(FINISHED) == MAX_WAIT_MS
 
 
-def test_consumer_with_an_unfinished_partition_waits_briefly() -> None:
-    consumer = Consumer()
+def test_consumer_with_an_unfinished_partition_waits_briefly(consumer: Consumer) -> None:
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     assert consumer.waits(FINISHED) == MIN_WAIT_MS
 
 
-def test_fetch_naming_all_unfinished_partitions_waits_in_full() -> None:
+def test_fetch_naming_all_unfinished_partitions_waits_in_full(consumer: Consumer) -> None:
     # Messages are there, but not as many as it wants.
-    consumer = Consumer()
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     assert consumer.waits(FINISHED, UNFINISHED) == MAX_WAIT_MS
 
 
-def test_the_waits_double_up_to_what_was_asked_for() -> None:
-    consumer = Consumer()
+def test_the_waits_double_up_to_what_was_asked_for(consumer: Consumer) -> None:
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     waits = [consumer.waits(FINISHED) for _ in range(10)]
     assert waits == [5, 5, 10, 20, 40, 80, 160, 320, MAX_WAIT_MS, MAX_WAIT_MS]
 
 
-def test_the_time_until_it_asks_again_does_not_count() -> None:
+def test_the_time_until_it_asks_again_does_not_count(consumer: Consumer) -> None:
     # A large answer takes its time on a slow line.
-    consumer = Consumer()
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     consumer.clock.advance(10 * MAX_WAIT_MS)
     assert consumer.waits(FINISHED) == MIN_WAIT_MS
 
 
-def test_the_waits_begin_anew_when_more_was_given_and_more_is_left() -> None:
-    consumer = Consumer()
+def test_the_waits_begin_anew_when_more_was_given_and_more_is_left(consumer: Consumer) -> None:
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     assert [consumer.waits(FINISHED) for _ in range(4)][-1] > MIN_WAIT_MS
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     assert consumer.waits(FINISHED) == MIN_WAIT_MS
 
 
-def test_news_at_the_end_of_a_partition_do_not_shorten_the_waits() -> None:
+def test_news_at_the_end_of_a_partition_do_not_shorten_the_waits(consumer: Consumer) -> None:
     # Else whoever has paused one partition would ask again and again after each message of another.
-    consumer = Consumer()
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     waits = [consumer.waits(FINISHED) for _ in range(4)]
     consumer.partial_reads.record_response(FINISHED, has_more=False)
     assert consumer.waits(FINISHED) == 2 * waits[-1]
 
 
-def test_a_partition_that_is_read_to_its_end_is_forgotten() -> None:
-    consumer = Consumer()
+def test_a_partition_that_is_read_to_its_end_is_forgotten(consumer: Consumer) -> None:
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     consumer.partial_reads.record_response(UNFINISHED, has_more=False)
     assert consumer.waits(FINISHED) == MAX_WAIT_MS
 
 
-def test_partition_never_fetched_again_shortens_no_later_wait() -> None:
-    consumer = Consumer()
+def test_partition_never_fetched_again_shortens_no_later_wait(consumer: Consumer) -> None:
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     while consumer.waits(FINISHED) < MAX_WAIT_MS:
         pass

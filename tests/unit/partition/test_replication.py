@@ -31,8 +31,13 @@ def shrunk(partition: Partition, now_ms: int = LAG_MS + 1) -> LeaderAndIsr:
 # --- the high watermark -------------------------------------------------------------------------------------
 
 
-def test_message_is_committed_once_all_in_sync_fetch_behind_it() -> None:
-    leader = leading()
+@pytest.fixture
+def leader() -> Partition:
+    """Replica 1, which leads; all are in sync."""
+    return leading()
+
+
+def test_message_is_committed_once_all_in_sync_fetch_behind_it(leader: Partition) -> None:
     last = write(leader, 3)
     assert not leader.update_follower_fetch_state(2, 3, 0).high_watermark_advanced
     assert not leader.is_committed(last, 0)
@@ -40,8 +45,7 @@ def test_message_is_committed_once_all_in_sync_fetch_behind_it() -> None:
     assert (leader.high_watermark, leader.is_committed(last, 0)) == (3, True)
 
 
-def test_hw_of_a_new_leader_lags_until_the_log_end_at_its_election() -> None:
-    leader = leading()
+def test_hw_of_a_new_leader_lags_until_the_log_end_at_its_election(leader: Partition) -> None:
     write(leader, 3)
     leader.apply_leadership(leadership(2, epoch=1))
     leader.apply_leadership(leadership(1, epoch=2))
@@ -52,8 +56,7 @@ def test_hw_of_a_new_leader_lags_until_the_log_end_at_its_election() -> None:
     assert not leader.is_high_watermark_behind
 
 
-def test_the_slowest_in_sync_decides() -> None:
-    leader = leading()
+def test_the_slowest_in_sync_decides(leader: Partition) -> None:
     write(leader, 5)
     leader.update_follower_fetch_state(2, 5, 0)
     leader.update_follower_fetch_state(3, 2, 0)
@@ -135,8 +138,7 @@ def test_replica_about_to_join_does_not_count_for_min_insync() -> None:
 # --- leaving the ISR ----------------------------------------------------------------------------------------
 
 
-def test_stalled_follower_leaves_the_isr_and_others_stay() -> None:
-    leader = leading()
+def test_stalled_follower_leaves_the_isr_and_others_stay(leader: Partition) -> None:
     write(leader)
     leader.update_follower_fetch_state(2, 1, LAG_MS)
     assert leader.shrink_isr(LAG_MS, LAG_MS) is None
@@ -159,8 +161,7 @@ def test_new_leader_gives_only_in_sync_followers_the_full_lag_time() -> None:
     assert shrunk(leader, 501 + LAG_MS).isr == (1,)
 
 
-def test_as_long_as_a_smaller_isr_is_not_written_the_old_one_counts() -> None:
-    leader = leading()
+def test_as_long_as_a_smaller_isr_is_not_written_the_old_one_counts(leader: Partition) -> None:
     write(leader, 2)
     leader.update_follower_fetch_state(2, 2, 1)
     wanted = shrunk(leader)
@@ -172,8 +173,7 @@ def test_as_long_as_a_smaller_isr_is_not_written_the_old_one_counts() -> None:
     assert leader.high_watermark == 2
 
 
-def test_only_one_isr_update_is_pending() -> None:
-    leader = leading()
+def test_only_one_isr_update_is_pending(leader: Partition) -> None:
     shrunk(leader)
     assert leader.shrink_isr(9 * LAG_MS, LAG_MS) is None
 
@@ -228,8 +228,7 @@ def test_as_long_as_a_larger_isr_is_not_written_both_count() -> None:
 # --- what ZooKeeper answers ---------------------------------------------------------------------------------
 
 
-def test_a_write_that_a_newer_state_overtook_leaves_the_isr_as_it_was() -> None:
-    leader = leading()
+def test_a_write_that_a_newer_state_overtook_leaves_the_isr_as_it_was(leader: Partition) -> None:
     write(leader, 2)
     leader.update_follower_fetch_state(2, 2, LAG_MS)
     wanted = shrunk(leader)
@@ -239,8 +238,7 @@ def test_a_write_that_a_newer_state_overtook_leaves_the_isr_as_it_was() -> None:
     assert leader.shrink_isr(LAG_MS + 1, LAG_MS) is not None
 
 
-def test_a_state_of_its_own_epoch_that_is_there_instead_is_taken() -> None:
-    leader = leading()
+def test_a_state_of_its_own_epoch_that_is_there_instead_is_taken(leader: Partition) -> None:
     write(leader, 2)
     leader.update_follower_fetch_state(2, 2, LAG_MS)
     wanted = shrunk(leader)
@@ -250,15 +248,13 @@ def test_a_state_of_its_own_epoch_that_is_there_instead_is_taken() -> None:
     assert shrunk(leader, 9 * LAG_MS).version == 5
 
 
-def test_a_state_without_its_leader_in_sync_is_nonsense_and_not_taken() -> None:
-    leader = leading()
+def test_a_state_without_its_leader_in_sync_is_nonsense_and_not_taken(leader: Partition) -> None:
     wanted = shrunk(leader)
     leader.complete_isr_update(wanted, replace(wanted, isr=(2, 3)))
     assert leader.leadership == leadership(1)
 
 
-def test_unknown_outcome_keeps_the_old_isr_and_is_retried() -> None:
-    leader = leading()
+def test_unknown_outcome_keeps_the_old_isr_and_is_retried(leader: Partition) -> None:
     leader.complete_isr_update(shrunk(leader), None)
     assert leader.leadership == leadership(1)
     assert shrunk(leader).version == 1
@@ -279,8 +275,7 @@ def test_joining_replica_counts_until_the_update_completes(stored: LeaderAndIsr 
     assert leader.high_watermark == 1
 
 
-def test_an_answer_to_a_write_of_an_earlier_leader_epoch_is_not_heard() -> None:
-    leader = leading()
+def test_an_answer_to_a_write_of_an_earlier_leader_epoch_is_not_heard(leader: Partition) -> None:
     wanted = shrunk(leader)
     leader.apply_leadership(leadership(1, 1, (1, 2), version=1))
     assert not leader.complete_isr_update(wanted, wanted)
@@ -291,8 +286,7 @@ def test_an_answer_to_a_write_of_an_earlier_leader_epoch_is_not_heard() -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_older_or_equal_epoch_changes_nothing(epoch: int) -> None:
-    leader = leading()
+def test_older_or_equal_epoch_changes_nothing(leader: Partition, epoch: int) -> None:
     leader.apply_leadership(leadership(1, 1))
     assert not leader.apply_leadership(leadership(2, epoch))
     assert leader.is_leader
@@ -326,14 +320,12 @@ def test_waiting_produce_continues_in_the_same_leaders_next_epoch() -> None:
 @pytest.mark.parametrize(
     ("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
-def test_request_with_another_epoch_is_refused(epoch: int, code: ErrorCode) -> None:
-    leader = leading()
+def test_request_with_another_epoch_is_refused(leader: Partition, epoch: int, code: ErrorCode) -> None:
     leader.apply_leadership(leadership(1, 1))
     assert refused(leader.check_leader, epoch) is code
 
 
-def test_same_leader_in_another_epoch_keeps_follower_progress() -> None:
-    leader = leading()
+def test_same_leader_in_another_epoch_keeps_follower_progress(leader: Partition) -> None:
     write(leader, 2)
     leader.update_follower_fetch_state(2, 2, 0)
     leader.apply_leadership(leadership(1, 1, (1, 2)))
@@ -350,8 +342,7 @@ def test_leader_replaced_meanwhile_knows_no_follower_progress() -> None:
     assert leader.high_watermark == 2
 
 
-def test_a_leader_that_missed_an_epoch_knows_nothing_of_its_followers() -> None:
-    leader = leading()
+def test_a_leader_that_missed_an_epoch_knows_nothing_of_its_followers(leader: Partition) -> None:
     write(leader, 2)
     leader.update_follower_fetch_state(2, 2, 0)
     leader.apply_leadership(
@@ -362,8 +353,7 @@ def test_a_leader_that_missed_an_epoch_knows_nothing_of_its_followers() -> None:
     assert leader.high_watermark == 2
 
 
-def test_a_leader_alone_in_sync_has_committed_what_it_has() -> None:
-    leader = leading()
+def test_a_leader_alone_in_sync_has_committed_what_it_has(leader: Partition) -> None:
     write(leader, 2)
     leader.apply_leadership(leadership(1, 1, (1,)))
     assert leader.high_watermark == 2

@@ -10,8 +10,12 @@ from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.store import SessionState
 
 
-def test_nothing_is_called_before_it_is_delivered() -> None:
-    server = MemoryZooKeeper()
+@pytest.fixture
+def server() -> MemoryZooKeeper:
+    return MemoryZooKeeper()
+
+
+def test_nothing_is_called_before_it_is_delivered(server: MemoryZooKeeper) -> None:
     store = server.connect()
     seen: list[object] = []
     store.watch_children("/a", seen.append)
@@ -21,16 +25,14 @@ def test_nothing_is_called_before_it_is_delivered() -> None:
     assert seen == [[]]
 
 
-def test_deliver_counts_what_it_ran() -> None:
-    server = MemoryZooKeeper()
+def test_deliver_counts_what_it_ran(server: MemoryZooKeeper) -> None:
     store = server.connect()
     store.watch_children("/a", lambda names: None)
     assert server.deliver() == 1
     assert server.deliver() == 0
 
 
-def test_an_exception_of_a_callback_reaches_the_caller_of_deliver() -> None:
-    server = MemoryZooKeeper()
+def test_an_exception_of_a_callback_reaches_the_caller_of_deliver(server: MemoryZooKeeper) -> None:
     store = server.connect()
 
     def fail(names: list[str] | None) -> None:
@@ -50,8 +52,7 @@ def test_times_are_those_of_the_clock() -> None:
     assert (stat.created_ms, stat.modified_ms) == (1_000, 1_500)
 
 
-def test_a_lost_answer_leaves_the_write_done() -> None:
-    server = MemoryZooKeeper()
+def test_a_lost_answer_leaves_the_write_done(server: MemoryZooKeeper) -> None:
     store = server.connect()
     server.lose_next_answer(store)
     with pytest.raises(CoordinationLost, match="/a"):
@@ -59,8 +60,7 @@ def test_a_lost_answer_leaves_the_write_done() -> None:
     assert store.read("/a")[0] == b"data"
 
 
-def test_only_one_answer_is_lost() -> None:
-    server = MemoryZooKeeper()
+def test_only_one_answer_is_lost(server: MemoryZooKeeper) -> None:
     store = server.connect()
     store.create("/a")
     server.lose_next_answer(store)
@@ -69,8 +69,7 @@ def test_only_one_answer_is_lost() -> None:
     assert store.write("/a", b"2").version == 2
 
 
-def test_a_suspended_store_learns_of_its_expiry_when_it_is_back() -> None:
-    server = MemoryZooKeeper()
+def test_a_suspended_store_learns_of_its_expiry_when_it_is_back(server: MemoryZooKeeper) -> None:
     store = server.connect()
     states: list[SessionState] = []
     store.on_session(states.append)
@@ -85,8 +84,7 @@ def test_a_suspended_store_learns_of_its_expiry_when_it_is_back() -> None:
     assert store.exists("/a") is None
 
 
-def test_a_store_closed_without_a_connection_leaves_its_session() -> None:
-    server = MemoryZooKeeper()
+def test_a_store_closed_without_a_connection_leaves_its_session(server: MemoryZooKeeper) -> None:
     store, other = server.connect(), server.connect()
     store.create("/a", ephemeral=True)
     ticket = store.ticket
@@ -97,8 +95,7 @@ def test_a_store_closed_without_a_connection_leaves_its_session() -> None:
     assert other.exists("/a") is None
 
 
-def test_chroots_keep_stores_apart() -> None:
-    server = MemoryZooKeeper()
+def test_chroots_keep_stores_apart(server: MemoryZooKeeper) -> None:
     one, other = server.connect("/one"), server.connect("/other")
     one.create("/a", b"1")
     assert other.exists("/a") is None

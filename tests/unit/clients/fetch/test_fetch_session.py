@@ -116,6 +116,11 @@ def statuses(found: list[CompletedFetch]) -> dict[TopicPartition, FetchStatus]:
     return {completed.topic_partition: completed.status for completed in found}
 
 
+@pytest.fixture
+def sessions() -> Sessions:
+    return Sessions(T0)
+
+
 def test_each_leader_gets_one_request_for_its_partitions() -> None:
     sessions = Sessions(T0, T1, T2)
     sessions.leaders = {T0: 1, T1: 2, T2: 1}
@@ -208,8 +213,7 @@ def test_response_for_another_position_does_not_count() -> None:
     assert sessions.answer({T0: message(), T1: message()}) == []
 
 
-def test_of_old_and_new_leader_the_first_response_counts() -> None:
-    sessions = Sessions(T0)
+def test_of_old_and_new_leader_the_first_response_counts(sessions: Sessions) -> None:
     assert sessions.send() == {1: [T0]}
     sessions.leaders[T0] = 2
     assert sessions.send() == {2: [T0]}
@@ -217,8 +221,7 @@ def test_of_old_and_new_leader_the_first_response_counts() -> None:
     assert sessions.answer({T0: message()}, broker_id=1) == []
 
 
-def test_out_of_range_counts_once_and_waits_for_a_position() -> None:
-    sessions = Sessions(T0)
+def test_out_of_range_counts_once_and_waits_for_a_position(sessions: Sessions) -> None:
     sessions.send()
     sessions.leaders[T0] = 2
     sessions.send()
@@ -254,15 +257,13 @@ def test_broken_connection_delays_the_partitions_of_its_request() -> None:
     assert sessions.send() == {1: [T0]}
 
 
-def test_response_after_a_disconnect_does_not_count() -> None:
-    sessions = Sessions(T0)
+def test_response_after_a_disconnect_does_not_count(sessions: Sessions) -> None:
     sessions.send()
     sessions.session.handle_disconnect(1, sessions.now_ms)
     assert sessions.answer({T0: message()}) == []
 
 
-def test_partition_without_a_known_leader_backs_off() -> None:
-    sessions = Sessions(T0)
+def test_partition_without_a_known_leader_backs_off(sessions: Sessions) -> None:
     sessions.session.update(sessions.positions)
     sessions.session.back_off([T0, T1], sessions.now_ms)
     assert sessions.send() == {}
@@ -343,8 +344,9 @@ def test_first_request_to_a_new_leader_validates_the_position() -> None:
 
 
 @pytest.mark.parametrize("epochs", [(3, 3), (5, 3), (-1, 3), (3, -1)])
-def test_positions_are_not_validated_without_a_later_epoch(epochs: tuple[int, int]) -> None:
-    sessions = Sessions(T0)
+def test_positions_are_not_validated_without_a_later_epoch(
+    sessions: Sessions, epochs: tuple[int, int]
+) -> None:
     sessions.read(T0, 7, epoch=epochs[0])
     sessions.elect(T0, 2, epoch=epochs[1])
     (data,) = sessions.sent()
@@ -354,8 +356,9 @@ def test_positions_are_not_validated_without_a_later_epoch(epochs: tuple[int, in
 @pytest.mark.parametrize(
     ("entry", "offset"), [(message(), 1), (batch(0, -1), 1)], ids=["magic 1", "no epoch in the batch"]
 )
-def test_position_after_entries_without_epoch_is_not_validated(entry: bytes, offset: int) -> None:
-    sessions = Sessions(T0)
+def test_position_after_entries_without_epoch_is_not_validated(
+    sessions: Sessions, entry: bytes, offset: int
+) -> None:
     sessions.epochs[T0] = 3
     sessions.send()
     sessions.answer({T0: entry})
@@ -365,8 +368,7 @@ def test_position_after_entries_without_epoch_is_not_validated(entry: bytes, off
     assert data.api is FETCH
 
 
-def test_position_has_the_epoch_of_the_last_complete_batch() -> None:
-    sessions = Sessions(T0)
+def test_position_has_the_epoch_of_the_last_complete_batch(sessions: Sessions) -> None:
     sessions.epochs[T0] = 3
     sessions.send()
     records = batch(0, 1) + batch(1, 2, count=3) + batch(4, 3)[:-1]
@@ -374,8 +376,7 @@ def test_position_has_the_epoch_of_the_last_complete_batch() -> None:
     assert (completed.next_offset, completed.epochs) == (4, PositionEpochs(2, 3))
 
 
-def test_position_behind_the_end_of_its_epoch_is_truncated_until_a_seek() -> None:
-    sessions = Sessions(T0)
+def test_position_behind_the_end_of_its_epoch_is_truncated_until_a_seek(sessions: Sessions) -> None:
     sessions.read(T0, 7, epoch=3)
     sessions.elect(T0, 2, epoch=5)
     for _ in range(2):
@@ -390,8 +391,7 @@ def test_position_behind_the_end_of_its_epoch_is_truncated_until_a_seek() -> Non
     assert (data.api, data.partitions[T0].fetch_offset) == (FETCH, 6)
 
 
-def test_position_is_valid_if_the_leader_knows_no_end_of_its_epoch() -> None:
-    sessions = Sessions(T0)
+def test_position_is_valid_if_the_leader_knows_no_end_of_its_epoch(sessions: Sessions) -> None:
     sessions.read(T0, 7, epoch=3)
     sessions.elect(T0, 2, epoch=5)
     sessions.send()
@@ -408,8 +408,9 @@ def test_position_is_valid_if_the_leader_knows_no_end_of_its_epoch() -> None:
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, FetchStatus.FAILED),
     ],
 )
-def test_error_of_a_validation_is_that_of_a_fetch(code: ErrorCode, status: FetchStatus) -> None:
-    sessions = Sessions(T0)
+def test_error_of_a_validation_is_that_of_a_fetch(
+    sessions: Sessions, code: ErrorCode, status: FetchStatus
+) -> None:
     sessions.read(T0, 7, epoch=3)
     sessions.elect(T0, 2, epoch=5)
     sessions.send()
@@ -418,8 +419,7 @@ def test_error_of_a_validation_is_that_of_a_fetch(code: ErrorCode, status: Fetch
     assert sessions.sent()[0].api is OFFSET_FOR_LEADER_EPOCH
 
 
-def test_validation_of_an_earlier_position_does_not_count() -> None:
-    sessions = Sessions(T0)
+def test_validation_of_an_earlier_position_does_not_count(sessions: Sessions) -> None:
     sessions.read(T0, 7, epoch=3)
     sessions.elect(T0, 2, epoch=5)
     sessions.send()
@@ -428,8 +428,7 @@ def test_validation_of_an_earlier_position_does_not_count() -> None:
     assert sessions.answer_epoch(T0, 6) == []
 
 
-def test_records_of_the_old_leader_are_validated_at_the_new_one() -> None:
-    sessions = Sessions(T0)
+def test_records_of_the_old_leader_are_validated_at_the_new_one(sessions: Sessions) -> None:
     sessions.epochs[T0] = 3
     sessions.send()
     sessions.elect(T0, 2, epoch=5)
@@ -440,8 +439,7 @@ def test_records_of_the_old_leader_are_validated_at_the_new_one() -> None:
     assert sessions.sent()[0].api is OFFSET_FOR_LEADER_EPOCH
 
 
-def test_paused_partition_keeps_the_epoch_of_its_position() -> None:
-    sessions = Sessions(T0)
+def test_paused_partition_keeps_the_epoch_of_its_position(sessions: Sessions) -> None:
     sessions.read(T0, 7, epoch=3)
     positions, sessions.positions = sessions.positions, {}
     assert sessions.send() == {}
@@ -450,16 +448,14 @@ def test_paused_partition_keeps_the_epoch_of_its_position() -> None:
     assert sessions.sent()[0].api is OFFSET_FOR_LEADER_EPOCH
 
 
-def test_position_from_another_session_brings_its_epochs() -> None:
-    sessions = Sessions(T0)
+def test_position_from_another_session_brings_its_epochs(sessions: Sessions) -> None:
     sessions.elect(T0, 2, epoch=5)
     sessions.session.update({T0: 8}, lambda _: PositionEpochs(3, 3))
     (data,) = sessions.session.next_requests(sessions.leader, sessions.now_ms)
     assert data.api is OFFSET_FOR_LEADER_EPOCH
 
 
-def test_old_version_of_the_validation_validates_nothing() -> None:
-    sessions = Sessions(T0)
+def test_old_version_of_the_validation_validates_nothing(sessions: Sessions) -> None:
     sessions.read(T0, 7, epoch=3)
     sessions.elect(T0, 2, epoch=5)
     sessions.send()
@@ -467,8 +463,7 @@ def test_old_version_of_the_validation_validates_nothing() -> None:
     assert sessions.sent()[0].api is FETCH
 
 
-def test_broker_without_the_validation_is_fetched_from() -> None:
-    sessions = Sessions(T0)
+def test_broker_without_the_validation_is_fetched_from(sessions: Sessions) -> None:
     sessions.read(T0, 7, epoch=3)
     sessions.elect(T0, 2, epoch=5)
     sessions.send()

@@ -39,6 +39,11 @@ def broker() -> Iterator[Broker]:
     world.machine.stop()
 
 
+@pytest.fixture
+def world() -> Simulation:
+    return Simulation.serving()
+
+
 def test_a_topic_with_settings_that_no_znode_takes_is_refused(broker: Broker) -> None:
     with pytest.raises(BrokerError, match=f"^INVALID_CONFIG: the configs of topic large {SIZE}"):
         plan_creation(broker, "large", 1, 1, None, LARGE)
@@ -64,15 +69,13 @@ def of_300_topics(validate_only: bool = True) -> Request:
     return requests.create_topics(*topics, validate_only=validate_only)
 
 
-def test_the_topics_of_a_request_have_a_limit_of_partitions_together() -> None:
-    world = Simulation.serving()
+def test_the_topics_of_a_request_have_a_limit_of_partitions_together(world: Simulation) -> None:
     answer = world.call(of_300_topics())
     assert [topic.error_code for topic in answer.topics] == [0] + 299 * [ErrorCode.POLICY_VIOLATION]
     assert "limit of 10000 new partitions" in answer.topics[1].error_message
 
 
-def test_more_partitions_of_several_topics_have_the_same_limit() -> None:
-    world = Simulation.serving()
+def test_more_partitions_of_several_topics_have_the_same_limit(world: Simulation) -> None:
     names = ("a", "b", "c")
     for name in names:
         world.create_topic(name)
@@ -81,8 +84,7 @@ def test_more_partitions_of_several_topics_have_the_same_limit() -> None:
     assert [topic.error_code for topic in answer.results] == [0] + 2 * [ErrorCode.POLICY_VIOLATION]
 
 
-def test_a_topic_that_cannot_be_takes_no_room_from_the_others() -> None:
-    world = Simulation.serving()
+def test_a_topic_that_cannot_be_takes_no_room_from_the_others(world: Simulation) -> None:
     topics = tuple(CreatableTopic(f"t{count}", count, 1) for count in (2_000_000_000, 3, 4))
     answer = world.call(requests.create_topics(*topics, validate_only=True))
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.INVALID_PARTITIONS, 0, 0]
@@ -93,8 +95,7 @@ def refused_codes(world: Simulation, *topics: CreatableTopic) -> list[ErrorCode]
     return [ErrorCode(topic.error_code) for topic in answer.topics]
 
 
-def test_topics_that_exist_are_no_new_ones() -> None:
-    world = Simulation.serving()
+def test_topics_that_exist_are_no_new_ones(world: Simulation) -> None:
     for name in ("a", "b"):
         world.create_topic(name)
     exists = ErrorCode.TOPIC_ALREADY_EXISTS
@@ -113,19 +114,18 @@ def test_topics_that_exist_are_no_new_ones() -> None:
         ),
     ],
 )
-def test_a_topic_that_is_refused_is_no_new_one(refused: CreatableTopic, why: ErrorCode) -> None:
-    world = Simulation.serving()
+def test_a_topic_that_is_refused_is_no_new_one(
+    world: Simulation, refused: CreatableTopic, why: ErrorCode
+) -> None:
     assert refused_codes(world, refused, CreatableTopic("new", 9_000, 1)) == [why, ErrorCode.NONE]
 
 
-def test_of_two_topics_that_look_alike_only_one_is_new() -> None:
-    world = Simulation.serving()
+def test_of_two_topics_that_look_alike_only_one_is_new(world: Simulation) -> None:
     topics = [CreatableTopic(name, 4_000, 1) for name in ("a.b", "a_b", "new")]
     assert refused_codes(world, *topics) == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC, ErrorCode.NONE]
 
 
-def test_a_topic_that_cannot_grow_takes_no_room_from_the_others() -> None:
-    world = Simulation.serving()
+def test_a_topic_that_cannot_grow_takes_no_room_from_the_others(world: Simulation) -> None:
     for name in ("a", "b"):
         world.create_topic(name)
     wrong = (CreatePartitionsAssignment((7,)),) * 8_999
@@ -134,8 +134,7 @@ def test_a_topic_that_cannot_grow_takes_no_room_from_the_others() -> None:
     assert [row.error_code for row in answer.results] == [ErrorCode.INVALID_REPLICA_ASSIGNMENT, 0]
 
 
-def test_a_refusal_does_not_repeat_all_that_was_sent() -> None:
-    world = Simulation.serving()
+def test_a_refusal_does_not_repeat_all_that_was_sent(world: Simulation) -> None:
     replicas = (CreatableReplicaAssignment(0, tuple(range(100_000))),)
     request = requests.create_topics(CreatableTopic("t", -1, -1, replicas), validate_only=True)
     (topic,) = world.call(request).topics
@@ -143,8 +142,9 @@ def test_a_refusal_does_not_repeat_all_that_was_sent() -> None:
     assert len(topic.error_message) == 1_000
 
 
-def test_the_log_names_some_of_the_topics_that_are_refused(caplog: pytest.LogCaptureFixture) -> None:
-    world = Simulation.serving()
+def test_the_log_names_some_of_the_topics_that_are_refused(
+    world: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     world.call(of_300_topics())
     assert caplog.text.count("rejected the request for topic") == 50
@@ -192,8 +192,7 @@ def test_a_deletion_that_failed_unexpectedly_can_be_asked_for_again(
     assert "t" not in broker.metadata_cache.topics
 
 
-def test_a_request_that_was_refused_is_let_go_without_a_collection() -> None:
-    world = Simulation.serving()
+def test_a_request_that_was_refused_is_let_go_without_a_collection(world: Simulation) -> None:
     gc.collect()
     gc.disable()
     try:

@@ -66,8 +66,12 @@ def names(count: int) -> list[str]:
     return [f"t{number:05d}" for number in range(count)]
 
 
-def test_other_jobs_come_between_a_few_topics_and_the_next() -> None:
-    harness = Harness()
+@pytest.fixture
+def harness() -> Harness:
+    return Harness()
+
+
+def test_other_jobs_come_between_a_few_topics_and_the_next(harness: Harness) -> None:
     harness.need(*names(2 * AT_ONCE))
     harness.worker.submit(lambda: harness.done.append("election"))
     harness.worker.run_until_idle()
@@ -75,16 +79,14 @@ def test_other_jobs_come_between_a_few_topics_and_the_next() -> None:
     assert not harness.creations.is_pending("t00000")
 
 
-def test_automatic_creation_is_queued_once() -> None:
-    harness = Harness()
+def test_automatic_creation_is_queued_once(harness: Harness) -> None:
     harness.need("a", "a")
     assert harness.creations.is_pending("a")
     harness.worker.run_until_idle()
     assert harness.done == ["a"]
 
 
-def test_full_queue_rejects_auto_creation_except_the_offsets_topic() -> None:
-    harness = Harness()
+def test_full_queue_rejects_auto_creation_except_the_offsets_topic(harness: Harness) -> None:
     harness.need(*names(AUTOMATIC_MAX))
     with pytest.raises(BrokerError, match=r"LEADER_NOT_AVAILABLE: .* topic one-more"):
         harness.creations.check_room("one-more")
@@ -95,8 +97,7 @@ def test_full_queue_rejects_auto_creation_except_the_offsets_topic() -> None:
     harness.creations.check_room("one-more")
 
 
-def test_request_beyond_the_queue_limit_is_rejected_for_the_rest() -> None:
-    harness = Harness()
+def test_request_beyond_the_queue_limit_is_rejected_for_the_rest(harness: Harness) -> None:
     harness.ask(*names(PENDING_MAX + 2))
     harness.worker.run_until_idle()
     assert len(harness.done) == PENDING_MAX
@@ -105,8 +106,7 @@ def test_request_beyond_the_queue_limit_is_rejected_for_the_rest() -> None:
     )
 
 
-def test_a_topic_whose_request_has_ended_is_not_made() -> None:
-    harness = Harness()
+def test_a_topic_whose_request_has_ended_is_not_made(harness: Harness) -> None:
     harness.ask("late", deadline_ms=harness.clock.monotonic_ms() + 1_000)
     harness.ask("in-time", deadline_ms=harness.clock.monotonic_ms() + 3_000)
     harness.clock.advance(2_000)
@@ -115,8 +115,7 @@ def test_a_topic_whose_request_has_ended_is_not_made() -> None:
     assert harness.failures == {"late": ErrorCode.REQUEST_TIMED_OUT}
 
 
-def test_a_topic_that_is_there_fails_its_request_and_no_other() -> None:
-    harness = Harness()
+def test_a_topic_that_is_there_fails_its_request_and_no_other(harness: Harness) -> None:
     harness.found = frozenset(("a", "c"))
     harness.ask("a", "b")
     harness.need("c")
@@ -124,8 +123,7 @@ def test_a_topic_that_is_there_fails_its_request_and_no_other() -> None:
     assert harness.failures == {"a": ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
-def test_existing_topic_is_no_error_after_a_lost_connection() -> None:
-    harness = Harness()
+def test_existing_topic_is_no_error_after_a_lost_connection(harness: Harness) -> None:
     harness.error = CoordinationLost("lost")
     harness.ask("a")
     assert harness.worker.run_until_idle() == 0
@@ -134,8 +132,7 @@ def test_existing_topic_is_no_error_after_a_lost_connection() -> None:
     assert (harness.done, harness.failures) == (["a"], {})
 
 
-def test_what_zookeeper_refuses_is_told_and_the_next_are_made() -> None:
-    harness = Harness()
+def test_what_zookeeper_refuses_is_told_and_the_next_are_made(harness: Harness) -> None:
     harness.error = CoordinationError("no rights")
     harness.ask("a")
     harness.worker.run_until_idle()
@@ -144,8 +141,9 @@ def test_what_zookeeper_refuses_is_told_and_the_next_are_made() -> None:
     assert (harness.done, harness.failures) == (["b"], {"a": ErrorCode.UNKNOWN})
 
 
-def test_an_unexpected_error_fails_its_topics_and_the_next_are_made(caplog: pytest.LogCaptureFixture) -> None:
-    harness = Harness()
+def test_an_unexpected_error_fails_its_topics_and_the_next_are_made(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
     harness.bad = {"a": ValueError("broken"), "b": ValueError("broken")}
     harness.ask("a")
     harness.need("b")
@@ -158,8 +156,7 @@ def test_an_unexpected_error_fails_its_topics_and_the_next_are_made(caplog: pyte
     assert (harness.done, len(harness.creations)) == (["c"], 0)
 
 
-def test_a_request_that_cannot_be_told_keeps_nobody_from_its_topics() -> None:
-    harness = Harness()
+def test_a_request_that_cannot_be_told_keeps_nobody_from_its_topics(harness: Harness) -> None:
 
     def deaf(name: str, error: BrokerError) -> None:
         raise ValueError("gone")
@@ -175,8 +172,9 @@ def test_a_request_that_cannot_be_told_keeps_nobody_from_its_topics() -> None:
 
 
 @pytest.mark.parametrize("error", [CoordinationError("too large"), ValueError("broken")])
-def test_a_topic_that_cannot_be_made_fails_alone(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    harness = Harness()
+def test_a_topic_that_cannot_be_made_fails_alone(
+    harness: Harness, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     harness.bad["bad"] = error
     harness.ask("a", "bad", "b")
     harness.need(OFFSETS_TOPIC)
@@ -186,8 +184,7 @@ def test_a_topic_that_cannot_be_made_fails_alone(error: Exception, caplog: pytes
     assert "failed to create 1 topic (bad)" in caplog.text
 
 
-def test_topics_created_by_a_failed_attempt_are_no_errors() -> None:
-    harness = Harness()
+def test_topics_created_by_a_failed_attempt_are_no_errors(harness: Harness) -> None:
     harness.bad["bad"] = CoordinationError("too large")
     harness.found = frozenset("a")
     harness.ask("a", "bad")
@@ -195,8 +192,7 @@ def test_topics_created_by_a_failed_attempt_are_no_errors() -> None:
     assert harness.failures == {"bad": ErrorCode.UNKNOWN}
 
 
-def test_connection_lost_between_single_topics_retries_all() -> None:
-    harness = Harness()
+def test_connection_lost_between_single_topics_retries_all(harness: Harness) -> None:
     harness.bad = {"bad": CoordinationError("too large"), "b": CoordinationLost("lost")}
     harness.ask("a", "bad", "b")
     assert harness.worker.run_until_idle() == 0

@@ -103,8 +103,12 @@ class FollowerHarness:
         self.worker.run_until_idle()
 
 
-def test_a_follower_asks_again_after_a_cut_that_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = FollowerHarness(monkeypatch)
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> FollowerHarness:
+    return FollowerHarness(monkeypatch)
+
+
+def test_a_follower_asks_again_after_a_cut_that_is_not_the_last(harness: FollowerHarness) -> None:
     harness.receive_epoch_end(1, 15)  # the leader: epoch 0 to 3, epoch 1 to 15
     assert harness.follower.stage is Stage.COMPARE
     harness.receive_leader_end()
@@ -115,8 +119,7 @@ def test_a_follower_asks_again_after_a_cut_that_is_not_the_last(monkeypatch: pyt
     assert (harness.cuts, harness.follower.stage) == ([(5, False), (3, False)], Stage.FETCH)
 
 
-def test_follower_takes_over_only_after_finding_the_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = FollowerHarness(monkeypatch)
+def test_follower_takes_over_only_after_finding_the_divergence(harness: FollowerHarness) -> None:
     harness.leader_end = 4
     harness.receive_epoch_end(1, 4)
     harness.receive_leader_end()
@@ -135,8 +138,7 @@ def test_log_beyond_the_leaders_end_starts_anew_if_the_leader_grew(monkeypatch: 
     assert (harness.cuts, harness.follower.stage) == ([(8, True)], Stage.FETCH)
 
 
-def test_a_take_over_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = FollowerHarness(monkeypatch)
+def test_a_take_over_that_is_refused_is_tried_again(harness: FollowerHarness) -> None:
     harness.leader_end = 7
     harness.receive_epoch_end(2, 7)
     harness.receive_leader_end()
@@ -145,8 +147,7 @@ def test_a_take_over_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPa
     assert harness.follower.not_before_ms > 0
 
 
-def test_leader_that_writes_during_the_comparison_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = FollowerHarness(monkeypatch)
+def test_leader_that_writes_during_the_comparison_is_compared_again(harness: FollowerHarness) -> None:
     harness.leader_end = 7
     harness.receive_epoch_end(2, 7)
     harness.receive_leader_end()
@@ -157,8 +158,7 @@ def test_leader_that_writes_during_the_comparison_is_compared_again(monkeypatch:
     assert (harness.cuts, harness.follower.stage) == ([(7, False)], Stage.FETCH)
 
 
-def test_leader_with_another_last_message_keeps_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = FollowerHarness(monkeypatch)
+def test_leader_with_another_last_message_keeps_leadership(harness: FollowerHarness) -> None:
     harness.leader_end = 7
     harness.receive_epoch_end(2, 7)
     harness.receive_leader_end()
@@ -166,8 +166,7 @@ def test_leader_with_another_last_message_keeps_leadership(monkeypatch: pytest.M
     assert (harness.cuts, harness.follower.stage) == ([(7, False)], Stage.FETCH)
 
 
-def test_log_ahead_of_zookeeper_is_set_aside_instead_of_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = FollowerHarness(monkeypatch)
+def test_log_ahead_of_zookeeper_is_set_aside_instead_of_truncated(harness: FollowerHarness) -> None:
     harness.follower.is_ahead = True
     harness.leader_end = 9
     harness.receive_epoch_end(2, 7)
@@ -178,9 +177,8 @@ def test_log_ahead_of_zookeeper_is_set_aside_instead_of_truncated(monkeypatch: p
 
 @pytest.mark.parametrize(("last", "set_aside"), [(b"entry 19", []), (b"other 19", [NAME])])
 def test_log_ahead_of_zookeeper_is_kept_only_if_equal_to_the_leader(
-    last: bytes, set_aside: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
+    harness: FollowerHarness, last: bytes, set_aside: list[TopicPartition]
 ) -> None:
-    harness = FollowerHarness(monkeypatch)
     harness.follower.is_ahead = True
     harness.leader_end = 20
     harness.receive_epoch_end(2, 20)

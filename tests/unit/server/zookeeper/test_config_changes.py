@@ -39,8 +39,12 @@ class NotificationsHarness:
         return self.handled
 
 
-def test_each_notification_is_told_once_and_in_order() -> None:
-    harness = NotificationsHarness()
+@pytest.fixture
+def harness() -> NotificationsHarness:
+    return NotificationsHarness()
+
+
+def test_each_notification_is_told_once_and_in_order(harness: NotificationsHarness) -> None:
     harness.notify_of("b")
     harness.notify('{"version":1,"entity_type":"topics","entity_name":"a"}')
     harness.notify_of("b")
@@ -50,8 +54,9 @@ def test_each_notification_is_told_once_and_in_order() -> None:
     assert harness.follow() == []
 
 
-def test_settings_of_others_than_topics_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    harness = NotificationsHarness()
+def test_settings_of_others_than_topics_are_passed_over(
+    harness: NotificationsHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO):
         harness.notify('{"version":2,"entity_path":"users/alice/clients/<default>"}')
         assert harness.follow() == []
@@ -60,8 +65,9 @@ def test_settings_of_others_than_topics_are_passed_over(caplog: pytest.LogCaptur
     ]
 
 
-def test_invalid_notification_is_logged_once_and_others_handled(caplog: pytest.LogCaptureFixture) -> None:
-    harness = NotificationsHarness()
+def test_invalid_notification_is_logged_once_and_others_handled(
+    harness: NotificationsHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     path = harness.notify("nonsense")
     harness.notify_of("t")
     assert harness.follow() == ["t"]
@@ -70,8 +76,7 @@ def test_invalid_notification_is_logged_once_and_others_handled(caplog: pytest.L
     assert f"{path}: invalid JSON" in line
 
 
-def test_failed_notification_is_handled_again_the_next_time() -> None:
-    harness = NotificationsHarness()
+def test_failed_notification_is_handled_again_the_next_time(harness: NotificationsHarness) -> None:
     for topic in ("a", "b", "c"):
         harness.notify_of(topic)
 
@@ -86,8 +91,9 @@ def test_failed_notification_is_handled_again_the_next_time() -> None:
     assert harness.follow() == ["b", "c"]
 
 
-def test_settings_that_zookeeper_refuses_to_give_do_not_stop_others(caplog: pytest.LogCaptureFixture) -> None:
-    harness = NotificationsHarness()
+def test_settings_that_zookeeper_refuses_to_give_do_not_stop_others(
+    harness: NotificationsHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     harness.notify_of("secret")
     harness.notify_of("t")
 
@@ -102,8 +108,7 @@ def test_settings_that_zookeeper_refuses_to_give_do_not_stop_others(caplog: pyte
     assert caplog.messages == ["ignored a notification of changed configs: not authorised"]
 
 
-def test_notifications_are_removed_15_minutes_after_they_were_acted_on() -> None:
-    harness = NotificationsHarness()
+def test_notifications_are_removed_15_minutes_after_they_were_acted_on(harness: NotificationsHarness) -> None:
     harness.notify_of("a")
     harness.notify("nonsense")
     assert harness.follow() == ["a"]
@@ -117,8 +122,9 @@ def test_notifications_are_removed_15_minutes_after_they_were_acted_on() -> None
 
 
 @pytest.mark.parametrize("wrong_ms", [3_600_000, 31_536_000_000, -31_536_000_000])
-def test_a_broker_whose_clock_is_wrong_removes_notifications_in_time(wrong_ms: int) -> None:
-    harness = NotificationsHarness()
+def test_a_broker_whose_clock_is_wrong_removes_notifications_in_time(
+    harness: NotificationsHarness, wrong_ms: int
+) -> None:
     harness.notify_of("a")
     harness.clock.adjust_wall_clock(wrong_ms)
     assert harness.follow() == ["a"]
@@ -130,8 +136,7 @@ def test_a_broker_whose_clock_is_wrong_removes_notifications_in_time(wrong_ms: i
     assert harness.store.children(CHANGES) == []
 
 
-def test_what_kafka_did_not_put_there_stays() -> None:
-    harness = NotificationsHarness()
+def test_what_kafka_did_not_put_there_stays(harness: NotificationsHarness) -> None:
     harness.notify("for the night shift", name="readme")
     assert harness.follow() == []
     harness.clock.advance(EXPIRATION_MS + 1)
@@ -139,8 +144,7 @@ def test_what_kafka_did_not_put_there_stays() -> None:
     assert harness.store.children(CHANGES) == ["readme"]
 
 
-def test_notification_removed_by_another_broker_is_skipped() -> None:
-    harness = NotificationsHarness()
+def test_notification_removed_by_another_broker_is_skipped(harness: NotificationsHarness) -> None:
     harness.notify_of("a")
     path = harness.notify_of("b")
     harness.notify_of("c")
@@ -155,8 +159,7 @@ def test_notification_removed_by_another_broker_is_skipped() -> None:
     assert handled == ["a", "c"]
 
 
-def test_notifications_under_a_recreated_parent_are_new() -> None:
-    harness = NotificationsHarness()
+def test_notifications_under_a_recreated_parent_are_new(harness: NotificationsHarness) -> None:
     harness.notify_of("a")
     harness.follow()
     harness.store.delete(CHANGES, recursive=True)

@@ -109,16 +109,19 @@ class ClientHarness:
         return [event for event in self.heard if isinstance(event, kind)][-1]
 
 
-def test_the_first_broker_becomes_controller_with_epoch_1_and_sees_itself() -> None:
-    harness = ClientHarness().start()
+@pytest.fixture
+def harness() -> ClientHarness:
+    return ClientHarness().start()
+
+
+def test_the_first_broker_becomes_controller_with_epoch_1_and_sees_itself(harness: ClientHarness) -> None:
     elected = harness.last(events.Elected)
     assert elected.epoch == 1
     assert elected.brokers == {1: BrokerAddress(1, "localhost", 9092)}
     assert harness.controllers[-1] == 1
 
 
-def test_registration_and_controller_are_ephemeral_states_are_not() -> None:
-    harness = ClientHarness().start()
+def test_registration_and_controller_are_ephemeral_states_are_not(harness: ClientHarness) -> None:
     harness.create_topic("t", {0: (1,)}, {})
     harness.client.write_leaderships({T0: LED}, create=True)
     assert harness.store.read("/brokers/ids/1")[1].ephemeral_owner == harness.store.session_id
@@ -131,8 +134,7 @@ def test_brokers_that_start_together_agree_on_one_cluster_id() -> None:
     assert ClientHarness(zookeeper).client.cluster_id == ClientHarness(zookeeper).client.cluster_id
 
 
-def test_a_topic_written_by_hand_without_settings_is_seen() -> None:
-    harness = ClientHarness().start()
+def test_a_topic_written_by_hand_without_settings_is_seen(harness: ClientHarness) -> None:
     harness.store.create("/brokers/topics/raw", b'{"version":1,"partitions":{"0":[1]}}')
     harness.settle()
     changed = harness.last(events.TopicsChanged)
@@ -140,8 +142,9 @@ def test_a_topic_written_by_hand_without_settings_is_seen() -> None:
     assert harness.client.settings.of_topic("raw") == {}
 
 
-def test_a_topic_whose_znode_is_nonsense_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
-    harness = ClientHarness().start()
+def test_a_topic_whose_znode_is_nonsense_is_left_out_and_named(
+    harness: ClientHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     harness.store.create("/brokers/topics/bad", b"nonsense")
     harness.store.create("/brokers/topics/good", b'{"version":1,"partitions":{"0":[1]}}')
     harness.settle()
@@ -155,8 +158,7 @@ def topics_of(harness: ClientHarness) -> list[int]:
     return [len(event.assignments) for event in harness.heard if isinstance(event, events.TopicsChanged)]
 
 
-def test_many_new_topics_are_told_a_few_at_a_time() -> None:
-    harness = ClientHarness().start()
+def test_many_new_topics_are_told_a_few_at_a_time(harness: ClientHarness) -> None:
     harness.heard.clear()
     for number in range(2 * TOPICS_AT_ONCE + 1):
         harness.store.create(f"/brokers/topics/t{number}", b'{"version":1,"partitions":{"0":[1]}}')
@@ -164,8 +166,7 @@ def test_many_new_topics_are_told_a_few_at_a_time() -> None:
     assert [count for count in topics_of(harness) if count] == [TOPICS_AT_ONCE, TOPICS_AT_ONCE, 1]
 
 
-def test_news_that_come_together_are_looked_at_once() -> None:
-    harness = ClientHarness().start()
+def test_news_that_come_together_are_looked_at_once(harness: ClientHarness) -> None:
     harness.heard.clear()
     for number in range(5):
         harness.store.create(f"/brokers/topics/t{number}", b'{"version":1,"partitions":{"0":[1]}}')
@@ -174,8 +175,7 @@ def test_news_that_come_together_are_looked_at_once() -> None:
     assert topics_of(harness) == [5]
 
 
-def test_a_new_topic_that_is_to_be_deleted_is_told_before_its_turn() -> None:
-    harness = ClientHarness().start()
+def test_a_new_topic_that_is_to_be_deleted_is_told_before_its_turn(harness: ClientHarness) -> None:
     for number in range(2 * TOPICS_AT_ONCE):
         harness.store.create(f"/brokers/topics/a{number}", b'{"version":1,"partitions":{"0":[1]}}')
     harness.store.create("/brokers/topics/z", b'{"version":1,"partitions":{"0":[1]}}')
@@ -204,8 +204,9 @@ def test_new_controller_processes_topics_without_states_in_batches() -> None:
     assert sum(topics_of(harness)) == TOPICS_AT_ONCE
 
 
-def test_changed_settings_are_read_of_their_topic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = ClientHarness().start()
+def test_changed_settings_are_read_of_their_topic_alone(
+    harness: ClientHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for topic in ("a", "b", "c"):
         harness.create_topic(topic, {0: (1,)}, {})
     harness.settle()
@@ -219,8 +220,7 @@ def test_changed_settings_are_read_of_their_topic_alone(monkeypatch: pytest.Monk
     assert [path for path in read if path.startswith("/config/topics/")] == ["/config/topics/b"]
 
 
-def test_who_changes_settings_is_heard() -> None:
-    harness = ClientHarness().start()
+def test_who_changes_settings_is_heard(harness: ClientHarness) -> None:
     harness.store.create(
         "/config/changes/config_change_", b'{"version":2,"entity_path":"topics/t"}', sequential=True
     )
@@ -237,15 +237,13 @@ def test_who_changes_settings_is_heard() -> None:
     assert harness.changed_clients == ["app", "broker 7"]
 
 
-def test_client_and_broker_configs_are_read_again_in_a_new_session() -> None:
-    harness = ClientHarness().start()
+def test_client_and_broker_configs_are_read_again_in_a_new_session(harness: ClientHarness) -> None:
     harness.zookeeper.expire(harness.store)
     harness.settle()
     assert harness.changed_clients == ["all"]
 
 
-def test_config_change_is_written_with_a_notification() -> None:
-    harness = ClientHarness().start()
+def test_config_change_is_written_with_a_notification(harness: ClientHarness) -> None:
     harness.create_topic("t", {0: (1,)}, {"segment.bytes": "100"})
     harness.client.settings.change("topics", "t", {"retention.ms": "5"})
     harness.settle()
@@ -257,8 +255,7 @@ def test_config_change_is_written_with_a_notification() -> None:
     )
 
 
-def test_added_partitions_are_written_and_reported() -> None:
-    harness = ClientHarness().start()
+def test_added_partitions_are_written_and_reported(harness: ClientHarness) -> None:
     harness.create_topic("t", {0: (1,)}, {})
     harness.settle()
     for _ in range(2):  # run again after an answer that was lost
@@ -273,16 +270,16 @@ def test_added_partitions_are_written_and_reported() -> None:
 
 
 @pytest.mark.parametrize("added", [{0: (2,)}, {2: (1,)}])
-def test_concurrently_changed_partitions_are_not_overwritten(added: dict[int, tuple[int, ...]]) -> None:
-    harness = ClientHarness().start()
+def test_concurrently_changed_partitions_are_not_overwritten(
+    harness: ClientHarness, added: dict[int, tuple[int, ...]]
+) -> None:
     harness.create_topic("t", {0: (1,)}, {})
     with pytest.raises(BadVersion, match="have changed to"):
         harness.client.add_partitions("t", added)
     assert json.loads(harness.store.read("/brokers/topics/t")[0])["partitions"] == {"0": [1]}
 
 
-def test_a_topic_that_is_being_deleted_gets_no_more_partitions() -> None:
-    harness = ClientHarness().start()
+def test_a_topic_that_is_being_deleted_gets_no_more_partitions(harness: ClientHarness) -> None:
     harness.create_topic("t", {0: (1,)}, {})
     harness.client.request_deletions(["t"])
     with pytest.raises(NoNode, match="is being deleted"):
@@ -303,8 +300,9 @@ def test_config_changes_are_logged_when_they_are_read(caplog: pytest.LogCaptureF
     assert caplog.messages == ["configs of topic t changed: flush.ms 1 -> 2"]
 
 
-def test_settings_that_have_become_nonsense_are_the_last_ones_still(caplog: pytest.LogCaptureFixture) -> None:
-    harness = ClientHarness().start()
+def test_settings_that_have_become_nonsense_are_the_last_ones_still(
+    harness: ClientHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     harness.create_topic("t", {0: (1,)}, {"retention.ms": "-1"})
     harness.client.settings.of_topic("t")
     harness.store.write("/config/topics/t", b"{")
@@ -315,16 +313,14 @@ def test_settings_that_have_become_nonsense_are_the_last_ones_still(caplog: pyte
     assert caplog.text.count("ignored an invalid znode: /config/topics/t") == 1
 
 
-def test_a_topic_that_exists_is_not_created_again_and_keeps_its_settings() -> None:
-    harness = ClientHarness().start()
+def test_a_topic_that_exists_is_not_created_again_and_keeps_its_settings(harness: ClientHarness) -> None:
     harness.create_topic("t", {0: (1,)}, {"retention.ms": "1"})
     with pytest.raises(NodeExists):
         harness.create_topic("t", {0: (1,)}, {"retention.ms": "2"})
     assert harness.client.settings.of_topic("t") == {"retention.ms": "1"}
 
 
-def test_partitions_added_by_a_tool_are_reported() -> None:
-    harness = ClientHarness().start()
+def test_partitions_added_by_a_tool_are_reported(harness: ClientHarness) -> None:
     harness.create_topic("t", {0: (1,)}, {})
     harness.settle()
     harness.store.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1]}}')
@@ -348,16 +344,14 @@ def test_new_controller_finds_brokers_that_bounced_since_a_state(
     assert elected.bounced_brokers == bounced_brokers
 
 
-def test_broker_registered_before_a_state_is_not_bounced() -> None:
-    harness = ClientHarness().start()
+def test_broker_registered_before_a_state_is_not_bounced(harness: ClientHarness) -> None:
     registered = {1: harness.store.read("/brokers/ids/1")[1].created_at}
     harness.create_topic("t", {0: (1,)}, {})
     harness.client.write_leaderships({T0: LED}, create=True)
     assert harness.client.states.read_with_bounced_brokers({T0: (1,)}, registered) == ({T0: LED}, {})
 
 
-def test_state_written_first_by_another_is_kept_and_returned() -> None:
-    harness = ClientHarness().start()
+def test_state_written_first_by_another_is_kept_and_returned(harness: ClientHarness) -> None:
     harness.create_topic("t", {0: (1,)}, {})
     state = b'{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":4,"isr":[1]}'
     harness.store.create("/brokers/topics/t/partitions/0/state", state, make_parents=True)
@@ -365,8 +359,7 @@ def test_state_written_first_by_another_is_kept_and_returned() -> None:
     assert held == {T0: LeaderAndIsr(1, 4, (1,), (1,), 9)}
 
 
-def test_a_state_is_replaced_only_at_the_version_that_the_controller_knew() -> None:
-    harness = ClientHarness().start()
+def test_a_state_is_replaced_only_at_the_version_that_the_controller_knew(harness: ClientHarness) -> None:
     harness.create_topic("t", {0: (1,)}, {})
     harness.client.write_leaderships({T0: LED}, create=True)
     second = LeaderAndIsr(1, 1, (1,), (1,), 1, version=1)
@@ -375,14 +368,12 @@ def test_a_state_is_replaced_only_at_the_version_that_the_controller_knew() -> N
     assert harness.client.write_leaderships({T0: late}, create=False) == {T0: second}
 
 
-def test_no_state_is_written_for_a_topic_that_is_gone() -> None:
-    harness = ClientHarness().start()
+def test_no_state_is_written_for_a_topic_that_is_gone(harness: ClientHarness) -> None:
     assert harness.client.write_leaderships({T0: LED}, create=True) == {}
     assert harness.store.exists("/brokers/topics/t") is None
 
 
-def test_expired_session_registers_again_in_a_new_controller_epoch() -> None:
-    harness = ClientHarness().start()
+def test_expired_session_registers_again_in_a_new_controller_epoch(harness: ClientHarness) -> None:
     harness.zookeeper.expire(harness.store)
     harness.settle()
     elected = harness.last(events.Elected)
@@ -448,8 +439,7 @@ def test_invalid_state_leaves_only_its_partition_without_leader(caplog: pytest.L
     assert "/brokers/topics/t/partitions/0/state: " in caplog.text
 
 
-def test_a_broker_that_cannot_register_again_says_why_and_gives_up() -> None:
-    harness = ClientHarness().start()
+def test_a_broker_that_cannot_register_again_says_why_and_gives_up(harness: ClientHarness) -> None:
     harness.zookeeper.expire(harness.store)
     other = harness.zookeeper.connect()
     other.create("/brokers/ids/1", b"{}", ephemeral=True)
@@ -458,8 +448,7 @@ def test_a_broker_that_cannot_register_again_says_why_and_gives_up() -> None:
     assert "failed to register again" in harness.reasons[0]
 
 
-def test_removing_a_topic_takes_its_mark_away_last() -> None:
-    harness = ClientHarness().start()
+def test_removing_a_topic_takes_its_mark_away_last(harness: ClientHarness) -> None:
     harness.create_topic("t", {0: (1,)}, {})
     harness.client.request_deletions(["t"])
     harness.settle()
@@ -482,8 +471,7 @@ def test_generated_broker_ids_lie_above_the_reserved_ones_and_rise() -> None:
     assert [next_broker_id(harness.client.store, 1000) for _ in range(3)] == [1001, 1002, 1003]
 
 
-def test_producer_id_blocks_of_all_brokers_follow_each_other() -> None:
-    harness = ClientHarness().start()
+def test_producer_id_blocks_of_all_brokers_follow_each_other(harness: ClientHarness) -> None:
     assert harness.client.take_producer_ids() == range(1000)
     harness.store.write(paths.PRODUCER_IDS, ProducerIdBlock(7, 5000, 5999).to_json())
     assert harness.client.take_producer_ids() == range(6000, 7000)
@@ -491,8 +479,9 @@ def test_producer_id_blocks_of_all_brokers_follow_each_other() -> None:
     assert held == ProducerIdBlock(1, 6000, 6999)
 
 
-def test_producer_id_block_is_above_ids_in_use_after_a_restore(caplog: pytest.LogCaptureFixture) -> None:
-    harness = ClientHarness().start()
+def test_producer_id_block_is_above_ids_in_use_after_a_restore(
+    harness: ClientHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     harness.store.create(paths.PRODUCER_IDS, ProducerIdBlock(7, 5000, 5999).to_json())
     assert harness.client.take_producer_ids(above=5999) == range(6000, 7000)
     assert caplog.messages == []
@@ -504,8 +493,7 @@ def test_producer_id_block_is_above_ids_in_use_after_a_restore(caplog: pytest.Lo
     assert "from 2000, but 6999 is in use" in message
 
 
-def test_producer_ids_in_use_raise_a_lower_counter() -> None:
-    harness = ClientHarness().start()
+def test_producer_ids_in_use_raise_a_lower_counter(harness: ClientHarness) -> None:
     harness.client.raise_producer_ids(1, -1)
     assert harness.store.exists(paths.PRODUCER_IDS) is None
     harness.client.raise_producer_ids(1, 4711)
@@ -514,19 +502,18 @@ def test_producer_ids_in_use_raise_a_lower_counter() -> None:
     assert harness.client.take_producer_ids() == range(1_007_000, 1_008_000)
 
 
-def test_producer_ids_chosen_by_clients_are_ignored() -> None:
-    harness = ClientHarness().start()
+def test_producer_ids_chosen_by_clients_are_ignored(harness: ClientHarness) -> None:
     assert harness.client.take_producer_ids(above=(1 << 63) - 1) == range(1000)
 
 
-def test_empty_producer_id_znode_starts_at_zero() -> None:
-    harness = ClientHarness().start()
+def test_empty_producer_id_znode_starts_at_zero(harness: ClientHarness) -> None:
     harness.store.create(paths.PRODUCER_IDS)
     assert harness.client.take_producer_ids() == range(1000)
 
 
-def test_concurrent_producer_id_blocks_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = ClientHarness().start()
+def test_concurrent_producer_id_blocks_do_not_overlap(
+    harness: ClientHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read, others = harness.store.read, [ProducerIdBlock(7, 0, 999), ProducerIdBlock(7, 1000, 1999)]
 
     def overtaken(path: str) -> tuple[bytes, Stat]:
@@ -540,16 +527,14 @@ def test_concurrent_producer_id_blocks_do_not_overlap(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("data", [b"nonsense", ProducerIdBlock(7, 0, (1 << 63) - 1000).to_json()])
-def test_producer_ids_that_cannot_be_taken_are_an_error(data: bytes) -> None:
-    harness = ClientHarness().start()
+def test_producer_ids_that_cannot_be_taken_are_an_error(harness: ClientHarness, data: bytes) -> None:
     harness.store.create(paths.PRODUCER_IDS, data)
     with pytest.raises(CoordinationError, match=paths.PRODUCER_IDS):
         harness.client.take_producer_ids()
     assert harness.store.read(paths.PRODUCER_IDS)[0] == data
 
 
-def test_broker_is_elected_again_after_another_in_the_same_session() -> None:
-    harness = ClientHarness().start()
+def test_broker_is_elected_again_after_another_in_the_same_session(harness: ClientHarness) -> None:
     other = harness.zookeeper.connect()
     harness.store.delete(paths.CONTROLLER)
     other.create(paths.CONTROLLER, b'{"version":1,"brokerid":2,"timestamp":"0"}', ephemeral=True)
@@ -561,8 +546,7 @@ def test_broker_is_elected_again_after_another_in_the_same_session() -> None:
     assert elected.epoch == 2
 
 
-def test_controller_takes_a_new_epoch_after_the_counter_went_back() -> None:
-    harness = ClientHarness().start()
+def test_controller_takes_a_new_epoch_after_the_counter_went_back(harness: ClientHarness) -> None:
     harness.store.write(paths.CONTROLLER_EPOCH, b"0")
     harness.zookeeper.suspend(harness.store)
     harness.zookeeper.resume(harness.store)
@@ -572,8 +556,7 @@ def test_controller_takes_a_new_epoch_after_the_counter_went_back() -> None:
     assert harness.counters_missed_times == 1
 
 
-def test_rejected_controller_raises_its_epoch_only_while_elected() -> None:
-    harness = ClientHarness().start()
+def test_rejected_controller_raises_its_epoch_only_while_elected(harness: ClientHarness) -> None:
     harness.client.epoch_refused(1)
     elected = harness.last(events.Elected)
     assert elected.epoch == 1002

@@ -41,7 +41,9 @@ def recorded(name: str) -> MemoryStore:
     return store
 
 
-def two_topics() -> MemoryStore:
+@pytest.fixture
+def store() -> MemoryStore:
+    """A cluster with two topics."""
     return cluster({"t": {0: (0,), 1: (1,)}, "u": {0: (0,)}})
 
 
@@ -97,8 +99,7 @@ def test_recorded_whitelist_group_is_described_with_all_its_topics() -> None:
     assert consumer.partitions == (*ORDERS, *PAYMENTS)
 
 
-def test_partitions_without_owner_and_offset_belong_to_the_group() -> None:
-    store = two_topics()
+def test_partitions_without_owner_and_offset_belong_to_the_group(store: MemoryStore) -> None:
     register(store, "g", "g_a", t=1)
     own(store, "g", T0, "g_a-0")
     found = ZooKeeperGroups(store).describe("g")
@@ -109,30 +110,28 @@ def test_partitions_without_owner_and_offset_belong_to_the_group() -> None:
     )
 
 
-def test_topics_of_a_pattern_belong_to_the_group_before_any_owner() -> None:
-    store = two_topics()
+def test_topics_of_a_pattern_belong_to_the_group_before_any_owner(store: MemoryStore) -> None:
     data = ConsumerRegistration({"u.*|x": 1}, 7, "white_list").to_json()
     store.create(paths.consumer_id_path("g", "g_a"), data, ephemeral=True, make_parents=True)
     found = ZooKeeperGroups(store).describe("g")
     assert (found.partitions, found.consumers[0].topics) == ((U0,), ("u",))
 
 
-def test_invalid_pattern_has_unknown_topics() -> None:
-    store = two_topics()
+def test_invalid_pattern_has_unknown_topics(store: MemoryStore) -> None:
     data = ConsumerRegistration({"(?": 2}, 7, "black_list").to_json()
     store.create(paths.consumer_id_path("g", "g_a"), data, ephemeral=True, make_parents=True)
     (one,) = ZooKeeperGroups(store).describe("g").consumers
     assert (one.streams, one.topics) == (2, ())
 
 
-def test_an_offset_of_a_topic_that_was_deleted_is_told() -> None:
-    store = two_topics()
+def test_an_offset_of_a_topic_that_was_deleted_is_told(store: MemoryStore) -> None:
     write_offsets(store, "g", {TopicPartition("gone", 3): 5})
     assert ZooKeeperGroups(store).describe("g").partitions == (TopicPartition("gone", 3),)
 
 
-def test_group_with_an_invalid_topic_owner_and_offset_is_described(caplog: pytest.LogCaptureFixture) -> None:
-    store = two_topics()
+def test_group_with_an_invalid_topic_owner_and_offset_is_described(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
     write_offsets(store, "g", {T0: 5, U0: 6})
     invalid = ["/brokers/topics/u", "/consumers/g/offsets/u/0", "/consumers/g/owners/u/0"]
     store.create(invalid[2], b"nobody", make_parents=True)
@@ -145,15 +144,13 @@ def test_group_with_an_invalid_topic_owner_and_offset_is_described(caplog: pytes
     assert sorted(message.split()[4].rstrip(":") for message in caplog.messages) == invalid
 
 
-def test_consumer_with_an_invalid_registration_is_listed() -> None:
-    store = two_topics()
+def test_consumer_with_an_invalid_registration_is_listed(store: MemoryStore) -> None:
     store.create("/consumers/g/ids/g_x", b"nonsense", ephemeral=True, make_parents=True)
     (one,) = ZooKeeperGroups(store).describe("g").consumers
     assert (one.consumer_id, one.pattern, one.streams, one.since_ms) == ("g_x", "", 0, -1)
 
 
-def test_an_unknown_group_is_named_with_what_is_much_like_it() -> None:
-    store = two_topics()
+def test_an_unknown_group_is_named_with_what_is_much_like_it(store: MemoryStore) -> None:
     write_offsets(store, "billing", {T0: 1})
     with pytest.raises(
         BrokerError, match="GROUP_ID_NOT_FOUND: there is no group 'biling'; there is 'billing'"
@@ -161,8 +158,8 @@ def test_an_unknown_group_is_named_with_what_is_much_like_it() -> None:
         ZooKeeperGroups(store).describe("biling")
 
 
-def test_a_name_that_no_path_can_have_is_no_group_in_zookeeper() -> None:
-    assert not ZooKeeperGroups(two_topics()).exists("a/b")
+def test_a_name_that_no_path_can_have_is_no_group_in_zookeeper(store: MemoryStore) -> None:
+    assert not ZooKeeperGroups(store).exists("a/b")
 
 
 @pytest.mark.parametrize(
@@ -196,8 +193,8 @@ def test_partition_offsets_include_partitions_known_to_brokers_only() -> None:
 # Where it goes on
 
 
-def test_offsets_are_set_as_a_consumer_leaves_them() -> None:
-    store, like = two_topics(), recorded("04-old-consumers-closed")
+def test_offsets_are_set_as_a_consumer_leaves_them(store: MemoryStore) -> None:
+    like = recorded("04-old-consumers-closed")
     ZooKeeperGroups(store).set_offsets("old-group", {ORDERS[0]: 200, ORDERS[1]: 0})
 
     def tree(of: MemoryStore, path: str) -> dict[str, bytes]:
@@ -209,16 +206,14 @@ def test_offsets_are_set_as_a_consumer_leaves_them() -> None:
     assert tree(store, "/consumers/old-group") == tree(like, "/consumers/old-group")
 
 
-def test_offsets_that_are_there_are_replaced_and_others_stay() -> None:
-    store = two_topics()
+def test_offsets_that_are_there_are_replaced_and_others_stay(store: MemoryStore) -> None:
     groups = ZooKeeperGroups(store)
     write_offsets(store, "g", {T0: 1, T1: 2})
     groups.set_offsets("g", {T1: 9, U0: 0})
     assert groups.offsets("g") == {T0: 1, T1: 9, U0: 0}
 
 
-def test_a_group_whose_consumers_live_is_left_alone() -> None:
-    store = two_topics()
+def test_a_group_whose_consumers_live_is_left_alone(store: MemoryStore) -> None:
     groups = ZooKeeperGroups(store)
     write_offsets(store, "g", {T0: 1, U0: 2})
     register(store, "g", "g_a", t=1)
@@ -233,8 +228,9 @@ def test_a_group_whose_consumers_live_is_left_alone() -> None:
     assert groups.offsets("g") == {T0: 1, U0: 2}
 
 
-def test_a_consumer_that_joins_while_offsets_are_set_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = two_topics()
+def test_a_consumer_that_joins_while_offsets_are_set_is_told(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     def write(store: MemoryStore, group: str, offsets: dict[TopicPartition, int]) -> None:
         register(store, group, "g_late", t=1)
@@ -254,15 +250,15 @@ def test_a_deleted_group_leaves_nothing() -> None:
     assert children(store, paths.CONSUMERS) == ["white-group"]
 
 
-def test_a_group_without_any_registration_can_be_deleted() -> None:
-    store = two_topics()
+def test_a_group_without_any_registration_can_be_deleted(store: MemoryStore) -> None:
     write_offsets(store, "g", {T0: 1})
     ZooKeeperGroups(store).delete("g")
     assert children(store, paths.CONSUMERS) == []
 
 
-def test_a_consumer_that_joins_while_its_group_is_deleted_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = two_topics()
+def test_a_consumer_that_joins_while_its_group_is_deleted_stays(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_offsets(store, "g", {T0: 1})
     delete = store.delete
 
@@ -304,8 +300,7 @@ def test_groups_of_a_topic_are_found_if_some_have_no_offsets() -> None:
     assert groups.groups_of("payments") == ["owner", "white-group"]
 
 
-def test_a_group_that_goes_while_it_is_described_is_an_empty_one() -> None:
-    store = two_topics()
+def test_a_group_that_goes_while_it_is_described_is_an_empty_one(store: MemoryStore) -> None:
     with pytest.raises(NoNode):
         store.read("/consumers/g")
     store.create("/consumers/g", make_parents=True)
