@@ -170,21 +170,20 @@ def read_acls(store: Store) -> StoredAcls:
             znodes.warn(above, f"ignored unknown ACLs: {error}; remove the znode")
             continue
         paths.update({f"{above}/{name}": Resource(kind, name) for name in children(store, above)})
-    found = znodes.read_all(paths, RESOURCE_ACLS)
-    problems = ((resource, znodes.problem(path)) for path, resource in paths.items())
+    found, problems = znodes.read_all_with_problems(paths, RESOURCE_ACLS)
     return StoredAcls(
         {paths[path]: value.acls for path, (value, _) in found.items() if value.acls},
-        {resource: problem for resource, problem in problems if problem is not None},
+        {paths[path]: problem for path, problem in problems.items()},
     )
 
 
 def read_resource(store: Store, resource: Resource) -> Acls | None:
     """Return the ACLs of one resource; None if they are unreadable."""
-    path, znodes = acl_path(resource), Znodes(store)
-    found = znodes.read(path, RESOURCE_ACLS)
-    if found is not None:
-        return found.acls
-    return frozenset() if znodes.problem(path) is None else None
+    path = acl_path(resource)
+    found, problems = Znodes(store).read_all_with_problems([path], RESOURCE_ACLS)
+    if problems:
+        return None
+    return found[path][0].acls if path in found else frozenset()
 
 
 def change_resource(store: Store, resource: Resource, change: Callable[[Acls], Acls]) -> AclsChanged:

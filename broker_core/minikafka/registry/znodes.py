@@ -69,15 +69,35 @@ class Znodes:
 
     def read_all(self, paths: Iterable[str], kind: Kind[Value]) -> dict[str, tuple[Value, Stat]]:
         """Return the values and stats of those znodes that exist and are valid. All are read at once."""
+        return self.read_all_with_problems(paths, kind)[0]
+
+    def read_all_with_problems(
+        self, paths: Iterable[str], kind: Kind[Value]
+    ) -> tuple[dict[str, tuple[Value, Stat]], dict[str, str]]:
+        """Return ``read_all``, and the problem of each znode that is invalid."""
+        values: dict[str, tuple[Value, Stat]] = {}
+        problems: dict[str, str] = {}
         wanted = list(paths)
         found = self._store.read_all(wanted)
-        values = {path: self.parse(path, found.get(path), kind) for path in wanted}
-        return {path: value for path, value in values.items() if value is not None}
+        for path in wanted:
+            value = self._parse(path, found.get(path), kind)
+            if isinstance(value, str):
+                problems[path] = value
+            elif value is not None:
+                values[path] = value
+        return values, problems
 
     def parse(
         self, path: str, found: tuple[bytes, Stat] | None, kind: Kind[Value]
     ) -> tuple[Value, Stat] | None:
         """Return ``read_with_stat`` for the data that was ``found``; None: the znode does not exist."""
+        value = self._parse(path, found, kind)
+        return None if isinstance(value, str) else value
+
+    def _parse(
+        self, path: str, found: tuple[bytes, Stat] | None, kind: Kind[Value]
+    ) -> tuple[Value, Stat] | str | None:
+        """Return the problem of an invalid znode, after its warning; else as ``parse``."""
         if found is None:
             self.forget(path)
             return None
@@ -85,8 +105,9 @@ class Znodes:
         try:
             value = kind.decode(data, path)
         except CoordinationError as error:
-            self.warn(path, f"ignored an invalid znode: {error}; {kind.remedy}")
-            return None
+            problem = f"ignored an invalid znode: {error}; {kind.remedy}"
+            self.warn(path, problem)
+            return problem
         self.forget(path)
         return value, stat
 
@@ -95,10 +116,6 @@ class Znodes:
         if self._problems.get(path) != problem:
             _log.warning("%s", problem)
         self._problems[path] = problem
-
-    def problem(self, path: str) -> str | None:
-        """Return the problem of a znode that was invalid when it was last read, else None."""
-        return self._problems.get(path)
 
     def forget(self, path: str) -> None:
         """Forget the problem of a znode."""

@@ -159,10 +159,10 @@ def test_nonsense_is_passed_over_with_one_warning(kind: Kind[Any], caplog: pytes
         assert repr(data)[:100] in message
         assert message.endswith(kind.remedy)
         assert len(message) < 2_000
-        assert Znodes(store).problem(path) == message
+        assert Znodes(store).read_all_with_problems([path], kind) == ({}, {path: message})
     store.write(path, valid)
     assert Znodes(store).read(path, kind) == kind.decode(valid, path)
-    assert Znodes(store).problem(path) is None
+    assert Znodes(store).read_all_with_problems([path], kind)[1] == {}
 
 
 @every_kind

@@ -52,16 +52,17 @@ class ClusterIdentity:
         return held
 
     def _look(self) -> bool:
-        found = self._znodes.read(paths.CLUSTER_ID, CLUSTER)
-        if found is None and self._znodes.problem(paths.CLUSTER_ID) is not None:
+        found, problems = self._znodes.read_all_with_problems([paths.CLUSTER_ID], CLUSTER)
+        if problems:
             return True  # an invalid id does not mean another cluster
-        if found is None:
+        if not found:
             self._complain(
                 f"{paths.CLUSTER_ID} does not exist: ZooKeeper's data was removed, or this is another one"
             )
             return False
-        if found.id != self._own:
-            self._complain(f"{paths.CLUSTER_ID} is {found.id}: this is the ZooKeeper of another cluster")
+        held = found[paths.CLUSTER_ID][0].id
+        if held != self._own:
+            self._complain(f"{paths.CLUSTER_ID} is {held}: this is the ZooKeeper of another cluster")
             return False
         if self._complaint:
             _log.warning("ZooKeeper holds cluster %s again: using it again", self._own)

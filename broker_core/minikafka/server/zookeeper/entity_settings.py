@@ -36,7 +36,12 @@ class EntitySettings:
 
     def of_topics(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
         """Return ``of_topic`` of many topics, read at once."""
-        return {topic: self._apply(topic, settings) for topic, settings in self.peek(topics).items()}
+        by_path = {paths.topic_config_path(topic): topic for topic in topics}
+        found, problems = self._znodes.read_all_with_problems(by_path, ENTITY_CONFIG)
+        for path, topic in by_path.items():
+            if path not in problems:
+                self._apply(topic, found[path][0].config if path in found else {})
+        return {topic: self._of_topics.get(topic, {}) for topic in by_path.values()}
 
     def of_all_topics(self) -> dict[str, Mapping[str, str]]:
         """Return the own configs of every topic."""
@@ -69,14 +74,11 @@ class EntitySettings:
         found = self._znodes.read_all(paths_of.values(), ENTITY_CONFIG)
         return {name: found[path][0].config if path in found else {} for name, path in paths_of.items()}
 
-    def _apply(self, topic: str, settings: Mapping[str, str]) -> Mapping[str, str]:
+    def _apply(self, topic: str, settings: Mapping[str, str]) -> None:
         last = self._of_topics.get(topic)
-        if self._znodes.problem(paths.topic_config_path(topic)) is not None:
-            return last or {}
         if last is not None:
             log_changes(topic, last, settings)
         self._of_topics[topic] = settings
-        return settings
 
 
 def log_changes(topic: str, old: Mapping[str, str], new: Mapping[str, str]) -> None:

@@ -646,9 +646,9 @@ class ZooKeeperClient:
     def _read_assignments(self, topics: Collection[str]) -> None:
         """Read the assignments of topics that are not known."""
         by_path = {paths.topic_path(topic): topic for topic in topics}
-        for path, (assignment, stat) in self._znodes.read_all(by_path, TOPIC).items():
+        found, problems = self._znodes.read_all_with_problems(by_path, TOPIC)
+        for path, (assignment, stat) in found.items():
             self._assignments[by_path[path]] = assignment.partitions
             self._stats[by_path[path]] = stat
-        bad = {topic for path, topic in by_path.items() if self._znodes.problem(path) is not None}
-        self._unreadable = self._unreadable - set(topics) | bad
+        self._unreadable = self._unreadable - set(topics) | {by_path[path] for path in problems}
         self._listener.unreadable_changed(self._unreadable)
