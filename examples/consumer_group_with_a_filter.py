@@ -51,12 +51,12 @@ class Machine:
             "rebalance.backoff.ms": 200,
         }
         self._connector = Consumer.create(properties)
-        streams = self._connector.create_message_streams_by_filter(FILTER, 2, bytes.decode, bytes.decode)
+        streams = self._connector.create_message_streams_by_filter(FILTER, 2, value_decoder=bytes.decode)
         self._threads = [threading.Thread(target=self._work, args=(stream,)) for stream in streams]
         for thread in self._threads:
             thread.start()
 
-    def _work(self, stream: KafkaStream[str, str]) -> None:
+    def _work(self, stream: KafkaStream[bytes, str]) -> None:
         """Read until the consumer is shut down. Taking the next message marks the previous one as done."""
         for message in stream:
             self.read.append(str(message.message))

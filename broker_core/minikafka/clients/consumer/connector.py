@@ -72,6 +72,16 @@ class ConsumerConnector(ABC):
 
     @overload
     def create_message_streams(
+        self, topic_count_map: Mapping[str, int], key_decoder: AnyDecoder[K], value_decoder: None = None
+    ) -> dict[str, list[KafkaStream[K, bytes]]]: ...
+
+    @overload
+    def create_message_streams(
+        self, topic_count_map: Mapping[str, int], key_decoder: None = None, value_decoder: AnyDecoder[V] = ...
+    ) -> dict[str, list[KafkaStream[bytes, V]]]: ...
+
+    @overload
+    def create_message_streams(
         self, topic_count_map: Mapping[str, int], key_decoder: AnyDecoder[K], value_decoder: AnyDecoder[V]
     ) -> dict[str, list[KafkaStream[K, V]]]: ...
 
@@ -102,9 +112,27 @@ class ConsumerConnector(ABC):
     def create_message_streams_by_filter(
         self,
         topic_filter: TopicFilter,
-        num_streams: int,
-        key_decoder: AnyDecoder[K],
-        value_decoder: AnyDecoder[V],
+        num_streams: int = 1,
+        key_decoder: AnyDecoder[K] = ...,
+        value_decoder: None = None,
+    ) -> list[KafkaStream[K, bytes]]: ...
+
+    @overload
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter,
+        num_streams: int = 1,
+        key_decoder: None = None,
+        value_decoder: AnyDecoder[V] = ...,
+    ) -> list[KafkaStream[bytes, V]]: ...
+
+    @overload
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter,
+        num_streams: int = 1,
+        key_decoder: AnyDecoder[K] = ...,
+        value_decoder: AnyDecoder[V] = ...,
     ) -> list[KafkaStream[K, V]]: ...
 
     def create_message_streams_by_filter(

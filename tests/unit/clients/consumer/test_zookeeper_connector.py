@@ -131,6 +131,15 @@ def test_messages_are_decoded(harness: ZooKeeperGroupHarness) -> None:
     assert (message.key, message.message) == ("k", 0)
 
 
+def test_keys_stay_bytes_if_only_values_have_a_decoder(harness: ZooKeeperGroupHarness) -> None:
+    consumer = harness.consumer("a")
+    consumer.streams = consumer.connector.create_message_streams({"t": 1}, value_decoder=json.loads)["t"]
+    harness.go()
+    consumer.fetcher.deliver(1)
+    (message,) = consumer.take(1)
+    assert (message.key, message.message) == (b"k", 0)
+
+
 def test_message_is_committed_once_the_next_is_requested(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a", auto_commit_interval_ms=100).reads(t=1)
     harness.brokers.add_topic("t", 1)
