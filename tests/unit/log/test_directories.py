@@ -19,11 +19,6 @@ from minikafka.log.manager import Jobs, LogManager
 from tests.support.logs import NOW_MS, ONE, OTHER, SMALL, TWO, fill, manager_of
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 def one_left_out(files: MemoryFiles) -> LogManager:
     """d1 with ONE cannot be used, d2 with TWO can."""
     manager = manager_of(files, "d1", "d2")

@@ -6,16 +6,10 @@ import dataclasses
 
 import pytest
 
-from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.records.format.message_set import Codec
-from tests.support.logs import HOME, NOW_MS, SMALL, Interrupted, fill, numbered, open_log, read_all, valid_set
-
-
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles(clock=ManualClock(NOW_MS))
+from tests.support.logs import HOME, SMALL, Interrupted, fill, numbered, open_log, read_all, valid_set
 
 
 def test_a_flush_tells_what_is_durable_and_a_power_cut_leaves_it(files: MemoryFiles) -> None:

@@ -134,8 +134,7 @@ def test_removed_bytes_are_saved_and_reported(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_recovered_log_has_nothing_left_to_recover(kind: str) -> None:
-    files = MemoryFiles()
+def test_a_recovered_log_has_nothing_left_to_recover(files: MemoryFiles, kind: str) -> None:
     place(files, KINDS[kind])
     first = open_recorded(files)
     end_offset = first.end_offset
@@ -148,8 +147,7 @@ def test_a_recovered_log_has_nothing_left_to_recover(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_with_the_clean_marker_a_damaged_end_is_found_all_the_same(kind: str) -> None:
-    files = MemoryFiles()
+def test_with_the_clean_marker_a_damaged_end_is_found_all_the_same(files: MemoryFiles, kind: str) -> None:
     place(files, KINDS[kind])
     log = open_recorded(files, clean=True)
     before_the_last_index_entry = struct.unpack(">ii", GOOD_INDEX[-8:])[1]
@@ -188,8 +186,7 @@ def test_with_the_clean_marker_only_the_end_is_read() -> None:
         b"x",
     ],
 )
-def test_a_wrong_or_absent_index_costs_nothing(index: bytes | None) -> None:
-    files = MemoryFiles()
+def test_a_wrong_or_absent_index_costs_nothing(files: MemoryFiles, index: bytes | None) -> None:
     place(files, GOOD, index)
     log = open_recorded(files, clean=True)
     assert log.end_offset == 200
@@ -207,8 +204,7 @@ def test_the_same_recovery_on_the_machines_files(tmp_path: Path) -> None:
     log.close()
 
 
-def test_later_damage_gets_a_file_of_its_own() -> None:
-    files = MemoryFiles()
+def test_later_damage_gets_a_file_of_its_own(files: MemoryFiles) -> None:
     log = open_log(files)
     for _ in range(3):
         fill(log, 5)
@@ -224,8 +220,7 @@ def test_later_damage_gets_a_file_of_its_own() -> None:
     assert len(read_all(log)) == 15
 
 
-def test_a_zeroed_gigabyte_is_kept_as_a_hole() -> None:
-    files = MemoryFiles()
+def test_a_zeroed_gigabyte_is_kept_as_a_hole(files: MemoryFiles) -> None:
     path = place(files, GOOD + bytes(1 << 20))
     open_recorded(files)
     assert read_file(files, path + ".corrupt") == bytes(1 << 20)
@@ -236,8 +231,7 @@ def test_a_zeroed_gigabyte_is_kept_as_a_hole() -> None:
     ]
 
 
-def test_damage_that_cannot_be_kept_is_not_cut() -> None:
-    files = MemoryFiles()
+def test_damage_that_cannot_be_kept_is_not_cut(files: MemoryFiles) -> None:
     path = place(files, KINDS["nonsense-appended"])
     files.fail_next_write(match=".corrupt")
     with pytest.raises(StorageError, match=r"cannot save 700 damaged bytes .* before truncating"):
@@ -246,8 +240,7 @@ def test_damage_that_cannot_be_kept_is_not_cut() -> None:
     assert not files.exists(path + ".corrupt")
 
 
-def test_removed_bytes_are_durable_before_the_truncation() -> None:
-    files = MemoryFiles()
+def test_removed_bytes_are_durable_before_the_truncation(files: MemoryFiles) -> None:
     place(files, KINDS["nonsense-appended"])
     del files.operations[:]
     open_recorded(files)
@@ -277,8 +270,7 @@ def damage(files: MemoryFiles, log: Log, number: int) -> int:
     return segment.base_offset + 1
 
 
-def test_damage_ends_the_log_and_later_segments_are_set_aside() -> None:
-    files = MemoryFiles()
+def test_damage_ends_the_log_and_later_segments_are_set_aside(files: MemoryFiles) -> None:
     log = several(files)
     end = damage(files, log, 1)
     whole = [read_file(files, segment.path) for segment in log.segments]
@@ -295,8 +287,7 @@ def test_damage_ends_the_log_and_later_segments_are_set_aside() -> None:
     assert len(read_all(again)) == end + 60
 
 
-def test_segments_below_the_recovery_point_are_not_scanned() -> None:
-    files = MemoryFiles()
+def test_segments_below_the_recovery_point_are_not_scanned(files: MemoryFiles) -> None:
     log = several(files)
     damage(files, log, 1)
     again = open_log(files, recovery_point=log.segments[2].base_offset)
@@ -309,8 +300,7 @@ def test_segments_below_the_recovery_point_are_not_scanned() -> None:
     )
 
 
-def test_newest_segment_is_scanned_with_any_recovery_point() -> None:
-    files = MemoryFiles()
+def test_newest_segment_is_scanned_with_any_recovery_point(files: MemoryFiles) -> None:
     log = several(files)
     end = damage(files, log, 3)
     again = open_log(files, recovery_point=1 << 50)
@@ -343,16 +333,14 @@ def test_bytes_beyond_the_recovery_point_are_written_back(
     assert written == {segment.path: set(range(segment.size)) for segment in log.segments[2:]}
 
 
-def test_nothing_is_written_back_where_all_was_flushed() -> None:
-    files = MemoryFiles()
+def test_nothing_is_written_back_where_all_was_flushed(files: MemoryFiles) -> None:
     log = several(files)
     del files.operations[:]
     open_log(files, recovery_point=log.end_offset)
     assert not [operation for operation in files.operations if operation.kind == "write"]
 
 
-def test_a_hole_between_segments_ends_the_log() -> None:
-    files = MemoryFiles()
+def test_a_hole_between_segments_ends_the_log(files: MemoryFiles) -> None:
     log = several(files)
     middle = log.segments[1]
     file = files.open(middle.path)
@@ -363,8 +351,7 @@ def test_a_hole_between_segments_ends_the_log() -> None:
     assert "offsets between are missing" in str(again.recovery)
 
 
-def test_a_compacted_log_may_have_holes() -> None:
-    files = MemoryFiles()
+def test_a_compacted_log_may_have_holes(files: MemoryFiles) -> None:
     log = several(files)
     middle = log.segments[1]
     file = files.open(middle.path)
@@ -375,8 +362,7 @@ def test_a_compacted_log_may_have_holes() -> None:
     assert len(read_all(again)) == 59
 
 
-def test_a_segment_that_repeats_offsets_of_the_one_before_is_set_aside() -> None:
-    files = MemoryFiles()
+def test_a_segment_that_repeats_offsets_of_the_one_before_is_set_aside(files: MemoryFiles) -> None:
     log = several(files)
     files.rename(log.segments[2].path, f"{HOME}/{log.segments[2].base_offset - 3:011d}.kafka")
     again = open_log(files)
@@ -384,16 +370,14 @@ def test_a_segment_that_repeats_offsets_of_the_one_before_is_set_aside() -> None
     assert [record.value for record in read_all(again)] == numbered(0, again.end_offset)
 
 
-def test_an_index_without_its_segment_is_removed() -> None:
-    files = MemoryFiles()
+def test_an_index_without_its_segment_is_removed(files: MemoryFiles) -> None:
     several(files)
     files.open(f"{HOME}/00000099999.index", create=True)
     open_log(files)
     assert not files.exists(f"{HOME}/00000099999.index")
 
 
-def test_files_that_are_none_of_ours_are_left_alone() -> None:
-    files = MemoryFiles()
+def test_files_that_are_none_of_ours_are_left_alone(files: MemoryFiles) -> None:
     several(files)
     for name in ("notes.txt", "00000000000.timeindex", "000.kafka"):
         files.open(f"{HOME}/{name}", create=True).write_at(0, b"x")
@@ -402,8 +386,7 @@ def test_files_that_are_none_of_ours_are_left_alone() -> None:
     assert files.exists(f"{HOME}/notes.txt")
 
 
-def test_a_crash_during_recovery_loses_nothing_more() -> None:
-    files = MemoryFiles()
+def test_a_crash_during_recovery_loses_nothing_more(files: MemoryFiles) -> None:
     log = several(files)
     end = damage(files, log, 1)
     for path in ("", "data", HOME):
@@ -443,8 +426,9 @@ def test_message_larger_than_a_window_is_read_after_its_checksum(monkeypatch: py
     assert max(size for path, size in before_cut if path.endswith(".log")) <= 1000
 
 
-def test_compressed_segments_are_recovered_without_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = MemoryFiles()
+def test_compressed_segments_are_recovered_without_being_opened(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = fill(open_log(files, LogConfig()), 100, in_set=10, codec=Codec.SNAPPY)
     size = log.size_bytes
     log.segments[0].file.truncate(size - 1)

@@ -6,18 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from minikafka.base.clock import ManualClock
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from tests.support.logs import HOME, NOW_MS, SMALL, fill, open_log, read_all
 
 SPARSE = replace(SMALL, index_interval_bytes=100_000)
-
-
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles(clock=ManualClock(NOW_MS))
 
 
 def without_both_indexes(files: MemoryFiles) -> list[str]:

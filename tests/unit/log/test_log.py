@@ -22,11 +22,6 @@ from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, iterate
 from tests.support.logs import HOME, NOW_MS, SMALL, fill, names_of, numbered, open_log, read_all, valid_set
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles(clock=ManualClock(NOW_MS))
-
-
 def offsets_of(piece: FileSlice | None) -> list[int]:
     assert piece is not None
     return [record.offset for record in iterate(piece.read())]
@@ -35,15 +30,13 @@ def offsets_of(piece: FileSlice | None) -> list[int]:
 # Appending and rolling.
 
 
-def test_a_new_log_begins_with_an_empty_segment_at_offset_0(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_a_new_log_begins_with_an_empty_segment_at_offset_0(log: Log, files: MemoryFiles) -> None:
     assert (log.start_offset, log.end_offset, log.recovery_point, log.size_bytes) == (0, 0, 0, 0)
     assert files.list_dir(HOME) == names_of(0)
     assert log.recovery is None
 
 
-def test_an_append_gives_the_next_offsets(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_an_append_gives_the_next_offsets(log: Log) -> None:
     first = log.append(valid_set(numbered(0, 3)))
     second = log.append(valid_set(numbered(3, 2)))
     assert (first.first_offset, first.last_offset) == (0, 2)
@@ -54,8 +47,7 @@ def test_an_append_gives_the_next_offsets(files: MemoryFiles) -> None:
 
 @pytest.mark.parametrize("codec", CLASSIC_CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_sets_of_every_codec_and_magic_are_kept(files: MemoryFiles, codec: Codec, magic: int) -> None:
-    log = open_log(files)
+def test_sets_of_every_codec_and_magic_are_kept(log: Log, codec: Codec, magic: int) -> None:
     for first in range(0, 60, 6):
         log.append(valid_set(numbered(first, 6), codec=codec, magic=magic))
     records = read_all(log)
@@ -63,8 +55,7 @@ def test_sets_of_every_codec_and_magic_are_kept(files: MemoryFiles, codec: Codec
     assert [record.offset for record in records] == list(range(60))
 
 
-def test_an_empty_set_changes_nothing(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_an_empty_set_changes_nothing(log: Log) -> None:
     assert log.append(valid_set([])).count == 0
     assert (log.end_offset, log.size_bytes) == (0, 0)
 
@@ -95,8 +86,7 @@ def test_a_full_index_makes_the_log_roll(files: MemoryFiles) -> None:
     assert [record.value for record in read_all(log)] == numbered(0, 10)
 
 
-def test_an_offset_beyond_int32_of_the_base_makes_the_log_roll(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_an_offset_beyond_int32_of_the_base_makes_the_log_roll(log: Log, files: MemoryFiles) -> None:
     log.append(valid_set(numbered(0, 1)))
     # A compacted log can hold offsets far apart: the second message gets one near the limit.
     log.append(valid_set(numbered(1, 1)))
@@ -112,16 +102,14 @@ def test_an_offset_beyond_int32_of_the_base_makes_the_log_roll(files: MemoryFile
     assert [record.value for record in read_all(log)][2:] == [b"fits", b"does not"]
 
 
-def test_a_set_larger_than_a_segment_is_refused_and_nothing_is_written(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_a_set_larger_than_a_segment_is_refused_and_nothing_is_written(log: Log) -> None:
     with pytest.raises(BrokerError, match=r"segment\.bytes=1000") as caught:
         log.append(valid_set([bytes(2000)]))
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert (log.end_offset, log.size_bytes) == (0, 0)
 
 
-def test_roll_does_nothing_on_an_empty_newest_segment(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_roll_does_nothing_on_an_empty_newest_segment(log: Log) -> None:
     log.roll()
     assert len(log.segments) == 1
     fill(log, 5)
@@ -130,8 +118,7 @@ def test_roll_does_nothing_on_an_empty_newest_segment(files: MemoryFiles) -> Non
     assert [segment.base_offset for segment in log.segments] == [0, 5]
 
 
-def test_a_segment_list_taken_before_a_roll_does_not_change(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_a_segment_list_taken_before_a_roll_does_not_change(log: Log) -> None:
     before = log.segments
     fill(log, 40)
     assert len(before) == 1
@@ -171,8 +158,7 @@ def test_a_read_inside_a_compressed_set_gives_the_whole_set(files: MemoryFiles) 
     assert found.first_offset == 39
 
 
-def test_a_read_at_the_end_gives_nothing(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_a_read_at_the_end_gives_nothing(log: Log) -> None:
     assert log.read(0, 100).slice is None
     fill(log, 10)
     found = log.read(10, 100)
@@ -292,8 +278,7 @@ def test_offsets_before_a_time_are_those_of_segments_newest_first() -> None:
     assert log.offsets_before(NOW_MS + 8999, 2, now_ms=NOW_MS + 9000) == [15, 10]
 
 
-def test_an_empty_log_has_one_offset_at_any_time(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_an_empty_log_has_one_offset_at_any_time(log: Log) -> None:
     assert log.offsets_before(LATEST, 10) == [0]
     assert log.offsets_before(EARLIEST, 10) == [0]
 
@@ -330,8 +315,7 @@ def test_message_appended_during_an_index_rebuild_is_found_by_time(
     assert log.offset_for_timestamp(NOW_MS + 22) == (22, NOW_MS + 22)
 
 
-def test_messages_without_timestamps_are_passed_over(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_messages_without_timestamps_are_passed_over(log: Log) -> None:
     log.append(valid_set(numbered(0, 5), magic=0))
     assert log.offset_for_timestamp(1) is None
     log.append(valid_set(numbered(5, 1), timestamp_ms=7))
@@ -384,8 +368,7 @@ def test_truncation_below_the_start_begins_anew(files: MemoryFiles) -> None:
     assert [record.offset for record in read_all(log)] == [4, 5, 6, 7, 8]
 
 
-def test_a_truncation_is_not_undone_by_a_power_cut(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_a_truncation_is_not_undone_by_a_power_cut(log: Log, files: MemoryFiles) -> None:
     for path in ("", "data"):
         files.sync_dir(path)
     fill(log, 40, flush=True)
@@ -414,8 +397,7 @@ def test_a_reader_keeps_the_bytes_of_a_segment_that_is_removed(files: MemoryFile
     assert offsets_of(found.slice)[0] == newest
 
 
-def test_a_closed_log_is_all_on_the_disk_and_opens_clean(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_a_closed_log_is_all_on_the_disk_and_opens_clean(log: Log, files: MemoryFiles) -> None:
     for path in ("", "data"):
         files.sync_dir(path)
     fill(log, 40)

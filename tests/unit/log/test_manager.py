@@ -33,13 +33,9 @@ from tests.support.logs import (
 )
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
-def test_a_partition_is_made_once_and_found_again_after_a_restart(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_a_partition_is_made_once_and_found_again_after_a_restart(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     assert manager.get(ONE) is None
     log = manager.create(ONE)
     assert manager.create(ONE) is log
@@ -73,8 +69,7 @@ def test_a_new_partition_goes_where_the_fewest_are(files: MemoryFiles) -> None:
     assert held == [3, 2, 2]
 
 
-def test_wrong_names_are_refused_before_anything_is_made(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_wrong_names_are_refused_before_anything_is_made(manager: LogManager, files: MemoryFiles) -> None:
     with pytest.raises(BrokerError) as caught:
         manager.create(TopicPartition("a/b", 0))
     assert caught.value.code is ErrorCode.INVALID_TOPIC
@@ -109,8 +104,9 @@ def test_invalid_settings_are_ignored_with_one_warning_a_topic(
     assert log_of(manager, TWO).config.segment_bytes == 1000
 
 
-def test_a_topics_own_settings_hold_from_open_on_and_can_change(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_a_topics_own_settings_hold_from_open_on_and_can_change(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     assert manager.create(ONE, {"segment.bytes": "5000"}).config.segment_bytes == 5000
     manager.close()
     manager = LogManager(files, ["d1"], SMALL, Layout.CLASSIC, ManualClock())
@@ -131,8 +127,9 @@ def test_a_second_process_is_refused_and_leaves_nothing_locked(files: MemoryFile
     second.open_all()
 
 
-def test_marker_exists_only_from_a_clean_close_to_the_next_open(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_marker_exists_only_from_a_clean_close_to_the_next_open(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     assert not files.exists(f"d1/{MARKER}")
     manager.close()
     assert files.exists(f"d1/{MARKER}")
@@ -142,8 +139,7 @@ def test_marker_exists_only_from_a_clean_close_to_the_next_open(files: MemoryFil
     assert not files.exists(f"d1/{MARKER}")
 
 
-def test_the_marker_is_safe_only_after_everything_else_is(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_the_marker_is_safe_only_after_everything_else_is(manager: LogManager, files: MemoryFiles) -> None:
     fill(manager.create(ONE), 40)
     del files.operations[:]
     manager.close()
@@ -181,8 +177,9 @@ def test_a_log_that_failed_keeps_its_directory_from_counting_as_clean(files: Mem
     assert [len(read_all(log)) for log in again.logs().values()] == [5, 5]
 
 
-def test_recovery_points_are_written_down_and_limit_what_is_checked(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_recovery_points_are_written_down_and_limit_what_is_checked(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     log = fill(manager.create(ONE), 40, flush=True)
     manager.checkpoint_offsets()
     assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 0 40\n"
@@ -193,9 +190,8 @@ def test_recovery_points_are_written_down_and_limit_what_is_checked(files: Memor
 
 
 def test_a_checkpoint_that_makes_no_sense_means_that_all_is_checked(
-    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+    manager: LogManager, files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manager = manager_of(files)
     fill(manager.create(ONE), 40)
     manager.close()
     files.open(f"d1/{CHECKPOINT}").write_at(0, b"x")
@@ -207,9 +203,8 @@ def test_a_checkpoint_that_makes_no_sense_means_that_all_is_checked(
 
 
 def test_recovery_is_logged_and_the_checkpoint_follows(
-    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+    manager: LogManager, files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manager = manager_of(files)
     log = fill(manager.create(ONE), 10, flush=True)
     manager.checkpoint_offsets()
     files.kill_process()
@@ -314,8 +309,7 @@ def test_delete_and_truncate_without_checkpoint_entry_write_none() -> None:
     assert b"my_topic 0 4\n" in read_file(files, f"d1/{CHECKPOINT}")
 
 
-def test_a_partition_can_be_made_again_after_its_deletion(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_a_partition_can_be_made_again_after_its_deletion(manager: LogManager) -> None:
     fill(manager.create(ONE), 40)
     manager.delete(ONE)
     log = manager.create(ONE)
@@ -324,8 +318,9 @@ def test_a_partition_can_be_made_again_after_its_deletion(files: MemoryFiles) ->
     assert len(read_all(log)) == 5
 
 
-def test_a_deletion_that_a_crash_cut_short_is_finished_at_open(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_a_deletion_that_a_crash_cut_short_is_finished_at_open(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     fill(manager.create(ONE), 40)
     files.rename("d1/my_topic_0", "d1/my_topic_0.0-delete")
     files.kill_process()
@@ -382,8 +377,7 @@ def test_a_read_in_progress_keeps_the_bytes_of_a_deleted_partition(kind: str, tm
     manager.close()
 
 
-def test_a_truncation_takes_the_checkpoint_with_it(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_a_truncation_takes_the_checkpoint_with_it(manager: LogManager, files: MemoryFiles) -> None:
     fill(manager.create(ONE), 40, flush=True)
     manager.checkpoint_offsets()
     manager.truncate(ONE, 7)

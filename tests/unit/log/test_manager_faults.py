@@ -20,11 +20,6 @@ from minikafka.log.manager import LogManager
 from tests.support.logs import CHECKPOINT, MARKER, ONE, SMALL, TWO, fill, log_of, manager_of, read_all
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 def fail_once(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, method: str) -> None:
     whole = getattr(files, method)
 
@@ -107,9 +102,8 @@ def fail_checkpoint(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, fault: 
 @pytest.mark.parametrize("fault", CHECKPOINT_FAULTS)
 @pytest.mark.parametrize("doing", ["delete", "truncate"])
 def test_failed_checkpoint_leaves_no_point_past_a_log_end(
-    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str, doing: str
+    manager: LogManager, files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str, doing: str
 ) -> None:
-    manager = manager_of(files)
     log = fill(manager.create(ONE), 40, flush=True)
     manager.checkpoint_offsets()
     fail_checkpoint(monkeypatch, files, fault)
@@ -126,9 +120,8 @@ def test_failed_checkpoint_leaves_no_point_past_a_log_end(
 
 @pytest.mark.parametrize("fault", CHECKPOINT_FAULTS)
 def test_a_point_that_failed_to_be_written_counts_as_written(
-    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str
+    manager: LogManager, files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    manager = manager_of(files)
     fill(manager.create(ONE), 40, flush=True)
     fail_checkpoint(monkeypatch, files, fault)
     manager.checkpoint_offsets()
@@ -139,9 +132,8 @@ def test_a_point_that_failed_to_be_written_counts_as_written(
 
 
 def test_points_neither_written_nor_removed_count_as_written(
-    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+    manager: LogManager, files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = manager_of(files)
     for partition in (ONE, TWO):
         fill(manager.create(partition), 40, flush=True)
     manager.checkpoint_offsets()
@@ -191,8 +183,9 @@ def test_without_its_checkpoint_a_directory_does_not_count_as_clean(files: Memor
     assert [log.end_offset for log in manager_of(files, "d1", "d2").logs().values()] == [5, 5]
 
 
-def test_a_marker_that_cannot_be_made_costs_the_next_start_a_check(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_a_marker_that_cannot_be_made_costs_the_next_start_a_check(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     fill(manager.create(ONE), 5)
     files.fail_next_open(match=MARKER)
     manager.close()
@@ -223,8 +216,9 @@ def test_log_that_fails_to_open_is_opened_later_in_its_place(
     assert files.exists(f"d1/{MARKER}")
 
 
-def test_log_opened_later_that_lost_its_end_leaves_no_point_past_it(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_log_opened_later_that_lost_its_end_leaves_no_point_past_it(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     fill(manager.create(ONE), 40, flush=True)
     manager.checkpoint_offsets()
     files.kill_process()
@@ -238,8 +232,9 @@ def test_log_opened_later_that_lost_its_end_leaves_no_point_past_it(files: Memor
     assert read_checkpoint(files, f"d1/{CHECKPOINT}")[ONE] <= end
 
 
-def test_directory_with_an_unopened_log_does_not_count_as_clean(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_directory_with_an_unopened_log_does_not_count_as_clean(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     for partition in (ONE, TWO):
         fill(manager.create(partition), 40)
     manager.close()
@@ -249,8 +244,7 @@ def test_directory_with_an_unopened_log_does_not_count_as_clean(files: MemoryFil
     assert [len(read_all(log)) for log in manager_of(files).logs().values()] == [40, 40]
 
 
-def test_a_log_that_cannot_be_opened_can_be_deleted(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_a_log_that_cannot_be_opened_can_be_deleted(manager: LogManager, files: MemoryFiles) -> None:
     fill(manager.create(ONE), 40)
     files.kill_process()
     files.fail_next_read(match="d1/my_topic_0")
@@ -283,8 +277,7 @@ def test_partition_neither_created_nor_removed_stays_in_its_directory(files: Mem
     assert set(manager_of(files, "d1", "d2").logs()) == {ONE, TWO}
 
 
-def test_a_log_that_is_given_up_is_recovered_anew(files: MemoryFiles) -> None:
-    manager = manager_of(files)
+def test_a_log_that_is_given_up_is_recovered_anew(manager: LogManager, files: MemoryFiles) -> None:
     fill(manager.create(ONE), 40)
     files.fail_next_sync(match=".kafka")
     with pytest.raises(StorageError):

@@ -19,11 +19,6 @@ from minikafka.log.manager import LogManager
 from tests.support.logs import HOME, ONE, OTHER, TWO, fill, log_of, manager_of, open_log, read_all
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 def remove_directory(files: MemoryFiles) -> None:
     files.remove_tree(HOME)
 
@@ -105,7 +100,8 @@ def test_other_logs_go_on_beside_one_that_was_removed(
     assert logged == ["log of my_topic-0 is offline: d1/my_topic_0/00000000000.kafka was removed or replaced"]
 
 
-def two_directories(files: MemoryFiles) -> LogManager:
+@pytest.fixture
+def manager(files: MemoryFiles) -> LogManager:
     """A broker with ONE in d1 and TWO in d2."""
     manager = manager_of(files, "d1", "d2")
     for directory in manager.paths:
@@ -116,9 +112,8 @@ def two_directories(files: MemoryFiles) -> LogManager:
 
 
 def test_logs_of_a_removed_directory_take_no_more_messages(
-    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+    manager: LogManager, files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manager = two_directories(files)
     files.remove_tree("d1")
     for _ in range(2):
         assert manager.find_removed() is None
@@ -137,8 +132,7 @@ def test_logs_of_a_removed_directory_take_no_more_messages(
     ]
 
 
-def test_new_logs_and_deletions_pass_a_removed_directory_by(files: MemoryFiles) -> None:
-    manager = two_directories(files)
+def test_new_logs_and_deletions_pass_a_removed_directory_by(manager: LogManager, files: MemoryFiles) -> None:
     files.remove_tree("d1")
     manager.find_removed()
     fill(manager.create(OTHER), 5)
@@ -150,8 +144,7 @@ def test_new_logs_and_deletions_pass_a_removed_directory_by(files: MemoryFiles) 
     assert not files.exists("d1")
 
 
-def test_a_directory_that_was_emptied_counts_as_removed(files: MemoryFiles) -> None:
-    manager = two_directories(files)
+def test_a_directory_that_was_emptied_counts_as_removed(manager: LogManager, files: MemoryFiles) -> None:
     files.remove_tree("d1")
     files.make_dirs("d1")
     manager.find_removed()
@@ -160,16 +153,14 @@ def test_a_directory_that_was_emptied_counts_as_removed(files: MemoryFiles) -> N
     assert files.list_dir("d1") == []
 
 
-def test_the_last_directory_that_goes_is_a_reason_to_stop(files: MemoryFiles) -> None:
-    manager = two_directories(files)
+def test_the_last_directory_that_goes_is_a_reason_to_stop(manager: LogManager, files: MemoryFiles) -> None:
     files.remove_tree("d1")
     assert manager.find_removed() is None
     files.remove_tree("d2")
     assert manager.find_removed() == "data directory d1 was removed or emptied while in use"
 
 
-def test_a_lock_file_that_was_removed_is_held_again(files: MemoryFiles) -> None:
-    manager = two_directories(files)
+def test_a_lock_file_that_was_removed_is_held_again(manager: LogManager, files: MemoryFiles) -> None:
     files.remove("d1/.lock")
     assert manager.find_removed() is None
     with pytest.raises(DirectoryLocked):
@@ -177,8 +168,9 @@ def test_a_lock_file_that_was_removed_is_held_again(files: MemoryFiles) -> None:
     fill(log_of(manager, ONE), 5)
 
 
-def test_a_directory_that_another_process_has_taken_is_left_to_it(files: MemoryFiles) -> None:
-    manager = two_directories(files)
+def test_a_directory_that_another_process_has_taken_is_left_to_it(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     files.remove("d1/.lock")
     other = files.lock("d1/.lock")
     manager.find_removed()
@@ -192,9 +184,8 @@ def test_a_directory_that_another_process_has_taken_is_left_to_it(files: MemoryF
 
 
 def test_a_lock_file_that_cannot_be_made_again_is_tried_again(
-    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+    manager: LogManager, files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manager = two_directories(files)
     files.remove("d1/.lock")
     files.fail_next_open(match="d1/.lock")
     assert manager.find_removed() is None
@@ -205,8 +196,7 @@ def test_a_lock_file_that_cannot_be_made_again_is_tried_again(
     ]
 
 
-def test_unreadable_directory_does_not_hide_another_loss(files: MemoryFiles) -> None:
-    manager = two_directories(files)
+def test_unreadable_directory_does_not_hide_another_loss(manager: LogManager, files: MemoryFiles) -> None:
     files.remove("d1/.lock")
     files.remove_tree("d2/my_topic_1")
     files.fail_next_open(match="d1/meta.properties")

@@ -36,11 +36,6 @@ HOUR_MS = 3_600_000
 OURS = f"{__name__}:KeepsTwo"
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 class KeepsTwo:
     """A policy of an operator's own."""
 
@@ -149,15 +144,15 @@ def test_a_topic_that_is_only_compacted_has_no_policy_that_deletes() -> None:
 # What a log does.
 
 
-def of_40(files: MemoryFiles, config: LogConfig = SMALL) -> Log:
+@pytest.fixture
+def log(files: MemoryFiles) -> Log:
     """40 messages in segments of 15: 0, 15, 30."""
-    log = fill(open_log(files, config), 40)
+    log = fill(open_log(files), 40)
     assert [segment.base_offset for segment in log.segments] == [0, 15, 30]
     return log
 
 
-def test_deleted_segments_are_renamed_and_the_log_starts_behind_them(files: MemoryFiles) -> None:
-    log = of_40(files)
+def test_deleted_segments_are_renamed_and_the_log_starts_behind_them(log: Log) -> None:
     log.flush()
     deleted = log.delete_old_segments(lambda segments: 1, 40)
     assert deleted == [
@@ -172,8 +167,7 @@ def test_deleted_segments_are_renamed_and_the_log_starts_behind_them(files: Memo
     assert log.offsets_before(-2, 1) == [15]
 
 
-def test_a_policy_sees_offsets_sizes_and_times(files: MemoryFiles) -> None:
-    log = of_40(files)
+def test_a_policy_sees_offsets_sizes_and_times(log: Log) -> None:
     seen: list[SegmentFacts] = []
 
     def look(segments: Sequence[SegmentFacts]) -> int:
@@ -208,7 +202,7 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file(files: MemoryFiles) 
 def test_a_copied_directory_is_as_old_as_its_messages(files: MemoryFiles, reopened: bool) -> None:
     clock = ManualClock()
     files = MemoryFiles(clock=clock)
-    log = of_40(files)
+    log = fill(open_log(files), 40)
     log.close()
     clock.advance(1_000_000)
     for name in files.list_dir(HOME):
@@ -224,8 +218,7 @@ def test_a_copied_directory_is_as_old_as_its_messages(files: MemoryFiles, reopen
     assert seen == [NOW_MS + 14, NOW_MS + 29, NOW_MS + 39]
 
 
-def test_when_all_goes_an_empty_segment_keeps_the_offset(files: MemoryFiles) -> None:
-    log = of_40(files)
+def test_when_all_goes_an_empty_segment_keeps_the_offset(log: Log, files: MemoryFiles) -> None:
     log.delete_old_segments(len, 40)
     assert (log.start_offset, log.end_offset, log.size_bytes) == (40, 40, 0)
     log.close()
@@ -241,14 +234,12 @@ def test_an_empty_segment_is_not_replaced_by_another(files: MemoryFiles) -> None
 
 
 @pytest.mark.parametrize(("up_to", "start"), [(14, 0), (15, 15), (29, 15), (39, 30), (40, 40)])
-def test_nothing_above_the_high_watermark_goes(files: MemoryFiles, up_to: int, start: int) -> None:
-    log = of_40(files)
+def test_nothing_above_the_high_watermark_goes(log: Log, up_to: int, start: int) -> None:
     log.delete_old_segments(len, up_to)
     assert log.start_offset == start
 
 
-def test_a_reader_finishes_on_the_files_that_it_has(files: MemoryFiles) -> None:
-    log = of_40(files)
+def test_a_reader_finishes_on_the_files_that_it_has(log: Log, files: MemoryFiles) -> None:
     found = log.read(3, 1000)
     segments = log.segments
     for path in log.delete_old_segments(lambda segments: 2, 40):
@@ -260,8 +251,7 @@ def test_a_reader_finishes_on_the_files_that_it_has(files: MemoryFiles) -> None:
     assert entry.offset == 7
 
 
-def test_files_of_later_releases_go_with_their_segment(files: MemoryFiles) -> None:
-    log = of_40(files)
+def test_files_of_later_releases_go_with_their_segment(log: Log, files: MemoryFiles) -> None:
     for suffix in (".txnindex", ".snapshot"):
         files.open(f"{HOME}/{0:020d}{suffix}", create=True)
     deleted = log.delete_old_segments(lambda segments: 1, 40)
@@ -269,8 +259,7 @@ def test_files_of_later_releases_go_with_their_segment(files: MemoryFiles) -> No
     assert f"{HOME}/{0:020d}.snapshot.deleted" in deleted
 
 
-def test_deleted_segments_do_not_come_back_with_the_next_open(files: MemoryFiles) -> None:
-    log = of_40(files)
+def test_deleted_segments_do_not_come_back_with_the_next_open(log: Log, files: MemoryFiles) -> None:
     log.flush()
     log.delete_old_segments(lambda segments: 2, 40)
     files.kill_process()
@@ -279,8 +268,7 @@ def test_deleted_segments_do_not_come_back_with_the_next_open(files: MemoryFiles
     assert not [name for name in files.list_dir(HOME) if name.endswith(".deleted")]
 
 
-def test_a_rename_that_fails_leaves_no_hole(files: MemoryFiles) -> None:
-    log = of_40(files)
+def test_a_rename_that_fails_leaves_no_hole(log: Log, files: MemoryFiles) -> None:
     log.flush()
     files.fail_next_rename(match="00000000015.kafka")
     with pytest.raises(StorageError):
@@ -376,8 +364,7 @@ def test_the_kept_start_is_that_of_the_messages_not_of_the_manager(files: Memory
     assert log_of(manager_of(files), ONE).start_offset == 15
 
 
-def test_failed_rename_is_repeated_before_later_segments(files: MemoryFiles) -> None:
-    log = of_40(files)
+def test_failed_rename_is_repeated_before_later_segments(log: Log, files: MemoryFiles) -> None:
     files.fail_next_rename(match="00000000000.kafka")
     with pytest.raises(StorageError, match="cannot rename"):
         log.delete_old_segments(lambda segments: 1, 40)
@@ -391,8 +378,7 @@ def test_failed_rename_is_repeated_before_later_segments(files: MemoryFiles) -> 
     assert (again.recovery, again.start_offset, again.end_offset) == (None, 30, 40)
 
 
-def test_a_segment_that_was_removed_by_hand_does_not_keep_the_others(files: MemoryFiles) -> None:
-    log = of_40(files)
+def test_a_segment_that_was_removed_by_hand_does_not_keep_the_others(log: Log, files: MemoryFiles) -> None:
     files.remove(f"{HOME}/00000000000.kafka")
     log.delete_old_segments(lambda segments: 2, 40)
     assert not files.exists(f"{HOME}/00000000015.kafka")

@@ -14,18 +14,15 @@ STARTS = "d1/log-start-offset-checkpoint"
 
 
 @pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
-def of_40(files: MemoryFiles) -> LogManager:
+def manager(files: MemoryFiles) -> LogManager:
+    """A broker with 40 messages of ONE."""
     manager = manager_of(files)
     fill(manager.create(ONE), 40)
     return manager
 
 
-def test_below_the_start_nothing_can_be_read(files: MemoryFiles) -> None:
-    log = log_of(of_40(files), ONE)
+def test_below_the_start_nothing_can_be_read(manager: LogManager, files: MemoryFiles) -> None:
+    log = log_of(manager, ONE)
     log.increment_start_offset(17)
     with pytest.raises(OffsetOutOfRange) as caught:
         log.read(16, 100)
@@ -36,8 +33,8 @@ def test_below_the_start_nothing_can_be_read(files: MemoryFiles) -> None:
     assert log.offset_for_timestamp(NOW_MS) == (17, NOW_MS + 17)
 
 
-def test_the_start_does_not_go_back_nor_behind_the_end(files: MemoryFiles) -> None:
-    log = log_of(of_40(files), ONE)
+def test_the_start_does_not_go_back_nor_behind_the_end(manager: LogManager, files: MemoryFiles) -> None:
+    log = log_of(manager, ONE)
     log.increment_start_offset(17)
     log.increment_start_offset(3)
     assert log.start_offset == 17
@@ -47,8 +44,8 @@ def test_the_start_does_not_go_back_nor_behind_the_end(files: MemoryFiles) -> No
     assert log.start_offset == 40
 
 
-def test_segments_below_the_start_go_without_a_policy(files: MemoryFiles) -> None:
-    log = log_of(of_40(files), ONE)
+def test_segments_below_the_start_go_without_a_policy(manager: LogManager, files: MemoryFiles) -> None:
+    log = log_of(manager, ONE)
     log.increment_start_offset(31)
     log.delete_old_segments(lambda segments: 0, 40)
     assert [segment.base_offset for segment in log.segments] == [30]
@@ -56,8 +53,7 @@ def test_segments_below_the_start_go_without_a_policy(files: MemoryFiles) -> Non
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_it_is_kept_over_restarts(files: MemoryFiles, clean: bool) -> None:
-    manager = of_40(files)
+def test_it_is_kept_over_restarts(manager: LogManager, files: MemoryFiles, clean: bool) -> None:
     log_of(manager, ONE).flush()
     manager.increment_start_offset(ONE, 17)
     assert read_file(files, STARTS) == b"0\n1\nmy_topic 0 17\n"
@@ -68,8 +64,9 @@ def test_it_is_kept_over_restarts(files: MemoryFiles, clean: bool) -> None:
     assert log_of(manager_of(files), ONE).start_offset == 17
 
 
-def test_only_starts_that_no_segments_name_tells_are_written_down(files: MemoryFiles) -> None:
-    manager = of_40(files)
+def test_only_starts_that_no_segments_name_tells_are_written_down(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     manager.checkpoint_offsets()
     assert not files.exists(STARTS)
     manager.increment_start_offset(ONE, 17)
@@ -79,8 +76,9 @@ def test_only_starts_that_no_segments_name_tells_are_written_down(files: MemoryF
     assert read_file(files, STARTS) == b"0\n0\n"
 
 
-def test_recreated_partition_does_not_start_at_the_old_offset(files: MemoryFiles) -> None:
-    manager = of_40(files)
+def test_recreated_partition_does_not_start_at_the_old_offset(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     manager.increment_start_offset(ONE, 17)
     manager.delete(ONE)
     manager.create(ONE)
@@ -88,8 +86,9 @@ def test_recreated_partition_does_not_start_at_the_old_offset(files: MemoryFiles
     assert log_of(manager_of(files), ONE).start_offset == 0
 
 
-def test_recreated_partition_starts_at_0_after_a_failed_write(files: MemoryFiles) -> None:
-    manager = of_40(files)
+def test_recreated_partition_starts_at_0_after_a_failed_write(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     manager.increment_start_offset(ONE, 17)
     files.fail_next_write(match="log-start")
     manager.delete(ONE)
@@ -98,8 +97,7 @@ def test_recreated_partition_starts_at_0_after_a_failed_write(files: MemoryFiles
     assert log_of(manager_of(files), ONE).start_offset == 0
 
 
-def test_truncation_takes_the_start_along(files: MemoryFiles) -> None:
-    manager = of_40(files)
+def test_truncation_takes_the_start_along(manager: LogManager, files: MemoryFiles) -> None:
     manager.increment_start_offset(ONE, 35)
     manager.truncate(ONE, 32)
     assert (log_of(manager, ONE).start_offset, log_of(manager, ONE).end_offset) == (32, 32)

@@ -15,7 +15,9 @@ from tests.support.logs import DATA, ONE, OTHER, TWO, fill, manager_of
 FILE = "replication-offset-checkpoint"
 
 
-def two_directories(files: MemoryFiles) -> LogManager:
+@pytest.fixture
+def manager(files: MemoryFiles) -> LogManager:
+    """Three partitions in two directories."""
     manager = manager_of(files, "d1", "d2")
     for partition in (ONE, TWO, OTHER):
         fill(manager.create(partition), 10)
@@ -29,8 +31,7 @@ def put(files: MemoryFiles, path: str, text: bytes) -> None:
     file.close()
 
 
-def test_checkpoint_of_kafka_0_10_1_1_is_read() -> None:
-    files = MemoryFiles()
+def test_checkpoint_of_kafka_0_10_1_1_is_read(files: MemoryFiles) -> None:
     files.make_dirs("d1")
     put(files, f"d1/{FILE}", (DATA / "log-dir" / "data" / FILE).read_bytes())
     watermarks = manager_of(files).high_watermarks
@@ -38,9 +39,7 @@ def test_checkpoint_of_kafka_0_10_1_1_is_read() -> None:
     assert watermarks.of(TopicPartition("gamma", 0)) == 0
 
 
-def test_each_directory_has_those_of_the_partitions_in_it() -> None:
-    files = MemoryFiles()
-    manager = two_directories(files)
+def test_each_directory_has_those_of_the_partitions_in_it(manager: LogManager, files: MemoryFiles) -> None:
     manager.high_watermarks.write({ONE: 3, TWO: 5, OTHER: 7})
     texts = [read_file(files, f"{directory}/{FILE}").decode().split("\n", 2) for directory in ("d1", "d2")]
     assert [text[0] for text in texts] == ["0", "0"]
@@ -51,9 +50,7 @@ def test_each_directory_has_those_of_the_partitions_in_it() -> None:
     ]
 
 
-def test_they_come_back_after_a_power_cut() -> None:
-    files = MemoryFiles()
-    manager = two_directories(files)
+def test_they_come_back_after_a_power_cut(manager: LogManager, files: MemoryFiles) -> None:
     for partition in (ONE, TWO, OTHER):
         log = manager.get(partition)
         assert log is not None
@@ -64,18 +61,16 @@ def test_they_come_back_after_a_power_cut() -> None:
     assert [again.of(partition) for partition in (ONE, TWO, OTHER)] == [3, 5, 7]
 
 
-def test_unchanged_high_watermarks_are_not_written_again() -> None:
-    files = MemoryFiles()
-    manager = two_directories(files)
+def test_unchanged_high_watermarks_are_not_written_again(manager: LogManager, files: MemoryFiles) -> None:
     manager.high_watermarks.write({ONE: 3, TWO: 5})
     del files.operations[:]
     manager.high_watermarks.write({ONE: 3, TWO: 5})
     assert files.operations == []
 
 
-def test_a_partition_that_nobody_serves_keeps_the_one_that_it_had() -> None:
-    files = MemoryFiles()
-    manager = two_directories(files)
+def test_a_partition_that_nobody_serves_keeps_the_one_that_it_had(
+    manager: LogManager, files: MemoryFiles
+) -> None:
     manager.high_watermarks.write({ONE: 3, TWO: 5, OTHER: 7})
     manager.high_watermarks.write({ONE: 4})
     files.kill_process()
@@ -83,17 +78,16 @@ def test_a_partition_that_nobody_serves_keeps_the_one_that_it_had() -> None:
     assert [again.of(partition) for partition in (ONE, TWO, OTHER)] == [4, 5, 7]
 
 
-def test_a_partition_that_was_deleted_is_left_out() -> None:
-    files = MemoryFiles()
-    manager = two_directories(files)
+def test_a_partition_that_was_deleted_is_left_out(manager: LogManager, files: MemoryFiles) -> None:
     manager.high_watermarks.write({ONE: 3, TWO: 5, OTHER: 7})
     manager.delete(TWO)
     manager.high_watermarks.write({ONE: 3, OTHER: 7})
     assert b"my_topic 1" not in read_file(files, f"d1/{FILE}") + read_file(files, f"d2/{FILE}")
 
 
-def test_nonsense_is_told_and_counts_as_nothing_known(caplog: pytest.LogCaptureFixture) -> None:
-    files = MemoryFiles()
+def test_nonsense_is_told_and_counts_as_nothing_known(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
     files.make_dirs("d1")
     put(files, f"d1/{FILE}", b"0\n1\nmy_topic 0\n")
     with caplog.at_level(logging.WARNING):
@@ -105,8 +99,9 @@ def test_nonsense_is_told_and_counts_as_nothing_known(caplog: pytest.LogCaptureF
     assert read_file(files, f"d1/{FILE}") == b"0\n1\nmy_topic 0 3\n"
 
 
-def test_full_disk_is_logged_once_and_the_file_is_written_later(caplog: pytest.LogCaptureFixture) -> None:
-    files = MemoryFiles()
+def test_full_disk_is_logged_once_and_the_file_is_written_later(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
     manager = manager_of(files)
     fill(manager.create(ONE), 10)
     files.capacity_bytes = files.used_bytes()

@@ -38,8 +38,7 @@ def led_again(files: MemoryFiles) -> LogManager:
     return manager
 
 
-def test_journaled_epoch_survives_a_power_cut() -> None:
-    files = MemoryFiles()
+def test_journaled_epoch_survives_a_power_cut(files: MemoryFiles) -> None:
     led_again(files)
     assert read_file(files, OWN_FILE) == b"0\n1\n0 0\n"
     files.power_cut()
@@ -47,8 +46,7 @@ def test_journaled_epoch_survives_a_power_cut() -> None:
     assert epochs.latest_at_open == 4
 
 
-def test_journaled_epoch_allows_appends_before_the_log_file_follows() -> None:
-    files = MemoryFiles()
+def test_journaled_epoch_allows_appends_before_the_log_file_follows(files: MemoryFiles) -> None:
     manager = led_again(files)
     log = log_of(manager)
     log.epochs.require_saved()
@@ -57,8 +55,7 @@ def test_journaled_epoch_allows_appends_before_the_log_file_follows() -> None:
     assert read_file(files, OWN_FILE) == b"0\n2\n0 0\n4 10\n"
 
 
-def test_unsaved_epoch_is_flushed_before_an_append() -> None:
-    files = MemoryFiles()
+def test_unsaved_epoch_is_flushed_before_an_append(files: MemoryFiles) -> None:
     log = log_of(led_again(files))
     log.start_epoch(7)
     assert not log.epochs.written
@@ -67,8 +64,7 @@ def test_unsaved_epoch_is_flushed_before_an_append() -> None:
     assert log_of(manager_of(files)).epochs.latest_at_open == 7
 
 
-def test_journal_entry_is_removed_once_the_log_file_is_flushed() -> None:
-    files = MemoryFiles()
+def test_journal_entry_is_removed_once_the_log_file_is_flushed(files: MemoryFiles) -> None:
     manager = led_again(files)
     log_of(manager).epochs.save_durably()
     manager.epoch_journal.record({ONE: ()})
@@ -77,24 +73,21 @@ def test_journal_entry_is_removed_once_the_log_file_is_flushed() -> None:
     assert log_of(manager_of(files)).epochs.latest_at_open == 4
 
 
-def test_the_logs_own_file_counts_where_it_reaches_as_far() -> None:
-    files = MemoryFiles()
+def test_the_logs_own_file_counts_where_it_reaches_as_far(files: MemoryFiles) -> None:
     manager = led_again(files)
     log_of(manager).epochs.assign(5, 10)
     manager.close()
     assert log_of(manager_of(files)).epochs.latest_at_open == 5
 
 
-def test_a_log_that_is_deleted_leaves_nothing_to_the_next_of_its_name() -> None:
-    files = MemoryFiles()
+def test_a_log_that_is_deleted_leaves_nothing_to_the_next_of_its_name(files: MemoryFiles) -> None:
     manager = led_again(files)
     manager.delete(ONE)
     assert json.loads(read_file(files, PATH))["topics"] == {}
     assert manager.create(ONE).epochs.latest_at_open == -1
 
 
-def test_entries_of_a_log_removed_by_hand_do_not_pass_to_the_next() -> None:
-    files = MemoryFiles()
+def test_entries_of_a_log_removed_by_hand_do_not_pass_to_the_next(files: MemoryFiles) -> None:
     led_again(files).close()
     files.remove_tree("data/my_topic_0")
     manager = manager_of(files)
@@ -104,8 +97,7 @@ def test_entries_of_a_log_removed_by_hand_do_not_pass_to_the_next() -> None:
     assert json.loads(read_file(files, PATH))["topics"] == {}
 
 
-def test_failed_write_is_repeated_with_the_next_one() -> None:
-    files = MemoryFiles()
+def test_failed_write_is_repeated_with_the_next_one(files: MemoryFiles) -> None:
     manager = led_again(files)
     files.fail_next_sync(match="leader-epochs-begun")
     with pytest.raises(StorageError):
@@ -114,8 +106,9 @@ def test_failed_write_is_repeated_with_the_next_one() -> None:
     assert json.loads(read_file(files, PATH))["topics"] == {"my_topic": {"0": [[0, 0], [5, 10]]}}
 
 
-def test_a_file_that_makes_no_sense_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    files = MemoryFiles()
+def test_a_file_that_makes_no_sense_is_left_out_with_a_warning(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
     led_again(files).close()
     replace_file(files, PATH, b"{}")
     with caplog.at_level(logging.WARNING):
@@ -123,8 +116,7 @@ def test_a_file_that_makes_no_sense_is_left_out_with_a_warning(caplog: pytest.Lo
     assert f"ignoring {PATH}" in caplog.text
 
 
-def test_failing_directory_does_not_keep_others_from_being_written() -> None:
-    files = MemoryFiles()
+def test_failing_directory_does_not_keep_others_from_being_written(files: MemoryFiles) -> None:
     manager = LogManager(files, ["full", "data"], LogConfig(), Layout.CLASSIC, ManualClock(0))
     manager.open_all()
     for partition in (ONE, TWO):
@@ -139,8 +131,7 @@ def test_failing_directory_does_not_keep_others_from_being_written() -> None:
     assert not manager.epoch_journal.may_contain(ONE)
 
 
-def test_journal_may_contain_a_log_until_a_write_without_it() -> None:
-    files = MemoryFiles()
+def test_journal_may_contain_a_log_until_a_write_without_it(files: MemoryFiles) -> None:
     manager = led_again(files)
     for _ in range(2):
         files.fail_next_sync(match="leader-epochs-begun")
@@ -151,8 +142,7 @@ def test_journal_may_contain_a_log_until_a_write_without_it() -> None:
     assert not manager.epoch_journal.may_contain(ONE)
 
 
-def test_entries_of_a_removed_log_may_stay_until_a_rewrite() -> None:
-    files = MemoryFiles()
+def test_entries_of_a_removed_log_may_stay_until_a_rewrite(files: MemoryFiles) -> None:
     led_again(files).close()
     files.remove_tree("data/my_topic_0")
     manager = manager_of(files)
@@ -161,8 +151,7 @@ def test_entries_of_a_removed_log_may_stay_until_a_rewrite() -> None:
     assert manager.epoch_journal.may_contain(ONE)
 
 
-def test_epoch_in_the_file_that_recovery_removed_is_written_there() -> None:
-    files = MemoryFiles()
+def test_epoch_in_the_file_that_recovery_removed_is_written_there(files: MemoryFiles) -> None:
     manager = manager_of(files)
     log = manager.create(ONE)
     log.start_epoch(0)
@@ -177,8 +166,7 @@ def test_epoch_in_the_file_that_recovery_removed_is_written_there() -> None:
     assert read_file(files, OWN_FILE) == b"0\n2\n0 0\n4 10\n"
 
 
-def test_recording_no_epochs_does_not_mark_them_as_written() -> None:
-    files = MemoryFiles()
+def test_recording_no_epochs_does_not_mark_them_as_written(files: MemoryFiles) -> None:
     log = log_of(led_again(files))
     files.fail_next_sync(match="leader-epoch-checkpoint")
     log.epochs.truncate_from_end(0)

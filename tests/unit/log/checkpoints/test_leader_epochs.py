@@ -8,6 +8,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
+from minikafka.log.log import Log
 from tests.support.logs import HOME, fill, open_log
 
 PATH = f"{HOME}/leader-epoch-checkpoint"
@@ -116,8 +117,7 @@ def test_a_full_disk_is_told_once_and_the_file_written_later(
     assert LeaderEpochs.load(files, HOME).latest == 7
 
 
-def test_nothing_is_written_under_an_epoch_that_the_disk_does_not_have(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_nothing_is_written_under_an_epoch_that_the_disk_does_not_have(log: Log, files: MemoryFiles) -> None:
     log.epochs.assign(1, 0)
     fill(log, 5)
     files.fail_next_write(match="leader-epoch")
@@ -130,8 +130,7 @@ def test_nothing_is_written_under_an_epoch_that_the_disk_does_not_have(files: Me
     assert open_log(files).epochs.entries == ((1, 0), (2, 5))
 
 
-def test_recovery_forgets_epochs_of_messages_that_it_cut(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_recovery_forgets_epochs_of_messages_that_it_cut(log: Log, files: MemoryFiles) -> None:
     log.epochs.assign(1, 0)
     fill(log, 10)
     log.epochs.assign(2, 10)
@@ -142,8 +141,7 @@ def test_recovery_forgets_epochs_of_messages_that_it_cut(files: MemoryFiles) -> 
     assert open_log(files).epochs.entries == ((1, 0),)
 
 
-def test_epoch_without_messages_is_known_until_the_next_write(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_epoch_without_messages_is_known_until_the_next_write(log: Log, files: MemoryFiles) -> None:
     log.epochs.assign(5, 0)
     fill(log, 5)
     log.epochs.assign(6, 5)
@@ -156,8 +154,7 @@ def test_epoch_without_messages_is_known_until_the_next_write(files: MemoryFiles
     assert (log.epochs.entries, log.epochs.latest_at_open) == (((5, 0),), 5)
 
 
-def test_truncation_and_deletion_take_the_epochs_with_them(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_truncation_and_deletion_take_the_epochs_with_them(log: Log) -> None:
     for epoch in range(4):
         log.epochs.assign(epoch, log.end_offset)
         fill(log, 10)
@@ -174,8 +171,7 @@ def test_end_before_the_first_epoch_is_known_only_without_messages(
     assert epochs_of(files, (1, 5), (3, 10)).end_offset_for(0, 99, start) == answer
 
 
-def test_epochs_that_recovery_removed_stay_removed_after_a_close(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_epochs_that_recovery_removed_stay_removed_after_a_close(log: Log, files: MemoryFiles) -> None:
     log.start_epoch(0)
     fill(log, 1)
     log.epochs.assign(1, 1)

@@ -45,16 +45,14 @@ def with_both(files: MemoryFiles) -> LogManager:
     return manager
 
 
-def test_each_directory_says_it_of_its_own_logs() -> None:
-    files = MemoryFiles()
+def test_each_directory_says_it_of_its_own_logs(files: MemoryFiles) -> None:
     with_both(files)
     held = [json.loads(read_file(files, f"{directory}/{FILE}")) for directory in ("d1", "d2")]
     assert sorted(list(content["topics"]["my_topic"].items()) for content in held) == [[("0", 7)], [("1", 7)]]
     assert {(content["version"], content["cluster"], content["tree"]) for content in held} == {(1, *TREE)}
 
 
-def test_it_is_known_after_a_restart_and_not_written_again() -> None:
-    files = MemoryFiles()
+def test_it_is_known_after_a_restart_and_not_written_again(files: MemoryFiles) -> None:
     with_both(files).close()
     again = manager_of(files, "d1", "d2")
     before = len(files.operations)
@@ -63,8 +61,7 @@ def test_it_is_known_after_a_restart_and_not_written_again() -> None:
     assert len(files.operations) == before
 
 
-def test_failed_write_is_repeated_with_the_next_one() -> None:
-    files = MemoryFiles()
+def test_failed_write_is_repeated_with_the_next_one(files: MemoryFiles) -> None:
     manager = manager_of(files, "d1")
     manager.create(ONE)
     files.fail_next_open(errno.ENOSPC, match=FILE)
@@ -75,8 +72,7 @@ def test_failed_write_is_repeated_with_the_next_one() -> None:
     assert manager_of(files, "d1").topic_incarnations.of(ONE) == 7
 
 
-def test_deleted_or_stray_log_has_no_record_even_if_the_file_has() -> None:
-    files = MemoryFiles()
+def test_deleted_or_stray_log_has_no_record_even_if_the_file_has(files: MemoryFiles) -> None:
     manager = with_both(files)
     manager.delete(ONE)
     assert manager.mark_stray(TWO) in {"d1/my_topic_1.0-stray", "d2/my_topic_1.0-stray"}
@@ -91,9 +87,8 @@ def test_deleted_or_stray_log_has_no_record_even_if_the_file_has() -> None:
     "data", [b"", b"[]", b'{"version":2}', b'{"version":1,"cluster":"a","tree":1,"topics":7}']
 )
 def test_a_file_of_nonsense_is_named_and_nothing_is_known(
-    data: bytes, caplog: pytest.LogCaptureFixture
+    files: MemoryFiles, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    files = MemoryFiles()
     with_both(files).close()
     replace_file(files, f"d1/{FILE}", data)
     replace_file(files, f"d2/{FILE}", data)
@@ -103,8 +98,7 @@ def test_a_file_of_nonsense_is_named_and_nothing_is_known(
     assert f"d1/{FILE}" in caplog.text
 
 
-def test_stray_log_keeps_its_files_and_a_new_one_is_created() -> None:
-    files = MemoryFiles()
+def test_stray_log_keeps_its_files_and_a_new_one_is_created(files: MemoryFiles) -> None:
     manager = manager_of(files, "d1")
     manager.create(ONE)
     names = files.list_dir("d1/my_topic_0")
@@ -115,8 +109,7 @@ def test_stray_log_keeps_its_files_and_a_new_one_is_created() -> None:
     assert manager.mark_stray(ONE) is None
 
 
-def test_restored_zookeeper_with_fewer_changes_keeps_the_logs() -> None:
-    files = MemoryFiles()
+def test_restored_zookeeper_with_fewer_changes_keeps_the_logs(files: MemoryFiles) -> None:
     manager = with_both(files)
     manager.topic_incarnations.update_children(Children(5, 9, 3))
     manager.topic_incarnations.record({ONE: 8, TWO: 8})
@@ -148,9 +141,8 @@ def test_restored_zookeeper_with_fewer_changes_keeps_the_logs() -> None:
     ],
 )
 def test_a_start_tells_by_the_topics_whether_zookeeper_went_back(
-    children: Children, is_another: bool
+    files: MemoryFiles, children: Children, is_another: bool
 ) -> None:
-    files = MemoryFiles()
     manager = with_both(files)
     manager.topic_incarnations.update_children(Children(5, 9, 3))
     manager.topic_incarnations.record({ONE: 8, TWO: 8})
@@ -193,9 +185,8 @@ def test_server_that_misses_a_deletion_is_not_a_restored_zookeeper() -> None:
     ("children", "is_another"), [(Children(1, 11, 10), True), (Children(1, 4, 3), False)]
 )
 def test_a_file_that_does_not_tell_which_change_made_the_znode_is_read(
-    children: Children, is_another: bool
+    files: MemoryFiles, children: Children, is_another: bool
 ) -> None:
-    files = MemoryFiles()
     manager = with_both(files)
     manager.topic_incarnations.update_children(Children(5, 9, 3))
     manager.topic_incarnations.record({ONE: 8, TWO: 8})
@@ -211,8 +202,7 @@ def test_a_file_that_does_not_tell_which_change_made_the_znode_is_read(
     ] * 2
 
 
-def test_a_directory_without_logs_does_not_tell_how_far_zookeeper_came() -> None:
-    files = MemoryFiles()
+def test_a_directory_without_logs_does_not_tell_how_far_zookeeper_came(files: MemoryFiles) -> None:
     manager = with_both(files)
     manager.topic_incarnations.update_children(Children(5, 9, 3))
     manager.topic_incarnations.record({ONE: 8, TWO: 8})
@@ -225,8 +215,7 @@ def test_a_directory_without_logs_does_not_tell_how_far_zookeeper_came() -> None
     assert again.topic_incarnations.is_of_another(TWO, 13)
 
 
-def test_a_file_of_an_earlier_version_is_read() -> None:
-    files = MemoryFiles()
+def test_a_file_of_an_earlier_version_is_read(files: MemoryFiles) -> None:
     with_both(files).close()
     held = json.loads(read_file(files, f"d1/{FILE}"))
     del held["children"], held["rolled_back"]

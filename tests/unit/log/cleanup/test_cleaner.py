@@ -71,11 +71,6 @@ def bytes_of(files: MemoryFiles, log: Log) -> dict[int, bytes]:
     return {segment.base_offset: segment.file.read_at(0, segment.size) for segment in log.segments}
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles(clock=ManualClock(NOW_MS))
-
-
 def append(log: Log, *pairs: tuple[bytes, bytes | None], codec: Codec = Codec.NONE, magic: int = 1) -> None:
     records = [Record(key, value, NOW_MS + log.end_offset) for key, value in pairs]
     data = bytearray(build_message_set(records, magic=magic, codec=codec))

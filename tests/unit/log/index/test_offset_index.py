@@ -33,8 +33,7 @@ def loaded(data: bytes, segment_bytes: int = 10_000) -> OffsetIndex | None:
     return OffsetIndex.load(files, "i", BASE, segment_bytes)
 
 
-def test_entries_are_relative_offsets_and_positions_in_eight_bytes() -> None:
-    files = MemoryFiles()
+def test_entries_are_relative_offsets_and_positions_in_eight_bytes(files: MemoryFiles) -> None:
     index = OffsetIndex("i", BASE)
     index.append(BASE + 7, 4200)
     index.append(BASE + 300, 9000)
@@ -60,8 +59,7 @@ def test_an_empty_index_points_to_the_beginning() -> None:
     assert index.last() == (BASE, 0)
 
 
-def test_preallocated_zeros_are_ignored_and_written_away() -> None:
-    files = MemoryFiles()
+def test_preallocated_zeros_are_ignored_and_written_away(files: MemoryFiles) -> None:
     files.open("i", create=True).write_at(0, pairs((7, 4200)) + bytes(800))
     index = OffsetIndex.load(files, "i", BASE, 10_000)
     assert index is not None
@@ -107,8 +105,7 @@ def test_an_entry_that_does_not_rise_or_does_not_fit_is_refused() -> None:
     index.append(BASE + (1 << 31) - 1, 5000)
 
 
-def test_a_cut_drops_entries_at_and_behind_a_position_in_the_file_too() -> None:
-    files = MemoryFiles()
+def test_a_cut_drops_entries_at_and_behind_a_position_in_the_file_too(files: MemoryFiles) -> None:
     index = OffsetIndex("i", BASE)
     for number in range(1, 6):
         index.append(BASE + number, number * 100)
@@ -120,8 +117,7 @@ def test_a_cut_drops_entries_at_and_behind_a_position_in_the_file_too() -> None:
     assert read_file(files, "i") == pairs((1, 100), (2, 200), (3, 333))
 
 
-def test_only_new_entries_are_written_again() -> None:
-    files = MemoryFiles()
+def test_only_new_entries_are_written_again(files: MemoryFiles) -> None:
     index = OffsetIndex("i", BASE)
     index.append(BASE + 1, 100)
     index.write_out(files, sync=False)

@@ -33,8 +33,7 @@ def loaded(data: bytes) -> TimeIndex | None:
     return TimeIndex.load(files, "i", BASE)
 
 
-def test_entries_are_timestamps_and_relative_offsets_in_twelve_bytes() -> None:
-    files = MemoryFiles()
+def test_entries_are_timestamps_and_relative_offsets_in_twelve_bytes(files: MemoryFiles) -> None:
     index = TimeIndex("i", BASE)
     index.append(NOW_MS, BASE + 7)
     index.append(NOW_MS + 5, BASE + 300)
@@ -73,8 +72,7 @@ def test_entries_of_a_scan_are_taken_where_they_are_newer() -> None:
     assert len(index) == 3
 
 
-def test_empty_index_has_a_file_so_that_it_is_not_rebuilt() -> None:
-    files = MemoryFiles()
+def test_empty_index_has_a_file_so_that_it_is_not_rebuilt(files: MemoryFiles) -> None:
     assert TimeIndex("i", BASE).write_out(files, sync=True)
     assert read_file(files, "i") == b""
     again = TimeIndex.load(files, "i", BASE)
@@ -109,8 +107,7 @@ def timed(log: Log, *timestamps: int) -> None:
         log.append(valid_set(numbered(log.end_offset, 1, 100), timestamp_ms=timestamp_ms))
 
 
-def test_a_closed_log_has_its_largest_timestamps_in_its_time_indexes() -> None:
-    files = MemoryFiles()
+def test_a_closed_log_has_its_largest_timestamps_in_its_time_indexes(files: MemoryFiles) -> None:
     log = fill(open_log(files), 60)
     ends = [segment.max_timestamp() for segment in log.segments]
     log.close()
@@ -121,8 +118,9 @@ def test_a_closed_log_has_its_largest_timestamps_in_its_time_indexes() -> None:
         assert times[-1] == newest
 
 
-def test_closed_log_knows_its_times_without_reading_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = MemoryFiles()
+def test_closed_log_knows_its_times_without_reading_messages(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = fill(open_log(files), 60)
     before = [segment.max_timestamp()[0] for segment in log.segments]
     log.close()
@@ -172,9 +170,8 @@ def test_first_message_of_a_time_is_found_in_any_order_of_times(state: str, seed
         assert log.offset_for_timestamp(wanted) == (None if first is None else (first, times[first]))
 
 
-def test_a_truncation_takes_the_time_index_with_it() -> None:
+def test_a_truncation_takes_the_time_index_with_it(files: MemoryFiles) -> None:
     """Its entries would belong to removed messages."""
-    files = MemoryFiles()
     log = open_log(files, LogConfig(index_interval_bytes=100))
     timed(log, *range(10), 5_000, *range(10, 20))
     log.close()
@@ -192,8 +189,7 @@ def test_a_full_time_index_makes_the_log_roll() -> None:
     assert {len(segment.times()) for segment in log.segments[:-1]} == {8}
 
 
-def test_messages_of_magic_0_leave_an_empty_time_index() -> None:
-    files = MemoryFiles()
+def test_messages_of_magic_0_leave_an_empty_time_index(files: MemoryFiles) -> None:
     log = open_log(files)
     log.append(valid_set(numbered(0, 5), magic=0))
     log.close()
@@ -202,9 +198,8 @@ def test_messages_of_magic_0_leave_an_empty_time_index() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_entry_names_the_newest_message_not_its_set(codec: Codec) -> None:
+def test_entry_names_the_newest_message_not_its_set(files: MemoryFiles, codec: Codec) -> None:
     """Kafka's own tool compares the two. Of a compressed set it is the last, as the set is one entry."""
-    files = MemoryFiles()
     log = open_log(files)
     records = [Record(None, b"v", at) for at in (5, 9, 7)]
     log.append(validate(bytearray(build_message_set(records, magic=1, codec=codec)), Limits(), NOW_MS))

@@ -31,11 +31,6 @@ SEGMENTS = DATA / "segments"
 COMPACTED = LogConfig(segment_bytes=1000, index_interval_bytes=100, compacted=True)
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 def send(
     log: Log,
     first: int,
@@ -77,8 +72,7 @@ def known(log: Log) -> dict[int, tuple[int, int, int]]:
     }
 
 
-def test_a_batch_that_comes_again_is_not_written_again(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_a_batch_that_comes_again_is_not_written_again(log: Log) -> None:
     assert (send(log, 0).first_offset, send(log, 2).first_offset) == (0, 2)
     size = log.size_bytes
     again = send(log, 0)
@@ -87,8 +81,7 @@ def test_a_batch_that_comes_again_is_not_written_again(files: MemoryFiles) -> No
     assert (log.end_offset, log.size_bytes) == (4, size)
 
 
-def test_a_refused_batch_leaves_the_log_as_it_was(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_a_refused_batch_leaves_the_log_as_it_was(log: Log) -> None:
     send(log, 0)
     with pytest.raises(BrokerError) as raised:
         send(log, 5)
@@ -97,8 +90,7 @@ def test_a_refused_batch_leaves_the_log_as_it_was(files: MemoryFiles) -> None:
     send(log, 2)
 
 
-def test_batch_that_the_disk_refused_can_be_sent_again(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_batch_that_the_disk_refused_can_be_sent_again(log: Log, files: MemoryFiles) -> None:
     send(log, 0)
     files.fail_next_write()
     with pytest.raises(StorageError):
@@ -106,8 +98,7 @@ def test_batch_that_the_disk_refused_can_be_sent_again(files: MemoryFiles) -> No
     assert send(log, 2).first_offset == 2
 
 
-def test_snapshot_is_written_at_a_roll_and_the_newest_two_stay(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_snapshot_is_written_at_a_roll_and_the_newest_two_stay(log: Log, files: MemoryFiles) -> None:
     send_all(log, 60)
     log.flush()
     send(log, 60)
@@ -118,8 +109,7 @@ def test_snapshot_is_written_at_a_roll_and_the_newest_two_stay(files: MemoryFile
     assert snapshots(files) == [segment.base_offset for segment in log.segments][-2:]
 
 
-def test_snapshots_of_unflushed_parts_keep_the_last_safe_one(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_snapshots_of_unflushed_parts_keep_the_last_safe_one(log: Log, files: MemoryFiles) -> None:
     send_all(log, 60)
     assert snapshots(files) == [segment.base_offset for segment in log.segments][-2:]
     safe = log.segments[-1].base_offset
@@ -130,8 +120,7 @@ def test_snapshots_of_unflushed_parts_keep_the_last_safe_one(files: MemoryFiles)
     assert len(snapshots(files)) > 2
 
 
-def test_a_clean_close_keeps_all_that_is_needed_to_go_on(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_a_clean_close_keeps_all_that_is_needed_to_go_on(log: Log, files: MemoryFiles) -> None:
     send_all(log, 20)
     send(log, 0, producer=8, epoch=3)
     before = known(log)
@@ -143,8 +132,7 @@ def test_a_clean_close_keeps_all_that_is_needed_to_go_on(files: MemoryFiles) -> 
     assert send(again, 20).first_offset == 22
 
 
-def test_older_batches_are_duplicates_after_a_clean_close(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_older_batches_are_duplicates_after_a_clean_close(log: Log, files: MemoryFiles) -> None:
     send_all(log, 20)
     log.close()
     again = open_log(files, clean=True)
@@ -179,8 +167,7 @@ def test_a_crash_takes_nothing_of_what_is_known(
     assert send(again, 60).first_offset == 90
 
 
-def test_without_any_snapshot_all_of_the_log_is_read(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_without_any_snapshot_all_of_the_log_is_read(log: Log, files: MemoryFiles) -> None:
     send_all(log, 60)
     send(log, 0, producer=3)
     before = log.producers.known
@@ -210,9 +197,8 @@ def test_batches_are_found_among_small_messages_of_older_formats(files: MemoryFi
     [b"", b"\0\1", struct.pack(">hIi", 1, 0, 0), struct.pack(">hIi", 9, 0, 0), bytes(100), b"\0\1" * 200],
 )
 def test_invalid_snapshot_is_ignored_and_the_log_is_read(
-    files: MemoryFiles, damage: bytes, clean: bool, caplog: pytest.LogCaptureFixture
+    log: Log, files: MemoryFiles, damage: bytes, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = open_log(files)
     send_all(log, 60)
     before = known(log)
     log.close()
@@ -226,8 +212,7 @@ def test_invalid_snapshot_is_ignored_and_the_log_is_read(
     assert snapshots(files) == []
 
 
-def test_snapshot_past_the_end_or_recovery_point_is_not_used(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_snapshot_past_the_end_or_recovery_point_is_not_used(log: Log, files: MemoryFiles) -> None:
     send_all(log, 20)
     files.kill_process()
     lie = encode_producers(
@@ -241,9 +226,8 @@ def test_snapshot_past_the_end_or_recovery_point_is_not_used(files: MemoryFiles)
 
 
 def test_clean_open_reads_only_headers_behind_the_snapshot(
-    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+    log: Log, files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = open_log(files)
     send_all(log, 60)
     log.close()
     monkeypatch.setattr(producer_state_manager, "windows", None)  # nothing may be read at all
@@ -261,16 +245,14 @@ def test_log_without_producers_is_not_read_after_a_clean_close(
     assert known(open_log(files, clean=True)) == {}
 
 
-def test_failed_snapshot_at_close_makes_the_next_open_read_the_log(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_failed_snapshot_at_close_makes_the_next_open_read_the_log(log: Log, files: MemoryFiles) -> None:
     send_all(log, 60)
     files.fail_next_write(match=".snapshot")
     log.close()
     assert known(open_log(files, clean=True)) == {7: (0, 59, 59)}
 
 
-def test_a_close_that_would_let_producers_be_forgotten_is_no_clean_one(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_a_close_that_would_let_producers_be_forgotten_is_no_clean_one(log: Log, files: MemoryFiles) -> None:
     send(log, 0)
     files.fail_next_write(match=".snapshot")
     with pytest.raises(StorageError, match="cannot save the producer state"):
@@ -278,9 +260,8 @@ def test_a_close_that_would_let_producers_be_forgotten_is_no_clean_one(files: Me
 
 
 def test_a_roll_goes_on_where_no_snapshot_can_be_written(
-    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+    log: Log, files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = open_log(files)
     files.fail_next_write(match=".snapshot")
     send_all(log, 60)
     assert "the next start will rebuild the producer state" in caplog.text
@@ -289,8 +270,7 @@ def test_a_roll_goes_on_where_no_snapshot_can_be_written(
 
 
 @pytest.mark.parametrize("offset", [58, 31, 6, 1, 0])
-def test_a_cut_log_knows_what_is_left(files: MemoryFiles, offset: int) -> None:
-    log = open_log(files)
+def test_a_cut_log_knows_what_is_left(log: Log, files: MemoryFiles, offset: int) -> None:
     send_all(log, 60)
     log.truncate_to(offset)
     left = log.end_offset
@@ -313,8 +293,7 @@ def test_a_log_that_is_cut_below_its_start_knows_nobody(files: MemoryFiles) -> N
     assert raised.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
 
 
-def test_snapshots_go_with_their_segments_and_producers_stay(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_snapshots_go_with_their_segments_and_producers_stay(log: Log, files: MemoryFiles) -> None:
     send(log, 0, producer=3)
     send_all(log, 60)
     log.flush()
@@ -329,8 +308,9 @@ def test_snapshots_go_with_their_segments_and_producers_stay(files: MemoryFiles)
 
 
 @pytest.mark.parametrize("stays", [0, 1])
-def test_a_crash_does_not_take_producers_whose_messages_were_deleted(files: MemoryFiles, stays: int) -> None:
-    log = open_log(files)
+def test_a_crash_does_not_take_producers_whose_messages_were_deleted(
+    log: Log, files: MemoryFiles, stays: int
+) -> None:
     send(log, 0, producer=3)
     send_all(log, 60)
     assert log.delete_old_segments(lambda segments: len(segments) - stays, 100)
@@ -509,8 +489,7 @@ def test_producers_of_a_thousand_batches_are_read_in_bulk(
     assert again.producers.known[7].batches == log.producers.known[7].batches
 
 
-def test_half_a_snapshot_goes_at_the_next_open(files: MemoryFiles) -> None:
-    log = open_log(files)
+def test_half_a_snapshot_goes_at_the_next_open(log: Log, files: MemoryFiles) -> None:
     send(log, 0)
     files.kill_process()
     left = f"{HOME}/{snapshot_name(2)}.tmp"

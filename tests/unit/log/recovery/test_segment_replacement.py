@@ -49,6 +49,11 @@ def offsets(log: Log) -> list[int]:
     return [record.offset for record in read_all(log)]
 
 
+@pytest.fixture
+def log(files: MemoryFiles) -> Log:
+    return of_40(files, Layout.CLASSIC)
+
+
 @LAYOUTS
 def test_the_new_segment_is_read_in_place_of_the_old_ones(files: MemoryFiles, layout: Layout) -> None:
     log = of_40(files, layout)
@@ -117,8 +122,7 @@ def test_nothing_may_be_left_of_a_segment(files: MemoryFiles, layout: Layout) ->
     assert (again.start_offset, offsets(again)) == (0, list(range(30, 40)))
 
 
-def test_a_reader_goes_on_with_the_old_segments(files: MemoryFiles) -> None:
-    log = of_40(files, Layout.CLASSIC)
+def test_a_reader_goes_on_with_the_old_segments(log: Log, files: MemoryFiles) -> None:
     log.close()
     log = open_log(files, COMPACTED, clean=True)
     old = log.segments
@@ -129,15 +133,13 @@ def test_a_reader_goes_on_with_the_old_segments(files: MemoryFiles) -> None:
     assert [record.offset for record in iterate(old[0].slice(entry.position, entry.size).read())] == [9]
 
 
-def test_the_newest_segment_cannot_be_replaced(files: MemoryFiles) -> None:
-    log = of_40(files, Layout.CLASSIC)
+def test_the_newest_segment_cannot_be_replaced(log: Log, files: MemoryFiles) -> None:
     with pytest.raises(StorageError, match="have changed"):
         log.replace_segments(cleaned(files, log, range(3)), log.segments)
     assert offsets(log) == list(range(40))
 
 
-def test_segments_that_went_meanwhile_are_not_replaced(files: MemoryFiles) -> None:
-    log = of_40(files, Layout.CLASSIC)
+def test_segments_that_went_meanwhile_are_not_replaced(log: Log, files: MemoryFiles) -> None:
     new, old = cleaned(files, log, range(3)), log.segments[:2]
     log.delete_old_segments(lambda segments: 1, 40)
     with pytest.raises(StorageError, match="have changed"):
@@ -169,8 +171,9 @@ def swap_that_fails(files: MemoryFiles, log: Log, number: int) -> bool:
 
 
 @pytest.mark.parametrize("number", range(11))
-def test_swap_interrupted_by_an_error_is_finished_before_the_next(files: MemoryFiles, number: int) -> None:
-    log = of_40(files, Layout.CLASSIC)
+def test_swap_interrupted_by_an_error_is_finished_before_the_next(
+    log: Log, files: MemoryFiles, number: int
+) -> None:
     assert swap_that_fails(files, log, number)
     kept = offsets(log)
     first = log.segments[0]
@@ -183,8 +186,9 @@ def test_swap_interrupted_by_an_error_is_finished_before_the_next(files: MemoryF
 
 
 @pytest.mark.parametrize("number", range(11))
-def test_log_start_after_an_interrupted_swap_survives_a_crash(files: MemoryFiles, number: int) -> None:
-    log = of_40(files, Layout.CLASSIC)
+def test_log_start_after_an_interrupted_swap_survives_a_crash(
+    log: Log, files: MemoryFiles, number: int
+) -> None:
     assert swap_that_fails(files, log, number)
     log.delete_old_segments(lambda segments: len(segments) - 1, 40)
     assert offsets(log) == list(range(30, 40))
@@ -215,8 +219,7 @@ def test_failed_flush_of_names_keeps_old_files_until_the_next_open(files: Memory
     assert offsets(open_log(files, COMPACTED, recovery_point=40)) == [0, 7, 14, 21, 28, *range(30, 40)]
 
 
-def test_files_of_a_change_that_failed_are_told_with_the_next_one(files: MemoryFiles) -> None:
-    log = of_40(files, Layout.CLASSIC)
+def test_files_of_a_change_that_failed_are_told_with_the_next_one(log: Log, files: MemoryFiles) -> None:
     files.fail_next_rename(match="00000000015.kafka")
     with pytest.raises(StorageError):
         log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
@@ -283,9 +286,8 @@ def run_until(files: MemoryFiles, step: int, action: Callable[[], object]) -> bo
 
 
 def test_a_damaged_swap_replaces_nothing_and_is_kept(
-    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+    log: Log, files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = of_40(files, Layout.CLASSIC)
     log.close()
     files.open(f"{HOME}/00000000000.kafka.swap", create=True).write_at(0, b"nonsense that is no message")
     again = open_log(files, COMPACTED, clean=True)
@@ -309,9 +311,8 @@ def test_unfinished_and_deleted_files_are_removed_at_open(files: MemoryFiles, la
 
 
 def test_the_time_of_a_segment_can_be_asked_for_while_it_is_renamed(
-    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+    log: Log, files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = of_40(files, Layout.CLASSIC)
     rename = files.rename
     found: list[list[int]] = []
 

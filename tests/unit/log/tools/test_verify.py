@@ -342,8 +342,7 @@ def test_partitions_of_both_layouts_in_one_directory_are_told() -> None:
     assert "classic layout" in problem
 
 
-def test_the_brokers_below_a_directory_are_found() -> None:
-    files = MemoryFiles()
+def test_the_brokers_below_a_directory_are_found(files: MemoryFiles) -> None:
     manager_of(files, "D/broker-0").close()
     overwrite(files, "D/broker-0/meta.properties", b"version=0\nbroker.id=0\n")
     files.make_dirs("D/logs")
@@ -352,8 +351,7 @@ def test_the_brokers_below_a_directory_are_found() -> None:
 
 
 @pytest.mark.parametrize("path", ["absent", "empty", "file"])
-def test_directory_without_logs_is_refused(path: str) -> None:
-    files = MemoryFiles()
+def test_directory_without_logs_is_refused(files: MemoryFiles, path: str) -> None:
     files.make_dirs("empty")
     overwrite(files, "file", b"x")
     with pytest.raises(ConfigError, match="no logs of a broker found"):
@@ -420,8 +418,7 @@ def test_an_index_of_a_deleted_segment_is_checked_against_that() -> None:
     assert report_of(files, f"{index}.deleted")[1] == []
 
 
-def test_an_index_without_a_segment_beside_it_says_so() -> None:
-    files = MemoryFiles()
+def test_an_index_without_a_segment_beside_it_says_so(files: MemoryFiles) -> None:
     overwrite(files, "00000000000.index", struct.pack(">ii", 1, 40))
     _, problems = report_of(files, "00000000000.index")
     assert problems == ["00000000000.index: its segment is missing, so its entries cannot be checked"]
