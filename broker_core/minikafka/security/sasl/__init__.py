@@ -4,6 +4,7 @@
     plain             PLAIN (RFC 4616)
     scram             SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), and the credentials of users
     oauthbearer       OAUTHBEARER (RFC 7628)
+    server_states     the states of a connection, from its first request to an authenticated client
     unsecured_tokens  tokens for it without a signature, for development
 
 Imports only ``base``.
