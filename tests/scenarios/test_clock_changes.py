@@ -82,9 +82,8 @@ def produce(simulation: Simulation, value: bytes) -> int:
 
 @pytest.mark.parametrize("jumps_ms", [(DAY_MS,), (-DAY_MS,), (DAY_MS, -2 * DAY_MS, 3 * DAY_MS)])
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
-def test_clock_changes_keep_leaders_isrs_and_groups(
-    simulation: Simulation, jumps_ms: tuple[int, ...], kind: str
-) -> None:
+def test_clock_changes_keep_leaders_isrs_and_groups(jumps_ms: tuple[int, ...], kind: str) -> None:
+    simulation = Simulation()
     simulation.clock.adjust_wall_clock(STARTED_MS)
     machines = simulation.start_brokers(BROKERS, PROPERTIES)
     settings = {"message.timestamp.type": kind, "segment.bytes": "300", "segment.index.bytes": "1000"}

@@ -92,21 +92,16 @@ def simulation() -> Simulation:
     return made
 
 
-@pytest.fixture
-def follower(simulation: Simulation) -> Follower:
-    return Follower(simulation)
-
-
-def test_session_returns_partitions_with_new_data(follower: Follower, simulation: Simulation) -> None:
+def test_session_returns_partitions_with_new_data(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     assert sorted(follower.ask({0: 0, 1: 0, 2: 0})) == [0, 1, 2]
     assert follower.ask({}) == {}
     write(simulation, b"a")
     assert values(follower.ask({})[0]) == [b"a"]
 
 
-def test_data_that_the_follower_did_not_append_is_sent_again(
-    follower: Follower, simulation: Simulation
-) -> None:
+def test_data_that_the_follower_did_not_append_is_sent_again(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     write(simulation, b"a")
     follower.ask({0: 0, 1: 0, 2: 0})
     assert values(follower.ask({})[0]) == [b"a"]
@@ -114,7 +109,8 @@ def test_data_that_the_follower_did_not_append_is_sent_again(
     assert 0 not in behind or values(behind[0]) == []
 
 
-def test_waiting_follower_is_answered_after_a_write(follower: Follower, simulation: Simulation) -> None:
+def test_waiting_follower_is_answered_after_a_write(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
     began_ms = simulation.clock.monotonic_ms()
     other = simulation.another_client()
@@ -128,16 +124,16 @@ def test_waiting_follower_is_answered_after_a_write(follower: Follower, simulati
     assert simulation.clock.monotonic_ms() - began_ms < 500
 
 
-def test_a_forgotten_partition_is_not_answered_any_more(follower: Follower, simulation: Simulation) -> None:
+def test_a_forgotten_partition_is_not_answered_any_more(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
     follower.ask({}, forget=(0,))
     write(simulation, b"a")
     assert follower.ask({}) == {}
 
 
-def test_data_beyond_the_limit_comes_with_the_next_response(
-    follower: Follower, simulation: Simulation
-) -> None:
+def test_data_beyond_the_limit_comes_with_the_next_response(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     write(simulation, b"a" * 1000)
     first = follower.ask({0: 0, 1: 0, 2: 0}, max_bytes=100)
     assert values(first[0]) == [b"a" * 1000]
@@ -149,16 +145,16 @@ def test_first_response_has_every_partition_and_error(simulation: Simulation) ->
     assert (answer[0].error_code, answer[7].error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_session_reports_a_deleted_partition(follower: Follower, simulation: Simulation) -> None:
+def test_session_reports_a_deleted_partition(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
     simulation.call(requests.delete_topics("t"))
     simulation.settle()
     assert {part.error_code for part in follower.ask({}).values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_partition_named_again_at_its_offset_gets_a_full_response(
-    follower: Follower, simulation: Simulation
-) -> None:
+def test_partition_named_again_at_its_offset_gets_a_full_response(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     write(simulation, b"a")
     follower.ask({0: 0, 1: 0, 2: 0})
     first = follower.ask({0: 1})
@@ -168,7 +164,8 @@ def test_partition_named_again_at_its_offset_gets_a_full_response(
     assert follower.ask({}) == {}
 
 
-def test_unknown_session_or_epoch_is_refused(follower: Follower) -> None:
+def test_unknown_session_or_epoch_is_refused(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0})
     follower.epoch += 1
     assert follower.call({}).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -188,12 +185,14 @@ def test_session_ends_with_its_connection(simulation: Simulation) -> None:
     assert waiting.tickets_of(partition) == before
 
 
-def test_a_consumer_gets_no_session(follower: Follower) -> None:
+def test_a_consumer_gets_no_session(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0}, replica_id=-1)
     assert follower.session_id == NO_SESSION
 
 
-def test_sessionless_fetch_gets_all_partitions(follower: Follower) -> None:
+def test_sessionless_fetch_gets_all_partitions(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.epoch = FINAL_EPOCH
     for _ in range(2):
         answer = follower.call({0: 0, 1: 0, 2: 0})
@@ -201,7 +200,8 @@ def test_sessionless_fetch_gets_all_partitions(follower: Follower) -> None:
         assert answer.session_id == NO_SESSION
 
 
-def test_idle_session_keeps_the_follower_in_sync(follower: Follower, simulation: Simulation) -> None:
+def test_idle_session_keeps_the_follower_in_sync(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
     for _ in range(60):
         follower.ask({}, wait_ms=500)
@@ -218,9 +218,8 @@ def test_idle_session_keeps_the_follower_in_sync(follower: Follower, simulation:
 
 
 @pytest.mark.parametrize("epoch", [NEW_SESSION_EPOCH, FINAL_EPOCH], ids=["in a session", "without one"])
-def test_out_of_sync_follower_above_the_rate_gets_nothing(
-    follower: Follower, simulation: Simulation, epoch: int
-) -> None:
+def test_out_of_sync_follower_above_the_rate_gets_nothing(simulation: Simulation, epoch: int) -> None:
+    follower = Follower(simulation)
     follower.epoch = epoch
     replication_quotas = simulation.machine.broker.replication_quotas
     replication_quotas.set_rates({"leader.replication.throttled.rate": "100"})

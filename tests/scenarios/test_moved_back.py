@@ -25,9 +25,10 @@ from tests.support.simulation import Simulation
 
 @pytest.mark.parametrize("later", [[], [b"b", b"c"]])
 def test_uncommitted_messages_go_when_a_replica_is_moved_back(
-    simulation: Simulation, later: list[bytes], monkeypatch: pytest.MonkeyPatch
+    later: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: 0)  # the first leader
+    simulation = Simulation()
     machines = simulation.start_brokers(BROKERS, PROPERTIES)
     assert simulation.create_topic("t", replicas=2) == ErrorCode.NONE
     produce(simulation, b"a")

@@ -32,9 +32,10 @@ def put(simulation: Simulation, key: bytes, value: bytes) -> None:
 @pytest.mark.parametrize("first", [0, 1, 2])
 @pytest.mark.parametrize("bounced", [False, True])
 def test_replica_down_since_the_copy_keeps_compacted_logs_of_others(
-    simulation: Simulation, first: int, bounced: bool, monkeypatch: pytest.MonkeyPatch
+    first: int, bounced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the first leader
+    simulation = Simulation()
     machines = simulation.start_brokers(BROKERS, CLEANED)
     assert simulation.create_topic("t", replicas=BROKERS, settings=COMPACTED) == ErrorCode.NONE
     put(simulation, b"k", b"0")

@@ -17,9 +17,8 @@ from tests.support.simulation import Simulation
 
 
 @pytest.mark.parametrize("failures", [1, 3])
-def test_setting_a_log_aside_is_retried(
-    simulation: Simulation, failures: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_setting_a_log_aside_is_retried(failures: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = Simulation()
     machines, before, after = moved_since_the_copy(simulation, running=False)
     later = [b"c0", b"c1", b"c2"]
     for value in later:

@@ -20,9 +20,10 @@ from tests.support.simulation import Simulation
 
 @pytest.mark.parametrize("bounces", [0, 1, 2, 3])
 def test_late_restore_notice_ends_leadership_of_moved_partition(
-    simulation: Simulation, bounces: int, monkeypatch: pytest.MonkeyPatch
+    bounces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: 0)  # the replica
+    simulation = Simulation()
     machines = simulation.start_brokers(BROKERS, PROPERTIES)
     create_topic(simulation, "t", 1)
     produce(simulation, b"a")

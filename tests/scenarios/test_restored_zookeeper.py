@@ -83,7 +83,8 @@ def copied_before(simulation: Simulation, bounces: int) -> tuple[list[Machine], 
 
 
 @pytest.mark.parametrize("bounces", [0, 1, 5])
-def test_running_brokers_survive_a_restored_zookeeper(simulation: Simulation, bounces: int) -> None:
+def test_running_brokers_survive_a_restored_zookeeper(bounces: int) -> None:
+    simulation = Simulation()
     machines, copy = copied_before(simulation, bounces)
     before = values(simulation)
     simulation.zookeeper.restore(copy)
@@ -99,9 +100,8 @@ def test_running_brokers_survive_a_restored_zookeeper(simulation: Simulation, bo
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 @pytest.mark.parametrize("bounces", [0, 1, 5])
-def test_brokers_started_on_a_restored_zookeeper_lose_nothing(
-    simulation: Simulation, bounces: int, order: tuple[int, ...]
-) -> None:
+def test_brokers_started_on_a_restored_zookeeper_lose_nothing(bounces: int, order: tuple[int, ...]) -> None:
+    simulation = Simulation()
     machines, copy = copied_before(simulation, bounces)
     before = values(simulation)
     for machine in machines:
@@ -116,7 +116,8 @@ def test_brokers_started_on_a_restored_zookeeper_lose_nothing(
     assert values(simulation) == [*before, b"c"]
 
 
-def test_lowered_controller_epoch_rises_above_the_known_ones(simulation: Simulation) -> None:
+def test_lowered_controller_epoch_rises_above_the_known_ones() -> None:
+    simulation = Simulation()
     machines = cluster(simulation)
     for machine in machines[:2]:
         bounce(simulation, machine)
@@ -130,9 +131,8 @@ def test_lowered_controller_epoch_rises_above_the_known_ones(simulation: Simulat
     assert values(simulation) == [b"a"]
 
 
-def test_emptied_zookeeper_is_reported_once_and_deletes_nothing(
-    simulation: Simulation, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_emptied_zookeeper_is_reported_once_and_deletes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    simulation = Simulation()
     cluster(simulation, 1)
     assert simulation.produce("t", b"a").error_code == ErrorCode.NONE
     copy = simulation.zookeeper.copy()
@@ -153,7 +153,8 @@ def test_emptied_zookeeper_is_reported_once_and_deletes_nothing(
     assert values(simulation) == [b"a", b"b"]
 
 
-def test_removal_of_all_znodes_is_reported(simulation: Simulation, caplog: pytest.LogCaptureFixture) -> None:
+def test_removal_of_all_znodes_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    simulation = Simulation()
     cluster(simulation, 1)
     assert simulation.produce("t", b"a").error_code == ErrorCode.NONE
     store = simulation.zookeeper.connect()
@@ -165,10 +166,11 @@ def test_removal_of_all_znodes_is_reported(simulation: Simulation, caplog: pytes
     assert [record.value for record in simulation.records("t")] == [b"a", b"b"]
 
 
-def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster(simulation: Simulation) -> None:
+def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     other = Simulation(seed=7)
     cluster(other, 1)
     theirs = other.zookeeper.copy()
+    simulation = Simulation()
     (machine,) = cluster(simulation, 1)
     assert simulation.produce("t", b"a").error_code == ErrorCode.NONE
     copy = simulation.zookeeper.copy()
@@ -210,7 +212,8 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster(simulation: 
     assert values(simulation) == [b"a", b"b"]
 
 
-def test_broker_killed_while_it_registers_restarts_at_once(simulation: Simulation) -> None:
+def test_broker_killed_while_it_registers_restarts_at_once() -> None:
+    simulation = Simulation()
     (machine,) = cluster(simulation, 1)
     simulation.zookeeper.suspend_at_next_write(machine.store)
     simulation.zookeeper.expire(machine.store)
@@ -220,7 +223,7 @@ def test_broker_killed_while_it_registers_restarts_at_once(simulation: Simulatio
     assert machine.start(PROPERTIES)
 
 
-def test_nothing_is_read_from_the_zookeeper_of_another_cluster(simulation: Simulation) -> None:
+def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     other = Simulation(seed=7)
     cluster(other, 1)
     theirs = other.zookeeper.connect()
@@ -229,6 +232,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster(simulation: Simul
     theirs.create(paths.config_path(paths.CLIENTS, "simulation"), quota, make_parents=True)
     theirs.create(paths.consumer_offset_path("g", "t", 0), b"7", make_parents=True)
     theirs.close()
+    simulation = Simulation()
     (machine,) = cluster(simulation, 1)
     copy = simulation.zookeeper.copy()
     simulation.zookeeper.restore(other.zookeeper.copy())
@@ -278,10 +282,11 @@ def tree(store: MemoryStore, above: str = "") -> dict[str, tuple[bytes, int]]:
     return found
 
 
-def test_pending_write_is_not_made_in_another_cluster(simulation: Simulation) -> None:
+def test_pending_write_is_not_made_in_another_cluster() -> None:
     other = Simulation(seed=7)
     cluster(other, 1)
     theirs = other.zookeeper.copy()
+    simulation = Simulation()
     (machine,) = cluster(simulation, 1)
     zk_client = machine.broker.zk_client
     simulation.zookeeper.restore(theirs)
@@ -300,15 +305,11 @@ def test_pending_write_is_not_made_in_another_cluster(simulation: Simulation) ->
 @pytest.mark.parametrize("ghosts", [False, True])
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_replica_down_since_the_copy_does_not_truncate_others(
-    simulation: Simulation,
-    order: tuple[int, ...],
-    bounced: bool,
-    ghosts: bool,
-    first: int,
-    monkeypatch: pytest.MonkeyPatch,
+    order: tuple[int, ...], bounced: bool, ghosts: bool, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the first leader
     properties = {**PROPERTIES, "min.insync.replicas": "2"}
+    simulation = Simulation()
     machines = simulation.start_brokers(BROKERS, properties)
     create_topic(simulation, "t", BROKERS)
     produce(simulation, b"a")
@@ -375,9 +376,8 @@ def delete_and_recreate(simulation: Simulation, machines: list[Machine], topic: 
 
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize("running", [True, False])
-def test_topic_recreated_since_the_copy_keeps_its_records(
-    simulation: Simulation, brokers: int, running: bool
-) -> None:
+def test_topic_recreated_since_the_copy_keeps_its_records(brokers: int, running: bool) -> None:
+    simulation = Simulation()
     machines = cluster(simulation, brokers)
     produce(simulation, b"old")
     copy = simulation.zookeeper.copy()
@@ -394,9 +394,8 @@ def test_topic_recreated_since_the_copy_keeps_its_records(
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize("running", [True, False])
 @pytest.mark.parametrize("before", [0, 30])
-def test_lost_topic_gets_its_records_when_recreated(
-    simulation: Simulation, brokers: int, running: bool, before: int
-) -> None:
+def test_lost_topic_gets_its_records_when_recreated(brokers: int, running: bool, before: int) -> None:
+    simulation = Simulation()
     machines = cluster(simulation, brokers)
     copy = simulation.zookeeper.copy()
     create_topic(simulation, "u", brokers)
@@ -414,9 +413,8 @@ def test_lost_topic_gets_its_records_when_recreated(
 
 
 @pytest.mark.parametrize(("running", "failures"), [(True, 0), (True, 1), (True, 2), (False, 0)])
-def test_pending_deletion_of_the_copy_spares_the_later_topic(
-    simulation: Simulation, running: bool, failures: int
-) -> None:
+def test_pending_deletion_of_the_copy_spares_the_later_topic(running: bool, failures: int) -> None:
+    simulation = Simulation()
     machines = cluster(simulation, 1)
     produce(simulation, b"old")
     store = simulation.zookeeper.connect()
@@ -439,9 +437,8 @@ def test_pending_deletion_of_the_copy_spares_the_later_topic(
     assert b"new" in contents(machines[0], kept[0])
 
 
-def test_log_of_a_lost_topic_is_set_aside_and_reported(
-    simulation: Simulation, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_of_a_lost_topic_is_set_aside_and_reported(caplog: pytest.LogCaptureFixture) -> None:
+    simulation = Simulation()
     machine = cluster(simulation, 1)[0]
     copy = simulation.zookeeper.copy()
     create_topic(simulation, "u", 1)
@@ -519,8 +516,9 @@ def moved_since_the_copy(simulation: Simulation, *, running: bool) -> tuple[list
 
 @pytest.mark.parametrize("running", [True, False])
 def test_log_of_a_partition_moved_since_the_copy_is_reported(
-    simulation: Simulation, running: bool, caplog: pytest.LogCaptureFixture
+    running: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    simulation = Simulation()
     machines, before, after = moved_since_the_copy(simulation, running=running)
     messages = [message for message in caplog.messages if f"{DATA_DIR}/t_0 (its replicas are on" in message]
     assert len(messages) == 1
@@ -533,7 +531,8 @@ def test_log_of_a_partition_moved_since_the_copy_is_reported(
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_partition_moved_back_to_its_log_has_its_records(simulation: Simulation, running: bool) -> None:
+def test_partition_moved_back_to_its_log_has_its_records(running: bool) -> None:
+    simulation = Simulation()
     machines, before, after = moved_since_the_copy(simulation, running=running)
     reassign(simulation, before, after)
     assert values(simulation) == [b"a", b"b"]
@@ -542,9 +541,8 @@ def test_partition_moved_back_to_its_log_has_its_records(simulation: Simulation,
 
 @pytest.mark.parametrize("running", [True, False])
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_log_is_set_aside_when_others_were_written_meanwhile(
-    simulation: Simulation, running: bool, count: int
-) -> None:
+def test_log_is_set_aside_when_others_were_written_meanwhile(running: bool, count: int) -> None:
+    simulation = Simulation()
     machines, before, after = moved_since_the_copy(simulation, running=running)
     later = [b"c%d" % number for number in range(count)]
     for value in later:

@@ -29,7 +29,8 @@ def leave_cluster(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_start_on_an_emptied_zookeeper_is_refused_with_advice(simulation: Simulation, killed: bool) -> None:
+def test_start_on_an_emptied_zookeeper_is_refused_with_advice(killed: bool) -> None:
+    simulation = Simulation()
     machine = with_a_record(simulation)
     machine.kill() if killed else machine.stop()
     copy = simulation.zookeeper.copy()
@@ -50,7 +51,8 @@ def test_start_on_an_emptied_zookeeper_is_refused_with_advice(simulation: Simula
 
 
 @pytest.mark.parametrize("tree", ["none", "other"])
-def test_refused_start_names_the_logs_and_how_to_check_them(simulation: Simulation, tree: str) -> None:
+def test_refused_start_names_the_logs_and_how_to_check_them(tree: str) -> None:
+    simulation = Simulation()
     machine = with_a_record(simulation)
     assert simulation.create_topic("many", partitions=3) == ErrorCode.NONE
     machine.stop()
@@ -92,7 +94,8 @@ def test_start_on_another_clusters_zookeeper_changes_nothing_there() -> None:
     assert "t_0" in machine.files.list_dir(DATA_DIR)
 
 
-def test_records_are_kept_in_a_new_cluster_on_the_operators_request(simulation: Simulation) -> None:
+def test_records_are_kept_in_a_new_cluster_on_the_operators_request() -> None:
+    simulation = Simulation()
     machine = with_a_record(simulation)
     machine.stop()
     simulation.zookeeper.restore(None)
@@ -108,7 +111,8 @@ def test_records_are_kept_in_a_new_cluster_on_the_operators_request(simulation: 
     assert [record.value for record in simulation.records("t")] == [b"a", b"b"]
 
 
-def test_directory_without_a_cluster_id_gets_it_at_the_start(simulation: Simulation) -> None:
+def test_directory_without_a_cluster_id_gets_it_at_the_start() -> None:
+    simulation = Simulation()
     machine = with_a_record(simulation)
     written = read_file(machine.files, META)
     machine.stop()

@@ -25,8 +25,12 @@ def files_with_a_synced_file(content: bytes = b"safe") -> MemoryFiles:
     return files
 
 
-def test_a_power_cut_leaves_what_was_synced_and_nothing_else() -> None:
-    files = files_with_a_synced_file()
+@pytest.fixture
+def files() -> MemoryFiles:
+    return files_with_a_synced_file()
+
+
+def test_a_power_cut_leaves_what_was_synced_and_nothing_else(files: MemoryFiles) -> None:
     file = files.open("d/a")
     file.write_at(4, b" unsafe")
     files.power_cut()
@@ -52,8 +56,7 @@ def test_a_synced_truncation_is_kept() -> None:
     assert read_file(files, "d/a") == b"\0\0\0\0\0more"
 
 
-def test_synced_file_with_unsynced_name_is_lost() -> None:
-    files = files_with_a_synced_file()
+def test_synced_file_with_unsynced_name_is_lost(files: MemoryFiles) -> None:
     file = files.open("d/b", create=True)
     file.write_at(0, b"abc")
     file.sync()
@@ -61,8 +64,7 @@ def test_synced_file_with_unsynced_name_is_lost() -> None:
     assert files.list_dir("d") == ["a"]
 
 
-def test_an_unsynced_removal_and_an_unsynced_rename_are_undone() -> None:
-    files = files_with_a_synced_file()
+def test_an_unsynced_removal_and_an_unsynced_rename_are_undone(files: MemoryFiles) -> None:
     files.rename("d/a", "d/b")
     files.power_cut()
     assert files.list_dir("d") == ["a"]
@@ -84,8 +86,7 @@ def test_power_cut_in_replace_file_leaves_old_or_new_bytes() -> None:
     assert seen == {b"old", b"new"}
 
 
-def test_a_read_and_a_rename_fail_once_and_change_nothing() -> None:
-    files = files_with_a_synced_file()
+def test_a_read_and_a_rename_fail_once_and_change_nothing(files: MemoryFiles) -> None:
     files.fail_next_read(match="d/a")
     with pytest.raises(StorageError, match="cannot read d/a: Input/output error"):
         read_file(files, "d/a")
@@ -96,8 +97,7 @@ def test_a_read_and_a_rename_fail_once_and_change_nothing() -> None:
     assert read_file(files, "d/a") == b"safe"
 
 
-def test_killed_process_loses_files_and_locks() -> None:
-    files = files_with_a_synced_file()
+def test_killed_process_loses_files_and_locks(files: MemoryFiles) -> None:
     file = files.open("d/a")
     file.write_at(4, b" in the cache")
     files.lock("d/.lock")
@@ -148,8 +148,7 @@ def test_the_same_seed_loses_the_same_bytes() -> None:
     assert len(results) == 1
 
 
-def test_a_write_can_be_made_to_fail_half_way() -> None:
-    files = files_with_a_synced_file()
+def test_a_write_can_be_made_to_fail_half_way(files: MemoryFiles) -> None:
     file = files.open("d/a")
     files.fail_next_write(errno.ENOSPC, 3, match="d/a")
     with pytest.raises(StorageError, match=r"cannot write d/a: No space left on device"):
@@ -159,8 +158,7 @@ def test_a_write_can_be_made_to_fail_half_way() -> None:
     assert read_file(files, "d/a") == b"safeabcdef"
 
 
-def test_a_fault_waits_for_the_path_that_it_names() -> None:
-    files = files_with_a_synced_file()
+def test_a_fault_waits_for_the_path_that_it_names(files: MemoryFiles) -> None:
     files.fail_next_write(errno.EIO, match=".index")
     files.open("d/a").write_at(0, b"x")
     with pytest.raises(StorageError):
@@ -180,8 +178,7 @@ def test_a_full_disk_takes_what_fits() -> None:
     file.write_at(2, b"12345678")
 
 
-def test_pages_of_a_failed_sync_are_not_written_by_the_next_one() -> None:
-    files = files_with_a_synced_file()
+def test_pages_of_a_failed_sync_are_not_written_by_the_next_one(files: MemoryFiles) -> None:
     file = files.open("d/a")
     file.write_at(0, b"SAFE")
     files.fail_next_sync()
@@ -193,8 +190,7 @@ def test_pages_of_a_failed_sync_are_not_written_by_the_next_one() -> None:
     assert read_file(files, "d/a") == b"safe"
 
 
-def test_truncate_and_open_can_be_made_to_fail() -> None:
-    files = files_with_a_synced_file()
+def test_truncate_and_open_can_be_made_to_fail(files: MemoryFiles) -> None:
     file = files.open("d/a")
     files.fail_next_truncate()
     with pytest.raises(StorageError, match="cannot truncate"):
@@ -205,8 +201,7 @@ def test_truncate_and_open_can_be_made_to_fail() -> None:
     files.open("d/a").truncate(0)
 
 
-def test_a_failed_sync_of_a_directory_leaves_its_names_unsafe() -> None:
-    files = files_with_a_synced_file()
+def test_a_failed_sync_of_a_directory_leaves_its_names_unsafe(files: MemoryFiles) -> None:
     files.open("d/b", create=True).sync()
     files.fail_next_sync(match="d")
     with pytest.raises(StorageError, match="cannot flush d"):

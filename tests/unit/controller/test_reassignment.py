@@ -15,15 +15,15 @@ def reassign(cluster: Cluster, key: TopicPartition, *replicas: int) -> None:
     cluster.tell(events.ReassignmentRequested({key: replicas}))
 
 
-def under_way() -> Cluster:
+@pytest.fixture
+def cluster() -> Cluster:
     """A reassignment from brokers 1 and 2 to 3 and 4, which are not in sync yet."""
     cluster = Cluster((1, 2, 3, 4), {T0: state(1, (1, 2)), T1: state(1, (1,))})
     reassign(cluster, T0, 3, 4)
     return cluster
 
 
-def test_partition_is_first_assigned_to_old_and_new_replicas() -> None:
-    cluster = under_way()
+def test_partition_is_first_assigned_to_old_and_new_replicas(cluster: Cluster) -> None:
     assert cluster.effects[0] == events.WriteAssignments({"t": {0: (3, 4, 1, 2), 1: (1,)}})
     assert cluster.written() == [GROWN]
     assert cluster.led() == dict.fromkeys((1, 2, 3, 4), GROWN)
@@ -31,23 +31,20 @@ def test_partition_is_first_assigned_to_old_and_new_replicas() -> None:
     assert cluster.of(events.DropReassignments) == []
 
 
-def test_nothing_more_happens_before_all_new_replicas_are_in_sync() -> None:
-    cluster = under_way()
+def test_nothing_more_happens_before_all_new_replicas_are_in_sync(cluster: Cluster) -> None:
     cluster.tell(events.IsrChanged({T0: state(1, (1, 2, 3), leader_epoch=1, version=2)}))
     assert cluster.written() == []
     assert cluster.stopped(delete=True) == {}
 
 
-def test_then_a_new_replica_leads_and_only_the_new_ones_are_in_sync() -> None:
-    cluster = under_way()
+def test_then_a_new_replica_leads_and_only_the_new_ones_are_in_sync(cluster: Cluster) -> None:
     cluster.tell(events.IsrChanged({T0: IN_SYNC}))
     now = state(3, (3, 4), leader_epoch=2, version=3)
     assert cluster.written() == [now]
     assert cluster.led() == {3: now, 4: now}
 
 
-def test_old_replicas_are_deleted_before_the_request_is_removed() -> None:
-    cluster = under_way()
+def test_old_replicas_are_deleted_before_the_request_is_removed(cluster: Cluster) -> None:
     cluster.tell(events.IsrChanged({T0: IN_SYNC}))
     assert cluster.effects[-4:] == [
         events.SendStopReplica(1, (T0,), delete=True),
@@ -133,14 +130,12 @@ def test_topics_that_move_together_are_assigned_by_one_effect() -> None:
     ]
 
 
-def test_a_partition_that_is_under_way_keeps_its_first_target() -> None:
-    cluster = under_way()
+def test_a_partition_that_is_under_way_keeps_its_first_target(cluster: Cluster) -> None:
     cluster.tell(events.ReassignmentRequested({T0: (2,)}))
     assert cluster.effects == []
 
 
-def test_a_new_replica_that_dies_is_waited_for() -> None:
-    cluster = under_way()
+def test_a_new_replica_that_dies_is_waited_for(cluster: Cluster) -> None:
     cluster.tell(events.IsrChanged({T0: state(1, (1, 2, 3), leader_epoch=1, version=2)}))
     cluster.lose(4)
     cluster.start(4)
@@ -149,8 +144,7 @@ def test_a_new_replica_that_dies_is_waited_for() -> None:
     assert cluster.of(events.DropReassignments) == [events.DropReassignments({T0: "done"})]
 
 
-def test_new_replica_that_dies_before_the_last_write_is_awaited() -> None:
-    cluster = under_way()
+def test_new_replica_that_dies_before_the_last_write_is_awaited(cluster: Cluster) -> None:
     cluster.answers = False
     cluster.tell(events.IsrChanged({T0: IN_SYNC}))
     (last,) = cluster.written()
@@ -160,8 +154,7 @@ def test_new_replica_that_dies_before_the_last_write_is_awaited() -> None:
     assert cluster.stopped(delete=True) == {}
 
 
-def test_a_leader_that_puts_a_new_replica_out_just_then_wins() -> None:
-    cluster = under_way()
+def test_a_leader_that_puts_a_new_replica_out_just_then_wins(cluster: Cluster) -> None:
     cluster.answers = False
     cluster.tell(events.IsrChanged({T0: IN_SYNC}))
     cluster.tell(events.LeadershipsWritten({T0: state(1, (1, 2, 3), leader_epoch=1, version=3)}))
@@ -218,7 +211,6 @@ def test_it_waits_for_a_new_replica_that_is_dead() -> None:
     assert cluster.known().replicas == (3, 4)
 
 
-def test_a_topic_that_vanishes_takes_its_reassignments_with_it() -> None:
-    cluster = under_way()
+def test_a_topic_that_vanishes_takes_its_reassignments_with_it(cluster: Cluster) -> None:
     cluster.tell(events.TopicsChanged({}, frozenset("t")))
     assert cluster.of(events.DropReassignments) == [events.DropReassignments({T0: "topic t was removed"})]

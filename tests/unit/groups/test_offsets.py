@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
 from minikafka.groups.offsets import CommittedOffsets
@@ -25,12 +23,8 @@ def committed(**times_ms: int) -> CommittedOffsets:
     return offsets
 
 
-@pytest.fixture
-def offsets() -> CommittedOffsets:
-    return CommittedOffsets()
-
-
-def test_a_commit_is_seen_when_it_is_done(offsets: CommittedOffsets) -> None:
+def test_a_commit_is_seen_when_it_is_done() -> None:
+    offsets = CommittedOffsets()
     commit = {A: at(5)}
     offsets.begin(commit)
     assert offsets.get(A) is None
@@ -40,7 +34,8 @@ def test_a_commit_is_seen_when_it_is_done(offsets: CommittedOffsets) -> None:
     assert offsets.all() == commit
 
 
-def test_a_commit_that_fails_leaves_what_was(offsets: CommittedOffsets) -> None:
+def test_a_commit_that_fails_leaves_what_was() -> None:
+    offsets = CommittedOffsets()
     first, second = {A: at(5)}, {A: at(6)}
     for commit in (first, second):
         offsets.begin(commit)
@@ -49,7 +44,8 @@ def test_a_commit_that_fails_leaves_what_was(offsets: CommittedOffsets) -> None:
     assert offsets.get(A) == at(5)
 
 
-def test_a_failed_commit_does_not_take_the_next_one_with_it(offsets: CommittedOffsets) -> None:
+def test_a_failed_commit_does_not_take_the_next_one_with_it() -> None:
+    offsets = CommittedOffsets()
     first, second = {A: at(5)}, {A: at(5)}
     for commit in (first, second):
         offsets.begin(commit)
@@ -58,7 +54,8 @@ def test_a_failed_commit_does_not_take_the_next_one_with_it(offsets: CommittedOf
     assert offsets.get(A) == at(5)
 
 
-def test_later_commit_in_the_log_counts_in_any_order_of_completion(offsets: CommittedOffsets) -> None:
+def test_later_commit_in_the_log_counts_in_any_order_of_completion() -> None:
+    offsets = CommittedOffsets()
     first, second = {A: at(5)}, {A: at(6)}
     for commit in (first, second):
         offsets.begin(commit)
@@ -67,14 +64,16 @@ def test_later_commit_in_the_log_counts_in_any_order_of_completion(offsets: Comm
     assert offsets.get(A) == at(6)
 
 
-def test_a_commit_may_go_back(offsets: CommittedOffsets) -> None:
+def test_a_commit_may_go_back() -> None:
+    offsets = CommittedOffsets()
     for log_offset, commit in enumerate([{A: at(6)}, {A: at(2)}]):
         offsets.begin(commit)
         offsets.complete(commit, log_offset)
     assert offsets.get(A) == at(2)
 
 
-def test_commit_to_a_topic_deleted_meanwhile_is_removed(offsets: CommittedOffsets) -> None:
+def test_commit_to_a_topic_deleted_meanwhile_is_removed() -> None:
+    offsets = CommittedOffsets()
     commit = {A: at(5)}
     offsets.begin(commit)
     assert offsets.remove([A]) == [A]
@@ -108,7 +107,8 @@ def test_offsets_of_a_group_expire_after_its_last_member_left() -> None:
     assert offsets.expire(11_000, RETENTION_MS, 10_000, MANY) == [A, B]
 
 
-def test_a_retention_of_its_own_counts_from_the_commit(offsets: CommittedOffsets) -> None:
+def test_a_retention_of_its_own_counts_from_the_commit() -> None:
+    offsets = CommittedOffsets()
     offsets.load(A, 0, at(1, expires_ms=300))
     offsets.load(B, 1, at(1, expires_ms=90_000))
     assert offsets.expire(299, RETENTION_MS, 0, MANY) == []

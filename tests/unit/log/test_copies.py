@@ -87,18 +87,9 @@ def mixed(log: Log) -> None:
         log.append(valid_set(numbered(log.end_offset, 2), magic=0), now_ms=NOW_MS)
 
 
-@pytest.fixture
-def leader(files: MemoryFiles) -> Log:
-    return leader_of(files)
-
-
-@pytest.fixture
-def follower(files: MemoryFiles) -> Log:
-    return follower_of(files)
-
-
 @pytest.mark.parametrize("max_bytes", [1, 200, 700, 1 << 20])
-def test_the_copy_is_the_leaders_log_byte_for_byte(leader: Log, follower: Log, max_bytes: int) -> None:
+def test_the_copy_is_the_leaders_log_byte_for_byte(files: MemoryFiles, max_bytes: int) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     mixed(leader)
     copy(leader, follower, max_bytes)
     assert len(leader.segments) > 3
@@ -108,9 +99,8 @@ def test_the_copy_is_the_leaders_log_byte_for_byte(leader: Log, follower: Log, m
 
 
 @pytest.mark.parametrize("max_bytes", [1, 700, 1 << 20])
-def test_copy_survives_a_clean_stop_a_crash_and_a_power_cut(
-    leader: Log, follower: Log, files: MemoryFiles, max_bytes: int
-) -> None:
+def test_copy_survives_a_clean_stop_a_crash_and_a_power_cut(files: MemoryFiles, max_bytes: int) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     mixed(leader)
     copy(leader, follower, max_bytes)
     whole = content(leader)
@@ -126,9 +116,8 @@ def test_copy_survives_a_clean_stop_a_crash_and_a_power_cut(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_power_cut_leaves_a_prefix_of_an_unflushed_copy(
-    leader: Log, follower: Log, files: MemoryFiles, seed: int
-) -> None:
+def test_power_cut_leaves_a_prefix_of_an_unflushed_copy(files: MemoryFiles, seed: int) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     mixed(leader)
     copy(leader, follower, 300)
     whole = content(leader)
@@ -140,9 +129,8 @@ def test_power_cut_leaves_a_prefix_of_an_unflushed_copy(
     assert content(follower) == content(leader) == whole
 
 
-def test_offsets_and_times_are_looked_up_as_on_the_leader(
-    leader: Log, follower: Log, files: MemoryFiles
-) -> None:
+def test_offsets_and_times_are_looked_up_as_on_the_leader(files: MemoryFiles) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     fill(leader, 200, in_set=5)
     copy(leader, follower)
     assert sum(len(segment.index()) for segment in follower.segments) > len(follower.segments)
@@ -189,7 +177,8 @@ def test_holes_stay_as_compaction_left_them(files: MemoryFiles) -> None:
     assert [record.offset for record in read_all(follower_of(files))] == [0, 1, 7, 8, 19]
 
 
-def test_an_offset_that_no_index_could_hold_begins_a_new_segment(leader: Log, follower: Log) -> None:
+def test_an_offset_that_no_index_could_hold_begins_a_new_segment(files: MemoryFiles) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     leader.append(valid_set(numbered(0, 1)))
     copy(leader, follower)
     leader.truncate_fully_and_start_at(1 << 33)
@@ -200,7 +189,8 @@ def test_an_offset_that_no_index_could_hold_begins_a_new_segment(leader: Log, fo
     assert [record.offset for record in read_all(follower)] == [0, 1 << 33]
 
 
-def test_copy_that_does_not_follow_is_refused_unchanged(leader: Log, follower: Log) -> None:
+def test_copy_that_does_not_follow_is_refused_unchanged(files: MemoryFiles) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     fill(leader, 10)
     copy(leader, follower)
     again = given(leader, 5)
@@ -210,7 +200,8 @@ def test_copy_that_does_not_follow_is_refused_unchanged(leader: Log, follower: L
     assert content(follower) == content(leader)
 
 
-def test_disk_failure_in_a_copy_leaves_whole_entries(leader: Log, follower: Log, files: MemoryFiles) -> None:
+def test_disk_failure_in_a_copy_leaves_whole_entries(files: MemoryFiles) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     mixed(leader)
     copied = given(leader, 0)
     assert copied is not None
@@ -225,9 +216,8 @@ def test_disk_failure_in_a_copy_leaves_whole_entries(leader: Log, follower: Log,
 # --- producers ----------------------------------------------------------------------------------------------
 
 
-def test_a_follower_knows_the_producers_that_its_leader_knows(
-    leader: Log, follower: Log, files: MemoryFiles
-) -> None:
+def test_a_follower_knows_the_producers_that_its_leader_knows(files: MemoryFiles) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     for turn in range(8):
         write(leader, batch(2, producer=7, epoch=turn // 4, sequence=2 * (turn % 4)))
         write(leader, batch(1, producer=9, sequence=turn))
@@ -257,7 +247,8 @@ def test_copied_batch_costs_the_same_with_any_number_of_producers(
     assert follower.producers.known[9].last_offset == 2
 
 
-def test_batch_retried_at_a_new_leader_is_not_written_twice(leader: Log, follower: Log) -> None:
+def test_batch_retried_at_a_new_leader_is_not_written_twice(files: MemoryFiles) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     write(leader, batch(2, producer=7))
     copy(leader, follower)
     again = follower.append(validate(batch(2, producer=7), Limits(max_magic=2), NOW_MS), now_ms=NOW_MS)
@@ -290,7 +281,8 @@ def test_transaction_of_another_release_stays_open_until_its_end(files: MemoryFi
 # --- leader epochs ------------------------------------------------------------------------------------------
 
 
-def test_batches_tell_where_leaders_began(leader: Log, follower: Log, files: MemoryFiles) -> None:
+def test_batches_tell_where_leaders_began(files: MemoryFiles) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     for epoch in (1, 1, 3, 4):
         leader.epochs.assign(epoch, leader.end_offset)
         write(leader, batch(), epoch)
@@ -300,7 +292,8 @@ def test_batches_tell_where_leaders_began(leader: Log, follower: Log, files: Mem
     assert follower_of(files).epochs.entries == ((1, 0), (3, 4), (4, 6))
 
 
-def test_messages_without_an_epoch_make_what_was_known_unsure(leader: Log, follower: Log) -> None:
+def test_messages_without_an_epoch_make_what_was_known_unsure(files: MemoryFiles) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     write(leader, batch(), 0)
     copy(leader, follower)
     leader.append(valid_set(numbered(2, 2)), leader_epoch=1)
@@ -315,9 +308,8 @@ def test_messages_without_an_epoch_make_what_was_known_unsure(leader: Log, follo
 
 
 @pytest.mark.parametrize("max_bytes", [1, 1 << 20])
-def test_epochs_reported_by_the_leader_cover_messages_without_one(
-    leader: Log, follower: Log, max_bytes: int
-) -> None:
+def test_epochs_reported_by_the_leader_cover_messages_without_one(files: MemoryFiles, max_bytes: int) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     for epoch in (1, 3, 4):
         leader.epochs.assign(epoch, leader.end_offset)
         leader.append(valid_set(numbered(leader.end_offset, 2)), leader_epoch=epoch)
@@ -327,7 +319,8 @@ def test_epochs_reported_by_the_leader_cover_messages_without_one(
     assert follower.epochs.entries == reported
 
 
-def test_an_epoch_is_not_noted_before_it_is_reached(leader: Log, follower: Log) -> None:
+def test_an_epoch_is_not_noted_before_it_is_reached(files: MemoryFiles) -> None:
+    leader, follower = leader_of(files), follower_of(files)
     for epoch in (1, 3):
         leader.epochs.assign(epoch, leader.end_offset)
         leader.append(valid_set(numbered(leader.end_offset, 2)), leader_epoch=epoch)

@@ -185,7 +185,7 @@ def test_a_policy_sees_offsets_sizes_and_times(log: Log) -> None:
     ]
 
 
-def test_a_segment_without_timestamps_is_as_old_as_its_file(files: MemoryFiles) -> None:
+def test_a_segment_without_timestamps_is_as_old_as_its_file() -> None:
     clock = ManualClock()
     files = MemoryFiles(clock=clock)
     log = open_log(files)
@@ -199,7 +199,7 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file(files: MemoryFiles) 
 
 
 @pytest.mark.parametrize("reopened", [False, True])
-def test_a_copied_directory_is_as_old_as_its_messages(files: MemoryFiles, reopened: bool) -> None:
+def test_a_copied_directory_is_as_old_as_its_messages(reopened: bool) -> None:
     clock = ManualClock()
     files = MemoryFiles(clock=clock)
     log = fill(open_log(files), 40)

@@ -36,29 +36,30 @@ def add(log: Log, timestamp_ms: int, *, now_ms: int = 0, magic: int = 1) -> None
 # segment.ms
 
 
-def test_a_message_much_newer_than_the_segments_first_begins_another(files: MemoryFiles) -> None:
-    log = open_log(files, BY_TIME)
+@pytest.fixture
+def log(files: MemoryFiles) -> Log:
+    return open_log(files, BY_TIME)
+
+
+def test_a_message_much_newer_than_the_segments_first_begins_another(log: Log) -> None:
     for timestamp_ms in (5_000, 6_000, 6_001, 7_000, 7_002):
         add(log, timestamp_ms)
     assert bases(log) == [0, 2, 4]
 
 
-def test_older_messages_never_begin_another(files: MemoryFiles) -> None:
-    log = open_log(files, BY_TIME)
+def test_older_messages_never_begin_another(log: Log) -> None:
     for timestamp_ms in (5_000, 10, 0):
         add(log, timestamp_ms)
     assert bases(log) == [0]
 
 
-def test_the_newest_message_of_a_set_counts(files: MemoryFiles) -> None:
-    log = open_log(files, BY_TIME)
+def test_the_newest_message_of_a_set_counts(log: Log) -> None:
     add(log, 5_000)
     log.append(valid_set(numbered(1, 1002), timestamp_ms=5_000))
     assert bases(log) == [0, 1]
 
 
-def test_the_first_timestamp_is_known_again_after_a_restart(files: MemoryFiles) -> None:
-    log = open_log(files, BY_TIME)
+def test_the_first_timestamp_is_known_again_after_a_restart(log: Log, files: MemoryFiles) -> None:
     add(log, 5_000)
     log.close()
     log = open_log(files, BY_TIME, clean=True)
@@ -67,10 +68,7 @@ def test_the_first_timestamp_is_known_again_after_a_restart(files: MemoryFiles) 
     assert bases(log) == [0, 2]
 
 
-def test_without_timestamps_the_time_since_the_segment_was_made_counts(
-    files: MemoryFiles, clock: ManualClock
-) -> None:
-    log = open_log(files, BY_TIME)
+def test_without_timestamps_the_time_since_the_segment_was_made_counts(log: Log, clock: ManualClock) -> None:
     log.append(valid_set([b"x"], magic=0), now_ms=clock.now_ms())
     clock.advance(1_000)
     add(log, -1, now_ms=clock.now_ms(), magic=0)
@@ -83,9 +81,8 @@ def test_without_timestamps_the_time_since_the_segment_was_made_counts(
 
 
 def test_segment_without_timestamps_is_as_old_as_its_last_write(
-    files: MemoryFiles, clock: ManualClock
+    log: Log, files: MemoryFiles, clock: ManualClock
 ) -> None:
-    log = open_log(files, BY_TIME)
     add(log, -1, now_ms=clock.now_ms(), magic=0)
     log.close()
     clock.advance(1_001)

@@ -21,7 +21,7 @@ def manager(files: MemoryFiles) -> LogManager:
     return manager
 
 
-def test_below_the_start_nothing_can_be_read(manager: LogManager, files: MemoryFiles) -> None:
+def test_below_the_start_nothing_can_be_read(manager: LogManager) -> None:
     log = log_of(manager, ONE)
     log.increment_start_offset(17)
     with pytest.raises(OffsetOutOfRange) as caught:
@@ -33,7 +33,7 @@ def test_below_the_start_nothing_can_be_read(manager: LogManager, files: MemoryF
     assert log.offset_for_timestamp(NOW_MS) == (17, NOW_MS + 17)
 
 
-def test_the_start_does_not_go_back_nor_behind_the_end(manager: LogManager, files: MemoryFiles) -> None:
+def test_the_start_does_not_go_back_nor_behind_the_end(manager: LogManager) -> None:
     log = log_of(manager, ONE)
     log.increment_start_offset(17)
     log.increment_start_offset(3)
@@ -44,7 +44,7 @@ def test_the_start_does_not_go_back_nor_behind_the_end(manager: LogManager, file
     assert log.start_offset == 40
 
 
-def test_segments_below_the_start_go_without_a_policy(manager: LogManager, files: MemoryFiles) -> None:
+def test_segments_below_the_start_go_without_a_policy(manager: LogManager) -> None:
     log = log_of(manager, ONE)
     log.increment_start_offset(31)
     log.delete_old_segments(lambda segments: 0, 40)

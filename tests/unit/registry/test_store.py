@@ -19,16 +19,6 @@ Seen = list[object]
 # Znodes
 
 
-@pytest.fixture
-def store(harness: ZooKeeperHarness) -> Store:
-    return harness.connect()
-
-
-@pytest.fixture
-def other(harness: ZooKeeperHarness) -> Store:
-    return harness.connect()
-
-
 def test_created_znode_can_be_read(store: Store) -> None:
     assert store.create("/a", b"data") == "/a"
     data, stat = store.read("/a")
@@ -242,7 +232,8 @@ def test_an_ephemeral_znode_has_no_children(store: Store) -> None:
         store.create("/a/b")
 
 
-def test_expiry_is_reported_before_the_new_session(store: Store, harness: ZooKeeperHarness) -> None:
+def test_expiry_is_reported_before_the_new_session(harness: ZooKeeperHarness) -> None:
+    store = harness.connect()
     states: Seen = []
     store.on_session(states.append)
     old = store.session_id
@@ -252,13 +243,15 @@ def test_expiry_is_reported_before_the_new_session(store: Store, harness: ZooKee
     assert store.session_id != old
 
 
-def test_expiry_takes_the_ephemeral_znodes(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_expiry_takes_the_ephemeral_znodes(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a", ephemeral=True)
     harness.expire(store)
     assert harness.settles(lambda: other.exists("/a") is None)
 
 
-def test_a_store_can_be_used_after_expiry(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_a_store_can_be_used_after_expiry(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     states: Seen = []
     store.on_session(states.append)
     harness.expire(store)
@@ -269,7 +262,8 @@ def test_a_store_can_be_used_after_expiry(store: Store, other: Store, harness: Z
     assert stat.ephemeral_owner == store.session_id
 
 
-def test_a_session_callback_may_register_again(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_a_session_callback_may_register_again(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
 
     def register(state: SessionState) -> None:
         if state is SessionState.CONNECTED:
@@ -287,7 +281,8 @@ def test_a_session_callback_may_register_again(store: Store, other: Store, harne
     assert harness.settles(registered)
 
 
-def test_a_lost_connection_is_reported_and_the_session_kept(store: Store, harness: ZooKeeperHarness) -> None:
+def test_a_lost_connection_is_reported_and_the_session_kept(harness: ZooKeeperHarness) -> None:
+    store = harness.connect()
     states: Seen = []
     store.on_session(states.append)
     store.create("/a", ephemeral=True)
@@ -300,7 +295,8 @@ def test_a_lost_connection_is_reported_and_the_session_kept(store: Store, harnes
     assert store.exists("/a") is not None
 
 
-def test_without_a_connection_calls_fail_clearly(store: Store, harness: ZooKeeperHarness) -> None:
+def test_without_a_connection_calls_fail_clearly(harness: ZooKeeperHarness) -> None:
+    store = harness.connect()
     states: Seen = []
     store.on_session(states.append)
     harness.cut(store)
@@ -321,7 +317,8 @@ def test_a_closed_store_refuses_calls(store: Store) -> None:
         store.read("/a")
 
 
-def test_closing_is_not_reported(store: Store, harness: ZooKeeperHarness) -> None:
+def test_closing_is_not_reported(harness: ZooKeeperHarness) -> None:
+    store = harness.connect()
     states: Seen = []
     store.on_session(states.append)
     store.close()
@@ -368,14 +365,16 @@ def test_a_damaged_ticket_is_refused_with_its_path(data: bytes) -> None:
 # Watches
 
 
-def test_a_children_watch_gets_the_present_state_first(store: Store, harness: ZooKeeperHarness) -> None:
+def test_a_children_watch_gets_the_present_state_first(harness: ZooKeeperHarness) -> None:
+    store = harness.connect()
     store.create("/a/b", make_parents=True)
     seen: Seen = []
     store.watch_children("/a", seen.append)
     assert harness.settles(lambda: seen == [["b"]])
 
 
-def test_a_children_watch_follows_every_change(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_a_children_watch_follows_every_change(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a")
     seen: Seen = []
     store.watch_children("/a", seen.append)
@@ -388,9 +387,8 @@ def test_a_children_watch_follows_every_change(store: Store, other: Store, harne
     assert harness.settles(lambda: seen[-1] == ["b"])
 
 
-def test_children_watch_reports_a_child_that_was_recreated_unseen(
-    store: Store, other: Store, harness: ZooKeeperHarness
-) -> None:
+def test_children_watch_reports_a_child_that_was_recreated_unseen(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a/b", make_parents=True)
     seen: Seen = []
 
@@ -404,9 +402,8 @@ def test_children_watch_reports_a_child_that_was_recreated_unseen(
     assert harness.settles(lambda: seen == [["b"], ["b"]])
 
 
-def test_a_children_watch_can_wait_for_its_znode(
-    store: Store, other: Store, harness: ZooKeeperHarness
-) -> None:
+def test_a_children_watch_can_wait_for_its_znode(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     seen: Seen = []
     store.watch_children("/a", seen.append)
     assert harness.settles(lambda: seen == [None])
@@ -416,7 +413,8 @@ def test_a_children_watch_can_wait_for_its_znode(
     assert harness.settles(lambda: seen == [None, [], ["b"]])
 
 
-def test_a_children_watch_outlives_its_znode(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_a_children_watch_outlives_its_znode(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a/b", make_parents=True)
     seen: Seen = []
     store.watch_children("/a", seen.append)
@@ -427,7 +425,8 @@ def test_a_children_watch_outlives_its_znode(store: Store, other: Store, harness
     assert harness.settles(lambda: seen[-1] == ["c"])
 
 
-def test_data_does_not_wake_a_children_watch(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_data_does_not_wake_a_children_watch(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a")
     seen: Seen = []
     store.watch_children("/a", seen.append)
@@ -437,7 +436,8 @@ def test_data_does_not_wake_a_children_watch(store: Store, other: Store, harness
     assert harness.settles(lambda: seen == [[], ["b"]])
 
 
-def test_a_data_watch_follows_data_and_absence(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_a_data_watch_follows_data_and_absence(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     seen: list[tuple[bytes | None, Stat | None]] = []
     store.watch_data("/a", lambda data, stat: seen.append((data, stat)))
     assert harness.settles(lambda: seen == [(None, None)])
@@ -450,9 +450,8 @@ def test_a_data_watch_follows_data_and_absence(store: Store, other: Store, harne
     assert [stat.version for _, stat in seen if stat is not None] == [0, 1]
 
 
-def test_a_data_watch_sees_a_write_of_the_same_data(
-    store: Store, other: Store, harness: ZooKeeperHarness
-) -> None:
+def test_a_data_watch_sees_a_write_of_the_same_data(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a", b"same")
     versions: Seen = []
     store.watch_data("/a", lambda data, stat: versions.append(stat.version if stat else None))
@@ -461,9 +460,8 @@ def test_a_data_watch_sees_a_write_of_the_same_data(
     assert harness.settles(lambda: versions == [0, 1])
 
 
-def test_the_last_of_many_quick_changes_is_seen(
-    store: Store, other: Store, harness: ZooKeeperHarness
-) -> None:
+def test_the_last_of_many_quick_changes_is_seen(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a", b"0")
     seen: Seen = []
     store.watch_data("/a", lambda data, stat: seen.append(data))
@@ -472,7 +470,8 @@ def test_the_last_of_many_quick_changes_is_seen(
     assert harness.settles(lambda: bool(seen) and seen[-1] == b"100")
 
 
-def test_all_watches_of_a_znode_are_called(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_all_watches_of_a_znode_are_called(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     one: Seen = []
     two: Seen = []
     store.watch_children("/a", one.append)
@@ -481,7 +480,8 @@ def test_all_watches_of_a_znode_are_called(store: Store, other: Store, harness: 
     assert harness.settles(lambda: one[-1:] == [[]] and two[-1:] == [[]])
 
 
-def test_a_cancelled_watch_is_silent(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_a_cancelled_watch_is_silent(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     cancelled: Seen = []
     kept: Seen = []
     watch = store.watch_children("/a", cancelled.append)
@@ -493,9 +493,8 @@ def test_a_cancelled_watch_is_silent(store: Store, other: Store, harness: ZooKee
     assert cancelled == [None]
 
 
-def test_a_callback_may_use_the_store_and_watch_more(
-    store: Store, other: Store, harness: ZooKeeperHarness
-) -> None:
+def test_a_callback_may_use_the_store_and_watch_more(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a")
     seen: dict[str, bytes | None] = {}
 
@@ -516,9 +515,8 @@ def test_a_callback_may_use_the_store_and_watch_more(
     assert harness.settles(lambda: seen == {"/a/b": b"2"})
 
 
-def test_a_watch_catches_up_after_a_lost_connection(
-    store: Store, other: Store, harness: ZooKeeperHarness
-) -> None:
+def test_a_watch_catches_up_after_a_lost_connection(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a")
     seen: Seen = []
     states: Seen = []
@@ -534,7 +532,8 @@ def test_a_watch_catches_up_after_a_lost_connection(
     assert harness.settles(lambda: seen == [[], ["b"], ["b", "c"]])
 
 
-def test_a_lost_connection_repeats_no_state(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_a_lost_connection_repeats_no_state(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a", b"1")
     seen: Seen = []
     states: Seen = []
@@ -550,9 +549,8 @@ def test_a_lost_connection_repeats_no_state(store: Store, other: Store, harness:
     assert seen == [b"1", b"2"]
 
 
-def test_a_watch_set_without_a_connection_begins_with_it(
-    store: Store, other: Store, harness: ZooKeeperHarness
-) -> None:
+def test_a_watch_set_without_a_connection_begins_with_it(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     states: Seen = []
     seen: Seen = []
     store.on_session(states.append)
@@ -564,7 +562,8 @@ def test_a_watch_set_without_a_connection_begins_with_it(
     assert harness.settles(lambda: seen == [[]])
 
 
-def test_a_watch_is_armed_again_after_expiry(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_a_watch_is_armed_again_after_expiry(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a")
     store.create("/a/mine", ephemeral=True)
     seen: Seen = []
@@ -576,7 +575,8 @@ def test_a_watch_is_armed_again_after_expiry(store: Store, other: Store, harness
     assert harness.settles(lambda: seen[-1] == ["other"])
 
 
-def test_closed_store_runs_no_callback(store: Store, other: Store, harness: ZooKeeperHarness) -> None:
+def test_closed_store_runs_no_callback(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     closed: Seen = []
     open_: Seen = []
     store.watch_children("/a", closed.append)

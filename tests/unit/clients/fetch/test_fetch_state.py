@@ -59,6 +59,11 @@ def at(offset: int, settings: FetchSettings = SETTINGS) -> PartitionFetchState:
     return PartitionFetchState(TP, settings, offset)
 
 
+@pytest.fixture
+def state() -> PartitionFetchState:
+    return at(7)
+
+
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.NONE])
 def test_every_error_code_has_one_meaning(code: ErrorCode) -> None:
     status = fetch_status(code)
@@ -89,8 +94,7 @@ def test_retriable_errors_of_a_fetch_are_not_final() -> None:
     assert final == of_other_apis
 
 
-def test_position_moves_behind_the_last_complete_entry() -> None:
-    state = at(7)
+def test_position_moves_behind_the_last_complete_entry(state: PartitionFetchState) -> None:
     data = entries(7, b"a", b"b") + entries(9, b"cut")[:-1]
     completed = complete(state, response(data))
     assert (completed.status, completed.offset, completed.next_offset) == (FetchStatus.RECORDS, 7, 9)
@@ -105,8 +109,7 @@ def test_records_are_a_view_of_the_response() -> None:
     assert completed.records.obj is data
 
 
-def test_no_records_leave_the_position() -> None:
-    state = at(7)
+def test_no_records_leave_the_position(state: PartitionFetchState) -> None:
     completed = complete(state, response())
     assert (completed.status, completed.next_offset, state.offset) == (FetchStatus.EMPTY, 7, 7)
 
@@ -171,22 +174,19 @@ def test_fetch_is_doubled_until_the_message_fits(
     assert larger_fetch_bytes(fetch_bytes, entry_bytes, 1_000) == larger
 
 
-def test_cut_off_message_is_fetched_with_a_larger_size() -> None:
-    state = at(7)
+def test_cut_off_message_is_fetched_with_a_larger_size(state: PartitionFetchState) -> None:
     assert complete(state, response(header(300))).status is FetchStatus.RETRY
     assert (state.offset, state.request(-1).partition_max_bytes) == (7, 400)
     assert complete(state, response(entries(7, b"x" * 266))).status is FetchStatus.RECORDS
     assert state.request(-1).partition_max_bytes == 100
 
 
-def test_cut_off_message_without_room_keeps_its_size() -> None:
-    state = at(7)
+def test_cut_off_message_without_room_keeps_its_size(state: PartitionFetchState) -> None:
     assert complete(state, response(header(300)), had_room=False).status is FetchStatus.RETRY
     assert state.request(-1).partition_max_bytes == 100
 
 
-def test_message_beyond_the_largest_fetch_is_too_large() -> None:
-    state = at(7)
+def test_message_beyond_the_largest_fetch_is_too_large(state: PartitionFetchState) -> None:
     completed = complete(state, response(header(989)))
     assert (completed.status, completed.entry_bytes) == (FetchStatus.TOO_LARGE, 1_001)
     assert completed.error is not None
@@ -205,8 +205,7 @@ def test_message_beyond_the_largest_fetch_is_too_large() -> None:
         pytest.param(entries(5, b"a"), id="entries before the position"),
     ],
 )
-def test_unreadable_data_is_damaged_when_it_comes_again(records: bytes) -> None:
-    state = at(7)
+def test_unreadable_data_is_damaged_when_it_comes_again(state: PartitionFetchState, records: bytes) -> None:
     first, second = (complete(state, response(records)) for _ in range(2))
     assert (first.status, first.error) == (FetchStatus.RETRY, None)
     assert second.status is FetchStatus.CORRUPT
@@ -216,8 +215,7 @@ def test_unreadable_data_is_damaged_when_it_comes_again(records: bytes) -> None:
     assert state.request(-1).partition_max_bytes == 100
 
 
-def test_unreadable_data_that_comes_whole_later_is_no_damage() -> None:
-    state = at(7)
+def test_unreadable_data_that_comes_whole_later_is_no_damage(state: PartitionFetchState) -> None:
     complete(state, response(header(3)))
     assert complete(state, response(entries(7, b"a"))).status is FetchStatus.RECORDS
     assert complete(state, response(header(3))).status is FetchStatus.RETRY
@@ -238,14 +236,14 @@ def test_back_off_grows_until_the_broker_answers() -> None:
 
 
 @pytest.mark.parametrize(("throttle_time_ms", "pause_ms"), [(0, 10), (700, 700)])
-def test_partition_left_out_is_fetched_after_the_throttle_time(throttle_time_ms: int, pause_ms: int) -> None:
-    state = at(7)
+def test_partition_left_out_is_fetched_after_the_throttle_time(
+    state: PartitionFetchState, throttle_time_ms: int, pause_ms: int
+) -> None:
     assert state.throttle(1_000, throttle_time_ms).status is FetchStatus.THROTTLED
     assert (state.not_before_ms, state.failures) == (1_000 + pause_ms, 0)
 
 
-def test_seek_gives_up_the_larger_size() -> None:
-    state = at(7)
+def test_seek_gives_up_the_larger_size(state: PartitionFetchState) -> None:
     complete(state, response(header(300)))
     state.seek(7)
     assert state.request(-1).partition_max_bytes == 400

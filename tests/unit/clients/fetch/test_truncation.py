@@ -151,18 +151,11 @@ def read(consumer: GroupConsumer, rounds: int = 20) -> list[bytes | None]:
     return [record.value for _ in range(rounds) for record in consumer.poll_records(50)]
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
-
-
 @pytest.mark.parametrize("reset", [Reset.EARLIEST, Reset.LATEST])
 def test_consumer_continues_where_its_log_was_truncated(
-    cluster: Cluster,
-    consumer_of: Callable[..., GroupConsumer],
-    reset: Reset,
-    caplog: pytest.LogCaptureFixture,
+    consumer_of: Callable[..., GroupConsumer], reset: Reset, caplog: pytest.LogCaptureFixture
 ) -> None:
+    cluster = Cluster()
     consumer = consumer_of(cluster, reset)
     assert read(consumer) == OLD
     assert cluster.validations() == []
@@ -174,9 +167,8 @@ def test_consumer_continues_where_its_log_was_truncated(
     assert messages == [f"{TRUNCATED.format(epoch)}; continuing at 3"]
 
 
-def test_consumer_without_a_reset_raises_until_it_seeks(
-    cluster: Cluster, consumer_of: Callable[..., GroupConsumer]
-) -> None:
+def test_consumer_without_a_reset_raises_until_it_seeks(consumer_of: Callable[..., GroupConsumer]) -> None:
+    cluster = Cluster()
     consumer = consumer_of(cluster, Reset.NONE)
     read(consumer)
     cluster.lose_the_last_two()
@@ -191,8 +183,9 @@ def test_consumer_without_a_reset_raises_until_it_seeks(
 
 @pytest.mark.parametrize("newest", [0, 1])
 def test_consumer_reads_on_if_the_broker_cannot_validate(
-    cluster: Cluster, consumer_of: Callable[..., GroupConsumer], newest: int
+    consumer_of: Callable[..., GroupConsumer], newest: int
 ) -> None:
+    cluster = Cluster()
     consumer = consumer_of(cluster, Reset.NONE)
     read(consumer)
     cluster.brokers.newest[ApiKey.OFFSET_FOR_LEADER_EPOCH] = newest
@@ -200,9 +193,8 @@ def test_consumer_reads_on_if_the_broker_cannot_validate(
     assert read(consumer) == NEW[2:]
 
 
-def test_consumer_reads_on_if_the_broker_lacks_the_api(
-    cluster: Cluster, consumer_of: Callable[..., GroupConsumer]
-) -> None:
+def test_consumer_reads_on_if_the_broker_lacks_the_api(consumer_of: Callable[..., GroupConsumer]) -> None:
+    cluster = Cluster()
     consumer = consumer_of(cluster, Reset.NONE)
     read(consumer)
     cluster.brokers.unknown.add(ApiKey.OFFSET_FOR_LEADER_EPOCH)
@@ -221,8 +213,9 @@ def test_consumer_of_an_older_format_validates_nothing(consumer_of: Callable[...
 
 
 def test_consumer_validates_once_for_each_change_of_leaders(
-    cluster: Cluster, consumer_of: Callable[..., GroupConsumer]
+    consumer_of: Callable[..., GroupConsumer],
 ) -> None:
+    cluster = Cluster()
     consumer = consumer_of(cluster, Reset.NONE)
     assert read(consumer) == OLD
     for count in (1, 2):
@@ -263,7 +256,8 @@ def test_refused_validation_is_asked_again(consumer_of: Callable[..., GroupConsu
     assert len(cluster.validations()) == 2
 
 
-def test_fetches_and_list_offsets_name_the_epoch_of_the_leader(cluster: Cluster) -> None:
+def test_fetches_and_list_offsets_name_the_epoch_of_the_leader() -> None:
+    cluster = Cluster()
     client = cluster.client()
     epoch = client.metadata(["t"]).leader_epoch(TP)
     assert epoch > 0
@@ -274,7 +268,8 @@ def test_fetches_and_list_offsets_name_the_epoch_of_the_leader(cluster: Cluster)
         assert request.topics[0].partitions[0].current_leader_epoch == epoch
 
 
-def test_range_ends_with_an_error_where_its_log_was_truncated(cluster: Cluster) -> None:
+def test_range_ends_with_an_error_where_its_log_was_truncated() -> None:
+    cluster = Cluster()
     sets = RangeFetcher(cluster.client(), TP, 0, 8, timeout_ms=60_000)
     assert [record.value for record in iterate(next(sets))] == OLD
     cluster.lose_the_last_two()
@@ -283,7 +278,8 @@ def test_range_ends_with_an_error_where_its_log_was_truncated(cluster: Cluster) 
 
 
 @pytest.mark.parametrize("reset", ["smallest", "largest"])
-def test_stream_continues_where_its_log_was_truncated(cluster: Cluster, reset: str) -> None:
+def test_stream_continues_where_its_log_was_truncated(reset: str) -> None:
+    cluster = Cluster()
     harness = FetcherHarness(cluster.brokers, auto_offset_reset=reset)
     stream = harness.stream()
     harness.manager.start_connections([harness.info(stream)])
@@ -294,7 +290,8 @@ def test_stream_continues_where_its_log_was_truncated(cluster: Cluster, reset: s
     assert [message.message for message in stream.drain()] == NEW
 
 
-def test_stream_without_a_reset_raises_for_a_truncated_log(cluster: Cluster) -> None:
+def test_stream_without_a_reset_raises_for_a_truncated_log() -> None:
+    cluster = Cluster()
     harness = FetcherHarness(cluster.brokers, auto_offset_reset="none")
     stream = harness.stream()
     harness.manager.start_connections([harness.info(stream)])

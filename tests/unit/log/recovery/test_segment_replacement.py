@@ -49,11 +49,6 @@ def offsets(log: Log) -> list[int]:
     return [record.offset for record in read_all(log)]
 
 
-@pytest.fixture
-def log(files: MemoryFiles) -> Log:
-    return of_40(files, Layout.CLASSIC)
-
-
 @LAYOUTS
 def test_the_new_segment_is_read_in_place_of_the_old_ones(files: MemoryFiles, layout: Layout) -> None:
     log = of_40(files, layout)
@@ -122,7 +117,8 @@ def test_nothing_may_be_left_of_a_segment(files: MemoryFiles, layout: Layout) ->
     assert (again.start_offset, offsets(again)) == (0, list(range(30, 40)))
 
 
-def test_a_reader_goes_on_with_the_old_segments(log: Log, files: MemoryFiles) -> None:
+def test_a_reader_goes_on_with_the_old_segments(files: MemoryFiles) -> None:
+    log = of_40(files, Layout.CLASSIC)
     log.close()
     log = open_log(files, COMPACTED, clean=True)
     old = log.segments
@@ -133,13 +129,15 @@ def test_a_reader_goes_on_with_the_old_segments(log: Log, files: MemoryFiles) ->
     assert [record.offset for record in iterate(old[0].slice(entry.position, entry.size).read())] == [9]
 
 
-def test_the_newest_segment_cannot_be_replaced(log: Log, files: MemoryFiles) -> None:
+def test_the_newest_segment_cannot_be_replaced(files: MemoryFiles) -> None:
+    log = of_40(files, Layout.CLASSIC)
     with pytest.raises(StorageError, match="have changed"):
         log.replace_segments(cleaned(files, log, range(3)), log.segments)
     assert offsets(log) == list(range(40))
 
 
-def test_segments_that_went_meanwhile_are_not_replaced(log: Log, files: MemoryFiles) -> None:
+def test_segments_that_went_meanwhile_are_not_replaced(files: MemoryFiles) -> None:
+    log = of_40(files, Layout.CLASSIC)
     new, old = cleaned(files, log, range(3)), log.segments[:2]
     log.delete_old_segments(lambda segments: 1, 40)
     with pytest.raises(StorageError, match="have changed"):
@@ -171,9 +169,8 @@ def swap_that_fails(files: MemoryFiles, log: Log, number: int) -> bool:
 
 
 @pytest.mark.parametrize("number", range(11))
-def test_swap_interrupted_by_an_error_is_finished_before_the_next(
-    log: Log, files: MemoryFiles, number: int
-) -> None:
+def test_swap_interrupted_by_an_error_is_finished_before_the_next(files: MemoryFiles, number: int) -> None:
+    log = of_40(files, Layout.CLASSIC)
     assert swap_that_fails(files, log, number)
     kept = offsets(log)
     first = log.segments[0]
@@ -186,9 +183,8 @@ def test_swap_interrupted_by_an_error_is_finished_before_the_next(
 
 
 @pytest.mark.parametrize("number", range(11))
-def test_log_start_after_an_interrupted_swap_survives_a_crash(
-    log: Log, files: MemoryFiles, number: int
-) -> None:
+def test_log_start_after_an_interrupted_swap_survives_a_crash(files: MemoryFiles, number: int) -> None:
+    log = of_40(files, Layout.CLASSIC)
     assert swap_that_fails(files, log, number)
     log.delete_old_segments(lambda segments: len(segments) - 1, 40)
     assert offsets(log) == list(range(30, 40))
@@ -219,7 +215,8 @@ def test_failed_flush_of_names_keeps_old_files_until_the_next_open(files: Memory
     assert offsets(open_log(files, COMPACTED, recovery_point=40)) == [0, 7, 14, 21, 28, *range(30, 40)]
 
 
-def test_files_of_a_change_that_failed_are_told_with_the_next_one(log: Log, files: MemoryFiles) -> None:
+def test_files_of_a_change_that_failed_are_told_with_the_next_one(files: MemoryFiles) -> None:
+    log = of_40(files, Layout.CLASSIC)
     files.fail_next_rename(match="00000000015.kafka")
     with pytest.raises(StorageError):
         log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
@@ -286,8 +283,9 @@ def run_until(files: MemoryFiles, step: int, action: Callable[[], object]) -> bo
 
 
 def test_a_damaged_swap_replaces_nothing_and_is_kept(
-    log: Log, files: MemoryFiles, caplog: pytest.LogCaptureFixture
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
+    log = of_40(files, Layout.CLASSIC)
     log.close()
     files.open(f"{HOME}/00000000000.kafka.swap", create=True).write_at(0, b"nonsense that is no message")
     again = open_log(files, COMPACTED, clean=True)
@@ -311,8 +309,9 @@ def test_unfinished_and_deleted_files_are_removed_at_open(files: MemoryFiles, la
 
 
 def test_the_time_of_a_segment_can_be_asked_for_while_it_is_renamed(
-    log: Log, files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    log = of_40(files, Layout.CLASSIC)
     rename = files.rename
     found: list[list[int]] = []
 

@@ -12,7 +12,8 @@ from minikafka.server.quotas.replication_quotas import ReplicationQuotaManager, 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def replication_quotas() -> ReplicationQuotas:
+@pytest.fixture
+def both() -> ReplicationQuotas:
     return ReplicationQuotas(1, 11, 1000)
 
 
@@ -22,15 +23,13 @@ def limited(limit: int) -> ReplicationQuotaManager:
     return quota
 
 
-def test_throttled_replicas_are_listed_by_partition_and_broker() -> None:
-    both = replication_quotas()
+def test_throttled_replicas_are_listed_by_partition_and_broker(both: ReplicationQuotas) -> None:
     both.set_topic("t", {LEADER_REPLICAS: "0:1,1:2", FOLLOWER_REPLICAS: "1:1"})
     assert [both.leader.covers(partition) for partition in (FIRST, SECOND)] == [True, False]
     assert [both.follower.covers(partition) for partition in (FIRST, SECOND)] == [False, True]
 
 
-def test_a_star_names_all_partitions_of_its_topic() -> None:
-    both = replication_quotas()
+def test_a_star_names_all_partitions_of_its_topic(both: ReplicationQuotas) -> None:
     both.set_topic("t", {LEADER_REPLICAS: "*"})
     assert both.leader.covers(TopicPartition("t", 999))
     assert not both.leader.covers(TopicPartition("other", 0))
@@ -40,15 +39,15 @@ def test_a_star_names_all_partitions_of_its_topic() -> None:
 @pytest.mark.parametrize(
     "settings", [{}, {LEADER_REPLICAS: ""}, {LEADER_REPLICAS: "0:1,x"}, {LEADER_REPLICAS: f"{'9' * 5_000}:1"}]
 )
-def test_a_list_that_goes_or_makes_no_sense_names_nothing(settings: dict[str, str]) -> None:
-    both = replication_quotas()
+def test_a_list_that_goes_or_makes_no_sense_names_nothing(
+    both: ReplicationQuotas, settings: dict[str, str]
+) -> None:
     both.set_topic("t", {LEADER_REPLICAS: "0:1"})
     both.set_topic("t", settings)
     assert not both.leader.covers(FIRST)
 
 
-def test_nothing_is_asked_or_counted_where_no_partition_has_a_limit() -> None:
-    both = replication_quotas()
+def test_nothing_is_asked_or_counted_where_no_partition_has_a_limit(both: ReplicationQuotas) -> None:
     assert not both.leader.active
     both.set_rates({LEADER_RATE: "1000"})
     assert not both.leader.active
@@ -59,8 +58,9 @@ def test_nothing_is_asked_or_counted_where_no_partition_has_a_limit() -> None:
     assert both.leader.limit == UNLIMITED
 
 
-def test_unsupported_configs_and_invalid_rates_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    both = replication_quotas()
+def test_unsupported_configs_and_invalid_rates_are_logged(
+    both: ReplicationQuotas, caplog: pytest.LogCaptureFixture
+) -> None:
     both.set_rates({FOLLOWER_RATE: "fast", "log.cleaner.threads": "2"})
     both.set_rates({FOLLOWER_RATE: "fast", "log.cleaner.threads": "2"})
     both.set_rates({FOLLOWER_RATE: "-1"})
@@ -75,8 +75,7 @@ def test_unsupported_configs_and_invalid_rates_are_logged(caplog: pytest.LogCapt
     ]
 
 
-def test_a_rate_of_more_digits_than_a_number_may_have_is_no_limit() -> None:
-    both = replication_quotas()
+def test_a_rate_of_more_digits_than_a_number_may_have_is_no_limit(both: ReplicationQuotas) -> None:
     both.set_rates({LEADER_RATE: "9" * 5_000})
     assert both.leader.limit == UNLIMITED
 

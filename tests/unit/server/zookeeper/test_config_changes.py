@@ -39,12 +39,8 @@ class NotificationsHarness:
         return self.handled
 
 
-@pytest.fixture
-def harness() -> NotificationsHarness:
-    return NotificationsHarness()
-
-
-def test_each_notification_is_told_once_and_in_order(harness: NotificationsHarness) -> None:
+def test_each_notification_is_told_once_and_in_order() -> None:
+    harness = NotificationsHarness()
     harness.notify_of("b")
     harness.notify('{"version":1,"entity_type":"topics","entity_name":"a"}')
     harness.notify_of("b")
@@ -54,9 +50,8 @@ def test_each_notification_is_told_once_and_in_order(harness: NotificationsHarne
     assert harness.follow() == []
 
 
-def test_settings_of_others_than_topics_are_passed_over(
-    harness: NotificationsHarness, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_settings_of_others_than_topics_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    harness = NotificationsHarness()
     with caplog.at_level(logging.INFO):
         harness.notify('{"version":2,"entity_path":"users/alice/clients/<default>"}')
         assert harness.follow() == []
@@ -65,9 +60,8 @@ def test_settings_of_others_than_topics_are_passed_over(
     ]
 
 
-def test_invalid_notification_is_logged_once_and_others_handled(
-    harness: NotificationsHarness, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_invalid_notification_is_logged_once_and_others_handled(caplog: pytest.LogCaptureFixture) -> None:
+    harness = NotificationsHarness()
     path = harness.notify("nonsense")
     harness.notify_of("t")
     assert harness.follow() == ["t"]
@@ -76,7 +70,8 @@ def test_invalid_notification_is_logged_once_and_others_handled(
     assert f"{path}: invalid JSON" in line
 
 
-def test_failed_notification_is_handled_again_the_next_time(harness: NotificationsHarness) -> None:
+def test_failed_notification_is_handled_again_the_next_time() -> None:
+    harness = NotificationsHarness()
     for topic in ("a", "b", "c"):
         harness.notify_of(topic)
 
@@ -91,9 +86,8 @@ def test_failed_notification_is_handled_again_the_next_time(harness: Notificatio
     assert harness.follow() == ["b", "c"]
 
 
-def test_settings_that_zookeeper_refuses_to_give_do_not_stop_others(
-    harness: NotificationsHarness, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_settings_that_zookeeper_refuses_to_give_do_not_stop_others(caplog: pytest.LogCaptureFixture) -> None:
+    harness = NotificationsHarness()
     harness.notify_of("secret")
     harness.notify_of("t")
 
@@ -108,7 +102,8 @@ def test_settings_that_zookeeper_refuses_to_give_do_not_stop_others(
     assert caplog.messages == ["ignored a notification of changed configs: not authorised"]
 
 
-def test_notifications_are_removed_15_minutes_after_they_were_acted_on(harness: NotificationsHarness) -> None:
+def test_notifications_are_removed_15_minutes_after_they_were_acted_on() -> None:
+    harness = NotificationsHarness()
     harness.notify_of("a")
     harness.notify("nonsense")
     assert harness.follow() == ["a"]
@@ -122,9 +117,8 @@ def test_notifications_are_removed_15_minutes_after_they_were_acted_on(harness: 
 
 
 @pytest.mark.parametrize("wrong_ms", [3_600_000, 31_536_000_000, -31_536_000_000])
-def test_a_broker_whose_clock_is_wrong_removes_notifications_in_time(
-    harness: NotificationsHarness, wrong_ms: int
-) -> None:
+def test_a_broker_whose_clock_is_wrong_removes_notifications_in_time(wrong_ms: int) -> None:
+    harness = NotificationsHarness()
     harness.notify_of("a")
     harness.clock.adjust_wall_clock(wrong_ms)
     assert harness.follow() == ["a"]
@@ -136,7 +130,8 @@ def test_a_broker_whose_clock_is_wrong_removes_notifications_in_time(
     assert harness.store.children(CHANGES) == []
 
 
-def test_what_kafka_did_not_put_there_stays(harness: NotificationsHarness) -> None:
+def test_what_kafka_did_not_put_there_stays() -> None:
+    harness = NotificationsHarness()
     harness.notify("for the night shift", name="readme")
     assert harness.follow() == []
     harness.clock.advance(EXPIRATION_MS + 1)
@@ -144,7 +139,8 @@ def test_what_kafka_did_not_put_there_stays(harness: NotificationsHarness) -> No
     assert harness.store.children(CHANGES) == ["readme"]
 
 
-def test_notification_removed_by_another_broker_is_skipped(harness: NotificationsHarness) -> None:
+def test_notification_removed_by_another_broker_is_skipped() -> None:
+    harness = NotificationsHarness()
     harness.notify_of("a")
     path = harness.notify_of("b")
     harness.notify_of("c")
@@ -159,7 +155,8 @@ def test_notification_removed_by_another_broker_is_skipped(harness: Notification
     assert handled == ["a", "c"]
 
 
-def test_notifications_under_a_recreated_parent_are_new(harness: NotificationsHarness) -> None:
+def test_notifications_under_a_recreated_parent_are_new() -> None:
+    harness = NotificationsHarness()
     harness.notify_of("a")
     harness.follow()
     harness.store.delete(CHANGES, recursive=True)
