@@ -7,11 +7,11 @@ Order and retries
     together, each with batches of other partitions.
 Failures
     After a retriable code, a broken connection or a time-out the batch is sent again, with a back-off and new
-    metadata, until ``retries`` or ``delivery_timeout_ms`` are used up; after CORRUPT_MESSAGE, which may be
-    damage in transit, three times in total. When the response was lost the records may be in the log already:
-    without idempotence delivery is at least once. MESSAGE_TOO_LARGE splits the batch; a batch that cannot be
-    split fails. Every other code fails the batch, and with it the futures of its records. Batches of a
-    ``RetryGroup`` count failures in a row together, and fail together after the last retry.
+    metadata, until ``retries`` or ``delivery_timeout_ms`` are used up. When the response was lost the records
+    may be in the log already: without idempotence delivery is at least once. MESSAGE_TOO_LARGE splits the
+    batch; a batch that cannot be split fails. Every other code fails the batch, and with it the futures of
+    its records. Batches of a ``RetryGroup`` count failures in a row together, and fail together after the
+    last retry.
 Counted retries (the texts' producer)
     The pauses have one length, and a look-up of leaders is part of an attempt: if it fails, or the partition
     has no leader, the attempt has failed. After a failed attempt the look-up also gives batches that may go
@@ -59,8 +59,6 @@ from minikafka.clients.produce.sequence_numbers import SequenceNumbers
 from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 
-_CORRUPT_TRIES = 3
-"""Attempts for a batch that may be damaged in transit."""
 _CODE_HINTS = {
     ErrorCode.CORRUPT_MESSAGE: "; also the error for a record without a key in a compacted topic",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; the leader has lost acknowledged records, as after an "
@@ -349,12 +347,11 @@ class Sender:
         if batch.produce_result.done:
             return
         batch.may_be_appended = batch.may_be_appended or _may_be_appended(error)
-        tries = batch.group.failures + 1
-        if not is_retriable(error) or (_is_corrupt(error) and tries >= _CORRUPT_TRIES):
-            self._fail(batch, error)
-        else:
+        if is_retriable(error):
             self._leaders.invalidate(batch.topic_partition.topic)
             self._retry(batch, error, now_ms)
+        else:
+            self._fail(batch, error)
 
     def _retry(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
         if batch.produce_result.done:
@@ -437,10 +434,6 @@ def _may_be_appended(error: MinikafkaError) -> bool:
     if isinstance(error, BrokerError):
         return (error.is_retriable or error.code is ErrorCode.UNKNOWN) and error.code not in _NOT_APPENDED
     return not isinstance(error, LocalWireError)
-
-
-def _is_corrupt(error: MinikafkaError) -> bool:
-    return isinstance(error, BrokerError) and error.code is ErrorCode.CORRUPT_MESSAGE
 
 
 def produce_request(task: ProduceTask, sets: list[Buffer], acks: int, timeout_ms: int) -> ProduceRequest:

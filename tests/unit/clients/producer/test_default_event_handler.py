@@ -78,6 +78,19 @@ def test_permanent_error_fails_one_batch_and_others_are_sent(brokers: BrokerHarn
     assert values(brokers, 0, "u") == given[len(failed) :]
 
 
+@pytest.mark.parametrize("errors", [3, 4])
+def test_corrupt_message_error_has_all_the_attempts(brokers: BrokerHarness, errors: int) -> None:
+    for _ in range(errors):
+        brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.CORRUPT_MESSAGE))
+    with make_producer(brokers, message_send_max_retries=3) as producer:
+        if errors == 4:
+            with pytest.raises(FailedToSendMessage, match="CORRUPT_MESSAGE"):
+                producer.send(KeyedMessage("u", b"1"))
+        else:
+            producer.send(KeyedMessage("u", b"1"))
+    assert len(brokers.asked(ApiKey.PRODUCE)) == 4
+
+
 def test_messages_are_begun_while_others_are_under_way(brokers: BrokerHarness) -> None:
     with make_producer(brokers) as producer:
         handler = handler_of(producer)
