@@ -46,11 +46,21 @@ class RetryGroup:
     The batches of a ``movable`` group may go to any partition: their records have no keys.
     """
 
-    __slots__ = ("error", "failures", "last_error", "movable", "not_before_ms", "topic_partition")
+    __slots__ = (
+        "error",
+        "failures",
+        "last_error",
+        "movable",
+        "must_move",
+        "not_before_ms",
+        "topic_partition",
+    )
 
     def __init__(self, topic_partition: TopicPartition, *, movable: bool = False) -> None:
         self.topic_partition = topic_partition
         self.movable = movable
+        self.must_move = False
+        """True from a failed attempt on until the partition of the next one is chosen."""
         self.failures = 0
         self.not_before_ms = 0
         self.last_error: MinikafkaError | None = None

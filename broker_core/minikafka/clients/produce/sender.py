@@ -14,8 +14,8 @@ Failures
     last retry.
 Counted retries (the texts' producer)
     The pauses have one length, and a look-up of leaders is part of an attempt: if it fails, or the partition
-    has no leader, the attempt has failed. After a failed attempt the look-up also gives batches that may go
-    to any partition another one.
+    has no leader, the attempt has failed. Batches that may go to any partition are not sent again before a
+    look-up has given them another one.
 Idempotence (``sequence_numbers``)
     The broker recognizes a numbered batch that it has, and repeats its response. A batch that fails after a
     lost response may be in the log or not, and its error does not tell; later batches continue. Of the
@@ -170,7 +170,7 @@ class Sender:
         leaderless: dict[str, None] = {}
         for batch in self._accumulator.ready_batches(now_ms):
             topic = batch.topic_partition.topic
-            leader = self._leaders.known_leader(batch.topic_partition)
+            leader = None if batch.group.must_move else self._leaders.known_leader(batch.topic_partition)
             if leader is None:
                 self._retry_log.record_failure(batch.topic_partition, self._waiting_reason, now_ms)
                 if topic not in self._pending_topics and self._next_lookup_ms.get(topic, now_ms) <= now_ms:
@@ -240,6 +240,7 @@ class Sender:
             if self._other_partition and batch.group.movable and (batch.group.failures or not known):
                 target = TopicPartition(tp.topic, self._other_partition(tp))
                 known = self._leaders.known_leader(target) is not None
+                batch.group.must_move = False
                 if known and target != tp:
                     self._retry_log.clear(tp)
                     self._accumulator.move(tp, target)
@@ -359,6 +360,7 @@ class Sender:
         group = batch.group
         group.failures += 1
         group.last_error = error
+        group.must_move = group.movable and self._other_partition is not None
         self._retry_log.record_failure(batch.topic_partition, str(error), now_ms)
         group.not_before_ms = now_ms + self._backoff.delay_ms(group.failures)
         if group.failures > self._config.retries:

@@ -223,6 +223,23 @@ def test_movable_batches_move_in_order_after_a_failed_attempt() -> None:
     assert harness.accumulator.used_bytes == 0
 
 
+def test_movable_batch_moves_though_another_lookup_ends_in_its_pause() -> None:
+    harness = CountingHarness()
+    future = harness.put(RetryGroup(A, movable=True))
+    harness.sender.handle_failure(harness.produce(), LOST, 0)
+    keyed = harness.put(RetryGroup(C))
+    harness.now_ms = 50
+    harness.look_up()  # for C; the broker that is away is still named for A
+    assert harness.acknowledge() == C
+    assert keyed.done
+    harness.now_ms = 100
+    assert harness.sender.next_task(100) is None
+    harness.now_ms = 150
+    harness.look_up()
+    assert harness.acknowledge() == B
+    assert future.topic_partition == B
+
+
 def test_movable_batch_without_a_leader_moves_before_its_first_attempt() -> None:
     harness = CountingHarness()
     del harness.leaders[A]
