@@ -48,7 +48,8 @@ class RecordAccumulator:
 
     def __init__(self, config: BatchingConfig, condition: threading.Condition) -> None:
         self._config = config
-        self._condition = condition
+        self.condition = condition
+        """Notified of results, and of memory that became free."""
         self._limit = min(config.batch_bytes, config.max_request_bytes)
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._flushing = 0
@@ -77,7 +78,7 @@ class RecordAccumulator:
             change = AppendResult.NEW_BATCH
             if last is not None:
                 last.closed = True
-            last = RecordListBatch(tp, ProduceRequestResult(self._condition), now_ms)
+            last = RecordListBatch(tp, ProduceRequestResult(self.condition), now_ms)
             queue.batches.append(last)
         future = last.append(record, size_bytes)
         self.used_bytes += size_bytes
@@ -100,7 +101,7 @@ class RecordAccumulator:
         queue = self._queue(tp)
         if queue.batches:
             queue.batches[-1].closed = True
-        result = ProduceRequestResult(self._condition)
+        result = ProduceRequestResult(self.condition)
         batch = EncodedBatch(tp, result, now_ms, data, count, sealed=sealed, group=group)
         queue.batches.append(batch)
         self.used_bytes += batch.size_bytes

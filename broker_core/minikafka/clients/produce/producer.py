@@ -29,8 +29,8 @@ from minikafka.clients.produce.batch import RetryGroup, message_bytes
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.partitioner import StickyPartitioner
 from minikafka.clients.produce.send_future import SendFuture
-from minikafka.clients.produce.sender import Sender
-from minikafka.clients.produce.task_runner import Task, TaskRunner, magic_for_version
+from minikafka.clients.produce.sender import Sender, Task
+from minikafka.clients.produce.task_runner import TaskRunner, magic_for_version, unexpected_error
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import Record
 from minikafka.wire.apis.produce import PRODUCE
@@ -349,12 +349,24 @@ class BatchingProducer:
         worker = threading.Thread(
             target=self._run, name=f"minikafka-producer-{len(self._workers)}", daemon=True
         )
-        self._workers.append(worker)
-        worker.start()
+        try:
+            worker.start()
+        except RuntimeError as error:  # the system has no thread left
+            if not self._workers:
+                raise
+            logger.warning("minikafka: the producer works with %d threads: %s", len(self._workers), error)
+        else:
+            self._workers.append(worker)
 
     def _run(self) -> None:
-        while (task := self._await_task()) is not None:
-            self._runner.run(task)
+        while not self._ended:
+            try:
+                task = self._await_task()
+                if task is not None:
+                    self._runner.run(task)
+            except BaseException as error:  # without workers the futures would never end
+                logger.exception("unexpected error in a thread of the producer: its records fail")
+                self.abort(unexpected_error(error))
 
     def _await_task(self) -> Task | None:
         with self._lock:

@@ -57,7 +57,13 @@ from minikafka.clients.produce.retry_log import NO_LEADER_KNOWN, RetryLog
 from minikafka.clients.produce.send_future import UNKNOWN_OFFSET, SendFuture
 from minikafka.clients.produce.sequence_numbers import SequenceNumbers
 from minikafka.records.format.message_set import NO_TIMESTAMP
-from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
+from minikafka.wire.apis.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
 
 _CODE_HINTS = {
     ErrorCode.CORRUPT_MESSAGE: "; also the error for a record without a key in a compacted topic",
@@ -99,13 +105,19 @@ class MetadataTask:
 
     topics: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"a metadata request for {', '.join(self.topics)}"
+
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdTask:
     """A request to any broker for a producer id."""
 
+    def __str__(self) -> str:
+        return "a request for a producer id"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ProduceTask:
     """One Produce request: the batches, one per partition, for one broker."""
 
@@ -115,6 +127,12 @@ class ProduceTask:
     def without(self, batch: ProducerBatch) -> ProduceTask:
         """Return the same request without one batch."""
         return replace(self, batches=tuple(b for b in self.batches if b is not batch))
+
+    def __str__(self) -> str:
+        return f"a produce request to broker {self.broker_id}"
+
+
+Task = ProduceTask | MetadataTask | InitProducerIdTask
 
 
 class Sender:
@@ -145,19 +163,19 @@ class Sender:
         self._config = config
         self._leaders = leaders
         self._sequences = SequenceNumbers(config)
-        self._in_flight: dict[int, int] = defaultdict(int)
+        self._in_flight: dict[int, set[ProduceTask]] = defaultdict(set)
         self._pending_topics: set[str] = set()
         self._next_lookup_ms: dict[str, int] = {}
         self._retry_log = RetryLog()
         self._waiting_reason = ""
         self._futures_to_notify: list[SendFuture] = []
 
-    def next_task(self, now_ms: int) -> ProduceTask | MetadataTask | InitProducerIdTask | None:
+    def next_task(self, now_ms: int) -> Task | None:
         """Return the next task, or None. Fails the batches whose delivery time-out has passed.
 
         The caller reports the end of a ProduceTask by ``handle_response`` or ``handle_failure``, of a
         MetadataTask by ``handle_metadata``, of an InitProducerIdTask by ``handle_producer_id`` or
-        ``handle_producer_id_error``.
+        ``handle_producer_id_error``; that of any task which an unexpected error has ended by ``fail_task``.
         """
         for batch in self._accumulator.take_expired(now_ms):
             self._fail(batch, self._expiry_error(batch))
@@ -198,11 +216,36 @@ class Sender:
         for batch in chosen:
             self._accumulator.drain(batch)
             self._sequences.assign(batch)
-        self._in_flight[broker_id] += 1
-        return ProduceTask(broker_id, tuple(chosen))
+        task = ProduceTask(broker_id, tuple(chosen))
+        self._in_flight[broker_id].add(task)
+        return task
 
     def _is_busy(self, broker_id: int) -> bool:
-        return self._in_flight[broker_id] >= self._config.max_in_flight
+        return len(self._in_flight[broker_id]) >= self._config.max_in_flight
+
+    def tasks_under_way(self) -> list[Task]:
+        """Return the tasks whose end was not reported; a MetadataTask stands for all topics looked up."""
+        tasks: list[Task] = [task for tasks in self._in_flight.values() for task in tasks]
+        if self._pending_topics:
+            tasks.append(MetadataTask(tuple(self._pending_topics)))
+        if self._sequences.id_requested:
+            tasks.append(InitProducerIdTask())
+        return tasks
+
+    def fail_task(self, task: Task, error: MinikafkaError, now_ms: int) -> None:
+        """Fail the batches of a task that an unexpected error has ended, or Ctrl-C."""
+        if isinstance(task, ProduceTask):
+            if task in self._in_flight[task.broker_id]:
+                self.handle_failure(task, error, now_ms)
+        elif isinstance(task, MetadataTask):
+            self.handle_metadata(task, dict.fromkeys(task.topics, error), now_ms)
+            for batch in list(self._accumulator.ready_batches(now_ms)):
+                tp = batch.topic_partition
+                if tp.topic in task.topics and self._leaders.known_leader(tp) is None:
+                    self._fail(batch, error)
+        else:
+            self.handle_producer_id_error(error, now_ms)
+            self._fail_unready(error, now_ms)
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """Return the milliseconds until ``next_task`` returns a task with time alone; None for never."""
@@ -269,36 +312,37 @@ class Sender:
 
     def handle_response(self, task: ProduceTask, response: ProduceResponse | None, now_ms: int) -> None:
         """Handle a broker's response; None (acks=0, no response) counts as success."""
-        self._in_flight[task.broker_id] -= 1
-        if response is None:
-            for batch in task.batches:
-                self._acknowledge(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
-            return
-        results = {(topic.name, p.index): p for topic in response.topics for p in topic.partitions}
+        results: dict[tuple[str, int], ProducePartitionResponse] = {}
+        if response is not None:
+            results = {(topic.name, p.index): p for topic in response.topics for p in topic.partitions}
         for batch in task.batches:
+            if batch.produce_result.done:
+                continue  # it could not be encoded, or was aborted
             result = results.get(batch.topic_partition)
-            if result is None:
-                error: MinikafkaError = NetworkError(
-                    f"no result for {batch} in the response of broker {task.broker_id}"
-                )
-                self._retry_or_fail(batch, error, now_ms)
-                continue
-            code = ErrorCode.of(result.error_code)
-            if code is ErrorCode.NONE:
+            if result is not None and result.error_code:
+                self._handle_error(batch, ErrorCode.of(result.error_code), task.broker_id, now_ms)
+            elif result is not None:
                 self._acknowledge(batch, result.base_offset, result.log_append_time_ms)
-            elif code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            elif response is None:
                 self._acknowledge(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
-            elif code in TOO_LARGE_SETTINGS:
-                self._split_or_fail(batch, code, task.broker_id)
             else:
-                error = BrokerError(
-                    code, f"broker {task.broker_id} rejected {batch}{self._hint(code, batch)}"
-                )
-                if code is ErrorCode.UNKNOWN_PRODUCER_ID and batch.producer_sequence is not None:
-                    self._sequences.reset_partition(batch)
-                    self._retry(batch, error, now_ms)
-                else:
-                    self._retry_or_fail(batch, error, now_ms)
+                text = f"no result for {batch} in the response of broker {task.broker_id}"
+                self._retry_or_fail(batch, NetworkError(text), now_ms)
+        self._in_flight[task.broker_id].discard(task)
+        self._accumulator.condition.notify_all()
+
+    def _handle_error(self, batch: ProducerBatch, code: ErrorCode, broker_id: int, now_ms: int) -> None:
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self._acknowledge(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
+        elif code in TOO_LARGE_SETTINGS:
+            self._split_or_fail(batch, code, broker_id)
+        else:
+            error = BrokerError(code, f"broker {broker_id} rejected {batch}{self._hint(code, batch)}")
+            if code is ErrorCode.UNKNOWN_PRODUCER_ID and batch.producer_sequence is not None:
+                self._sequences.reset_partition(batch)
+                self._retry(batch, error, now_ms)
+            else:
+                self._retry_or_fail(batch, error, now_ms)
 
     def _hint(self, code: ErrorCode, batch: ProducerBatch) -> str:
         if code not in NOT_ENOUGH_REPLICAS_CODES:
@@ -308,9 +352,10 @@ class Sender:
 
     def handle_failure(self, task: ProduceTask, error: MinikafkaError, now_ms: int) -> None:
         """Handle a request that was not sent, or got no response."""
-        self._in_flight[task.broker_id] -= 1
         for batch in task.batches:
-            self._retry_or_fail(batch, error, now_ms)
+            if not batch.produce_result.done:
+                self._retry_or_fail(batch, error, now_ms)
+        self._in_flight[task.broker_id].discard(task)
 
     def fail_batch(self, batch: ProducerBatch, error: MinikafkaError) -> None:
         """Fail a batch in flight that cannot be encoded for its broker."""
@@ -319,7 +364,6 @@ class Sender:
 
     def abort_incomplete(self, error: MinikafkaError) -> None:
         """Fail all unacknowledged batches, in flight or not, as the producer is closed or was interrupted."""
-        self._pending_topics.clear()  # an interrupted look-up does not end
         for batch in self._accumulator.incomplete_batches():
             if not batch.produce_result.done:
                 self._fail(batch, error)
@@ -345,8 +389,6 @@ class Sender:
         return taken
 
     def _retry_or_fail(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
-        if batch.produce_result.done:
-            return
         batch.may_be_appended = batch.may_be_appended or _may_be_appended(error)
         if is_retriable(error):
             self._leaders.invalidate(batch.topic_partition.topic)
@@ -355,8 +397,6 @@ class Sender:
             self._fail(batch, error)
 
     def _retry(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
-        if batch.produce_result.done:
-            return
         group = batch.group
         group.failures += 1
         group.last_error = error
@@ -372,8 +412,6 @@ class Sender:
             self._accumulator.reenqueue(batch)
 
     def _split_or_fail(self, batch: ProducerBatch, code: ErrorCode, broker_id: int) -> None:
-        if batch.produce_result.done:
-            return
         may_split = batch.producer_sequence is None or not batch.may_be_appended
         halves = batch.split() if may_split else None
         if halves is not None:
@@ -398,11 +436,10 @@ class Sender:
         return error
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
-        if not batch.produce_result.done:
-            batch.group.failures = 0
-            batch.produce_result.base_offset = base_offset
-            batch.produce_result.log_append_time_ms = log_append_time_ms
-            self._complete(batch)
+        batch.group.failures = 0
+        batch.produce_result.base_offset = base_offset
+        batch.produce_result.log_append_time_ms = log_append_time_ms
+        self._complete(batch)
 
     def _fail_unready(self, error: MinikafkaError, now_ms: int) -> None:
         ready = self._sequences.is_ready
@@ -420,6 +457,7 @@ class Sender:
         self._sequences.handle_failed_batch(batch, error)
         batch.produce_result.error = error
         self._complete(batch)
+        self._accumulator.condition.notify_all()
 
     def _complete(self, batch: ProducerBatch) -> None:
         batch.produce_result.done = True
@@ -428,7 +466,6 @@ class Sender:
         for future in batch.futures:
             if future.has_callback:
                 self._futures_to_notify.append(future)
-        batch.produce_result.condition.notify_all()
 
 
 def _may_be_appended(error: MinikafkaError) -> bool:

@@ -49,7 +49,8 @@ class SequenceNumbers:
         self._id: tuple[int, int] | None = None
         """Id and epoch for partitions that start a sequence."""
         self._partitions: dict[TopicPartition, _PartitionSequence] = {}
-        self._id_requested = False
+        self.id_requested = False
+        """True while a request for an id is under way."""
         self._next_request_ms: int | None = None
         self._retry_backoff_ms = config.retry_backoff_ms
 
@@ -67,9 +68,9 @@ class SequenceNumbers:
         """Return whether an id must be requested now; ``handle_producer_id`` or
         ``handle_producer_id_error`` must then follow.
         """
-        if self._id_requested or (self._next_request_ms is not None and now_ms < self._next_request_ms):
+        if self.id_requested or (self._next_request_ms is not None and now_ms < self._next_request_ms):
             return False
-        self._id_requested = True
+        self.id_requested = True
         return True
 
     def next_id_request_ms(self, now_ms: int) -> int | None:
@@ -80,12 +81,12 @@ class SequenceNumbers:
 
     def handle_producer_id(self, producer_id: int, producer_epoch: int) -> None:
         """Store the id that a broker has given."""
-        self._id_requested, self._next_request_ms = False, None
+        self.id_requested, self._next_request_ms = False, None
         self._id = producer_id, producer_epoch
 
     def handle_producer_id_error(self, error: MinikafkaError, now_ms: int) -> bool:
         """Handle a failed request for an id: retry later, fail, or (True) continue without idempotence."""
-        self._id_requested = False
+        self.id_requested = False
         if not isinstance(error, BrokerError) or error.is_retriable:
             self._next_request_ms = now_ms + self._retry_backoff_ms
         elif self._required:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
@@ -19,6 +20,7 @@ from minikafka.clients.produce.sender import (
     MetadataTask,
     ProduceTask,
     Sender,
+    Task,
     produce_request,
 )
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
@@ -46,15 +48,12 @@ _NO_TRANSACTIONS_MS = (1 << 31) - 1
 """The transaction time-out of a producer without transactions, as in Kafka's producer."""
 
 
-Task = ProduceTask | MetadataTask | InitProducerIdTask
-
-
 class TaskRunner:
     """Does the I/O of one producer, without its lock, and tells the ``Sender`` of each result under it.
 
     ``run`` executes one task to its end, for a worker thread. ``step`` and ``poll`` execute all tasks that
     are due, for one thread at a time: requests are sent before the first response is awaited. ``work`` is a
-    condition of ``lock``, and notified of results.
+    condition of ``lock``, and notified of results. An unexpected error fails the batches of its task.
     """
 
     def __init__(
@@ -76,13 +75,24 @@ class TaskRunner:
 
     def poll(self) -> None:
         """Send all requests that are due, and handle the responses that have arrived."""
-        while self._begin_tasks() or self._receive_arrived():
-            pass
+        try:
+            while self._begin_tasks() or self._receive_arrived():
+                pass
+        except BaseException as error:
+            self._fail_lost_tasks(error)
+            raise
 
     def step(self, left_ms: int | None) -> bool:
         """Send all requests that are due, then wait for a response, if any is under way, until the next task
         is due or ``left_ms`` have passed. Return False if there was nothing to do.
         """
+        try:
+            return self._step(left_ms)
+        except BaseException as error:
+            self._fail_lost_tasks(error)
+            raise
+
+    def _step(self, left_ms: int | None) -> bool:
         began = self._begin_tasks()
         if not self._requests:
             return began
@@ -109,12 +119,7 @@ class TaskRunner:
             if task is None:
                 return began
             began = True
-            if isinstance(task, ProduceTask):
-                request = self._send(task)
-                if request is not None:
-                    self._requests.append(request)
-            else:
-                self.run(task)
+            self.run(task, self._requests.append)
 
     def _receive_arrived(self) -> bool:
         """Handle the responses that have arrived, or have not come in time. Return whether there were any."""
@@ -129,17 +134,40 @@ class TaskRunner:
         self._handle(request.task, outcome)
         self._report()
 
-    def run(self, task: Task) -> None:
-        """Execute a task, from encoding to the response, and call the callbacks of what ended."""
-        if isinstance(task, MetadataTask):
-            self._refresh_metadata(task)
-        elif isinstance(task, InitProducerIdTask):
-            self._request_producer_id()
-        else:
-            request = self._send(task)
-            if request is not None:
-                self._handle(request.task, self._response(request))
+    def run(self, task: Task, put_aside: Callable[[_Request], None] | None = None) -> None:
+        """Execute a task, from encoding to the response, and call the callbacks of what ended. A request that
+        is to be ``put_aside`` is only sent.
+        """
+        try:
+            if isinstance(task, MetadataTask):
+                self._refresh_metadata(task)
+            elif isinstance(task, InitProducerIdTask):
+                self._request_producer_id()
+            elif (request := self._send(task)) is not None:
+                if put_aside is None:
+                    self._handle(task, self._response(request))
+                else:
+                    put_aside(request)
+        except BaseException as error:  # the futures must end, or their owners would wait for ever
+            self._fail_task(task, error)
+            if not isinstance(error, Exception):  # Ctrl-C
+                raise
         self._report()
+
+    def _fail_task(self, task: Task, error: BaseException) -> None:
+        if isinstance(error, Exception):
+            logger.error("unexpected error while sending %s", task, exc_info=error)
+        with self._lock:
+            self._sender.fail_task(task, unexpected_error(error), self._clock.monotonic_ms())
+            self._work.notify()
+
+    def _fail_lost_tasks(self, error: BaseException) -> None:
+        """Without threads: fail the tasks that nobody will end, as Ctrl-C may come between any two lines."""
+        with self._lock:
+            known = {request.task for request in self._requests}
+            lost = [task for task in self._sender.tasks_under_way() if task not in known]
+        for task in lost:
+            self._fail_task(task, error)
 
     def _report(self) -> None:
         self.run_callbacks()
@@ -187,24 +215,17 @@ class TaskRunner:
 
     def _send(self, task: ProduceTask) -> _Request | None:
         """Encode and send a request; None if it has ended already, with acks=0 or a failure."""
+        left = task
         while True:
             try:
-                reply = self._encode_and_send(task)
+                reply = self._encode_and_send(left)
             except _UnencodableBatch as unencodable:
                 with self._lock:
                     self._sender.fail_batch(unencodable.batch, unencodable.error)
-                task = task.without(unencodable.batch)
+                left = left.without(unencodable.batch)
                 continue
             except MinikafkaError as error:
                 self._handle(task, error)
-                return None
-            except BaseException as error:
-                self._handle(task, MinikafkaError(f"unexpected error in the producer: {error!r}"))
-                if not isinstance(error, Exception):  # Ctrl-C
-                    raise
-                logger.exception(
-                    "unexpected error while sending a produce request to broker %d", task.broker_id
-                )
                 return None
             if reply is None:
                 self._handle(task, None)
@@ -216,9 +237,9 @@ class TaskRunner:
             return request.reply.result(self._config.request_timeout_ms)
         except MinikafkaError as error:
             return error
-        except Exception as error:  # the futures must end, or their owners would wait for ever
-            logger.exception("unexpected error in a response of broker %d", request.task.broker_id)
-            return MinikafkaError(f"unexpected error in the producer: {error!r}")
+        except Exception as error:  # once more it would be raised again
+            logger.exception("unexpected error in the response to %s", request.task)
+            return unexpected_error(error)
 
     def _handle(self, task: ProduceTask, outcome: ProduceResponse | MinikafkaError | None) -> None:
         """Handle the response to a request; None with acks=0."""
@@ -297,6 +318,13 @@ class TaskRunner:
             text = self._sender.retry_warning(self._clock.monotonic_ms())
         if text is not None:
             retries_logger.warning("minikafka: %s", text)
+
+
+def unexpected_error(error: BaseException) -> MinikafkaError:
+    """Return the error of futures that an exception has ended which nobody expected, or Ctrl-C."""
+    failure = MinikafkaError(f"unexpected error in the producer: {error!r}")
+    failure.__cause__ = error
+    return failure
 
 
 def magic_for_version(version: int) -> int:

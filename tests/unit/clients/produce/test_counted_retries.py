@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce.accumulator import RecordAccumulator
 from minikafka.clients.produce.batch import RetryGroup
@@ -145,9 +145,12 @@ def test_lookup_that_was_interrupted_is_repeated_after_an_abort() -> None:
     harness = CountingHarness()
     harness.stale = True
     harness.put(RetryGroup(A))
-    assert isinstance(harness.sender.next_task(0), MetadataTask)
+    task = harness.sender.next_task(0)
+    assert isinstance(task, MetadataTask)
+    harness.sender.fail_task(task, MinikafkaError("interrupted"), 0)
     harness.sender.abort_incomplete(LOST)
     harness.put(RetryGroup(A))
+    harness.now_ms = 100
     harness.look_up()
     assert harness.acknowledge() == A
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
+from minikafka.base.clock import SystemClock
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.clients.produce.batch import RetryGroup
@@ -442,6 +443,33 @@ def test_a_defect_fails_the_deliveries_instead_of_hanging(
     assert "unexpected error while sending a produce request to broker 1" in caplog.text
 
 
+@pytest.mark.parametrize("line", ["next_task", "handle_response"])
+@pytest.mark.parametrize("after", [False, True])
+def test_ctrl_c_at_any_line_of_a_request_leaves_room_for_more(
+    brokers: BrokerHarness, line: str, after: bool
+) -> None:
+    producer = producer_of(brokers, max_in_flight=1)
+    producer.send("t", b"first", partition=0)
+    run(producer)
+    original = getattr(producer._sender, line)
+
+    def interrupted(*given: Any) -> None:
+        setattr(producer._sender, line, original)
+        if after:
+            original(*given)
+        raise KeyboardInterrupt
+
+    setattr(producer._sender, line, interrupted)
+    future = producer.send("t", b"interrupted", partition=0)
+    with pytest.raises(KeyboardInterrupt):
+        run(producer)
+    last = producer.send("t", b"last", partition=0)
+    run(producer)
+    assert future.done
+    assert last.result().offset >= 1
+    assert producer._accumulator.used_bytes == 0
+
+
 def workers() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name.startswith("minikafka-producer")]
 
@@ -461,11 +489,70 @@ def test_with_threads_everything_is_delivered_and_no_thread_is_left() -> None:
     assert workers() == []
 
 
+class Defect(Exception):
+    """An error that nobody expects."""
+
+
+def defective_once(patch: pytest.MonkeyPatch, holder: object, name: str) -> None:
+    """Let the next call of a method raise Defect."""
+    original = getattr(holder, name)
+
+    def defect(*_: Any, **__: Any) -> None:
+        patch.setattr(holder, name, original)
+        raise Defect
+
+    patch.setattr(holder, name, defect)
+
+
+@pytest.mark.parametrize(
+    ("holder", "name"),
+    [
+        ("_cluster", "metadata"),
+        ("_cluster", "call"),
+        ("_cluster", "connection"),
+        ("_sender", "next_task"),
+        ("_sender", "handle_producer_id"),
+        ("_sender", "handle_response"),
+    ],
+)
+def test_defect_in_a_thread_fails_its_futures_and_not_later_ones(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, holder: str, name: str
+) -> None:
+    brokers = BrokerHarness(1, {"t": 1, "u": 1})
+    config = BatchingConfig(acks=-1, max_in_flight=1)
+    with BatchingProducer(brokers.client(clock=SystemClock()), config) as producer:
+        producer._cluster.topic("t")
+        producer._cluster.invalidate("t")
+        defective_once(monkeypatch, getattr(producer, holder), name)
+        with pytest.raises(MinikafkaError, match=r"unexpected error in the producer: Defect\(\)") as failure:
+            producer.send("t", b"1").result(20_000)
+        assert isinstance(failure.value.__cause__, Defect)
+        assert producer.send("u", b"2").result(20_000).count == 1
+        assert producer.send("t", b"3").result(20_000).count == 1
+    assert "unexpected error" in caplog.text
+    assert workers() == []
+
+
+def test_a_worker_goes_on_alone_if_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def start_one(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    with threaded(BrokerHarness(1, {"t": 1})) as producer:
+        assert [producer.send("t", b"v").result(20_000).offset for _ in range(3)] == [0, 1, 2]
+    assert "the producer works with 1 threads: can't start new thread" in caplog.text
+
+
 def test_threads_send_a_batch_after_its_linger_time() -> None:
     brokers = BrokerHarness(1, {"t": 1})
     called = threading.Event()
-    from minikafka.base.clock import SystemClock
-
     with BatchingProducer(brokers.client(clock=SystemClock()), BatchingConfig(linger_ms=20)) as producer:
         producer.send("t", b"v").on_done(lambda _: called.set())
         assert called.wait(20)

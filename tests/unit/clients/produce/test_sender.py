@@ -312,6 +312,32 @@ def test_abandoned_deliveries_fail_and_late_answers_change_nothing() -> None:
     assert harness.accumulator.used_bytes == 0
 
 
+def test_failed_task_fails_its_batches_and_frees_its_request() -> None:
+    harness = SenderHarness(max_in_flight=1)
+    (future,) = harness.put(A)
+    task, defect = harness.produce(), MinikafkaError("defect")
+    harness.sender.fail_task(task, defect, 0)
+    harness.put(A)
+    again = harness.produce()
+    harness.sender.fail_task(task, defect, 0)  # has ended
+    assert future.error is defect
+    assert harness.sender.tasks_under_way() == [again]
+
+
+def test_failed_lookup_fails_batches_without_a_leader_only() -> None:
+    harness = SenderHarness()
+    lost, kept = harness.put(OTHER, A)
+    task, defect = harness.sender.next_task(0), MinikafkaError("defect")
+    assert task == MetadataTask(("u",))
+    assert harness.sender.tasks_under_way() == [task]
+    harness.sender.fail_task(task, defect, 0)
+    assert (lost.error, kept.done) == (defect, False)
+    harness.put(OTHER)
+    assert harness.sender.tasks_under_way() == []
+    assert partitions_of(harness.produce()) == [A]
+    assert harness.sender.next_task(100) == task
+
+
 def test_settled_deliveries_with_callbacks_are_handed_out_once() -> None:
     harness = SenderHarness()
     first, second = harness.put(A, A)
