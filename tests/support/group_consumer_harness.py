@@ -9,6 +9,7 @@ from typing import Any
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
+from minikafka.net.interfaces import Connector
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import OFFSETS, BrokerHarness
 
@@ -48,10 +49,14 @@ class GroupHarness:
         consumer.subscribe(["t"])
         return consumer
 
-    def bare(self, listener: Listener | None = None, **settings: Any) -> GroupConsumer:
+    def bare(
+        self, listener: Listener | None = None, connector: Connector | None = None, **settings: Any
+    ) -> GroupConsumer:
         usual = {"auto_commit": False, "auto_offset_reset": Reset.EARLIEST, "heartbeat_interval_ms": 200}
         settings = usual | settings
-        cluster = self.brokers.client(unknown_topic_timeout_ms=100)
+        cluster = self.brokers.client(
+            unknown_topic_timeout_ms=100, connector=connector or self.brokers.network
+        )
         consumer = GroupConsumer(
             cluster, GroupConsumerConfig("g", **settings), listener=listener, threads=False
         )

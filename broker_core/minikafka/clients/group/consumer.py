@@ -238,7 +238,9 @@ class GroupConsumer:
                     break
 
     def wakeup(self) -> None:
-        """Make the waiting poll, or else the next one, raise Wakeup within 0.1 seconds. Thread-safe."""
+        """Make the waiting poll, or else the next one, raise Wakeup within 0.1 seconds; within about a second
+        while brokers do not respond. Thread-safe.
+        """
         self._woken.set()
 
     # --- positions

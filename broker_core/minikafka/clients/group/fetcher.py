@@ -19,14 +19,12 @@ from minikafka.clients.fetch.fetch_session import FetchRequestData, FetchSession
 from minikafka.clients.fetch.fetch_state import CompletedFetch, FetchSettings, FetchStatus
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.fetched_records import Fetched
+from minikafka.clients.group.member import REQUEST_MIN_TIMEOUT_MS
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.clients.network.retry import Backoff
 from minikafka.wire.apis.fetch import LARGEST_MESSAGE_BYTES
-
-_REFRESH_TIMEOUT_MS = 2_000
-"""Longest single look-up of leaders."""
 
 Positions = Mapping[TopicPartition, int]
 
@@ -93,7 +91,7 @@ class GroupFetcher:
     def collect_fetch(self, positions: Positions, timeout_ms: int) -> FetchResult:
         """Return the first sets that arrive for ``positions``; empty if none arrive within ``timeout_ms``."""
         deadline = self._cluster.deadline(timeout_ms)
-        self._refresh_leaders(positions, deadline.at_most(_REFRESH_TIMEOUT_MS))
+        self._refresh_leaders(positions)
         self.send_fetches(positions)
         found = FetchResult()
         if not self._wait_for_replies(deadline.remaining_ms()):
@@ -125,15 +123,15 @@ class GroupFetcher:
         self._cluster.wait_any([reply for _, reply in self._replies.values()], timeout_ms)
         return True
 
-    def _refresh_leaders(self, positions: Positions, timeout_ms: int) -> None:
-        """Look up unknown leaders, at most every ``retry.backoff.ms``."""
+    def _refresh_leaders(self, positions: Positions) -> None:
+        """Look up unknown leaders, at most every ``retry.backoff.ms``, also in a poll with less time."""
         unknown = {tp.topic for tp in positions if self._cluster.known_leader(tp) is None}
         now_ms = self._cluster.clock.monotonic_ms()
         if not unknown or now_ms < self._next_refresh_ms:
             return
         # If no broker can be reached, a later call looks them up again.
         with contextlib.suppress(NetworkError, RemoteWireError):
-            self._cluster.metadata(unknown, timeout_ms=max(1, timeout_ms))
+            self._cluster.metadata(unknown, timeout_ms=REQUEST_MIN_TIMEOUT_MS)
         self._next_refresh_ms = self._cluster.clock.monotonic_ms() + self._config.retry_backoff_ms
 
     def _invalidate_leaders(self, partitions: Iterable[TopicPartition]) -> None:

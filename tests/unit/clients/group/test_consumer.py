@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoCommittedOffset
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, NoCommittedOffset
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.config import Reset
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.group.offsets import Committed
-from minikafka.net.memory import Fault
+from minikafka.net.interfaces import PendingResponse
+from minikafka.net.memory import Fault, MemoryConnection, MemoryNetwork
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Codec, Record
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from minikafka.wire.frame_parts import Part
 from tests.support.broker_harness import commit_error, fetch_error
 from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
 
@@ -66,6 +68,47 @@ def test_a_poll_without_time_still_gets_on(harness: GroupHarness) -> None:
         record.value for _ in range(100) for fetched in consumer.poll(0) for record in fetched.records()
     )
     assert found == Counter(everything())
+
+
+class FarAway:
+    """A connector to brokers whose responses take 5 ms."""
+
+    def __init__(self, network: MemoryNetwork) -> None:
+        self._network = network
+        self.wait_any = network.wait_any
+
+    def connect(self, host: str, port: int) -> MemoryConnection:
+        connection = self._network.connect(host, port)
+        request = connection.request
+
+        def request_far_away(parts: Sequence[Part], max_response_bytes: int | None = None) -> PendingResponse:
+            pending = request(parts, max_response_bytes)
+            result = pending.result
+
+            def late_result(timeout_ms: int | None = None) -> memoryview:
+                if timeout_ms is not None and timeout_ms < 5 and not pending.settled():
+                    connection.close()
+                    raise NetworkError(f"no response within {timeout_ms} ms")
+                return result(timeout_ms)
+
+            pending.result = late_result  # type: ignore[method-assign]
+            return pending
+
+        connection.request = request_far_away  # type: ignore[method-assign]
+        return connection
+
+
+def test_polls_without_time_find_the_new_leader_of_a_distant_cluster(harness: GroupHarness) -> None:
+    consumer = harness.bare(connector=FarAway(harness.brokers.network))
+    consumer.assign([T0])
+    assert sum(harness.read(consumer).values()) == 5
+    harness.brokers.move_leader(T0, 3 - harness.brokers.leader(T0))
+    harness.brokers.fill(T0, b"from the new leader")
+    found = []
+    for _ in range(50):
+        harness.brokers.advance(100)
+        found += [record.value for fetched in consumer.poll(0) for record in fetched.records()]
+    assert found == [b"from the new leader"]
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.CUT_RESPONSE])
