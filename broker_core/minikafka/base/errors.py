@@ -20,6 +20,8 @@
     ├── StorageError             the disk failed, or its content cannot be used
     │   ├── TooManyFiles         no file descriptor is left
     │   └── DirectoryLocked      another process holds the data directory
+    ├── StoreError               a key store or trust store is of no known format, or damaged
+    │   └── WrongStorePassword   the password of a store, or of a key in it, is wrong
     ├── WireError                bytes or values that do not fit the protocol
     │   ├── LocalWireError       ours: a value that the schema cannot encode
     │   └── RemoteWireError      the peer's: truncated, oversized or invalid bytes
@@ -386,6 +388,14 @@ class TooManyFiles(StorageError):
 
 class DirectoryLocked(StorageError):
     """Another process holds the lock of a data directory."""
+
+
+class StoreError(MinikafkaError):
+    """A key store or trust store is of no known format, or damaged."""
+
+
+class WrongStorePassword(StoreError):
+    """The password of a key store or trust store, or of a key in it, is wrong."""
 
 
 class WireError(MinikafkaError):

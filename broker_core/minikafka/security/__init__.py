@@ -3,6 +3,7 @@
     jaas         the text of ``sasl.jaas.config``
     principals   the principal of a client, and ``ssl.principal.mapping.rules``
     sasl         mechanisms, both sides
+    stores       key stores and trust stores
 
 Everything here is a value or a state machine: bytes go in, bytes and a verdict come out. Clocks, random
 bytes, passwords and keys are passed in. No listener and no client authenticates yet: the principals of ACLs
