@@ -18,16 +18,14 @@ Goals: ``stream`` 3 × kafka-python; ``memory`` at most 1.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 
 import psutil
+from client_cases import arguments, in_turns, print_goals, records_of, run_alone
 from kafka_fill import PARTITIONS, Shape, fill
 
 from minikafka.embedded import Cluster
@@ -145,27 +143,9 @@ CASES: dict[str, Callable[[str, str, int], float]] = {
 }
 
 
-def child(cluster: Cluster, case: str, records: int) -> float:
-    """Run one case in a process of its own, and return its result."""
-    where = [cluster.bootstrap_servers, cluster.zookeeper_connect]
-    command = [sys.executable, __file__, "--client", case, *where, str(records)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
-    if done.returncode:
-        raise SystemExit(f"{case} failed:\n{done.stdout}\n{done.stderr[-2_000:]}")
-    return float(done.stdout)
-
-
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", default=",".join(CASES))
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--client", nargs=4, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = arguments(__doc__, CASES, 2_000_000)
     if given.client:
         case, servers, zookeeper, records = given.client
         print(CASES[case](servers, zookeeper, int(records)))
@@ -179,12 +159,11 @@ def main() -> None:
             max(given.records, 2 * PARTITIONS * MEMORY_TAKEN * MEMORY_LOOKS),
             Shape(),
         )
-        for run in range(given.runs):
-            for case in cases[run % len(cases) :] + cases[: run % len(cases)]:
-                # kafka-python takes the longest: a fifth of the messages tells its rate.
-                records = given.records // (5 if case == "kafka-python" else 1)
-                figure = child(cluster, case, records)
-                found[case].append(figure if case == "memory" else records / figure)
+        where = cluster.bootstrap_servers, cluster.zookeeper_connect
+        for _, case in in_turns(cases, given.runs):
+            records = records_of(case, given.records)
+            figure = run_alone(__file__, case, *where, records)
+            found[case].append(figure if case == "memory" else records / figure)
     if given.json:
         print(json.dumps(found))
         return
@@ -193,10 +172,7 @@ def main() -> None:
         unit, of = ("MB", 1e6) if case == "memory" else ("k/s", 1e3)
         runs = ", ".join(f"{figure / of:,.1f}" for figure in figures)
         print(f"{case:13} {medians[case] / of:9,.1f} {unit}  ({runs})")
-    for (one, other), goal in GOALS.items():
-        if one in medians and other in medians:
-            ratio = medians[one] / medians[other]
-            print(f"{one} / {other}: {ratio:.2f} × (goal {goal}): {'met' if ratio >= goal else 'missed'}")
+    print_goals(medians, GOALS)
     if "memory" in medians:
         bound = PARTITIONS * MEMORY_CHUNKS * MEMORY_FETCH_BYTES
         ratio = medians["memory"] / bound

@@ -13,14 +13,13 @@ Goals: ``async`` 3 × kafka-python and 0.8 × confluent-kafka; ``list`` and ``ar
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
+
+from client_cases import arguments, in_turns, print_goals, records_of, run_alone
 
 from minikafka.embedded import Cluster
 
@@ -112,28 +111,9 @@ CASES: dict[str, Callable[[str, str, list[bytes]], float]] = {
 }
 
 
-def measured(cluster: Cluster, case: str, run: int, records: int) -> float:
-    """Records a second of one case, in a process of its own."""
-    topic = f"{case}-{run}"
-    cluster.create_topic(topic, partitions=PARTITIONS)
-    command = [sys.executable, __file__, "--client", case, cluster.bootstrap_servers, topic, str(records)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
-    if done.returncode:
-        raise SystemExit(f"{case} failed:\n{done.stdout}\n{done.stderr[-2_000:]}")
-    return records / float(done.stdout)
-
-
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--records", type=int, default=500_000)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", default=",".join(CASES))
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--client", nargs=4, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = arguments(__doc__, CASES, 500_000)
     if given.client:
         case, servers, topic, records = given.client
         print(CASES[case](servers, topic, values_of(int(records))))
@@ -141,21 +121,17 @@ def main() -> None:
     cases = given.only.split(",")
     rates: dict[str, list[float]] = {case: [] for case in cases}
     with tempfile.TemporaryDirectory() as directory, Cluster(data_dir=directory) as cluster:
-        for run in range(given.runs):
-            for case in cases[run % len(cases) :] + cases[: run % len(cases)]:
-                # kafka-python takes the longest: a fifth of the messages tells its rate.
-                few = case == "kafka-python"
-                rates[case].append(measured(cluster, case, run, given.records // (5 if few else 1)))
+        for run, case in in_turns(cases, given.runs):
+            records, topic = records_of(case, given.records), f"{case}-{run}"
+            cluster.create_topic(topic, partitions=PARTITIONS)
+            rates[case].append(records / run_alone(__file__, case, cluster.bootstrap_servers, topic, records))
     medians = {case: statistics.median(found) for case, found in rates.items()}
     if given.json:
         print(json.dumps(rates))
         return
     for case, found in rates.items():
         print(f"{case:13} {medians[case] / 1e3:7,.0f} k/s  ({', '.join(f'{r / 1e3:,.0f}' for r in found)})")
-    for (one, other), goal in GOALS.items():
-        if one in medians and other in medians:
-            ratio = medians[one] / medians[other]
-            print(f"{one} / {other}: {ratio:.2f} × (goal {goal}): {'met' if ratio >= goal else 'missed'}")
+    print_goals(medians, GOALS)
 
 
 if __name__ == "__main__":
