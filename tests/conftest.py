@@ -6,6 +6,7 @@ has a deadline, because a busy machine is no finding; both print what replays a 
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
@@ -48,6 +49,9 @@ SPARK_STREAMS = (
     "tests/spark/test_stream",
 )
 """Their streams wait one after another: with a session of their own they do so beside the batches."""
+
+ONE_BY_ONE = ("tests/test_", "tests/unit/")
+"""Their tests stay together only where a file has fixtures that they share."""
 
 PURE = "not process and not slow"
 """The pure suite's expression. Asked for in these words, it does not even import the directories above."""
@@ -112,7 +116,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the pure suite (``-m "not process and not slow"``) free of real processes.
 
-    What takes longest comes first, so that nobody waits for it at the end.
+    What takes longest comes first, so that nobody waits for it at the end, and single tests are the last.
     """
     directories = tuple(f"tests/{name}/" for name in WITH_PROCESSES)
     for item in items:
@@ -121,8 +125,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: (
             not item.nodeid.startswith("tests/spark/"),
-            item.nodeid.startswith(SPARK_OF_THEIR_OWN),
+            item.nodeid.startswith(SPARK_OF_A_FILE + SPARK_OF_THEIR_OWN),
             item.get_closest_marker("slow") is None,
+            item.get_closest_marker("process") is not None and item.nodeid == together(item.nodeid),
         )
     )
 
@@ -150,4 +155,11 @@ def together(nodeid: str) -> str:
         return "tests/spark streams"
     if nodeid.startswith("tests/spark/") and not nodeid.startswith(SPARK_OF_A_FILE):
         return "tests/spark"
-    return nodeid.partition("::")[0]
+    file = nodeid.partition("::")[0]
+    return nodeid if file.startswith(ONE_BY_ONE) and not shares_fixtures(file) else file
+
+
+@functools.cache
+def shares_fixtures(file: str) -> bool:
+    """True if a test module, named as in a node id, has fixtures that its tests share."""
+    return 'scope="module"' in (TESTS.parent / file).read_text(encoding="utf-8")
