@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -24,10 +23,7 @@ from minikafka.clients.produce import BatchingConfig, BatchingProducer, SendFutu
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.driver import Program
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import confluent_kafka
+from tests.support.python_clients import confluent_kafka
 
 TOPIC = "t"
 PARTITIONS = 2

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import warnings
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Collection
@@ -22,10 +21,7 @@ from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig,
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer, SendFuture
 from tests.faults.anomalies import History, Poll
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import confluent_kafka
+from tests.support.python_clients import confluent_kafka
 
 TOPIC = "t"
 TOO_LARGE_BYTES = 120_000

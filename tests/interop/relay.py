@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +19,7 @@ from minikafka.records.format.record import StoredRecord
 from tests.interop.releases import Release
 from tests.interop.topics import TOPICS, Topic, records_of, sets_of
 from tests.support.kafka_broker import KafkaBroker, await_free_id
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import confluent_kafka
+from tests.support.python_clients import confluent_kafka
 
 PATIENCE_S = 30
 CONFIG = {

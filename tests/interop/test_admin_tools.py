@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import uuid
-import warnings
 from typing import Any
 
 import pytest
 
 from minikafka.embedded.cluster import Cluster
 from tests.interop.releases import KAFKA_3_9, Printed
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import confluent_kafka
-    import kafka
-    from confluent_kafka import admin as librdkafka
-    from kafka import admin as kafka_python
+from tests.support.python_clients import confluent_kafka, kafka
 
 PATIENCE_S = 30
 
@@ -81,26 +74,26 @@ def test_kafka_configs_reads_and_changes_a_topics_settings(minikafka_cluster: Cl
 
 
 def test_librdkafka_administers_topics_and_settings(minikafka_cluster: Cluster, topic: str) -> None:
-    admin = librdkafka.AdminClient({"bootstrap.servers": minikafka_cluster.bootstrap_servers})
-    resource = librdkafka.ConfigResource("topic", topic)
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": minikafka_cluster.bootstrap_servers})
+    resource = confluent_kafka.admin.ConfigResource("topic", topic)
 
     def done(futures: dict[Any, Any]) -> Any:
         (future,) = futures.values()
         return future.result(PATIENCE_S)
 
-    done(admin.create_topics([librdkafka.NewTopic(topic, 2, 1)], validate_only=True))
+    done(admin.create_topics([confluent_kafka.admin.NewTopic(topic, 2, 1)], validate_only=True))
     assert topic not in admin.list_topics().topics
-    done(admin.create_topics([librdkafka.NewTopic(topic, 2, 1)]))
-    done(admin.create_partitions([librdkafka.NewPartitions(topic, 4)]))
+    done(admin.create_topics([confluent_kafka.admin.NewTopic(topic, 2, 1)]))
+    done(admin.create_partitions([confluent_kafka.admin.NewPartitions(topic, 4)]))
     assert len(admin.list_topics().topics[topic].partitions) == 4
     with pytest.raises(confluent_kafka.KafkaException, match=r"4 partitions.* 3 "):
-        done(admin.create_partitions([librdkafka.NewPartitions(topic, 3)]))
-    change = librdkafka.ConfigEntry(
-        "retention.ms", "7", incremental_operation=librdkafka.AlterConfigOpType.SET
+        done(admin.create_partitions([confluent_kafka.admin.NewPartitions(topic, 3)]))
+    change = confluent_kafka.admin.ConfigEntry(
+        "retention.ms", "7", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET
     )
     done(
         admin.incremental_alter_configs(
-            [librdkafka.ConfigResource("topic", topic, incremental_configs=[change])]
+            [confluent_kafka.admin.ConfigResource("topic", topic, incremental_configs=[change])]
         )
     )
     found = done(admin.describe_configs([resource]))
@@ -110,15 +103,15 @@ def test_librdkafka_administers_topics_and_settings(minikafka_cluster: Cluster, 
 
 def test_kafka_python_administers_topics_and_settings(minikafka_cluster: Cluster, topic: str) -> None:
     admin = kafka.KafkaAdminClient(bootstrap_servers=minikafka_cluster.bootstrap_servers)
-    admin.create_topics([kafka_python.NewTopic(topic, 2, 1)])
-    admin.create_partitions({topic: kafka_python.NewPartitions(4)})
+    admin.create_topics([kafka.admin.NewTopic(topic, 2, 1)])
+    admin.create_partitions({topic: kafka.admin.NewPartitions(4)})
     (described,) = admin.describe_topics([topic])
     assert len(described["partitions"]) == 4
-    kind = kafka_python.ConfigResourceType.TOPIC
+    kind = kafka.admin.ConfigResourceType.TOPIC
     for value in ("5", "x"):
-        answer = admin.alter_configs([kafka_python.ConfigResource(kind, topic, {"retention.ms": value})])
+        answer = admin.alter_configs([kafka.admin.ConfigResource(kind, topic, {"retention.ms": value})])
     assert "InvalidConfigurationError: retention.ms='x'" in answer["topic"][topic]
-    found = admin.describe_configs([kafka_python.ConfigResource(kind, topic)])["topic"][topic]
+    found = admin.describe_configs([kafka.admin.ConfigResource(kind, topic)])["topic"][topic]
     assert {name: row["value"] for name, row in found.items()} == {"retention.ms": "5"}
     admin.delete_topics([topic])
     admin.close()

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -35,11 +34,7 @@ from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, RELEASES, Release
 from tests.support.kafka_broker import KafkaBroker
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import confluent_kafka
-    import kafka
+from tests.support.python_clients import confluent_kafka, kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

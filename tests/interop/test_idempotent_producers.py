@@ -5,7 +5,6 @@ nothing is lost, and nothing is there twice.
 from __future__ import annotations
 
 import subprocess
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,10 +18,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.records.format.message_set import iterate
 from tests.interop.releases import JVM, KAFKA_3_9, java_environment
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import confluent_kafka
+from tests.support.python_clients import confluent_kafka
 
 HERE = Path(__file__).parent
 COUNT = 20_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -28,11 +27,7 @@ from minikafka.records.format.record import StoredRecord
 from tests.interop.relay import CONFIG, PATIENCE_S
 from tests.interop.releases import KAFKA_3_9, RELEASES, Release
 from tests.support.kafka_broker import KafkaBroker, await_free_id
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import confluent_kafka
-    import confluent_kafka.admin
+from tests.support.python_clients import confluent_kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,12 +12,7 @@ from typing import Any, Protocol
 import pytest
 
 from minikafka.embedded.cluster import Cluster
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import confluent_kafka
-    import confluent_kafka.admin
-    import kafka
+from tests.support.python_clients import confluent_kafka, kafka
 
 PARTITIONS = 6
 PER_PARTITION = 50

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -18,10 +17,7 @@ from minikafka.embedded.process import wait_until
 from minikafka.records.columns import decode
 from tests.interop.releases import KAFKA_3_9
 from tests.support.kafka_broker import KafkaBroker, running
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import confluent_kafka
+from tests.support.python_clients import confluent_kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -98,6 +98,12 @@ class Kafka:
         self.admin.create_topic(NewTopic(name, partitions, configs=config or {}))
         return name
 
+    def topic_with(self, values: Sequence[str | None], *, partitions: int = 1, **more: Any) -> str:
+        """A new topic with messages (see ``produce``)."""
+        topic = self.topic(partitions)
+        self.produce(topic, values, **more)
+        return topic
+
     def delete(self, topic: str) -> None:
         """Delete a topic."""
         assert self.admin.delete_topics([topic]) == {topic: None}

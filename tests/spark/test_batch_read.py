@@ -57,8 +57,7 @@ def test_several_topics_a_pattern_and_assigned_partitions(kafka: Kafka, read: Re
 
 
 def test_offsets_bound_what_is_read(kafka: Kafka, read: Read) -> None:
-    topic = kafka.topic(2)
-    kafka.produce(topic, [f"a{n}" for n in range(5)], partition=0)
+    topic = kafka.topic_with([f"a{n}" for n in range(5)], partitions=2, partition=0)
     kafka.produce(topic, [f"b{n}" for n in range(5)], partition=1)
     frame = read(
         subscribe=topic,
@@ -105,8 +104,7 @@ def test_the_newest_records_are_read(kafka: Kafka, read: Read) -> None:
 
 
 def test_partitions_are_split_into_more_tasks(kafka: Kafka, read: Read) -> None:
-    topic = kafka.topic(2)
-    kafka.produce(topic, [str(n) for n in range(90)], partition=0)
+    topic = kafka.topic_with([str(n) for n in range(90)], partitions=2, partition=0)
     kafka.produce(topic, ["x"], partition=1)
     for given, tasks in (({}, 2), ({"minPartitions": "4"}, 4), ({"maxRecordsPerPartition": "20"}, 6)):
         frame = read(subscribe=topic, **given)
@@ -115,15 +113,13 @@ def test_partitions_are_split_into_more_tasks(kafka: Kafka, read: Read) -> None:
 
 
 def test_a_dataframe_can_be_used_twice_in_one_query(kafka: Kafka, read: Read) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["a", "b"])
+    topic = kafka.topic_with(["a", "b"])
     frame = read(subscribe=topic)
     assert values(frame.union(frame)) == ["a", "a", "b", "b"]
 
 
 def test_only_some_columns_may_be_asked_for(kafka: Kafka, read: Read) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["x"] * 10)
+    topic = kafka.topic_with(["x"] * 10)
     assert read(subscribe=topic).selectExpr("sum(offset) AS s").collect()[0].s == 45
 
 
@@ -146,8 +142,7 @@ def test_many_rows_arrive_once_each_in_order(kafka: Kafka, read: Read, spark: Sp
 
 
 def test_records_larger_than_a_fetch_are_read(kafka: Kafka, read: Read) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["small", "x" * 900_000, "small"])
+    topic = kafka.topic_with(["small", "x" * 900_000, "small"])
     frame = read(subscribe=topic, kafka__max__partition__fetch__bytes="1000")
     lengths = frame.selectExpr("length(value) AS n").collect()
     assert sorted(row.n for row in lengths) == [5, 5, 900_000]
@@ -218,8 +213,7 @@ def test_a_refusal_is_one_line_without_a_traceback_and_secrets(
 
 
 def test_a_task_that_fails_says_why_without_a_traceback(kafka: Kafka, read: Read) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["a", "b"])
+    topic = kafka.topic_with(["a", "b"])
     with pytest.raises(Exception, match="startingOffsets asks for offset 5 of") as failed:
         read(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 5}})).count()
     assert "Traceback" not in str(failed.value)

@@ -65,8 +65,7 @@ def values(frame: Any) -> list[str]:
 
 
 def test_a_batch_is_read(remote: SparkSession, kafka: Kafka) -> None:
-    topic = kafka.topic(2)
-    kafka.produce(topic, ["a", "b"], partition=0)
+    topic = kafka.topic_with(["a", "b"], partitions=2, partition=0)
     kafka.produce(topic, ["c"], partition=1)
     assert values(reader(remote, kafka, topic)) == ["a", "b", "c"]
 
@@ -80,8 +79,7 @@ def test_a_batch_is_written(remote: SparkSession, kafka: Kafka) -> None:
 
 
 def test_a_stream_is_read_into_a_table_in_memory(remote: SparkSession, kafka: Kafka) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["a", "b"])
+    topic = kafka.topic_with(["a", "b"])
     query = stream(remote, kafka, topic).writeStream.format("memory").queryName("remembered")
     query = query.trigger(availableNow=True).start()
     assert query.awaitTermination(90)
@@ -89,8 +87,7 @@ def test_a_stream_is_read_into_a_table_in_memory(remote: SparkSession, kafka: Ka
 
 
 def test_a_function_gets_every_batch_of_a_stream(remote: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["a", "b"])
+    topic = kafka.topic_with(["a", "b"])
     seen = str(tmp_path / "seen")
 
     def keep(batch: Any, number: int) -> None:
@@ -119,8 +116,7 @@ def test_a_stream_is_written(remote: SparkSession, kafka: Kafka, tmp_path: Path)
 
 
 def test_a_topic_is_a_view_for_sql(remote: SparkSession, kafka: Kafka) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["1", "2", "39"])
+    topic = kafka.topic_with(["1", "2", "39"])
     remote.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW numbers USING minikafka "
         f"OPTIONS (subscribe '{topic}', `kafka.bootstrap.servers` '{kafka.servers}')"
@@ -141,8 +137,7 @@ def test_a_wrong_option_is_refused_by_load_with_its_name(remote: SparkSession, k
 def test_server_without_package_explains_artifacts(
     kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["a", "b"])
+    topic = kafka.topic_with(["a", "b"])
     monkeypatch.setenv("XDG_CACHE_HOME", str(users_cache(tmp_path)))
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "sitecustomize.py").write_text(HIDES_US)

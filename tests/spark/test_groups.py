@@ -66,8 +66,7 @@ def test_batch_starts_at_group_offsets_in_kafka_or_zookeeper(
     minikafka_cluster: Cluster,
     group: str,
 ) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ALL)
+    topic = kafka.topic_with(ALL)
     tp = TopicPartition(topic, 0)
     groups.set_offsets(group, {tp: 2})
     write_offsets(zookeeper, group, {tp: 3})
@@ -88,8 +87,7 @@ def test_a_group_that_nobody_knows_is_an_error_that_names_it(
 def test_stream_starts_at_group_once_then_uses_its_checkpoint(
     kafka: Kafka, streams: Streams, groups: GroupAdmin, group: str
 ) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ALL)
+    topic = kafka.topic_with(ALL)
     groups.set_offsets(group, {TopicPartition(topic, 0): 2})
     given = {"subscribe": topic, "startingOffsets": f"group:{group}"}
     assert streams.start(trigger={"availableNow": True}, **given).ended() == ["c", "d"]
@@ -112,8 +110,7 @@ def until(condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
 def test_a_group_follows_a_running_query_and_shows_it_as_its_member(
     kafka: Kafka, streams: Streams, groups: GroupAdmin, group: str
 ) -> None:
-    topic = kafka.topic(2)
-    kafka.produce(topic, ALL)
+    topic = kafka.topic_with(ALL, partitions=2)
     given = {"subscribe": topic, "startingOffsets": "earliest", "minikafka.commit.group": group}
     running = streams.start(**given)
     running.wait_for(4)
@@ -140,8 +137,7 @@ def test_a_group_follows_a_running_query_and_shows_it_as_its_member(
 def test_the_end_of_a_finished_run_is_committed(
     kafka: Kafka, streams: Streams, groups: GroupAdmin, group: str
 ) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ALL)
+    topic = kafka.topic_with(ALL)
     given = {"subscribe": topic, "startingOffsets": "earliest", "minikafka.commit.group": group}
     assert streams.start(trigger=NOW, maxOffsetsPerTrigger="3", **given).ended() == ALL
     until(lambda: committed(groups, group) == {0: 4})
@@ -150,8 +146,7 @@ def test_the_end_of_a_finished_run_is_committed(
 def test_a_restart_commits_where_its_checkpoint_is(
     kafka: Kafka, streams: Streams, groups: GroupAdmin, group: str
 ) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ALL)
+    topic = kafka.topic_with(ALL)
     given = {"subscribe": topic, "startingOffsets": "earliest"}
     assert streams.start(trigger=NOW, **given).ended() == ALL
     streams.start(trigger=NOW, **given, **{"minikafka.commit.group": group}).ended()
@@ -161,8 +156,7 @@ def test_a_restart_commits_where_its_checkpoint_is(
 def test_query_in_zookeeper_group_owns_partitions_while_running(
     kafka: Kafka, streams: Streams, zookeeper: ZooKeeperStore, minikafka_cluster: Cluster, group: str
 ) -> None:
-    topic = kafka.topic(2)
-    kafka.produce(topic, ALL)
+    topic = kafka.topic_with(ALL, partitions=2)
     running = streams.start(
         subscribe=topic,
         startingOffsets="earliest",
@@ -195,8 +189,7 @@ def test_second_query_in_group_is_refused_with_owner_name(
     group: str,
     tmp_path: Path,
 ) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ALL)
+    topic = kafka.topic_with(ALL)
     given = {"subscribe": topic, "startingOffsets": "earliest", "minikafka.commit.group": group}
     old = {"offsets.storage": "zookeeper", "zookeeper.connect": minikafka_cluster.zookeeper_connect}
     firsts = [streams, Streams(spark, kafka, tmp_path / "b")]
@@ -245,8 +238,7 @@ def test_restart_of_killed_query_waits_for_session_and_continues(
             return [groups.describe(group).protocol]
         return zookeeper.children(paths.consumer_ids_path(group))
 
-    topic = kafka.topic()
-    kafka.produce(topic, ALL)
+    topic = kafka.topic_with(ALL)
     given = {"subscribe": topic, "startingOffsets": "earliest", "minikafka.commit.group": group}
     given |= {"offsets.storage": storage, "zookeeper.connect": minikafka_cluster.zookeeper_connect}
     others = runners()

@@ -238,8 +238,7 @@ def test_jar_without_package_reports_what_to_install(tmp_path: Path) -> None:
 def test_with_the_jar_and_the_package_sql_does_what_it_cannot_do_without(
     kafka: Kafka, spark: SparkSession, jar_session: JarSession
 ) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["a"])
+    topic = kafka.topic_with(["a"])
     found = jar_session.run(
         """
         import pyspark_minikafka
@@ -407,8 +406,7 @@ def test_jar_reports_size_for_joins_and_names_topic_in_explain(kafka: Kafka, jar
 @pytest.mark.long
 def test_with_the_jar_a_stream_whose_worker_is_late_is_started_again(kafka: Kafka, tmp_path: Path) -> None:
     """Spark waits ten seconds for the process of a stream, whatever the machine has to do."""
-    topic = kafka.topic()
-    kafka.produce(topic, ["a"])
+    topic = kafka.topic_with(["a"])
     busy = tmp_path / "python"
     late = tmp_path / "late"
     busy.write_text(
@@ -474,8 +472,7 @@ def options_of(kafka: Kafka, topic: str) -> str:
 def test_without_the_jar_a_view_reads_and_takes_rows_of_all_its_columns(
     kafka: Kafka, spark: SparkSession
 ) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["a"])
+    topic = kafka.topic_with(["a"])
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW seen USING minikafka OPTIONS {options_of(kafka, topic)}")
     try:
         assert [row.v for row in spark.sql("SELECT cast(value AS string) AS v FROM seen").collect()] == ["a"]

@@ -119,8 +119,7 @@ def test_a_look_for_new_records_is_one_request_to_each_broker(
 
 
 def test_a_topic_that_is_made_anew_during_a_query_is_lost_data(streams: Streams, kafka: Kafka) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["a", "b", "c"])
+    topic = kafka.topic_with(["a", "b", "c"])
     running = streams.start(
         subscribe=topic,
         startingOffsets="earliest",

@@ -19,8 +19,7 @@ needs_limits = pytest.mark.skipif(not stream.HAS_LIMITS, reason="Spark before 4.
 
 
 def test_a_stream_reads_what_is_there_and_what_comes(streams: Streams, kafka: Kafka) -> None:
-    topic = kafka.topic(2)
-    kafka.produce(topic, ["a", "b"], partition=0)
+    topic = kafka.topic_with(["a", "b"], partitions=2, partition=0)
     running = streams.start(subscribe=topic, startingOffsets="earliest")
     assert running.wait_for(2) == ["a", "b"]
     kafka.produce(topic, ["c"], partition=1)
@@ -28,8 +27,7 @@ def test_a_stream_reads_what_is_there_and_what_comes(streams: Streams, kafka: Ka
 
 
 def test_a_stream_starts_at_latest_unless_told_otherwise(streams: Streams, kafka: Kafka) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["before"])
+    topic = kafka.topic_with(["before"])
     running = streams.start(subscribe=topic)
     wait_until(lambda: 0 in running.batches)
     kafka.produce(topic, ["after"])
@@ -37,8 +35,7 @@ def test_a_stream_starts_at_latest_unless_told_otherwise(streams: Streams, kafka
 
 
 def test_a_stopped_query_goes_on_where_it_was(streams: Streams, kafka: Kafka) -> None:
-    topic = kafka.topic(2)
-    kafka.produce(topic, ["a", "b"], partition=0)
+    topic = kafka.topic_with(["a", "b"], partitions=2, partition=0)
     first = streams.start(subscribe=topic, startingOffsets="earliest")
     first.wait_for(2)
     first.stop()
@@ -88,8 +85,7 @@ def growing_source(servers: str, topic: str) -> type:
 def test_a_failed_first_batch_is_replayed_exactly(
     streams: Streams, kafka: Kafka, spark: SparkSession
 ) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["before"] * 100)
+    topic = kafka.topic_with(["before"] * 100)
     spark.dataSource.register(growing_source(kafka.servers, topic))
     seen: list[list[str]] = []
 
@@ -110,8 +106,7 @@ def test_a_failed_first_batch_is_replayed_exactly(
 
 
 def test_while_nothing_comes_no_batch_runs(streams: Streams, kafka: Kafka) -> None:
-    topic = kafka.topic(3)
-    kafka.produce(topic, ["a"])
+    topic = kafka.topic_with(["a"], partitions=3)
     running = streams.start(subscribe=topic, startingOffsets="earliest")
     running.wait_for(1)
     time.sleep(2)
@@ -123,8 +118,7 @@ def test_while_nothing_comes_no_batch_runs(streams: Streams, kafka: Kafka) -> No
 
 
 def test_only_first_offset_in_checkpoint_differs_from_peer(streams: Streams, kafka: Kafka) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["a"])
+    topic = kafka.topic_with(["a"])
     running = streams.start(subscribe=topic, startingOffsets="earliest")
     running.wait_for(1)
     kafka.produce(topic, ["b"])
@@ -134,8 +128,7 @@ def test_only_first_offset_in_checkpoint_differs_from_peer(streams: Streams, kaf
 
 
 def test_a_checkpoint_of_the_peer_goes_on(streams: Streams, kafka: Kafka) -> None:
-    topic = kafka.topic(2)
-    kafka.produce(topic, ["a", "b"], partition=0)
+    topic = kafka.topic_with(["a", "b"], partitions=2, partition=0)
     running = streams.start(subscribe=topic, startingOffsets="earliest")
     running.wait_for(2)
     running.stop()
@@ -161,8 +154,7 @@ def test_a_topic_that_appears_under_a_pattern_is_read_from_its_start(streams: St
 
 def recreate_with_less(streams: Streams, kafka: Kafka) -> str:
     """A topic of which a query has read three records, that was made anew and has one."""
-    topic = kafka.topic()
-    kafka.produce(topic, ["a", "b", "c"])
+    topic = kafka.topic_with(["a", "b", "c"])
     running = streams.start(subscribe=topic, startingOffsets="earliest")
     running.wait_for(3)
     running.stop()
@@ -208,8 +200,7 @@ def test_a_changed_subscribe_is_refused_until_it_is_accepted(streams: Streams, k
 
 
 def test_a_deleted_topic_is_lost_data_and_stays_deleted(streams: Streams, kafka: Kafka) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, ["a"])
+    topic = kafka.topic_with(["a"])
     running = streams.start(
         subscribe=topic,
         startingOffsets="earliest",
@@ -224,8 +215,7 @@ def test_a_deleted_topic_is_lost_data_and_stays_deleted(streams: Streams, kafka:
 
 @needs_limits
 def test_available_now_ends_after_batches_of_the_limits_size(streams: Streams, kafka: Kafka) -> None:
-    topic = kafka.topic(2)
-    kafka.produce(topic, [f"a{n}" for n in range(30)], partition=0)
+    topic = kafka.topic_with([f"a{n}" for n in range(30)], partitions=2, partition=0)
     kafka.produce(topic, [f"b{n}" for n in range(10)], partition=1)
     options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "16"}
     first = streams.start(trigger={"availableNow": True}, **options)
@@ -239,8 +229,7 @@ def test_available_now_ends_after_batches_of_the_limits_size(streams: Streams, k
 
 @pytest.mark.skipif(stream.HAS_LIMITS, reason="Spark from 4.2 on has read limits")
 def test_without_limits_available_now_takes_all_in_one_batch(streams: Streams, kafka: Kafka) -> None:
-    topic = kafka.topic()
-    kafka.produce(topic, [f"a{n}" for n in range(30)])
+    topic = kafka.topic_with([f"a{n}" for n in range(30)])
     options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "16"}
     running = streams.start(trigger={"availableNow": True}, **options)
     assert len(running.ended()) == 30

@@ -66,10 +66,13 @@ def message_set(
     return memoryview(build_message_set(records, magic=magic, codec=codec, base_offset=first))
 
 
-def fill(info: PartitionTopicInfo, count: int, *, magic: int = 1, codec: Codec = Codec.NONE) -> None:
-    """Put the next ``count`` messages of a partition into the queue, as one chunk."""
+def fill(
+    info: PartitionTopicInfo, count: int, *, magic: int = 1, codec: Codec = Codec.NONE
+) -> PartitionTopicInfo:
+    """Put the next ``count`` messages of a partition into the queue, as one chunk. Return the partition."""
     first = info.fetched_offset
     assert info.enqueue(message_set(first, count, magic=magic, codec=codec), first + count)
+    return info
 
 
 def offsets(messages: list[Message]) -> list[int]:

@@ -87,6 +87,11 @@ class FetcherHarness:
         size = self.config.fetch_message_max_bytes
         return PartitionTopicInfo("t", partition, stream.queue, offset, offset, size, CLIENT)
 
+    def start(self, stream: StreamHarness, steps: int = 1) -> None:
+        """Fetch partition 0 from its beginning for a stream."""
+        self.manager.start_connections([self.info(stream)])
+        self.step(steps)
+
     def step(self, times: int = 1) -> None:
         for _ in range(times):
             self.manager.step()

@@ -166,10 +166,15 @@ class Conversation:
         requests = [self.sync(leader, shares), *(self.sync(member) for member in others)]
         assert [request.answer.error for request in requests] == [ErrorCode.NONE] * len(members)
 
-    def stable(self, *names: str) -> list[Member]:
-        """A stable group of these; the first leads."""
+    def joined(self, *names: str) -> list[Member]:
+        """One generation of these; the first leads."""
         members = [self.member(name) for name in names]
         self.together(*members)
+        return members
+
+    def stable(self, *names: str) -> list[Member]:
+        """A stable group of these; the first leads."""
+        members = self.joined(*names)
         self.share(*members)
         return members
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from tests.support.python_clients import confluent_kafka
 
 PATIENCE_S = 30.0
 PATIENT_LOOPS = 20_000
@@ -37,7 +34,7 @@ class Load:
             "enable.auto.commit": False,
             "log_level": 0,
         }
-        self._producer = Producer(
+        self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": servers,
                 "enable.idempotence": idempotent,
@@ -48,7 +45,7 @@ class Load:
                 "log_level": 0,  # its threads write to stderr, also to that of a later test
             }
         )
-        self._consumer = Consumer(
+        self._consumer = confluent_kafka.Consumer(
             self._group
             | {
                 "auto.offset.reset": "earliest",
@@ -96,8 +93,8 @@ class Load:
 
     def committed_now(self) -> dict[int, int]:
         """What the broker says has been committed."""
-        asking = Consumer(self._group)
-        asked = [TopicPartition("t", partition) for partition in range(self._partitions)]
+        asking = confluent_kafka.Consumer(self._group)
+        asked = [confluent_kafka.TopicPartition("t", partition) for partition in range(self._partitions)]
         told = {one.partition: one.offset for one in asking.committed(asked, PATIENCE_S)}
         asking.close()
         return told
@@ -129,7 +126,7 @@ class Load:
             self._committing = True
             try:
                 self._consumer.commit(asynchronous=True)
-            except KafkaException:  # there is nothing to commit just after an assignment
+            except confluent_kafka.KafkaException:  # there is nothing to commit just after an assignment
                 self._committing = False
 
     def _keep(self, where: dict[Place, bytes], message: Any) -> None:
@@ -143,7 +140,7 @@ class Load:
         else:
             self._keep(self.acknowledged, message)
 
-    def _on_commit(self, error: Any, partitions: list[TopicPartition]) -> None:
+    def _on_commit(self, error: Any, partitions: list[confluent_kafka.TopicPartition]) -> None:
         self._committing = False
         for one in partitions:
             if error is None and one.error is None and one.offset > self.committed.get(one.partition, -1):

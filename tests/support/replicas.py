@@ -39,11 +39,18 @@ def leadership(
 
 
 def leading(
-    isr: tuple[int, ...] = ALL, *, now_ms: int = 0, min_in_sync: int = 1, flush_messages: int | None = None
+    isr: tuple[int, ...] = ALL,
+    *,
+    messages: int = 0,
+    now_ms: int = 0,
+    min_in_sync: int = 1,
+    flush_messages: int | None = None,
 ) -> Partition:
-    """Replica 1 as the leader of epoch 0."""
+    """Replica 1 as the leader of epoch 0, with one set of so many messages."""
     made = replica(1, config=LogConfig(min_insync_replicas=min_in_sync, flush_messages=flush_messages))
     made.apply_leadership(leadership(1, isr=isr), now_ms)
+    if messages:
+        write(made, messages)
     return made
 
 

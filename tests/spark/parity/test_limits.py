@@ -60,8 +60,7 @@ def test_a_restarted_query_keeps_its_limit(limited: Source) -> None:
 
 @only_beside_the_peer
 def test_the_highest_limit_is_no_limit(limited: Source) -> None:
-    topic = limited.kafka.topic()
-    limited.kafka.produce(topic, [str(n) for n in range(5)])
+    topic = limited.kafka.topic_with([str(n) for n in range(5)])
     running = limited.stream(subscribe=topic, startingOffsets=each(topic, 3), maxOffsetsPerTrigger=LONG_MAX)
     assert running.read() == ["3", "4"]
     limited.kafka.produce(topic, ["5", "6"])
@@ -96,8 +95,7 @@ def test_each_of_two_sources_has_its_limit(limited: Source) -> None:
 
 
 def test_a_batch_waits_until_there_is_enough(source: Source) -> None:
-    topic = source.kafka.topic(2)
-    source.kafka.produce(topic, ["first"])
+    topic = source.kafka.topic_with(["first"], partitions=2)
     options = {"subscribe": topic, "startingOffsets": "earliest", "minOffsetsPerTrigger": 5}
     running = source.stream(**options)
     assert running.read() == ["first"]  # the first batch does not wait
@@ -110,8 +108,7 @@ def test_a_batch_waits_until_there_is_enough(source: Source) -> None:
 
 @only_beside_the_peer
 def test_a_batch_waits_no_longer_than_it_is_told(source: Source) -> None:
-    topic = source.kafka.topic()
-    source.kafka.produce(topic, ["first"])
+    topic = source.kafka.topic_with(["first"])
     options = {"subscribe": topic, "startingOffsets": "earliest", "minOffsetsPerTrigger": 5}
     running = source.stream(**options, maxTriggerDelay="1ms")
     assert running.read() == ["first"]
@@ -120,8 +117,7 @@ def test_a_batch_waits_no_longer_than_it_is_told(source: Source) -> None:
 
 
 def test_a_batch_may_have_a_least_and_a_most(limited: Source) -> None:
-    topic = limited.kafka.topic()
-    limited.kafka.produce(topic, [str(n) for n in range(100, 130)])
+    topic = limited.kafka.topic_with([str(n) for n in range(100, 130)])
     running = limited.stream(
         subscribe=topic, startingOffsets="earliest", minOffsetsPerTrigger=15, maxOffsetsPerTrigger=20
     )
@@ -131,8 +127,7 @@ def test_a_batch_may_have_a_least_and_a_most(limited: Source) -> None:
 
 
 def test_what_comes_after_the_start_is_not_taken_now(source: Source) -> None:
-    topic = source.kafka.topic(2)
-    source.kafka.produce(topic, ["a", "b"])
+    topic = source.kafka.topic_with(["a", "b"], partitions=2)
     options = {"subscribe": topic, "startingOffsets": "earliest"}
 
     def add(number: int) -> None:
@@ -146,8 +141,7 @@ def test_what_comes_after_the_start_is_not_taken_now(source: Source) -> None:
 
 @only_beside_the_peer
 def test_what_is_there_is_taken_in_limited_batches(limited: Source) -> None:
-    topic = limited.kafka.topic(5)
-    limited.kafka.produce(topic, [str(n) for n in range(100, 115)])
+    topic = limited.kafka.topic_with([str(n) for n in range(100, 115)], partitions=5)
     running = limited.stream(trigger=NOW, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=5)
     running.ended()
     assert by_batch(running) == [numbers(range(n, n + 5)) for n in (100, 105, 110)]
@@ -158,8 +152,7 @@ def test_what_is_there_is_taken_in_limited_batches(limited: Source) -> None:
 def test_what_was_there_and_is_gone_ends_a_query_that_takes_it_now(
     limited: Source, left: str, fail_on_data_loss: str
 ) -> None:
-    topic = limited.kafka.topic(5)
-    limited.kafka.produce(topic, [str(n) for n in range(15)])
+    topic = limited.kafka.topic_with([str(n) for n in range(15)], partitions=5)
 
     def make_anew(number: int) -> None:
         limited.kafka.make_anew(topic, 3 if left == "fewer partitions" else 5)
@@ -178,8 +171,7 @@ def test_what_was_there_and_is_gone_ends_a_query_that_takes_it_now(
 
 @only_beside_the_peer
 def test_a_batch_that_failed_is_taken_again_though_partitions_came(source: Source) -> None:
-    topic = source.kafka.topic()
-    source.kafka.produce(topic, [str(n) for n in range(7)])
+    topic = source.kafka.topic_with([str(n) for n in range(7)])
     options = {"subscribe": topic, "startingOffsets": "earliest"}
 
     def fail(number: int) -> None:

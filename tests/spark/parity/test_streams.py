@@ -146,8 +146,7 @@ def test_a_topic_made_anew_between_two_runs_is_lost_data(source: Source, fail_on
 def test_a_topic_that_goes_while_its_records_are_read_is_lost_data(
     source: Source, fail_on_data_loss: str
 ) -> None:
-    topic = source.kafka.topic()
-    source.kafka.produce(topic, [str(n) for n in range(10)])
+    topic = source.kafka.topic_with([str(n) for n in range(10)])
 
     def delete(number: int) -> None:
         if number == 0:
@@ -201,8 +200,7 @@ def test_an_offset_outside_the_log_is_lost_data(source: Source, fail_on_data_los
 
 
 def test_nulls_are_read_as_nulls(source: Source) -> None:
-    topic = source.kafka.topic()
-    source.kafka.produce(topic, [None, "v"])
+    topic = source.kafka.topic_with([None, "v"])
     source.kafka.produce(topic, [None, ""], key=b"k")
     running = source.stream(subscribe=topic, startingOffsets="earliest")
     running.query.processAllAvailable()
@@ -271,8 +269,7 @@ def test_the_progress_counts_rows_and_shows_offsets(source: Source) -> None:
 
 
 def test_the_progress_shows_how_far_behind_it_is(source: Source) -> None:
-    topic = source.kafka.topic()
-    source.kafka.produce(topic, ["a", "b", "c"])
+    topic = source.kafka.topic_with(["a", "b", "c"])
     running = source.stream(subscribe=topic, startingOffsets="earliest")
     running.read()
     (described,) = json.loads(running.query.recentProgress[0].json)["sources"]
@@ -346,8 +343,7 @@ def test_the_time_of_a_record_makes_a_watermark(source: Source) -> None:
 
 
 def test_a_stream_has_the_columns_that_a_batch_has(source: Source) -> None:
-    topic = source.kafka.topic()
-    source.kafka.produce(topic, ["v"], key=b"k", timestamp_ms=SECOND)
+    topic = source.kafka.topic_with(["v"], key=b"k", timestamp_ms=SECOND)
     for headers in ("true", "false"):
         columns = source.reading(subscribe=topic, includeHeaders=headers).schema.simpleString()
         assert columns == source.read(subscribe=topic, includeHeaders=headers).schema.simpleString()
@@ -387,8 +383,7 @@ def test_topics_may_start_with_a_word_each(source: Source) -> None:
 
 
 def test_a_time_that_spark_cannot_hold_is_an_error_that_names_the_record(source: Source) -> None:
-    topic = source.kafka.topic()
-    source.kafka.produce(topic, ["good"])
+    topic = source.kafka.topic_with(["good"])
     source.kafka.produce(topic, ["bad"], timestamp_ms=1_712_345_678_123_456_789)
     # The peer of this version says neither which record it is nor what is wrong with its time.
     words = ["overflow"] if source.is_peer else ["1712345678123456789", "offset 1"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.errors import DirectoryLocked, StorageError, TooManyFiles
-from minikafka.base.files import Buffer, Files, FileSlice, RealFile, RealFiles, read_file, replace_file
+from minikafka.base.files import Buffer, File, Files, FileSlice, RealFile, RealFiles, read_file, replace_file
 from minikafka.base.memory_files import MemoryFiles
 
 
@@ -28,38 +28,38 @@ def root(files: Files, tmp_path: Path) -> str:
     return f"{tmp_path}/d"
 
 
-def test_what_is_written_can_be_read_at_its_position(files: Files, root: str) -> None:
+@pytest.fixture
+def file(files: Files, root: str) -> Iterator[File]:
+    """An empty file ``a`` in the directory."""
     file = files.open(f"{root}/a", create=True)
+    yield file
+    file.close()
+
+
+def test_what_is_written_can_be_read_at_its_position(file: File) -> None:
     file.write_at(0, b"hello")
     file.write_at(5, memoryview(b", world"))
     assert file.read_at(3, 4) == b"lo, "
     assert file.size() == 12
-    file.close()
 
 
-def test_a_read_past_the_end_gives_what_there_is(files: Files, root: str) -> None:
-    file = files.open(f"{root}/a", create=True)
+def test_a_read_past_the_end_gives_what_there_is(file: File) -> None:
     file.write_at(0, b"abc")
     assert file.read_at(1, 100) == b"bc"
     assert file.read_at(3, 100) == b""
-    file.close()
 
 
-def test_a_write_behind_the_end_leaves_zeros_between(files: Files, root: str) -> None:
-    file = files.open(f"{root}/a", create=True)
+def test_a_write_behind_the_end_leaves_zeros_between(file: File) -> None:
     file.write_at(4, b"x")
     assert file.read_at(0, 10) == b"\0\0\0\0x"
-    file.close()
 
 
-def test_truncate_cuts_and_extends_with_zeros(files: Files, root: str) -> None:
-    file = files.open(f"{root}/a", create=True)
+def test_truncate_cuts_and_extends_with_zeros(file: File) -> None:
     file.write_at(0, b"abcdef")
     file.truncate(2)
     assert file.size() == 2
     file.truncate(4)
     assert file.read_at(0, 10) == b"ab\0\0"
-    file.close()
 
 
 def test_open_without_create_needs_the_file(files: Files, root: str) -> None:
@@ -82,8 +82,7 @@ def test_a_file_opened_for_reading_refuses_writes(files: Files, root: str) -> No
     assert file.read_at(0, 3) == b"abc"
 
 
-def test_a_closed_file_refuses_everything_and_closes_twice(files: Files, root: str) -> None:
-    file = files.open(f"{root}/a", create=True)
+def test_a_closed_file_refuses_everything_and_closes_twice(file: File, root: str) -> None:
     file.close()
     file.close()
     with pytest.raises(StorageError, match=f"{root}/a"):
@@ -98,8 +97,7 @@ def test_two_open_files_see_the_same_bytes(files: Files, root: str) -> None:
     assert other.read_at(0, 3) == b"abc"
 
 
-def test_an_open_file_outlives_its_name(files: Files, root: str) -> None:
-    file = files.open(f"{root}/a", create=True)
+def test_an_open_file_outlives_its_name(file: File, files: Files, root: str) -> None:
     file.write_at(0, b"abc")
     files.remove(f"{root}/a")
     assert not files.exists(f"{root}/a")
@@ -272,8 +270,7 @@ def test_changed_inode_proves_nothing_if_filesystem_changes_them(
     assert file.is_in_place() is in_place
 
 
-def test_a_slice_reads_its_part_of_the_file(files: Files, root: str) -> None:
-    file = files.open(f"{root}/a", create=True)
+def test_a_slice_reads_its_part_of_the_file(file: File) -> None:
     file.write_at(0, b"0123456789")
     piece = FileSlice(file, 2, 5)
     assert piece.read() == b"23456"
@@ -282,29 +279,25 @@ def test_a_slice_reads_its_part_of_the_file(files: Files, root: str) -> None:
         piece.part(3, 3)
 
 
-def test_sync_calls_go_through(files: Files, root: str) -> None:
-    file = files.open(f"{root}/a", create=True)
+def test_sync_calls_go_through(file: File, files: Files, root: str) -> None:
     file.sync()
     files.sync_dir(root)
     with pytest.raises(FileNotFoundError):
         files.sync_dir(f"{root}/absent")
 
 
-def test_writing_moves_the_time_of_modification_forward(files: Files, root: str) -> None:
-    file = files.open(f"{root}/a", create=True)
+def test_writing_moves_the_time_of_modification_forward(file: File) -> None:
     file.write_at(0, b"a")
     assert file.modified_ms() > 1_600_000_000_000
 
 
-def test_the_time_of_modification_can_be_set(files: Files, root: str) -> None:
-    file = files.open(f"{root}/a", create=True)
+def test_the_time_of_modification_can_be_set(file: File) -> None:
     file.write_at(0, b"a")
     file.set_modified_ms(1_234_567_890_123)
     assert file.modified_ms() == 1_234_567_890_123
 
 
-def test_renamed_or_removed_file_still_has_its_time(files: Files, root: str) -> None:
-    file = files.open(f"{root}/a", create=True)
+def test_renamed_or_removed_file_still_has_its_time(file: File, files: Files, root: str) -> None:
     file.set_modified_ms(1000)
     files.rename(f"{root}/a", f"{root}/b")
     assert file.modified_ms() == 1000

@@ -21,8 +21,7 @@ def talk() -> Conversation:
 
 
 def test_a_follower_waits_for_the_leader(talk: Conversation) -> None:
-    alice, bob = talk.member("alice"), talk.member("bob")
-    talk.together(alice, bob)
+    alice, bob = talk.joined("alice", "bob")
     waiting = talk.sync(bob)
     assert errors([waiting]) == ["waits"]
     leading = talk.sync(alice, {alice.member_id: b"0", bob.member_id: b"1"})
@@ -31,15 +30,13 @@ def test_a_follower_waits_for_the_leader(talk: Conversation) -> None:
 
 
 def test_a_follower_that_comes_after_the_leader_gets_its_share_at_once(talk: Conversation) -> None:
-    alice, bob = talk.member("alice"), talk.member("bob")
-    talk.together(alice, bob)
+    alice, bob = talk.joined("alice", "bob")
     talk.sync(alice, {bob.member_id: b"1"})
     assert talk.sync(bob).answer.assignment == b"1"
 
 
 def test_whom_the_leader_does_not_name_gets_nothing(talk: Conversation) -> None:
-    alice = talk.member("alice")
-    talk.together(alice)
+    (alice,) = talk.joined("alice")
     synced = talk.sync(alice, {"nobody": b"1"}).answer
     assert (synced.error, synced.assignment) == (ErrorCode.NONE, b"")
 
@@ -61,8 +58,7 @@ def test_sync_while_a_rebalance_is_prepared_is_refused(talk: Conversation) -> No
 
 
 def test_nobody_gets_an_assignment_before_it_is_stored(talk: Conversation) -> None:
-    alice, bob = talk.member("alice"), talk.member("bob")
-    talk.together(alice, bob)
+    alice, bob = talk.joined("alice", "bob")
     talk.holds_stores = True
     requests = [talk.sync(bob), talk.sync(alice, {bob.member_id: b"1"})]
     assert errors(requests) == ["waits", "waits"]
@@ -76,8 +72,7 @@ def test_nobody_gets_an_assignment_before_it_is_stored(talk: Conversation) -> No
 
 
 def test_an_assignment_that_cannot_be_stored_makes_a_rebalance(talk: Conversation) -> None:
-    alice, bob = talk.member("alice"), talk.member("bob")
-    talk.together(alice, bob)
+    alice, bob = talk.joined("alice", "bob")
     talk.holds_stores = True
     requests = [talk.sync(bob), talk.sync(alice)]
     talk.store(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
@@ -86,8 +81,7 @@ def test_an_assignment_that_cannot_be_stored_makes_a_rebalance(talk: Conversatio
 
 
 def test_an_assignment_that_is_stored_too_late_changes_nothing(talk: Conversation) -> None:
-    alice, bob = talk.member("alice"), talk.member("bob")
-    talk.together(alice, bob)
+    alice, _ = talk.joined("alice", "bob")
     talk.holds_stores = True
     late = talk.sync(alice, {alice.member_id: b"old"})
     talk.join(talk.member("carol"))
@@ -113,8 +107,7 @@ def test_the_assignment_of_one_generation_is_not_that_of_the_next(talk: Conversa
 
 
 def test_a_leader_that_dies_before_it_has_assigned_makes_a_rebalance(talk: Conversation) -> None:
-    alice, bob = talk.member("alice"), talk.member("bob")
-    talk.together(alice, bob)
+    _, bob = talk.joined("alice", "bob")
     waiting = talk.sync(bob)
     talk.wait(SESSION_MS)
     assert errors([waiting]) == ["REBALANCE_IN_PROGRESS"]
@@ -198,8 +191,7 @@ def test_heartbeat_of_another_generation_is_refused(talk: Conversation) -> None:
 
 
 def test_a_heartbeat_learns_that_the_assignment_is_awaited(talk: Conversation) -> None:
-    alice = talk.member("alice")
-    talk.together(alice)
+    (alice,) = talk.joined("alice")
     assert talk.heartbeat(alice) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -267,8 +259,7 @@ def test_members_may_commit_while_a_rebalance_is_prepared(talk: Conversation) ->
 
 
 def test_nobody_commits_while_the_assignment_is_awaited(talk: Conversation) -> None:
-    alice = talk.member("alice")
-    talk.together(alice)
+    (alice,) = talk.joined("alice")
     assert talk.commit(alice) is ErrorCode.REBALANCE_IN_PROGRESS
 
 

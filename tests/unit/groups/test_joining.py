@@ -104,16 +104,14 @@ def test_a_follower_that_has_changed_makes_a_rebalance(talk: Conversation) -> No
 
 
 def test_lost_join_response_is_repeated_while_awaiting_assignment(talk: Conversation) -> None:
-    alice, bob = talk.member("alice"), talk.member("bob")
-    talk.together(alice, bob)
+    alice, bob = talk.joined("alice", "bob")
     assert talk.join(alice).answer.members == (("alice-1", b"alice"), ("bob-2", b"bob"))
     assert talk.join(bob).answer.generation == bob.generation
     assert talk.group.state is COMPLETING
 
 
 def test_changed_member_while_awaiting_assignment_rebalances(talk: Conversation) -> None:
-    alice, bob = talk.member("alice"), talk.member("bob")
-    talk.together(alice, bob)
+    alice, bob = talk.joined("alice", "bob")
     waiting = talk.sync(bob)
     alice.protocols = (("range", b"another topic"),)
     assert errors([talk.join(alice), waiting]) == ["waits", "REBALANCE_IN_PROGRESS"]

@@ -34,16 +34,14 @@ def test_its_high_watermark_is_at_most_its_end(reported: int, known: int) -> Non
 
 
 def test_a_leader_learns_no_high_watermark() -> None:
-    leader = leading()
-    write(leader, 3)
+    leader = leading(messages=3)
     leader.update_high_watermark(3)
     assert leader.high_watermark == 0
 
 
 @pytest.mark.parametrize(("written_down", "known"), [(0, 0), (2, 2), (99, 3)])
 def test_checkpointed_high_watermark_is_clamped_to_the_log(written_down: int, known: int) -> None:
-    leader = leading((1,))
-    write(leader, 3)
+    leader = leading((1,), messages=3)
     again = type(leader)(leader.topic_partition, leader.log, 1, high_watermark=written_down)
     assert again.high_watermark == known
 
@@ -88,8 +86,7 @@ def test_a_cut_takes_the_high_watermark_along() -> None:
 
 
 def test_unflushed_messages_of_a_truncated_log_are_not_durable_later() -> None:
-    leader = leading((1,), flush_messages=1)
-    write(leader, 3)
+    leader = leading((1,), flush_messages=1, messages=3)
     leader.complete_flush(leader.log.flush())
     leader.apply_leadership(leadership(2, 1))
     leader.log.truncate_to(0)

@@ -64,22 +64,19 @@ def test_the_slowest_in_sync_decides(leader: Partition) -> None:
 
 
 def test_follower_outside_the_isr_does_not_hold_up_commits() -> None:
-    leader = leading((1, 2))
-    write(leader, 5)
+    leader = leading((1, 2), messages=5)
     leader.update_follower_fetch_state(2, 5, 0)
     assert leader.high_watermark == 5
 
 
 def test_in_sync_follower_that_never_fetched_holds_up_commits() -> None:
-    leader = leading((1, 2))
-    write(leader, 5)
+    leader = leading((1, 2), messages=5)
     leader.update_follower_fetch_state(3, 5, 0)
     assert leader.high_watermark == 0
 
 
 def test_the_high_watermark_never_goes_back_when_a_follower_does() -> None:
-    leader = leading((1, 2))
-    write(leader, 5)
+    leader = leading((1, 2), messages=5)
     leader.update_follower_fetch_state(2, 5, 0)
     leader.update_follower_fetch_state(2, 1, 0)
     write(leader, 1)
@@ -87,23 +84,20 @@ def test_the_high_watermark_never_goes_back_when_a_follower_does() -> None:
 
 
 def test_the_leaders_own_share_waits_for_its_flush() -> None:
-    leader = leading((1, 2), flush_messages=1)
-    write(leader, 2)
+    leader = leading((1, 2), flush_messages=1, messages=2)
     assert not leader.update_follower_fetch_state(2, 2, 0).high_watermark_advanced
     assert leader.complete_flush(leader.log.flush())
     assert leader.high_watermark == 2
 
 
 def test_consumers_see_what_is_committed_and_followers_all() -> None:
-    leader = leading((1, 2))
-    write(leader, 2)
+    leader = leading((1, 2), messages=2)
     assert leader.read(0, 1000, at_least_one=True).slice is None
     assert taken(leader, 0).next_offset == 2
 
 
 def test_fetch_beyond_the_leaders_log_changes_neither_hw_nor_isr() -> None:
-    leader = leading((1, 2))
-    write(leader, 2)
+    leader = leading((1, 2), messages=2)
     beyond = leader.update_follower_fetch_state(3, 7, 0)
     assert (beyond.high_watermark_advanced, beyond.proposed_isr) == (False, None)
     leader.update_follower_fetch_state(2, 2, 0)
@@ -188,8 +182,7 @@ def test_a_broker_that_follows_drops_nobody() -> None:
 
 
 def test_caught_up_replica_rejoins_the_isr_at_its_place() -> None:
-    leader = leading((1, 3))
-    write(leader, 4)
+    leader = leading((1, 3), messages=4)
     leader.update_follower_fetch_state(3, 4, 0)
     assert leader.update_follower_fetch_state(2, 3, 0).proposed_isr is None
     wanted = leader.update_follower_fetch_state(2, 4, 0).proposed_isr
@@ -198,8 +191,7 @@ def test_caught_up_replica_rejoins_the_isr_at_its_place() -> None:
 
 
 def test_returning_replica_must_have_the_earlier_leaders_messages() -> None:
-    leader = leading((1, 2))
-    write(leader, 4)
+    leader = leading((1, 2), messages=4)
     leader.apply_leadership(leadership(2, 1))
     leader.apply_leadership(leadership(1, 2, (1, 2)))
     assert leader.high_watermark == 0
@@ -209,8 +201,7 @@ def test_returning_replica_must_have_the_earlier_leaders_messages() -> None:
 
 
 def test_as_long_as_a_larger_isr_is_not_written_both_count() -> None:
-    leader = leading((1, 2))
-    write(leader, 2)
+    leader = leading((1, 2), messages=2)
     leader.update_follower_fetch_state(2, 2, 0)
     wanted = leader.update_follower_fetch_state(3, 2, 0).proposed_isr
     assert wanted is not None
@@ -333,8 +324,7 @@ def test_same_leader_in_another_epoch_keeps_follower_progress(leader: Partition)
 
 
 def test_leader_replaced_meanwhile_knows_no_follower_progress() -> None:
-    leader = leading((1, 2))
-    write(leader, 2)
+    leader = leading((1, 2), messages=2)
     leader.apply_leadership(leadership(2, 1))
     leader.apply_leadership(leadership(1, 2, (1, 2)))
     assert leader.high_watermark == 0

@@ -35,8 +35,7 @@ from tests.support.consumer_streams import fill, message_set, offsets, stats, st
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 def test_messages_of_every_format_are_delivered_in_order(magic: int, codec: Codec) -> None:
     with stream_harness() as harness:
-        info = harness.partition(3, 10)
-        fill(info, 5, magic=magic, codec=codec)
+        info = fill(harness.partition(3, 10), 5, magic=magic, codec=codec)
         fill(info, 2, magic=magic, codec=codec)
         found = harness.drain()
         assert offsets(found) == list(range(10, 17))
@@ -56,8 +55,7 @@ def test_messages_of_every_format_are_delivered_in_order(magic: int, codec: Code
 def test_chunk_of_many_pages_is_delivered_whole(magic: int, codec: Codec) -> None:
     count = 5 * PAGE_ROWS + 7
     with stream_harness() as harness:
-        info = harness.partition()
-        fill(info, count, magic=magic, codec=codec)
+        info = fill(harness.partition(), count, magic=magic, codec=codec)
         found = harness.drain()
         assert offsets(found) == list(range(count))
         assert found[-1].message == b"%d" % (count - 1)
@@ -188,8 +186,7 @@ def test_transaction_markers_are_skipped_and_count_as_consumed() -> None:
 
 def test_message_counts_once_the_next_is_requested() -> None:
     with stream_harness() as harness:
-        info = harness.partition(offset=5)
-        fill(info, 2)
+        info = fill(harness.partition(offset=5), 2)
         harness.take(1)
         assert info.consumed_offset == 5
         harness.take(1)
@@ -213,8 +210,7 @@ def test_each_partition_of_a_stream_has_its_own_position() -> None:
 
 def test_mark_delivered_consumed_counts_all_delivered_messages() -> None:
     with stream_harness() as harness:
-        info = harness.partition()
-        fill(info, 3)
+        info = fill(harness.partition(), 3)
         harness.take(2)
         harness.stream.iterator().mark_delivered_consumed()
         assert info.consumed_offset == 2
@@ -227,8 +223,7 @@ def test_mark_delivered_consumed_counts_all_delivered_messages() -> None:
 
 def test_undecodable_message_counts_once_the_next_is_requested() -> None:
     with stream_harness() as harness:
-        info = harness.partition()
-        fill(info, 2)
+        info = fill(harness.partition(), 2)
         iterator = ConsumerIterator(harness.queue, 0, LongDecoder(), LongDecoder(), "c")
         with pytest.raises(UndecodableMessage):
             _ = next(iterator).message
@@ -280,8 +275,7 @@ def test_next_loop_continues_where_the_last_one_ended() -> None:
 
 def test_cleared_chunk_is_not_delivered() -> None:
     with stream_harness() as harness:
-        info = harness.partition()
-        fill(info, 3)
+        info = fill(harness.partition(), 3)
         fill(info, 3)
         harness.take(1)
         harness.stream.clear()
@@ -325,16 +319,14 @@ def test_repeated_clears_deliver_only_new_messages() -> None:
                 taken[0] += 1
 
         reader = threading.Thread(target=read)
-        info = harness.partition()
-        fill(info, count)
+        info = fill(harness.partition(), count)
         reader.start()
         for round_ in range(1, rounds):
             harness.stream.clear()
             assert wait_until(lambda: harness.stream.iterator().processing_partition is None, 60)
             assert begin[0] <= info.consumed_offset <= begin[0] + count
             begin[0] = round_ * count
-            info = harness.partition(offset=begin[0])
-            fill(info, count)
+            info = fill(harness.partition(offset=begin[0]), count)
         harness.queue.close()
         reader.join()
         assert wrong == []
@@ -343,8 +335,7 @@ def test_repeated_clears_deliver_only_new_messages() -> None:
 
 def test_last_message_is_in_process_until_the_next_request() -> None:
     with stream_harness() as harness:
-        info = harness.partition()
-        fill(info, 1)
+        info = fill(harness.partition(), 1)
         assert harness.stream.iterator().processing_partition is None
         harness.take(1)
         harness.stream.clear()
@@ -356,8 +347,7 @@ def test_last_message_is_in_process_until_the_next_request() -> None:
 
 def test_message_in_process_of_a_released_partition_does_not_count() -> None:
     with stream_harness() as harness:
-        info = harness.partition()
-        fill(info, 2)
+        info = fill(harness.partition(), 2)
         harness.take(1)
         harness.stream.clear()
         harness.stream.iterator().forget_processing()
@@ -367,8 +357,7 @@ def test_message_in_process_of_a_released_partition_does_not_count() -> None:
 
 def test_message_in_process_of_a_kept_partition_counts_later() -> None:
     with stream_harness() as harness:
-        info = harness.partition()
-        fill(info, 2)
+        info = fill(harness.partition(), 2)
         harness.take(1)
         harness.stream.clear()
         harness.stream.iterator().forget_processing([info])
@@ -384,8 +373,7 @@ class FakeLease:
 def test_iterator_delivers_nothing_without_a_valid_lease() -> None:
     lease = FakeLease()
     with stream_harness(lease=lease) as harness:
-        info = harness.partition()
-        fill(info, 3)
+        info = fill(harness.partition(), 3)
         harness.take(1)
         lease.is_valid = False
         for _ in range(2):
@@ -422,8 +410,7 @@ def test_shutdown_ends_the_wait_for_the_lease() -> None:
 
 def test_gap_before_a_chunk_is_logged_as_possible_loss(caplog: pytest.LogCaptureFixture) -> None:
     with stream_harness() as harness, caplog.at_level(logging.ERROR, "minikafka.clients"):
-        info = harness.partition()
-        fill(info, 1)
+        info = fill(harness.partition(), 1)
         info.fetched_offset = 5
         fill(info, 1)
         assert offsets(harness.drain()) == [0, 5]
@@ -443,8 +430,7 @@ def test_gap_inside_a_chunk_is_not_logged(caplog: pytest.LogCaptureFixture) -> N
 
 def test_reset_partition_delivers_fetched_messages_first(caplog: pytest.LogCaptureFixture) -> None:
     with stream_harness() as harness, caplog.at_level(logging.ERROR, "minikafka.clients"):
-        info = harness.partition(offset=10)
-        fill(info, 2)
+        info = fill(harness.partition(offset=10), 2)
         assert info.reset(4)
         fill(info, 1)
         assert offsets(harness.take(2)) == [10, 11]
@@ -464,8 +450,7 @@ def test_reset_without_queued_messages_takes_effect_at_once() -> None:
 
 def test_full_queue_accepts_neither_messages_nor_a_reset() -> None:
     with stream_harness(max_chunks=1) as harness:
-        info = harness.partition()
-        fill(info, 2)
+        info = fill(harness.partition(), 2)
         assert not info.enqueue(message_set(2, 1), 3)
         assert not info.reset(50)
         assert info.fetched_offset == 2
@@ -533,8 +518,7 @@ def test_damaged_message_cleared_by_a_rebalance_is_not_skipped() -> None:
 def test_queued_error_is_raised_after_earlier_messages() -> None:
     error = BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, "t-0")
     with stream_harness() as harness:
-        info = harness.partition()
-        fill(info, 1)
+        info = fill(harness.partition(), 1)
         assert info.enqueue(memoryview(b""), 1, error)
         assert offsets(harness.take(1)) == [0]
         for _ in range(2):

@@ -73,8 +73,7 @@ def test_stream_gets_the_messages_of_all_partitions(magic: int, codec: Codec) ->
 def test_fetch_requests_half_of_the_largest_message(version: int) -> None:
     brokers, harness, stream = five_messages(fetch_message_max_bytes=100)
     brokers.newest[ApiKey.FETCH] = version
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step()
+    harness.start(stream)
     (request,) = brokers.asked(ApiKey.FETCH)
     assert request.topics[0].partitions[0].partition_max_bytes == 50
     assert version < 3 or request.max_bytes == 50
@@ -83,16 +82,14 @@ def test_fetch_requests_half_of_the_largest_message(version: int) -> None:
 
 def test_fetch_max_bytes_limits_a_fetch() -> None:
     brokers, harness, stream = five_messages(fetch_max_bytes=70)
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step()
+    harness.start(stream)
     (request,) = brokers.asked(ApiKey.FETCH)
     assert request.max_bytes == 70
 
 
 def test_full_stream_is_not_fetched() -> None:
     brokers, harness, stream = five_messages(fetch_message_max_bytes=50, queued_max_message_chunks=2)
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step(5)
+    harness.start(stream, steps=5)
     assert len(brokers.asked(ApiKey.FETCH)) == 2
     assert len(stream.queue) == 2
     assert offsets(stream.take(1)) == [0]
@@ -204,8 +201,7 @@ def test_lag_is_from_the_consumed_offset_to_the_high_watermark() -> None:
 
 def test_fetches_and_their_bytes_are_counted() -> None:
     brokers, harness, stream = five_messages()
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step(2)
+    harness.start(stream, steps=2)
     stats = FetchRequestAndResponseStatsRegistry.get(CLIENT)
     size = sum(map(len, brokers.logs[T0].entries))
     for metrics in (stats.all_brokers, stats.brokers[f"{HOST}:{FIRST_PORT + 1}"]):
@@ -336,8 +332,7 @@ def test_message_as_large_as_a_fetch_is_delivered() -> None:
     assert len(brokers.logs[T0].entries[1]) == 300
     harness = FetcherHarness(brokers, fetch_message_max_bytes=300)
     stream = harness.stream()
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step(3)
+    harness.start(stream, steps=3)
     assert offsets(stream.drain()) == [0, 1]
 
 
@@ -348,8 +343,7 @@ def test_stream_raises_for_a_message_that_old_brokers_cut_off() -> None:
     brokers.fill(T0, b"x" * 500)
     harness = FetcherHarness(brokers, fetch_message_max_bytes=300)
     stream = harness.stream()
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step(4)
+    harness.start(stream, steps=4)
     assert offsets(stream.take(1)) == [0]
     for _ in range(2):
         error = error_of(stream)
@@ -367,8 +361,7 @@ def corrupt_header(brokers: BrokerHarness, index: int) -> None:
 def test_records_corrupt_twice_are_raised_and_can_be_skipped() -> None:
     brokers, harness, stream = five_messages(queued_max_message_chunks=5)
     corrupt_header(brokers, 2)
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step(2)
+    harness.start(stream, steps=2)
     assert offsets(stream.drain()) == [0, 1]
     harness.step()
     error = error_of(stream)
@@ -383,8 +376,7 @@ def test_records_corrupt_twice_are_raised_and_can_be_skipped() -> None:
 def test_permanent_broker_error_is_raised_in_the_stream() -> None:
     brokers, harness, stream = five_messages()
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step(3)
+    harness.start(stream, steps=3)
     error = error_of(stream)
     assert isinstance(error, BrokerError)
     assert error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED

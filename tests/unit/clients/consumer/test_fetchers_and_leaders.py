@@ -22,8 +22,7 @@ def test_partition_is_fetched_from_its_new_leader() -> None:
     brokers.fill(T0, *values(0, 1))
     harness = FetcherHarness(brokers)
     stream = harness.stream()
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step()
+    harness.start(stream)
     brokers.move_leader(T0, 2)
     brokers.fill(T0, b"2")
     harness.step(2)
@@ -34,8 +33,7 @@ def test_partition_is_fetched_from_its_new_leader() -> None:
 def test_partition_without_a_leader_is_looked_up_until_it_has_one() -> None:
     brokers, harness, stream = five_messages()
     brokers.lose_leader(T0)
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step(3)
+    harness.start(stream, steps=3)
     assert brokers.asked(ApiKey.FETCH) == []
     brokers.move_leader(T0, 1)
     harness.step()
@@ -76,8 +74,7 @@ def test_dead_broker_is_logged_at_intervals_and_at_its_recovery(
     brokers = BrokerHarness(2, {"t": 1})
     harness = FetcherHarness(brokers)
     stream = harness.stream()
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step()
+    harness.start(stream)
     brokers.kill(1)
     end_ms = brokers.clock.monotonic_ms() + 70_000
     while brokers.clock.monotonic_ms() < end_ms:
@@ -99,8 +96,7 @@ def test_dead_broker_is_logged_at_intervals_and_at_its_recovery(
 def test_partition_without_a_leader_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     brokers, harness, stream = five_messages()
     brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.LEADER_NOT_AVAILABLE)] * 9)
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step(10)
+    harness.start(stream, steps=10)
     assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
     first, last = caplog.messages
     assert first.startswith("t-0: LEADER_NOT_AVAILABLE: ")
@@ -110,8 +106,7 @@ def test_partition_without_a_leader_is_logged_once(caplog: pytest.LogCaptureFixt
 def test_moved_leader_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     brokers, harness, stream = five_messages()
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION))
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step(3)
+    harness.start(stream, steps=3)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
         "t-0: NOT_LEADER_FOR_PARTITION: fetching t-0 from offset 0"
     ]
@@ -144,8 +139,7 @@ def test_later_brokers_are_found_in_zookeeper() -> None:
     harness = FetcherHarness(brokers)
     stream = harness.stream()
     brokers.stop(2)
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step()
+    harness.start(stream)
     assert brokers.asked(ApiKey.FETCH) == []
     brokers.stop(1)
     brokers.start(2)
@@ -155,8 +149,7 @@ def test_later_brokers_are_found_in_zookeeper() -> None:
 
 def test_known_brokers_are_used_while_zookeeper_does_not_answer() -> None:
     brokers, harness, stream = five_messages()
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step()
+    harness.start(stream)
     harness.zookeeper.suspend(harness.store)
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION))
     brokers.fill(T0, b"5")
@@ -166,6 +159,5 @@ def test_known_brokers_are_used_while_zookeeper_does_not_answer() -> None:
 
 def test_metadata_requests_of_a_consumer_create_no_topic() -> None:
     brokers, harness, stream = five_messages()
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step()
+    harness.start(stream)
     assert [request.allow_auto_topic_creation for request in brokers.asked(ApiKey.METADATA)] == [False]
