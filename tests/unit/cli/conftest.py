@@ -9,6 +9,7 @@ import typer.main
 
 from minikafka.clients.network.cluster import ClusterClient
 from tests.support.broker_harness import BrokerHarness
+from tests.support.command_line import CommandLine
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -17,6 +18,11 @@ def command_tree() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
         yield
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(capfd)
 
 
 @pytest.fixture

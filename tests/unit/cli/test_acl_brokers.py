@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.registry import paths
 from minikafka.registry.zookeeper import ZooKeeperStore
+from tests.support.command_line import CommandLine
 
 pytestmark = pytest.mark.process
 
@@ -42,7 +42,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def test_brokers_copy_and_take_over_and_clients_do_what_they_are_allowed(
-    cluster: Cluster, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, cli: CommandLine
 ) -> None:
     at = ("--bootstrap", cluster.bootstrap_servers)
 
@@ -52,16 +52,14 @@ def test_brokers_copy_and_take_over_and_clients_do_what_they_are_allowed(
         assert isinstance(topic, TopicMetadata)
         return topic.partitions[0].leader_id
 
-    assert run(["topic", "create", "t", "--replica-assignment", "1:0", *at]) == 0
-    capfd.readouterr()
-    assert run(["consume", "t", "--max", "1", *at]) == 1
-    assert "there is no topic 't'" in capfd.readouterr().err, "what may not be described is not seen"
-    assert run(["acl", "add", "--topic", "t", *EVERYBODY, *at]) == 0
-    assert wait_until(lambda: run(["topic", "describe", "t", *at]) == 0, PATIENCE_S)
-    assert run(["perf", "produce", "t", "--records", "100", *at]) == 0
+    assert cli.run("topic", "create", "t", "--replica-assignment", "1:0", *at) == 0
+    assert cli.run("consume", "t", "--max", "1", *at) == 1
+    assert "there is no topic 't'" in cli.err, "what may not be described is not seen"
+    assert cli.run("acl", "add", "--topic", "t", *EVERYBODY, *at) == 0
+    assert wait_until(lambda: cli.run("topic", "describe", "t", *at) == 0, PATIENCE_S)
+    assert cli.run("perf", "produce", "t", "--records", "100", *at) == 0
     cluster.kill(1)
     assert wait_until(lambda: leader() == 0, PATIENCE_S)
-    capfd.readouterr()
-    assert run(["consume", "t", "--from", "beginning", "--max", "100", "--format", "json", *at]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert cli.run("consume", "t", "--from", "beginning", "--max", "100", "--format", "json", *at) == 0
+    rows = cli.rows
     assert [row["offset"] for row in rows] == list(range(100))

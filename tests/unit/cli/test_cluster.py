@@ -9,10 +9,10 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.commands import run
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.admin.log_dirs import LogDir, LogDirReplica
 from tests.support.broker_harness import BrokerHarness
+from tests.support.command_line import CommandLine
 
 HEALTHY = LogDir(0, "/a", None, (LogDirReplica(TopicPartition("t", 3), 70, 2, is_future=False),))
 OFFLINE = LogDir(1, "/b", BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "/b"), ())
@@ -29,9 +29,9 @@ def directories(
     return named
 
 
-def test_each_log_is_a_row(directories: list[LogDir], capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["cluster", "log-dirs", "--format", "json"]) == 0
-    row = json.loads(capfd.readouterr().out)
+def test_each_log_is_a_row(directories: list[LogDir], cli: CommandLine) -> None:
+    assert cli.run("cluster", "log-dirs", "--format", "json") == 0
+    row = json.loads(cli.out)
     assert {key: row[key] for key in ("broker", "log_dir", "topic", "partition", "size", "offset_lag")} == {
         "broker": 0,
         "log_dir": "/a",
@@ -43,29 +43,24 @@ def test_each_log_is_a_row(directories: list[LogDir], capfd: pytest.CaptureFixtu
 
 
 def test_unknown_broker_error_lists_live_ones_without_advice(
-    serve: Callable[[BrokerHarness], BrokerHarness], capfd: pytest.CaptureFixture[str]
+    serve: Callable[[BrokerHarness], BrokerHarness], cli: CommandLine
 ) -> None:
     serve(BrokerHarness(2))
-    assert run(["cluster", "log-dirs", "--broker", "7"]) == 1
-    text = capfd.readouterr().err
+    assert cli.run("cluster", "log-dirs", "--broker", "7") == 1
+    text = cli.err
     assert text.startswith("minikafka: broker 7 is not among the live brokers of the cluster at memory:")
     assert text.endswith(": 1, 2\n")
 
 
-def test_a_directory_without_a_wanted_log_is_still_named(
-    directories: list[LogDir], capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["cluster", "log-dirs", "--topic", "other"]) == 1
-    out, err = capfd.readouterr()
-    header, row = out.splitlines()
+def test_a_directory_without_a_wanted_log_is_still_named(directories: list[LogDir], cli: CommandLine) -> None:
+    assert cli.run("cluster", "log-dirs", "--topic", "other") == 1
+    header, row = cli.lines
     assert row.split()[:3] == ["0", "/a", "-"]
-    assert "topic 'other' has no log" in err
+    assert "topic 'other' has no log" in cli.err
     assert "ERROR" not in header
 
 
-def test_a_directory_that_is_offline_makes_the_status_1(
-    directories: list[LogDir], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_that_is_offline_makes_the_status_1(directories: list[LogDir], cli: CommandLine) -> None:
     directories.append(OFFLINE)
-    assert run(["cluster", "log-dirs"]) == 1
-    assert "KAFKA_STORAGE_ERROR" in capfd.readouterr().out
+    assert cli.run("cluster", "log-dirs") == 1
+    assert "KAFKA_STORAGE_ERROR" in cli.out

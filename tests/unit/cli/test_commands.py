@@ -18,9 +18,10 @@ from minikafka.base.errors import (
 )
 from minikafka.cli import commands
 from minikafka.cli.acl import AclRequestFailed
-from minikafka.cli.commands import argument_names, error_line, run
+from minikafka.cli.commands import argument_names, error_line
 from minikafka.clients.network.response_errors import authorization_hint
 from minikafka.embedded.broker import BrokerFailed
+from tests.support.command_line import CommandLine
 
 NOUNS = [
     "up",
@@ -220,48 +221,42 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["broker", "does-not-exist.properties"], "does-not-exist.properties"),
     ],
 )
-def test_bad_input_is_one_line_on_stderr(
-    arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    status = run(arguments)
-    out, err = capfd.readouterr()
-    assert (status, out) == (2, "")
-    assert err.startswith("minikafka: ")
-    assert message in err
-    assert err.count("\n") == 1
+def test_bad_input_is_one_line_on_stderr(arguments: list[str], message: str, cli: CommandLine) -> None:
+    status = cli.run(*arguments)
+    assert (status, cli.out) == (2, "")
+    assert cli.err.startswith("minikafka: ")
+    assert message in cli.err
+    assert cli.err.count("\n") == 1
 
 
 def test_bad_address_in_the_environment_names_the_variable(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MINIKAFKA_BOOTSTRAP", "nowhere")
-    assert run(["topic", "list"]) == 2
-    assert capfd.readouterr().err.startswith("minikafka: MINIKAFKA_BOOTSTRAP='nowhere': ")
+    assert cli.run("topic", "list") == 2
+    assert cli.err.startswith("minikafka: MINIKAFKA_BOOTSTRAP='nowhere': ")
 
 
-def test_a_properties_file_that_is_no_text_is_named(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_properties_file_that_is_no_text_is_named(tmp_path: Path, cli: CommandLine) -> None:
     file = tmp_path / "b.properties"
     file.write_bytes(b"broker.id=1\nx=\xff\n")
-    assert run(["broker", str(file)]) == 2
+    assert cli.run("broker", str(file)) == 2
     expected = f"minikafka: FILE.properties={str(file)!r}: cannot be read: byte 14, 0xff, is not UTF-8\n"
-    assert capfd.readouterr().err == expected
+    assert cli.err == expected
 
 
 def test_a_cluster_that_is_not_there_is_a_failure_that_names_the_address(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minikafka.cli.connect.REACH_TIMEOUT_MS", 200)
-    assert run(["topic", "list", "--bootstrap", "127.0.0.1:1"]) == 1
-    err = capfd.readouterr().err
-    assert "127.0.0.1:1" in err
-    assert err.count("\n") == 1
+    assert cli.run("topic", "list", "--bootstrap", "127.0.0.1:1") == 1
+    assert "127.0.0.1:1" in cli.err
+    assert cli.err.count("\n") == 1
 
 
-def test_help_lists_the_nouns_of_this_release_and_no_others(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help"]) == 0
-    commands, _, end = capfd.readouterr().out.partition("Commands:\n")[2].partition("\n\n")
+def test_help_lists_the_nouns_of_this_release_and_no_others(cli: CommandLine) -> None:
+    assert cli.run("--help") == 0
+    commands, _, end = cli.out.partition("Commands:\n")[2].partition("\n\n")
     assert " ".join(end.split()) == (
         "Commands find the cluster by --bootstrap, MINIKAFKA_BOOTSTRAP or --data-dir. Documentation: "
         "docs/README.md."
@@ -273,28 +268,26 @@ def test_help_lists_the_nouns_of_this_release_and_no_others(capfd: pytest.Captur
 @pytest.mark.parametrize(
     "arguments", [[], ["topic"], ["group"], ["config"], ["cluster"], ["reassign"], ["acl"], ["log"], ["perf"]]
 )
-def test_no_command_shows_the_help_as_it_is_meant_to_be_read(
-    arguments: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    run([*arguments, "--help"])
-    help_text = capfd.readouterr().out
-    assert run(arguments) == 2
-    assert capfd.readouterr() == ("", help_text)
+def test_no_command_shows_the_help_as_it_is_meant_to_be_read(arguments: list[str], cli: CommandLine) -> None:
+    cli.run(*arguments, "--help")
+    help_text = cli.out
+    assert cli.run(*arguments) == 2
+    assert (cli.out, cli.err) == ("", help_text)
 
 
 @pytest.mark.parametrize(
     "noun", ["", "topic", "group", "config", "cluster", "reassign", "acl", "log", "perf"]
 )
-def test_summaries_of_commands_fit_on_a_line(noun: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run([*noun.split(), "--help"]) == 0
-    commands = capfd.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+def test_summaries_of_commands_fit_on_a_line(noun: str, cli: CommandLine) -> None:
+    assert cli.run(*noun.split(), "--help") == 0
+    commands = cli.out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     assert commands
     assert [line for line in commands if not line.endswith(".") or line.endswith("...")] == []
 
 
-def test_the_version_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["--version"]) == 0
-    assert capfd.readouterr() == (f"minikafka {minikafka.__version__}\n", "")
+def test_the_version_is_one_line(cli: CommandLine) -> None:
+    assert cli.run("--version") == 0
+    assert (cli.out, cli.err) == (f"minikafka {minikafka.__version__}\n", "")
 
 
 @pytest.mark.parametrize(
@@ -308,12 +301,11 @@ def test_the_version_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_a_command_line_that_cannot_be_says_where_its_help_is(
-    arguments: list[str], command: str, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], command: str, cli: CommandLine
 ) -> None:
-    assert run(arguments) == 2
-    err = capfd.readouterr().err
-    assert err.endswith(f"; see `{command} --help`\n")
-    assert err.count("\n") == 1
+    assert cli.run(*arguments) == 2
+    assert cli.err.endswith(f"; see `{command} --help`\n")
+    assert cli.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -327,20 +319,17 @@ def test_a_command_line_that_cannot_be_says_where_its_help_is(
     ],
 )
 def test_a_hint_at_the_right_command_stands_in_the_sentence(
-    arguments: list[str], line: str, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], line: str, cli: CommandLine
 ) -> None:
-    assert run(arguments) == 2
-    assert capfd.readouterr().err == f"minikafka: {line}\n"
+    assert cli.run(*arguments) == 2
+    assert cli.err == f"minikafka: {line}\n"
 
 
-def test_two_ways_to_name_the_cluster_are_one_too_many(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_two_ways_to_name_the_cluster_are_one_too_many(tmp_path: Path, cli: CommandLine) -> None:
     place = tmp_path / "d"
-    assert run(["topic", "create", "t", "--bootstrap", "a:1", "--data-dir", str(place)]) == 2
-    err = capfd.readouterr().err
-    assert err.startswith("minikafka: --bootstrap='a:1': ")
-    assert "--data-dir" in err
+    assert cli.run("topic", "create", "t", "--bootstrap", "a:1", "--data-dir", str(place)) == 2
+    assert cli.err.startswith("minikafka: --bootstrap='a:1': ")
+    assert "--data-dir" in cli.err
     assert not place.exists()
 
 
@@ -371,18 +360,14 @@ def test_output_that_nobody_reads_any_more_ends_quietly() -> None:
 
 
 @pytest.mark.parametrize("command", ["elect", "reassign generate", "topic describe", "config set"])
-def test_arguments_that_may_be_left_out_stand_in_one_pair_of_brackets(
-    capfd: pytest.CaptureFixture[str], command: str
-) -> None:
-    run([*command.split(), "--help"])
-    usage = capfd.readouterr().out.partition("\n\n")[0]
+def test_arguments_that_may_be_left_out_stand_in_one_pair_of_brackets(cli: CommandLine, command: str) -> None:
+    cli.run(*command.split(), "--help")
+    usage = cli.out.partition("\n\n")[0]
     assert "[OPTIONS]" in usage
     assert "[[" not in usage
 
 
-def test_what_libraries_warn_of_has_our_name_once(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_libraries_warn_of_has_our_name_once(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     def command(*_: object, **__: object) -> None:
         logging.getLogger("minikafka.clients").warning("minikafka: broker %d cannot be reached", 1)
         logging.getLogger("kazoo.client").warning("Connection dropped:\n%s", "gone")
@@ -391,9 +376,9 @@ def test_what_libraries_warn_of_has_our_name_once(
     monkeypatch.setattr(logging.root, "handlers", [])
     monkeypatch.setattr(commands, "app", command)
     before = logging.lastResort
-    assert run([]) == 0
+    assert cli.run() == 0
     assert logging.lastResort is before
-    assert capfd.readouterr().err.splitlines() == [
+    assert cli.err.splitlines() == [
         "minikafka: broker 1 cannot be reached",
         "minikafka: Connection dropped: gone",
     ]

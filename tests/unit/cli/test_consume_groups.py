@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -11,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.cli.commands import run
 from minikafka.embedded.cluster import Cluster
+from tests.support.command_line import CommandLine
 
 pytestmark = pytest.mark.process
 
@@ -33,23 +32,20 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def command(
-    cluster: Cluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Rows]:
+def command(cluster: Cluster, cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Rows]:
     """Runs a command, which must succeed; what it printed."""
     monkeypatch.setenv("MINIKAFKA_BOOTSTRAP", cluster.bootstrap_servers)
 
     def run_it(*arguments: str, given: bytes = b"") -> Rows:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-        capfd.readouterr()
-        assert run([*arguments, "--format", "json"]) == 0, capfd.readouterr().err
-        return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        assert cli.run(*arguments, "--format", "json") == 0, cli.err
+        return cli.rows
 
     return run_it
 
 
 def test_topics_that_a_pattern_chooses_are_read(
-    cluster: Cluster, command: Callable[..., Rows], name: str, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, command: Callable[..., Rows], name: str, cli: CommandLine
 ) -> None:
     for number in range(2):
         command("topic", "create", f"{name}-{number}")
@@ -63,8 +59,8 @@ def test_topics_that_a_pattern_chooses_are_read(
         ]
     found = command("group", "describe", name, *at)
     assert {(row["offset_zookeeper"], row["offset_kafka"], row["lag"]) for row in found} == {(2, 2, 0)}
-    assert run(["consume", "no-such", "--group", name, *at]) == 1
-    assert "there is no topic 'no-such'" in capfd.readouterr().err
+    assert cli.run("consume", "no-such", "--group", name, *at) == 1
+    assert "there is no topic 'no-such'" in cli.err
 
 
 def test_a_groups_offsets_move_to_the_brokers_and_back(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.cli.commands import run
 from minikafka.cli.options import check_data_dir, check_has_cluster
+from tests.support.command_line import CommandLine
 
 COMMANDS = [
     ["up"],
@@ -22,31 +22,24 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("below", [".", "below"])
 def test_a_file_in_its_place_is_told_in_a_sentence(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str], below: str
+    tmp_path: Path, cli: CommandLine, command: list[str], below: str
 ) -> None:
     file = tmp_path / "file"
     file.touch()
-    assert run([*command, "--data-dir", str(file / below)]) == 2
-    err = capfd.readouterr().err
-    assert "is not a directory; choose another path" in err
-    assert err.count("\n") == 1
+    assert cli.run(*command, "--data-dir", str(file / below)) == 2
+    assert "is not a directory; choose another path" in cli.err
+    assert cli.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", [*([*words, "--data-dir"] for words in COMMANDS), ["stop"]], ids=" ".join)
 @pytest.mark.parametrize("nothing", ["", " "])
 def test_no_name_is_not_the_current_directory(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    command: list[str],
-    nothing: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine, command: list[str], nothing: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run([*command, nothing]) == 2
+    assert cli.run(*command, nothing) == 2
     option = "D" if command == ["stop"] else "--data-dir"
-    assert capfd.readouterr().err == (
-        f"minikafka: {option}={nothing!r}: must name a directory; use . for the current one\n"
-    )
+    assert cli.err == (f"minikafka: {option}={nothing!r}: must name a directory; use . for the current one\n")
     assert list(tmp_path.iterdir()) == []
 
 

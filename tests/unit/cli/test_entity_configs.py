@@ -15,17 +15,17 @@ from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.framing import RequestHeader, split_response
 from tests.support import requests
+from tests.support.command_line import CommandLine
 
 pytestmark = pytest.mark.process
 
 PATIENCE_S = 30
 
 
-def ok(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
-    status = run(["config", *arguments])
-    out, err = capfd.readouterr()
-    assert status == 0, err
-    return out
+def ok(cli: CommandLine, *arguments: str) -> str:
+    status = cli.run("config", *arguments)
+    assert status == 0, cli.err
+    return cli.out
 
 
 def test_they_are_set_and_read_and_go_back_to_those_of_all(
@@ -68,16 +68,13 @@ def test_a_running_broker_acts_on_them(
     assert wait_until(lambda: throttled_ms() == 0, PATIENCE_S)
 
 
-def test_a_zookeeper_without_a_cluster_is_left_as_it_is(
-    minikafka_cluster: Cluster, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_zookeeper_without_a_cluster_is_left_as_it_is(minikafka_cluster: Cluster, cli: CommandLine) -> None:
     for _ in range(2):
-        status = run(
-            ["config", "get", "client", "c", "--zookeeper", minikafka_cluster.zookeeper_connect + "/else"]
+        status = cli.run(
+            "config", "get", "client", "c", "--zookeeper", minikafka_cluster.zookeeper_connect + "/else"
         )
-        out, err = capfd.readouterr()
-        assert (status, out) == (1, "")
-        assert f"no Kafka cluster in ZooKeeper at {minikafka_cluster.zookeeper_connect}/else" in err
+        assert (status, cli.out) == (1, "")
+        assert f"no Kafka cluster in ZooKeeper at {minikafka_cluster.zookeeper_connect}/else" in cli.err
 
 
 def test_replication_rates_are_set_at_broker_or_in_zookeeper(

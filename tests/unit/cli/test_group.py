@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 
 from minikafka.base.errors import ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.commands import run
 from minikafka.cli.group_reader import GroupReader
 from minikafka.cli.latency import round_trips, summary
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
@@ -29,6 +27,7 @@ from minikafka.wire.apis.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from tests.support.broker_harness import OFFSETS, BrokerHarness, commit_error
+from tests.support.command_line import CommandLine
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -65,37 +64,34 @@ def join(brokers: BrokerHarness, group: str = "g") -> GroupConsumer:
     return consumer
 
 
-def rows(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
-    assert run(["group", *arguments, "--format", "json"]) == 0
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+def rows(cli: CommandLine, *arguments: str) -> list[dict[str, Any]]:
+    assert cli.run("group", *arguments, "--format", "json") == 0
+    return cli.rows
 
 
-def failed(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    status = run(["group", *arguments])
-    out, err = capfd.readouterr()
-    assert out == ""
-    return status, err
+def failed(cli: CommandLine, *arguments: str) -> tuple[int, str]:
+    status = cli.run("group", *arguments)
+    assert cli.out == ""
+    return status, cli.err
 
 
 def test_the_list_names_groups_of_all_brokers_with_their_states(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, cli: CommandLine
 ) -> None:
     with join(brokers, "active"):
-        assert run(["group", "list"]) == 0
-    assert capfd.readouterr().out.splitlines() == [
+        assert cli.run("group", "list") == 0
+    assert cli.lines == [
         "GROUP   KIND   STATE   MEMBERS  ASSIGNOR  COORDINATOR",
         "active  kafka  Stable        1  range               1",
         "g       kafka  Empty         0  -                   1",
     ]
 
 
-def test_a_description_tells_the_lag_and_who_reads(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_description_tells_the_lag_and_who_reads(brokers: BrokerHarness, cli: CommandLine) -> None:
     with join(brokers):
         (member,) = brokers.group("g").members
-        assert run(["group", "describe", "g"]) == 0
-    first, *table = capfd.readouterr().out.splitlines()
+        assert cli.run("group", "describe", "g") == 0
+    first, *table = cli.lines
     assert first == "g: Stable, 1 member, range, coordinated by broker 1 at memory:9001"
     who = [member.member_id, member.client_id, member.client_host.lstrip("/")]
     assert [line.split() for line in table] == [
@@ -105,19 +101,15 @@ def test_a_description_tells_the_lag_and_who_reads(
     ]
 
 
-def test_a_member_without_partitions_is_told_too(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_member_without_partitions_is_told_too(brokers: BrokerHarness, cli: CommandLine) -> None:
     consumers = members(brokers, 3)
     (idle,) = (consumer.member_id for consumer in consumers if not consumer.assignment)
-    found = rows(capfd, "describe", "g")
+    found = rows(cli, "describe", "g")
     assert [row["topic"] for row in found] == ["t", "t", None]
     assert found[-1]["member"] == idle
 
 
-def test_an_offset_of_a_topic_that_was_deleted_has_no_lag(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_offset_of_a_topic_that_was_deleted_has_no_lag(brokers: BrokerHarness, cli: CommandLine) -> None:
     gone = OffsetFetchResponseTopic("gone", (OffsetFetchResponsePartition(0, 7, -1, "", 0),))
 
     def kept(broker_id: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -126,29 +118,27 @@ def test_an_offset_of_a_topic_that_was_deleted_has_no_lag(
         return replace(served, topics=(*served.topics, gone))
 
     brokers.always(ApiKey.OFFSET_FETCH, kept)
-    found = rows(capfd, "describe", "g")
+    found = rows(cli, "describe", "g")
     assert [(row["topic"], row["offset"], row["end_offset"], row["lag"]) for row in found] == [
         ("gone", 7, None, None),
         ("t", 2, 5, 3),
     ]
 
 
-def test_a_group_that_has_nothing_still_has_a_state(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_group_that_has_nothing_still_has_a_state(brokers: BrokerHarness, cli: CommandLine) -> None:
     join(brokers, "idle").close()
-    assert run(["group", "describe", "idle"]) == 0
-    assert capfd.readouterr().out == "idle: Empty, 0 members, coordinated by broker 1 at memory:9001\n"
-    (row,) = rows(capfd, "describe", "idle")
+    assert cli.run("group", "describe", "idle") == 0
+    assert cli.out == "idle: Empty, 0 members, coordinated by broker 1 at memory:9001\n"
+    (row,) = rows(cli, "describe", "idle")
     assert (row["state"], row["topic"], row["member"]) == ("Empty", None, None)
 
 
 def test_unknown_group_error_has_similar_name_and_zookeeper_hint(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, cli: CommandLine
 ) -> None:
     brokers.commit("billing", {T0: 1})
     for command in ("describe", "delete"):
-        status, printed = failed(capfd, command, "biling")
+        status, printed = failed(cli, command, "biling")
         assert status == 1
         assert printed.startswith(
             "minikafka: GROUP_ID_NOT_FOUND: there is no group 'biling'; there is 'billing' at "
@@ -156,16 +146,10 @@ def test_unknown_group_error_has_similar_name_and_zookeeper_hint(
         assert printed.endswith("at the brokers; for a group in ZooKeeper use --zookeeper HOST:PORT/CHROOT\n")
 
 
-def test_a_reset_is_only_shown_until_it_is_to_be_executed(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["group", "reset", "g", "--to-latest"]) == 0
-    out, err = capfd.readouterr()
-    assert out.splitlines() == [
-        "TOPIC  PARTITION  OFFSET  NEW OFFSET",
-        "t              0       2           5",
-    ]
-    assert err == "minikafka: nothing was changed; add --execute to set the offsets\n"
+def test_a_reset_is_only_shown_until_it_is_to_be_executed(brokers: BrokerHarness, cli: CommandLine) -> None:
+    assert cli.run("group", "reset", "g", "--to-latest") == 0
+    assert cli.lines == ["TOPIC  PARTITION  OFFSET  NEW OFFSET", "t              0       2           5"]
+    assert cli.err == "minikafka: nothing was changed; add --execute to set the offsets\n"
     assert brokers.committed("g") == {T0: 2}
 
 
@@ -184,15 +168,11 @@ def test_a_reset_is_only_shown_until_it_is_to_be_executed(
     ],
 )
 def test_an_executed_reset_is_where_the_group_goes_on(
-    brokers: BrokerHarness,
-    capfd: pytest.CaptureFixture[str],
-    options: list[str],
-    offsets: dict[TopicPartition, int],
+    brokers: BrokerHarness, cli: CommandLine, options: list[str], offsets: dict[TopicPartition, int]
 ) -> None:
-    assert run(["group", "reset", "g", *options, "--format", "json", "--execute"]) == 0
-    out, err = capfd.readouterr()
-    assert err == "minikafka: set in kafka\n"
-    found = [json.loads(line) for line in out.splitlines()]
+    assert cli.run("group", "reset", "g", *options, "--format", "json", "--execute") == 0
+    assert cli.err == "minikafka: set in kafka\n"
+    found = cli.rows
     assert all(row["executed"] and row["group"] == "g" for row in found)
     assert brokers.committed("g") == offsets
 
@@ -205,21 +185,19 @@ def test_an_executed_reset_is_where_the_group_goes_on(
     ],
 )
 def test_an_offset_that_a_log_does_not_have_is_told(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str], options: list[str], printed: str
+    brokers: BrokerHarness, cli: CommandLine, options: list[str], printed: str
 ) -> None:
-    assert run(["group", "reset", "g", *options, "--execute"]) == 0
-    assert capfd.readouterr().err.splitlines() == [
+    assert cli.run("group", "reset", "g", *options, "--execute") == 0
+    assert cli.err.splitlines() == [
         "minikafka: set in kafka",
         f"minikafka: out of range: {printed}; using the nearer end of the log",
     ]
 
 
-def test_a_reset_makes_a_group_that_was_not_there(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
-    rows(capfd, "reset", "new", "--to-offset", "3", "--topic", "t:1", "--execute")
+def test_a_reset_makes_a_group_that_was_not_there(brokers: BrokerHarness, cli: CommandLine) -> None:
+    rows(cli, "reset", "new", "--to-offset", "3", "--topic", "t:1", "--execute")
     assert brokers.committed("new") == {T1: 3}
-    assert failed(capfd, "reset", "other", "--to-latest") == (
+    assert failed(cli, "reset", "other", "--to-latest") == (
         2,
         "minikafka: --topic: required, as group 'other' has no committed offsets\n",
     )
@@ -227,22 +205,20 @@ def test_a_reset_makes_a_group_that_was_not_there(
 
 @pytest.mark.parametrize("arguments", [["reset", "g", "--to-earliest", "--execute"], ["delete", "g"]])
 def test_a_group_with_members_is_left_alone(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str], arguments: list[str]
+    brokers: BrokerHarness, cli: CommandLine, arguments: list[str]
 ) -> None:
     with join(brokers):
-        status, err = failed(capfd, *arguments)
+        status, err = failed(cli, *arguments)
     assert status == 1
     assert "NON_EMPTY_GROUP: group 'g' has members: " in err
     assert "before all of them have stopped" in err
     assert brokers.committed("g") == {T0: 2}
 
 
-def test_a_member_that_joins_meanwhile_keeps_its_offsets(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_member_that_joins_meanwhile_keeps_its_offsets(brokers: BrokerHarness, cli: CommandLine) -> None:
     code = ErrorCode.UNKNOWN_MEMBER_ID
     brokers.script(ApiKey.OFFSET_COMMIT, commit_error(code))
-    status, err = failed(capfd, "reset", "g", "--to-earliest", "--execute")
+    status, err = failed(cli, "reset", "g", "--to-earliest", "--execute")
     assert (status, "NON_EMPTY_GROUP" in err) == (1, True)
 
 
@@ -251,40 +227,35 @@ def test_a_member_that_joins_meanwhile_keeps_its_offsets(
     [("tt", "there is no topic 'tt'; there is 't'"), ("t:2", "t-2: topic 't' has 2 partitions, 0 to 1")],
 )
 def test_an_unknown_topic_or_partition_is_told(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str], topic: str, message: str
+    brokers: BrokerHarness, cli: CommandLine, topic: str, message: str
 ) -> None:
-    assert failed(capfd, "reset", "g", "--to-latest", "--topic", topic) == (
+    assert failed(cli, "reset", "g", "--to-latest", "--topic", topic) == (
         1,
         f"minikafka: UNKNOWN_TOPIC_OR_PARTITION: {message}\n",
     )
 
 
-def test_a_deleted_group_is_gone_with_its_offsets(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["group", "delete", "g"]) == 0
-    out, err = capfd.readouterr()
-    assert out == "deleted g\n"
-    assert err == (
+def test_a_deleted_group_is_gone_with_its_offsets(brokers: BrokerHarness, cli: CommandLine) -> None:
+    assert cli.run("group", "delete", "g") == 0
+    assert cli.out == "deleted g\n"
+    assert cli.err == (
         "minikafka: deleted only at the brokers; for a group of this name in ZooKeeper add --zookeeper "
         "HOST:PORT/CHROOT\n"
     )
     assert brokers.groups() == []
 
 
-def test_brokers_that_cannot_delete_groups_are_told_apart(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_brokers_that_cannot_delete_groups_are_told_apart(brokers: BrokerHarness, cli: CommandLine) -> None:
     brokers.unknown.add(ApiKey.DELETE_GROUPS)
-    status, err = failed(capfd, "delete", "g")
+    status, err = failed(cli, "delete", "g")
     assert (status, "deleting a group needs Kafka 1.1 or newer" in err) == (1, True)
 
 
 def test_brokers_with_offset_fetch_v1_are_asked_every_partition(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, cli: CommandLine
 ) -> None:
     brokers.newest[ApiKey.OFFSET_FETCH] = 1
-    assert [(row["partition"], row["offset"]) for row in rows(capfd, "describe", "g")] == [(0, 2)]
+    assert [(row["partition"], row["offset"]) for row in rows(cli, "describe", "g")] == [(0, 2)]
     (request,) = brokers.asked(ApiKey.OFFSET_FETCH)
     assert [(topic.name, topic.partition_indexes) for topic in request.topics] == [
         ("__consumer_offsets", (0,)),
@@ -454,13 +425,12 @@ def test_the_summary_has_the_percentiles() -> None:
 
 
 def test_a_cluster_without_groups_or_topics_says_so_and_prints_nothing(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, cli: CommandLine
 ) -> None:
-    assert run(["group", "delete", "g"]) == 0
-    capfd.readouterr()
-    assert run(["group", "list"]) == 0
-    assert capfd.readouterr() == ("", "minikafka: there are no groups at the brokers\n")
+    assert cli.run("group", "delete", "g") == 0
+    assert cli.run("group", "list") == 0
+    assert (cli.out, cli.err) == ("", "minikafka: there are no groups at the brokers\n")
     brokers.delete_topic("t")
     brokers.delete_topic(OFFSETS.topic)
-    assert run(["topic", "list"]) == 0
-    assert capfd.readouterr() == ("", "minikafka: there are no topics\n")
+    assert cli.run("topic", "list") == 0
+    assert (cli.out, cli.err) == ("", "minikafka: there are no topics\n")

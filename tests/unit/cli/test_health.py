@@ -11,7 +11,6 @@ import pytest
 
 from minikafka.base.errors import ConfigError, NetworkError
 from minikafka.cli import health
-from minikafka.cli.commands import run
 from minikafka.cli.options import Format
 from minikafka.cli.topic import replica_assignment
 from minikafka.clients.admin.admin import Admin
@@ -21,6 +20,7 @@ from minikafka.clients.admin.log_dirs import OfflineLogDir
 from minikafka.clients.network.metadata import ClusterMetadata
 from minikafka.wire.apis.describe_configs import ConfigSource
 from tests.support.broker_harness import BrokerHarness
+from tests.support.command_line import CommandLine
 from tests.unit.clients.admin.test_health import metadata, with_offsets
 
 WELL = metadata((0, (0, 1), (0, 1)), (1, (1, 2), (2, 1)))
@@ -39,11 +39,9 @@ def known(
     return states
 
 
-def test_a_healthy_cluster_is_status_zero(
-    known: list[ClusterMetadata], capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["cluster", "health"]) == 0
-    assert capfd.readouterr().out.splitlines() == [
+def test_a_healthy_cluster_is_status_zero(known: list[ClusterMetadata], cli: CommandLine) -> None:
+    assert cli.run("cluster", "health") == 0
+    assert cli.lines == [
         "cluster c is healthy: 3 brokers, 2 partitions",
         "BROKER  ALIVE  ADDRESS  CONTROLLER  LEADS  FOLLOWS  PREFERRED  OUT OF SYNC",
         "     0  yes    h:9000   yes             1        0          1            0",
@@ -52,23 +50,20 @@ def test_a_healthy_cluster_is_status_zero(
     ]
 
 
-def test_what_is_wrong_is_named_and_is_status_one(
-    known: list[ClusterMetadata], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_wrong_is_named_and_is_status_one(known: list[ClusterMetadata], cli: CommandLine) -> None:
     known[0] = ILL
-    assert run(["cluster", "health"]) == 1
-    out = capfd.readouterr().out
-    assert out.splitlines()[0] == (
+    assert cli.run("cluster", "health") == 1
+    assert cli.lines[0] == (
         "cluster c is not healthy: 2 brokers, 2 partitions, 1 partition without a leader, 2 partitions "
         "under-replicated, dead: 2"
     )
-    assert out.splitlines()[-3:] == [
+    assert cli.lines[-3:] == [
         "TOPIC  PARTITION  LEADER  REPLICAS  IN SYNC",
         "t              0  0       0,1       0",
         "t              1  -       2,1       2",
     ]
-    assert run(["cluster", "health", "--format", "json"]) == 1
-    found = json.loads(capfd.readouterr().out)
+    assert cli.run("cluster", "health", "--format", "json") == 1
+    found = json.loads(cli.out)
     assert (found["healthy"], found["controller"]) == (False, 0)
     assert found["leaderless"] == [
         {"topic": "t", "partition": 1, "leader": None, "replicas": [2, 1], "in_sync": [2]}
@@ -76,23 +71,23 @@ def test_what_is_wrong_is_named_and_is_status_one(
 
 
 def test_offline_directories_are_listed(
-    known: list[ClusterMetadata], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    known: list[ClusterMetadata], monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     offline = (OfflineLogDir(0, "/data"),)
     monkeypatch.setattr("minikafka.clients.admin.admin.offline_log_dirs", lambda *_: offline)
-    assert run(["cluster", "health"]) == 1
-    lines = capfd.readouterr().out.splitlines()
+    assert cli.run("cluster", "health") == 1
+    lines = cli.lines
     assert lines[0] == "cluster c is not healthy: 3 brokers, 2 partitions, 1 offline log dir"
     assert lines[-2:] == ["BROKER  LOG DIR", "     0  /data"]
-    assert run(["cluster", "health", "--format", "json"]) == 1
-    assert json.loads(capfd.readouterr().out)["offline_log_dirs"] == [{"broker": 0, "log_dir": "/data"}]
+    assert cli.run("cluster", "health", "--format", "json") == 1
+    assert json.loads(cli.out)["offline_log_dirs"] == [{"broker": 0, "log_dir": "/data"}]
 
 
 @pytest.mark.parametrize(("factor", "advised"), [(3, True), (1, False)])
 def test_too_few_replicas_of_offsets_are_told_with_what_mends_it(
     known: list[ClusterMetadata],
     monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    cli: CommandLine,
     factor: int,
     advised: bool,
 ) -> None:
@@ -100,8 +95,8 @@ def test_too_few_replicas_of_offsets_are_told_with_what_mends_it(
     setting = Setting(name, str(factor), ConfigSource.STATIC_BROKER, True, False)
     monkeypatch.setattr("minikafka.clients.admin.admin.describe_configs", lambda *_: [setting])
     known[0] = with_offsets(1, brokers=3)
-    assert run(["cluster", "health", "--data-dir", "my data"]) == 0
-    lines = capfd.readouterr().out.splitlines()
+    assert cli.run("cluster", "health", "--data-dir", "my data") == 0
+    lines = cli.lines
     assert lines[0] == "cluster c is healthy: 3 brokers, 2 partitions"
     words, *commands = lines[5:] or [""]
     assert words.startswith("__consumer_offsets has 1 replica instead of 3 (") is advised
@@ -110,26 +105,24 @@ def test_too_few_replicas_of_offsets_are_told_with_what_mends_it(
         f"  minikafka reassign generate __consumer_offsets --brokers 0,1,2 --replicas 3 {at} > offsets.json",
         f"  minikafka reassign execute --file offsets.json {at}",
     ] * int(advised)
-    assert run(["cluster", "health", "--format", "json"]) == 0
+    assert cli.run("cluster", "health", "--format", "json") == 0
     few = {"topic": "__consumer_offsets", "has": 1, "wanted": 3} if advised else None
-    assert json.loads(capfd.readouterr().out)["few_replicas"] == few
+    assert json.loads(cli.out)["few_replicas"] == few
 
 
 def test_rules_that_may_hide_topics_are_told_of(
-    known: list[ClusterMetadata], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    known: list[ClusterMetadata], monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     monkeypatch.setattr("minikafka.clients.admin.admin.enforces_rules", lambda cluster, deadline: True)
-    assert run(["cluster", "health"]) == 0
-    assert capfd.readouterr().out.splitlines()[1] == (
+    assert cli.run("cluster", "health") == 0
+    assert cli.lines[1] == (
         "access rules are enforced: topics that this client may not describe are missing here"
     )
     known[0] = replace(WELL, topics={})
-    assert run(["cluster", "health"]) == 1
-    assert capfd.readouterr().out.startswith(
-        "cluster c is not known to be healthy: 3 brokers, 0 partitions\n"
-    )
-    assert run(["cluster", "health", "--format", "json"]) == 1
-    assert json.loads(capfd.readouterr().out)["access_rules"] is True
+    assert cli.run("cluster", "health") == 1
+    assert cli.out.startswith("cluster c is not known to be healthy: 3 brokers, 0 partitions\n")
+    assert cli.run("cluster", "health", "--format", "json") == 1
+    assert json.loads(cli.out)["access_rules"] is True
 
 
 def test_a_table_of_many_partitions_has_an_end() -> None:
@@ -165,20 +158,20 @@ def test_watching_tells_each_change_once(
     ("option", "partitions"), [("--under-replicated-partitions", [0, 1]), ("--unavailable-partitions", [1])]
 )
 def test_partitions_that_want_for_something_are_described_alone(
-    known: list[ClusterMetadata], capfd: pytest.CaptureFixture[str], option: str, partitions: list[int]
+    known: list[ClusterMetadata], cli: CommandLine, option: str, partitions: list[int]
 ) -> None:
-    assert run(["topic", "describe", option, "--format", "json"]) == 0
-    assert capfd.readouterr().out == ""
+    assert cli.run("topic", "describe", option, "--format", "json") == 0
+    assert cli.out == ""
     known[0] = ILL
-    assert run(["topic", "describe", option, "--format", "json"]) == 0
-    found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert cli.run("topic", "describe", option, "--format", "json") == 0
+    found = cli.rows
     assert [row["partition"] for row in found] == partitions
 
 
-def test_one_choice_of_partitions_at_a_time(capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_choice_of_partitions_at_a_time(cli: CommandLine) -> None:
     both = ["--under-replicated-partitions", "--topics-with-overrides"]
-    assert run(["topic", "describe", *both]) == 2
-    assert "set only one of --topics-with-overrides" in capfd.readouterr().err
+    assert cli.run("topic", "describe", *both) == 2
+    assert "set only one of --topics-with-overrides" in cli.err
 
 
 def test_replica_assignment_has_colons_and_commas() -> None:
@@ -199,6 +192,6 @@ def test_an_assignment_that_cannot_be_is_refused(text: str, words: str) -> None:
         replica_assignment(text)
 
 
-def test_an_assignment_says_how_many_partitions_and_replicas(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["topic", "create", "t", "--replica-assignment", "0:1", "--replicas", "2"]) == 2
-    assert "cannot be combined with --partitions or --replicas" in capfd.readouterr().err
+def test_an_assignment_says_how_many_partitions_and_replicas(cli: CommandLine) -> None:
+    assert cli.run("topic", "create", "t", "--replica-assignment", "0:1", "--replicas", "2") == 2
+    assert "cannot be combined with --partitions or --replicas" in cli.err

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.cli.commands import run
 from minikafka.embedded import local, owners
 from minikafka.embedded.local_files import LocalCluster
+from tests.support.command_line import CommandLine
 
 
 @pytest.fixture
@@ -27,10 +27,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.process
 def test_cluster_with_removed_directory_is_listed_and_stopped(
-    tmp_path: Path,
-    process: subprocess.Popen[bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     directory = tmp_path / "removed"
     owner = owners.owner_of(process.pid)
@@ -39,24 +36,24 @@ def test_cluster_with_removed_directory_is_listed_and_stopped(
         "127.0.0.1:5", "127.0.0.1:6", "id", owners.host_boot_id(), str(directory), owner.pid, owner.started
     )
     monkeypatch.setattr(local, "list_running", lambda: [listed])
-    assert run(["ps"]) == 0
-    assert str(directory) in capfd.readouterr().out
-    assert run(["stop", str(directory)]) == 0
-    assert capfd.readouterr() == (f"stopped {directory}, which had been removed\n", "")
+    assert cli.run("ps") == 0
+    assert str(directory) in cli.out
+    assert cli.run("stop", str(directory)) == 0
+    assert (cli.out, cli.err) == (f"stopped {directory}, which had been removed\n", "")
     assert process.wait() == -signal.SIGTERM
     assert not directory.exists()
 
 
 @pytest.mark.process
 def test_up_names_the_cluster_of_this_user_that_has_its_port(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         there = LocalCluster(f"127.0.0.1:5,127.0.0.1:{port}", "z", "id", "boot", "/other", 77, "then")
         monkeypatch.setattr(local, "list_running", lambda: [there])
-        assert run(["up", "--data-dir", str(tmp_path / "d"), "--port", str(port)]) == 2
-    assert f"the cluster of /other (process 77) listens on 127.0.0.1:{port};" in capfd.readouterr().err
+        assert cli.run("up", "--data-dir", str(tmp_path / "d"), "--port", str(port)) == 2
+    assert f"the cluster of /other (process 77) listens on 127.0.0.1:{port};" in cli.err
 
 
 @pytest.mark.process

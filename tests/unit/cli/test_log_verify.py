@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.files import RealFiles
-from minikafka.cli.commands import run
 from minikafka.embedded.lock import is_in_use
+from tests.support.command_line import CommandLine
 from tests.support.logs import DATA
 
 HOLDER = """
@@ -30,16 +30,13 @@ def data_dir(tmp_path: Path) -> Path:
     return Path(shutil.copytree(DATA / "log-dir" / "data", tmp_path / "data"))
 
 
-def verify(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    status = run(["log", "verify", *arguments])
-    out, err = capfd.readouterr()
-    return status, out, err
+def verify(cli: CommandLine, *arguments: str) -> tuple[int, str, str]:
+    status = cli.run("log", "verify", *arguments)
+    return status, cli.out, cli.err
 
 
-def test_a_right_directory_gives_a_line_a_partition(
-    capfd: pytest.CaptureFixture[str], data_dir: Path
-) -> None:
-    status, out, err = verify(capfd, str(data_dir))
+def test_a_right_directory_gives_a_line_a_partition(cli: CommandLine, data_dir: Path) -> None:
+    status, out, err = verify(cli, str(data_dir))
     assert (status, err) == (0, "")
     header, first, *_ = lines = out.splitlines()
     assert len(lines) == 5
@@ -48,8 +45,8 @@ def test_a_right_directory_gives_a_line_a_partition(
     assert first.split() == ["alpha", "0", "0", "250", "5", "250", "17061", "0"]
 
 
-def test_json_has_the_same_in_a_line_a_partition(capfd: pytest.CaptureFixture[str], data_dir: Path) -> None:
-    _, out, _ = verify(capfd, str(data_dir), "--format", "json")
+def test_json_has_the_same_in_a_line_a_partition(cli: CommandLine, data_dir: Path) -> None:
+    _, out, _ = verify(cli, str(data_dir), "--format", "json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert rows[2] == {
         "topic": "beta",
@@ -63,12 +60,12 @@ def test_json_has_the_same_in_a_line_a_partition(capfd: pytest.CaptureFixture[st
     }
 
 
-def test_what_is_wrong_is_told_and_counted(capfd: pytest.CaptureFixture[str], data_dir: Path) -> None:
+def test_what_is_wrong_is_told_and_counted(cli: CommandLine, data_dir: Path) -> None:
     segment = data_dir / "alpha-0" / "00000000000000000054.log"
     with segment.open("r+b") as file:
         file.seek(30)
         file.write(b"\xff\xff")
-    status, out, err = verify(capfd, str(data_dir), "--format", "json")
+    status, out, err = verify(cli, str(data_dir), "--format", "json")
     assert status == 1
     assert json.loads(out.splitlines()[0])["problems"] == 1
     assert err.startswith(f"minikafka: {segment}: ")
@@ -76,36 +73,34 @@ def test_what_is_wrong_is_told_and_counted(capfd: pytest.CaptureFixture[str], da
     assert err.count("\n") == 1
 
 
-def test_notes_change_no_status(capfd: pytest.CaptureFixture[str], data_dir: Path) -> None:
+def test_notes_change_no_status(cli: CommandLine, data_dir: Path) -> None:
     left = data_dir / "alpha-0" / "00000000000000000054.log.deleted"
     left.write_bytes(b"")
-    assert verify(capfd, str(data_dir))[::2] == (
+    assert verify(cli, str(data_dir))[::2] == (
         0,
         f"minikafka: note: {left}: a deleted file waiting for removal\n",
     )
 
 
-def test_a_directory_without_logs_is_bad_input(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_directory_without_logs_is_bad_input(cli: CommandLine, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent"):
-        status, out, err = verify(capfd, str(path))
+        status, out, err = verify(cli, str(path))
         assert (status, out) == (2, "")
         assert "no logs of a broker found" in err
 
 
-def test_a_directory_in_use_is_told_and_checked_all_the_same(
-    capfd: pytest.CaptureFixture[str], data_dir: Path
-) -> None:
+def test_a_directory_in_use_is_told_and_checked_all_the_same(cli: CommandLine, data_dir: Path) -> None:
     newest = data_dir / "alpha-0" / "00000000000000000222.log"
     with newest.open("ab") as file:
         file.write(b"\0\0\0")
     lock = RealFiles().lock(str(data_dir / ".lock"))
-    status, out, err = verify(capfd, str(data_dir))
+    status, out, err = verify(cli, str(data_dir))
     assert status == 0
     assert len(out.splitlines()) == 5
     assert f"{data_dir} is in use: a broker may be writing to it" in err
     assert f"{newest}: 3 bytes at its end are being written" in err
     lock.release()
-    assert verify(capfd, str(data_dir))[0] == 1
+    assert verify(cli, str(data_dir))[0] == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not tell who has a file open")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry.entity_configs import read_config
 from minikafka.registry.zookeeper import ZooKeeperStore
+from tests.support.command_line import CommandLine
 
 pytestmark = pytest.mark.process
 
@@ -36,20 +36,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_a_dead_broker_is_seen_and_leads_again_and_partitions_move_away(
-    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, tmp_path: Path, cli: CommandLine
 ) -> None:
     at = ("--bootstrap", cluster.bootstrap_servers)
     zookeeper = ("--zookeeper", cluster.zookeeper_connect)
 
     def rows(*arguments: str, status: int = 0) -> list[dict[str, object]]:
-        capfd.readouterr()
-        assert run([*arguments, "--format", "json"]) == status, capfd.readouterr().err
-        return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        assert cli.run(*arguments, "--format", "json") == status, cli.err
+        return cli.rows
 
     def healthy() -> bool:
-        return run(["cluster", "health", *at]) == 0
+        return cli.run("cluster", "health", *at) == 0
 
-    assert run(["topic", "create", "t", "--replica-assignment", "1:0:2,0:1:2", *at]) == 0
+    assert cli.run("topic", "create", "t", "--replica-assignment", "1:0:2,0:1:2", *at) == 0
     assert healthy()
     cluster.kill(1)
     assert wait_until(lambda: not healthy(), PATIENCE_S)
@@ -71,9 +70,8 @@ def test_a_dead_broker_is_seen_and_leads_again_and_partitions_move_away(
     assert (elected["leader"], elected["done"]) == (1, True)
 
     plan = tmp_path / "plan.json"
-    capfd.readouterr()
-    assert run(["reassign", "generate", "t", "--brokers", "0,2", "--replicas", "2", *zookeeper]) == 0
-    plan.write_text(capfd.readouterr().out)
+    assert cli.run("reassign", "generate", "t", "--brokers", "0,2", "--replicas", "2", *zookeeper) == 0
+    plan.write_text(cli.out)
     moved = rows("reassign", "execute", "--file", str(plan), *zookeeper)
     assert [(sorted(row["in_sync"]), row["status"]) for row in moved] == [([0, 2], "done")] * 2  # type: ignore[call-overload]
     assert rows("reassign", "verify", "--file", str(plan), *zookeeper) == moved

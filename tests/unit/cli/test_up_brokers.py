@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import shlex
@@ -22,6 +21,7 @@ from minikafka.cli.up import broker_count_notes
 from minikafka.embedded import lock
 from minikafka.embedded.process import wait_until
 from minikafka.net.ports import can_bind
+from tests.support.command_line import CommandLine
 
 pytestmark = pytest.mark.process
 
@@ -73,31 +73,29 @@ def brokers(process: subprocess.Popen[str]) -> dict[int, psutil.Process]:
     return found
 
 
-def rows(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
-    capfd.readouterr()
-    status = run([*arguments, "--format", "json"])
-    out, err = capfd.readouterr()
-    assert status == 0, err
-    return [json.loads(line) for line in out.splitlines()]
+def rows(cli: CommandLine, *arguments: str) -> list[dict[str, object]]:
+    status = cli.run(*arguments, "--format", "json")
+    assert status == 0, cli.err
+    return cli.rows
 
 
 def test_brokers_die_one_by_one_and_the_others_go_on_until_none_is_left(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, cli: CommandLine
 ) -> None:
     process, addresses = start(tmp_path / "d", "--brokers", "3")
     try:
         assert len(set(addresses)) == 3
         living = brokers(process)
         to = ("--bootstrap", ",".join(addresses))
-        assert run(["topic", "create", "t", "--replicas", "3", *to]) == 0
-        assert run(["group", "reset", "g", "--to-latest", "--topic", "t", "--execute", *to]) == 0
-        (offsets, *_) = rows(capfd, "topic", "describe", "__consumer_offsets", *to)
+        assert cli.run("topic", "create", "t", "--replicas", "3", *to) == 0
+        assert cli.run("group", "reset", "g", "--to-latest", "--topic", "t", "--execute", *to) == 0
+        (offsets, *_) = rows(cli, "topic", "describe", "__consumer_offsets", *to)
         assert sorted(offsets["replicas"]) == [0, 1, 2]  # type: ignore[call-overload]
-        (found,) = rows(capfd, "topic", "describe", "t", *to)
+        (found,) = rows(cli, "topic", "describe", "t", *to)
         leader = int(str(found["leader"]))
         living.pop(leader).kill()
         assert wait_until(
-            lambda: rows(capfd, "topic", "describe", "t", *to)[0]["leader"] not in {leader, None}, DEADLINE_S
+            lambda: rows(cli, "topic", "describe", "t", *to)[0]["leader"] not in {leader, None}, DEADLINE_S
         )
         assert process.poll() is None
         for broker in living.values():
@@ -151,24 +149,21 @@ def test_partitions_that_start_empty_are_reported(tmp_path: Path) -> None:
     assert warning.endswith("put them back before anything is written: t-0\n")
 
 
-def test_up_stops_at_once_and_restarts_with_all_brokers_or_more(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_up_stops_at_once_and_restarts_with_all_brokers_or_more(tmp_path: Path, cli: CommandLine) -> None:
     directory = tmp_path / "d"
     process, addresses = start(directory, "--brokers", "2")
     assert (
-        run(["topic", "create", "t", "--partitions", "4", "--replicas", "2", "--bootstrap", addresses[0]])
+        cli.run("topic", "create", "t", "--partitions", "4", "--replicas", "2", "--bootstrap", addresses[0])
         == 0
     )
     assert stop(process) == ("", "")
     assert all((directory / f"broker-{number}" / ".kafka_cleanshutdown").exists() for number in range(2))
-    capfd.readouterr()
-    assert run(["up", "--data-dir", str(directory), "--port", "0", "--brokers", "1"]) == 2
-    assert "has brokers 0 and 1, and would be started without broker 1: use 2" in capfd.readouterr().err
+    assert cli.run("up", "--data-dir", str(directory), "--port", "0", "--brokers", "1") == 2
+    assert "has brokers 0 and 1, and would be started without broker 1: use 2" in cli.err
     process, addresses = start(directory)
     try:
         assert len(addresses) == 2
-        found = rows(capfd, "topic", "describe", "t", "--bootstrap", addresses[1])
+        found = rows(cli, "topic", "describe", "t", "--bootstrap", addresses[1])
         assert all(row["leader"] in {0, 1} for row in found)
     finally:
         out, err = stop(process)
@@ -176,43 +171,39 @@ def test_up_stops_at_once_and_restarts_with_all_brokers_or_more(
 
 
 def test_what_is_killed_is_served_at_once_by_the_next_on_the_same_ports(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, cli: CommandLine
 ) -> None:
-    # Below those from which connections take theirs: one of the three would soon be taken there.
     candidates = range(random.randrange(20_000, 30_000), 32_000, 3)
     ports = next(port for port in candidates if all(can_bind("127.0.0.1", port + n) for n in range(3)))
     options = ("--brokers", "3", "--port", str(ports))
     process, addresses = start(tmp_path / "d", *options)
     assert addresses == [f"127.0.0.1:{ports + number}" for number in range(3)]
-    assert run(["topic", "create", "t", "--replicas", "3", "--bootstrap", addresses[0]]) == 0
+    assert cli.run("topic", "create", "t", "--replicas", "3", "--bootstrap", addresses[0]) == 0
     process.kill()
     again, its_addresses = start(tmp_path / "d", *options)
     try:
         assert its_addresses == addresses
-        assert rows(capfd, "topic", "describe", "t", "--bootstrap", addresses[0])[0]["leader"] is not None
+        assert rows(cli, "topic", "describe", "t", "--bootstrap", addresses[0])[0]["leader"] is not None
     finally:
         stop(again)
         process.communicate()
 
 
-def test_all_ports_are_looked_at_before_anything_is_made(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_all_ports_are_looked_at_before_anything_is_made(tmp_path: Path, cli: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1] - 1
         options = ("--brokers", "2", "--port", str(port))
-        assert run(["up", "--data-dir", str(tmp_path / "d"), *options]) == 2
-    err = capfd.readouterr().err
-    assert f"another process listens on 127.0.0.1:{port + 1} (the brokers need {port} to {port + 1})" in err
+        assert cli.run("up", "--data-dir", str(tmp_path / "d"), *options) == 2
+    assert (
+        f"another process listens on 127.0.0.1:{port + 1} (the brokers need {port} to {port + 1})" in cli.err
+    )
     assert not (tmp_path / "d").exists()
 
 
 @pytest.mark.parametrize("setting", ["listeners=PLAINTEXT://:0", "log.dirs=/nowhere"])
-def test_what_only_one_broker_can_have_is_refused(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], setting: str
-) -> None:
-    assert run(["up", "--data-dir", str(tmp_path / "d"), "--brokers", "2", "--set", setting]) == 2
-    assert "cannot be the same for 2 brokers" in capfd.readouterr().err
+def test_what_only_one_broker_can_have_is_refused(tmp_path: Path, cli: CommandLine, setting: str) -> None:
+    assert cli.run("up", "--data-dir", str(tmp_path / "d"), "--brokers", "2", "--set", setting) == 2
+    assert "cannot be the same for 2 brokers" in cli.err
 
 
 def test_new_brokers_are_told_of(tmp_path: Path) -> None:
@@ -260,7 +251,7 @@ def test_up_watches_brokers_restarted_by_its_printed_commands(tmp_path: Path) ->
 
 
 def test_broker_outliving_killed_up_is_listed_and_stopped(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     directory = tmp_path / "d"
@@ -278,7 +269,7 @@ def test_broker_outliving_killed_up_is_listed_and_stopped(
         process.kill()
         process.communicate()
         lock.wait_until_free(str(directory / ".lock"))
-        (row,) = rows(capfd, "ps")
+        (row,) = rows(cli, "ps")
         assert (row["data_dir"], row["bootstrap"], row["pid"], row["broker"], row["cluster"]) == (
             str(directory),
             addresses[1],
@@ -286,18 +277,18 @@ def test_broker_outliving_killed_up_is_listed_and_stopped(
             1,
             None,
         )
-        assert run(["ps"]) == 0
+        assert cli.run("ps") == 0
         named = f"broker 1 of {directory} (process {again.pid} at {addresses[1]})"
-        assert f"minikafka: {named} was started by hand and outlives its cluster; " in capfd.readouterr().err
-        assert run(["up", "--data-dir", str(directory), "--port", "0"]) == 2
-        assert capfd.readouterr().err == (
+        assert f"minikafka: {named} was started by hand and outlives its cluster; " in cli.err
+        assert cli.run("up", "--data-dir", str(directory), "--port", "0") == 2
+        assert cli.err == (
             f"minikafka: {named}, started by hand, still runs: `minikafka stop {directory}` stops it; "
             "then start the cluster\n"
         )
-        assert run(["stop", str(directory)]) == 0
-        assert capfd.readouterr().out == f"stopped {named}, which was started by hand\n"
+        assert cli.run("stop", str(directory)) == 0
+        assert cli.out == f"stopped {named}, which was started by hand\n"
         assert again.wait(DEADLINE_S) == 0
-        assert rows(capfd, "ps") == []
+        assert rows(cli, "ps") == []
     finally:
         for child in filter(None, (process, again)):
             child.kill()

@@ -13,10 +13,10 @@ import pytest
 
 from minikafka.base.errors import ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.commands import run
 from minikafka.cli.output import warnings_as_notes
 from minikafka.cli.zookeeper_group_reader import MessageLine, ZooKeeperGroupReader, consumer_config
 from minikafka.clients.consumer.topic_filter import Whitelist
+from tests.support.command_line import CommandLine
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
 IDLE = None
@@ -224,9 +224,6 @@ def test_a_line_has_what_is_printed() -> None:
         (["t", "--group", "g", "--zookeeper", "z:1", "--bootstrap", "b:1"], "conflicts with --zookeeper z:1"),
     ],
 )
-def test_what_cannot_be_read_so_is_told(
-    arguments: list[str], printed: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["consume", *arguments]) == 2
-    out, err = capfd.readouterr()
-    assert (out, printed in err) == ("", True), err
+def test_what_cannot_be_read_so_is_told(arguments: list[str], printed: str, cli: CommandLine) -> None:
+    assert cli.run("consume", *arguments) == 2
+    assert (cli.out, printed in cli.err) == ("", True), cli.err
