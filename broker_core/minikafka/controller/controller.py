@@ -473,9 +473,7 @@ class Controller:
         context = self._context
         for topic_partition, held in leaderships.items():
             writing = self._pending_writes.pop(topic_partition, None)
-            if not context.has_partition(topic_partition) or self._deletions.is_under_way(
-                topic_partition.topic
-            ):
+            if not self._has_partition(topic_partition):
                 continue
             known = context.leaderships.get(topic_partition)
             done = writing is not None and held == writing.leadership
@@ -527,9 +525,7 @@ class Controller:
     def _isr_changed(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         context = self._context
         for topic_partition, held in leaderships.items():
-            if not context.has_partition(topic_partition) or self._deletions.is_under_way(
-                topic_partition.topic
-            ):
+            if not self._has_partition(topic_partition):
                 continue
             known = context.leaderships.get(topic_partition)
             if known is not None and held.version <= known.version:
@@ -541,6 +537,11 @@ class Controller:
                 if settled and (known is None or known.leader_epoch != held.leader_epoch):
                     # Written by an earlier controller, which could not announce it.
                     self._announce(topic_partition, NO_LEADER if known is None else known.leader)
+
+    def _has_partition(self, topic_partition: TopicPartition) -> bool:
+        """Return True if a partition exists and is not being deleted."""
+        exists = self._context.has_partition(topic_partition)
+        return exists and not self._deletions.is_under_way(topic_partition.topic)
 
     def _is_of_this_term(self, topic_partition: TopicPartition, held: LeaderAndIsr) -> bool:
         if held.controller_epoch > self.epoch:

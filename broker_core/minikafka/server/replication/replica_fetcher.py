@@ -113,6 +113,10 @@ class ReplicaFetcher(InterBrokerConnection):
         with self._applying:
             self._followed.pop(topic_partition, None)
 
+    def _is_followed(self, follower: FollowerPartition) -> bool:
+        """Return False once the partition was removed, or added again for another leader epoch."""
+        return self._followed.get(follower.name) is follower
+
     # --- requests -------------------------------------------------------------------------------------------
 
     def ask(self) -> bool:
@@ -219,7 +223,7 @@ class ReplicaFetcher(InterBrokerConnection):
         with self._applying:
             for tp, part in partitions_of(response.topics):
                 follower = asked.get(tp)
-                if follower is not None and self._followed.get(follower.name) is follower:
+                if follower is not None and self._is_followed(follower):
                     self._on_epoch_end(follower, part)
 
     def _on_epoch_end(self, follower: FollowerPartition, found: EpochPartitionResponse) -> None:
@@ -257,7 +261,7 @@ class ReplicaFetcher(InterBrokerConnection):
 
     def _cut_now(self, follower: FollowerPartition, cut: Cut, *, compared: bool = False) -> None:
         """Truncate the log, on the worker like every truncation."""
-        if self._followed.get(follower.name) is not follower:
+        if not self._is_followed(follower):
             return
         log = follower.partition.log
         if not compared and self._must_compare(follower, cut):
@@ -316,11 +320,7 @@ class ReplicaFetcher(InterBrokerConnection):
         self._send(FETCH, version, request, lambda response: self._on_last_entry(follower, last, response))
 
     def _is_compared(self, follower: FollowerPartition) -> bool:
-        return (
-            self._followed.get(follower.name) is follower
-            and follower.stage is Stage.COMPARE
-            and follower.cut is not None
-        )
+        return self._is_followed(follower) and follower.stage is Stage.COMPARE and follower.cut is not None
 
     def _on_leader_end(self, follower: FollowerPartition, response: Any) -> None:
         with self._applying:
@@ -390,7 +390,7 @@ class ReplicaFetcher(InterBrokerConnection):
         if not follower.is_ahead:
             self._cut_now(follower, cut, compared=True)
             return
-        if self._followed.get(follower.name) is follower:
+        if self._is_followed(follower):
             self._owner.start_over(follower.name, self.peer.address)
 
     def _take_over(self, follower: FollowerPartition, leader_end: int) -> None:
@@ -399,7 +399,7 @@ class ReplicaFetcher(InterBrokerConnection):
         The controller is notified of it as of a changed ISR, and informs all brokers.
         """
         known = follower.partition.leadership
-        if self._followed.get(follower.name) is not follower or known is None:
+        if not self._is_followed(follower) or known is None:
             return
         reason = "the leader's log ends before committed messages"
         try:
@@ -442,7 +442,7 @@ class ReplicaFetcher(InterBrokerConnection):
     def _on_offset(self, follower: FollowerPartition, response: Any) -> None:
         """Apply the end of the leader's log, and then its start if this log does not extend beyond it."""
         with self._applying:
-            if self._followed.get(follower.name) is not follower:
+            if not self._is_followed(follower):
                 return
             log, leader_end = follower.partition.log, follower.leader_end
             try:
@@ -478,11 +478,7 @@ class ReplicaFetcher(InterBrokerConnection):
             received: list[tuple[FollowerPartition, FetchPartitionResponse, FollowerRecords | None]] = []
             for tp, part in partitions_of(response.topics):
                 follower = asked.get(tp)
-                if (
-                    follower is not None
-                    and self._followed.get(follower.name) is follower
-                    and _is_reportable(follower, part)
-                ):
+                if follower is not None and self._is_followed(follower) and _is_reportable(follower, part):
                     copied = self._copied(follower, part)
                     put_off = follower.not_before_ms > self.clock.monotonic_ms()
                     if part.error_code == ErrorCode.NONE and follower.stage is Stage.FETCH and not put_off:
@@ -551,7 +547,7 @@ class ReplicaFetcher(InterBrokerConnection):
 
     def _start_now(self, follower: FollowerPartition, offset: int) -> None:
         """Advance the log start offset, on the worker. The log may have been deleted or truncated since."""
-        if self._followed.get(follower.name) is follower and offset <= follower.partition.log.end_offset:
+        if self._is_followed(follower) and offset <= follower.partition.log.end_offset:
             self._broker.logs.increment_start_offset(follower.name, offset)
 
     def _is_safe(self, follower: FollowerPartition) -> bool:

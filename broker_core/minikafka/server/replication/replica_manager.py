@@ -286,8 +286,7 @@ class ReplicaManager:
             partition.apply_leadership(leaderships[topic_partition], now_ms)
             self._coordinator.leadership_changed(topic_partition)
             broker.touch(topic_partition)
-        for topic in _topics(opened):
-            broker.touch(("topic", topic))
+        self._touch_topics(_topics(opened))
 
     def _of_these_topics(
         self, leaderships: Leaderships, created: Mapping[str, int], leaders: Brokers
