@@ -249,7 +249,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     assert known is not None
     zk_client = broker.zk_client
     for read in (
-        lambda: zk_client.settings.of_topic("t"),
+        lambda: zk_client.settings.of_topics(["t"])["t"],
         lambda: zk_client.settings.of_topics(["t"]),
         zk_client.settings.of_all_topics,
         zk_client.settings.of_clients,
@@ -269,7 +269,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     simulation.zookeeper.end_stray_sessions()
     simulation.pass_time(10_000)
     create_topic(simulation, "u", 1)
-    assert zk_client.settings.of_topic("t") == {}
+    assert zk_client.settings.of_topics(["t"]) == {"t": {}}
 
 
 def tree(store: MemoryStore, above: str = "") -> dict[str, tuple[bytes, int]]:

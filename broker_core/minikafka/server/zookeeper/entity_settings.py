@@ -25,17 +25,14 @@ class EntitySettings:
         self._znodes = Znodes(store)
         self._of_topics: dict[str, Mapping[str, str]] = {}
 
-    def of_topic(self, topic: str) -> Mapping[str, str]:
-        """Return the topic's own configs; empty if there is no znode (text 003: it may be left out).
+    def of_topics(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
+        """Return the own configs of topics, read at once; empty if there is no znode (text 003: it may be
+        left out).
 
         If the znode is invalid the last configs are returned, since with the defaults retention may delete
         records that should be kept. Changes since the last read are logged, as the caller applies them to the
         logs.
         """
-        return self.of_topics((topic,))[topic]
-
-    def of_topics(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
-        """Return ``of_topic`` of many topics, read at once."""
         by_path = {paths.topic_config_path(topic): topic for topic in topics}
         found, problems = self._znodes.read_all_with_problems(by_path, ENTITY_CONFIG)
         for path, topic in by_path.items():

@@ -30,7 +30,7 @@ def test_invalid_configs_keep_the_last_ones_though_mended_by_now(
         if record.levelno != logging.INFO:
             return
         store.write(paths.topic_config_path("b"), EntityConfig(KEPT).to_json())
-        assert EntitySettings(store).of_topic("b") == KEPT
+        assert EntitySettings(store).of_topics(["b"]) == {"b": KEPT}
 
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(caplog.handler, "emit", mend_and_read)

@@ -139,7 +139,7 @@ def test_a_topic_written_by_hand_without_settings_is_seen(harness: ClientHarness
     harness.settle()
     changed = harness.last(events.TopicsChanged)
     assert changed.assignments == {"raw": {0: (1,)}}
-    assert harness.client.settings.of_topic("raw") == {}
+    assert harness.client.settings.of_topics(["raw"]) == {"raw": {}}
 
 
 def test_a_topic_whose_znode_is_nonsense_is_left_out_and_named(
@@ -248,9 +248,9 @@ def test_config_change_is_written_with_a_notification(harness: ClientHarness) ->
     harness.client.settings.change("topics", "t", {"retention.ms": "5"})
     harness.settle()
     assert harness.changed == ["t"]
-    assert harness.client.settings.of_topic("t") == {"retention.ms": "5"}
+    assert harness.client.settings.of_topics(["t"]) == {"t": {"retention.ms": "5"}}
     harness.client.settings.change("topics", "by-hand", {"retention.ms": "6"})
-    assert harness.client.settings.of_topic("by-hand") == {"retention.ms": "6"}, (
+    assert harness.client.settings.of_topics(["by-hand"]) == {"by-hand": {"retention.ms": "6"}}, (
         "it had no settings' znode before"
     )
 
@@ -293,10 +293,10 @@ def test_config_changes_are_logged_when_they_are_read(caplog: pytest.LogCaptureF
     assert harness.client.settings.of_all_topics() == {"t": {"flush.ms": "1"}}
     harness.store.write("/config/topics/t", b'{"version":1,"config":{"flush.ms":"2"}}')
     for _ in range(2):
-        assert harness.client.settings.of_topic("t") == {"flush.ms": "2"}
+        assert harness.client.settings.of_topics(["t"]) == {"t": {"flush.ms": "2"}}
     harness.client.remove_topic("t")
     harness.create_topic("t", {0: (1,)}, {"flush.ms": "3"})
-    assert harness.client.settings.of_topic("t") == {"flush.ms": "3"}
+    assert harness.client.settings.of_topics(["t"]) == {"t": {"flush.ms": "3"}}
     assert caplog.messages == ["configs of topic t changed: flush.ms 1 -> 2"]
 
 
@@ -304,12 +304,12 @@ def test_settings_that_have_become_nonsense_are_the_last_ones_still(
     harness: ClientHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.create_topic("t", {0: (1,)}, {"retention.ms": "-1"})
-    harness.client.settings.of_topic("t")
+    harness.client.settings.of_topics(["t"])
     harness.store.write("/config/topics/t", b"{")
     for _ in range(2):
-        assert harness.client.settings.of_topic("t") == {"retention.ms": "-1"}
+        assert harness.client.settings.of_topics(["t"]) == {"t": {"retention.ms": "-1"}}
     harness.store.delete("/config/topics/t")
-    assert harness.client.settings.of_topic("t") == {}
+    assert harness.client.settings.of_topics(["t"]) == {"t": {}}
     assert caplog.text.count("ignored an invalid znode: /config/topics/t") == 1
 
 
@@ -317,7 +317,7 @@ def test_a_topic_that_exists_is_not_created_again_and_keeps_its_settings(harness
     harness.create_topic("t", {0: (1,)}, {"retention.ms": "1"})
     with pytest.raises(NodeExists):
         harness.create_topic("t", {0: (1,)}, {"retention.ms": "2"})
-    assert harness.client.settings.of_topic("t") == {"retention.ms": "1"}
+    assert harness.client.settings.of_topics(["t"]) == {"t": {"retention.ms": "1"}}
 
 
 def test_partitions_added_by_a_tool_are_reported(harness: ClientHarness) -> None:
