@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
+from minikafka.base.ids import BrokerAddress
 from minikafka.clients.network.retry import Backoff, Deadline, Waiter
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.wire.api import Api, ApiKey
@@ -102,8 +103,9 @@ class ResponseFuture(Generic[ResponseT]):
 class BrokerConnection:
     """The connection to one broker. Thread-safe."""
 
-    def __init__(self, name: str, host: str, port: int, config: ConnectionConfig) -> None:
+    def __init__(self, name: str | BrokerAddress, host: str, port: int, config: ConnectionConfig) -> None:
         self.name = name
+        """For messages: the address itself, as making its text takes longer than finding the connection."""
         self._host = host
         self._port = port
         self._config = config

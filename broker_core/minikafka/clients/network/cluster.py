@@ -204,10 +204,11 @@ class ClusterClient:
 
     def known_leader(self, tp: TopicPartition) -> int | None:
         """Return the leader of a partition from the cache; None if it is unknown or stale."""
-        if not self._metadata.is_fresh(tp.topic, self.clock.monotonic_ms()):
-            return None
-        leader = self._metadata.view.leader(tp)
-        return None if leader is None else leader.broker_id
+        topic = self._metadata.fresh_topic(tp.topic, self.clock.monotonic_ms())
+        found = None if topic is None else topic.partition(tp.partition)
+        return (
+            found.leader_id if found is not None and found.leader_id in self._metadata.view.brokers else None
+        )
 
     def known_leader_and_epoch(self, tp: TopicPartition) -> LeaderAndEpoch | None:
         """Return the leader of a partition with its epoch, as ``known_leader``."""
@@ -262,7 +263,7 @@ class ClusterClient:
         self, address: BrokerAddress, pool: AnyPool = ConnectionPool.CONTROL
     ) -> BrokerConnection:
         """Return the connection to a broker that another broker named, such as a group's coordinator."""
-        return self._connections.get(HostPort(address.host, address.port), str(address), pool)
+        return self._connections.get(address, address, pool)
 
     def wait_any(self, replies: Iterable[ResponseFuture[Any]], timeout_ms: int) -> bool:
         """Wait until one of ``replies`` is done; False if ``timeout_ms`` pass first. All stay valid."""

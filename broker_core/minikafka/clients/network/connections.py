@@ -11,6 +11,7 @@ from collections.abc import Collection
 from enum import Enum
 
 from minikafka.base.errors import NetworkError
+from minikafka.base.ids import BrokerAddress
 from minikafka.clients.network.bootstrap import HostPort
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 
@@ -21,6 +22,9 @@ class ConnectionPool(Enum):
     CONTROL = "control"
     FETCH = "fetch"
     PRODUCE = "produce"
+
+    __hash__ = object.__hash__
+    """By identity: ``Enum`` hashes the name, in Python, at every look-up of a connection."""
 
 
 class DedicatedConnectionPool:
@@ -37,10 +41,15 @@ class BrokerConnections:
         self._config = config
         self._one_connection = one_connection
         self._lock = threading.Lock()
-        self._connections: dict[tuple[HostPort, AnyPool], BrokerConnection] = {}
+        self._connections: dict[tuple[str, int, AnyPool], BrokerConnection] = {}
         self._closed = False
 
-    def get(self, endpoint: HostPort, name: str, pool: AnyPool = ConnectionPool.CONTROL) -> BrokerConnection:
+    def get(
+        self,
+        endpoint: HostPort | BrokerAddress,
+        name: str | BrokerAddress,
+        pool: AnyPool = ConnectionPool.CONTROL,
+    ) -> BrokerConnection:
         """Return the connection to ``endpoint``, which messages call ``name``. Raises NetworkError after
         ``close``.
         """
@@ -49,10 +58,10 @@ class BrokerConnections:
         with self._lock:
             if self._closed:
                 raise NetworkError(f"{name}: the client is closed")
-            connection = self._connections.get((endpoint, pool))
+            connection = self._connections.get((endpoint.host, endpoint.port, pool))
             if connection is None:
                 connection = BrokerConnection(name, endpoint.host, endpoint.port, self._config)
-                self._connections[endpoint, pool] = connection
+                self._connections[endpoint.host, endpoint.port, pool] = connection
             # A bootstrap address turns out to be a broker of the metadata.
             connection.name = name
             return connection
@@ -60,13 +69,13 @@ class BrokerConnections:
     def keep(self, endpoints: Collection[HostPort]) -> None:
         """Close the connections to all other endpoints."""
         with self._lock:
-            others = [key for key in self._connections if key[0] not in endpoints]
+            others = [key for key in self._connections if key[:2] not in endpoints]
         self._remove(others)
 
     def close_pool(self, pool: DedicatedConnectionPool) -> None:
         """Close the connections of ``pool``; requests in flight on them fail with a NetworkError."""
         with self._lock:
-            members = [key for key in self._connections if key[1] is pool]
+            members = [key for key in self._connections if key[2] is pool]
         self._remove(members)
 
     def close_idle(self) -> None:
@@ -83,7 +92,7 @@ class BrokerConnections:
             everything = list(self._connections)
         self._remove(everything)
 
-    def _remove(self, keys: Collection[tuple[HostPort, AnyPool]]) -> None:
+    def _remove(self, keys: Collection[tuple[str, int, AnyPool]]) -> None:
         with self._lock:
             removed = [self._connections.pop(key) for key in keys if key in self._connections]
         for connection in removed:

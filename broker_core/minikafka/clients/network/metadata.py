@@ -210,13 +210,19 @@ class Metadata:
 
     def is_fresh(self, topic: str, now_ms: int) -> bool:
         """Return True if ``topic`` may be used without a request."""
+        return self.fresh_topic(topic, now_ms) is not None
+
+    def fresh_topic(self, topic: str, now_ms: int) -> TopicMetadata | None:
+        """Return ``topic`` if it may be used without a request."""
         known = self.view.topics.get(topic)
-        return (
-            known is not None
-            and topic not in self._stale
-            and known.error is ErrorCode.NONE
-            and now_ms - known.fetched_ms < self.max_age_ms
-        )
+        if (
+            known is None
+            or topic in self._stale
+            or known.error is not ErrorCode.NONE
+            or now_ms - known.fetched_ms >= self.max_age_ms
+        ):
+            return None
+        return known
 
     def fetched_since(self, topics: Collection[str], time_ms: int) -> bool:
         """Return True if all of ``topics`` were fetched after ``time_ms``, and none was invalidated since."""

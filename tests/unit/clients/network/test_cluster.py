@@ -337,7 +337,7 @@ def test_pools_have_own_connections_and_bootstrap_shares_its_brokers(brokers: Br
     for pool in (ConnectionPool.CONTROL, ConnectionPool.FETCH, ConnectionPool.CONTROL, ConnectionPool.FETCH):
         cluster.call(1, METADATA, MetadataRequest(()), pool=pool)
     assert len(brokers.asked(ApiKey.API_VERSIONS)) == 2
-    assert cluster.connection(1).name == "broker 1 at memory:9001"
+    assert str(cluster.connection(1).name) == "broker 1 at memory:9001"
 
 
 def test_a_broker_that_is_not_there_is_told(brokers: BrokerHarness) -> None:
