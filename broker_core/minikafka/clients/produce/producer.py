@@ -16,7 +16,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, NoSuchBroker
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
@@ -180,12 +180,12 @@ class BatchingProducer:
         what = f"finding the message format of the leader of {topic_partition}"
         return self._cluster.retry(what, deadline, attempt)
 
-    def known_magic(self, topic_partition: TopicPartition) -> int:
-        """Return the newest format that the partition's leader supports, without a request: 2 if unknown."""
-        broker_id = self._cluster.known_leader(topic_partition)
-        if broker_id is None:
-            return BATCH_MAGIC
-        version = self._cluster.connection(broker_id, ConnectionPool.PRODUCE).known_version(PRODUCE)
+    def known_magic(self, broker_id: int) -> int:
+        """Return the newest format that a broker supports, without a request: 2 if unknown."""
+        try:
+            version = self._cluster.connection(broker_id, ConnectionPool.PRODUCE).known_version(PRODUCE)
+        except NoSuchBroker:
+            version = None
         return BATCH_MAGIC if version is None else magic_for_version(version)
 
     @property

@@ -393,7 +393,7 @@ class DefaultEventHandler(EventHandler):
             described = topic.partition(part.group.topic_partition.partition)
             leader = NO_LEADER if described is None else described.leader_id
             if leader not in magics:
-                magics[leader] = self._engine.known_magic(part.group.topic_partition)
+                magics[leader] = self._engine.known_magic(leader)
             part.batches = encode(
                 keys,
                 values,
