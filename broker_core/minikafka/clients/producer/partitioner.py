@@ -51,7 +51,7 @@ class DefaultPartitioner:
         string.
         """
         if not isinstance(keys, pa.Array):
-            kinds = {type(key) for key in keys} - {type(None)}
+            kinds = set(map(type, keys)) - {type(None)}
             column = _column(keys, kinds)
             if column is None:
                 found = (-1 if key is None else self.partition(key, num_partitions) for key in keys)
