@@ -48,7 +48,7 @@ ANONYMOUS = KafkaPrincipal.parse(acls.ANONYMOUS)
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A rule ``RULE:pattern/replacement/[L|U]``."""
+    """A rule ``RULE:pattern/replacement/[L|U]``. Java's syntax that Python's ``re`` lacks is refused."""
 
     pattern: re.Pattern[str]
     replacement: str
@@ -116,7 +116,7 @@ class SslPrincipalMapper:
 
 def _parsed_rule(found: re.Match[str], name: str, text: str) -> _Rule:
     try:
-        pattern = re.compile(found["pattern"])
+        pattern = re.compile(found["pattern"], re.ASCII)  # Java's \d, \w and \s are those of ASCII
     except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(name, text, f"{found['pattern']!r} is not a regular expression: {error}") from None
     return _Rule(pattern, _template(found["replacement"], pattern.groups), found["case"])

@@ -96,6 +96,12 @@ def test_pattern_may_hold_commas_and_escaped_slashes() -> None:
     assert mapped(r" RULE:^CN=(a\/b),.*$/$1/U , ,DEFAULT ", "CN=a/b,C=US") == "A/B"
 
 
+def test_classes_of_characters_are_those_of_ascii_as_in_java() -> None:
+    rules = r"RULE:^CN=(\w+)$/$1/,DEFAULT"
+    assert mapped(rules, "CN=bob") == "bob"
+    assert mapped(rules, "CN=böb") == "CN=böb"
+
+
 def test_name_that_no_rule_matches_is_refused_with_the_rules() -> None:
     with pytest.raises(AuthenticationFailed) as refused:
         mapped("RULE:^CN=x$/y/")
@@ -116,6 +122,7 @@ def test_name_that_no_rule_matches_is_refused_with_the_rules() -> None:
         "RULE:a/b/X",
         "RULE:a/b/LU",
         "RULE:(/b/",
+        r"RULE:\p{Alpha}/b/",
         "rule:a/b/",
         "DEFAULT RULE:a/b/",
     ],
