@@ -67,7 +67,7 @@ class ScramMechanism(Enum):
     @property
     def digest_size(self) -> int:
         """The length of hashes in bytes."""
-        return hashlib.new(self.hash_name).digest_size
+        return int(self.value.rpartition("-")[2]) // 8
 
     def hash(self, data: bytes) -> bytes:
         """RFC 5802's H."""
@@ -280,11 +280,12 @@ class ScramSaslServer(SaslServer):
             )
         username = _from_name(first["name"])
         self.extensions = {found["key"]: found["value"] for found in _EXTENSION.finditer(first["extensions"])}
-        credential = self._credential_of(username)
-        made_up = self._unknown_users.credential(self._mechanism, username)  # always: it takes its time
-        denial = self._denial(username, credential, _from_name(first["authzid"] or ""))
-        if credential is None or denial:
-            credential = made_up
+        known = self._credential_of(username)
+        made_up = self._unknown_users.credential(
+            self._mechanism, username
+        )  # for known ones too: it takes time
+        denial = self._denial(username, known, made_up, _from_name(first["authzid"] or ""))
+        credential = made_up if known is None or denial else known
         nonce = first["nonce"] + self._nonce
         challenge = f"r={nonce},s={b64encode(credential.salt).decode('ascii')},i={credential.iterations}"
         header = b64encode(text[: first.start("bare")].encode("utf-8")).decode("ascii")
@@ -293,17 +294,23 @@ class ScramSaslServer(SaslServer):
         )
         return challenge.encode("utf-8")
 
-    def _denial(self, username: str, credential: ScramCredential | None, authorization_id: str) -> str:
-        """Return why the exchange will fail whatever the client proves; empty if it need not."""
-        if self.extensions.get(TOKEN_AUTHENTICATION, "").lower() == "true":
-            return f"delegation tokens are not supported (token id {username!r})"
-        if credential is None:
-            return f"user {username!r} is unknown"
-        if not credential.is_valid(self._mechanism):
-            return f"the credential of user {username!r} is invalid ({credential.iterations} iterations)"
-        if authorization_id not in ("", username):
-            return f"user {username!r} may not act as {authorization_id!r}"
-        return ""
+    def _denial(
+        self, username: str, known: ScramCredential | None, made_up: ScramCredential, authorization_id: str
+    ) -> str:
+        """Return why the exchange will fail whatever the client proves; empty if it need not.
+
+        All is looked at in any case, so that the time does not tell what is found.
+        """
+        credential = known or made_up
+        is_token = self.extensions.get(TOKEN_AUTHENTICATION, "").lower() == "true"
+        weak = f"the credential of user {username!r} is invalid ({credential.iterations} iterations)"
+        reasons = {
+            f"delegation tokens are not supported (token id {username!r})": is_token,
+            f"user {username!r} is unknown": known is None,
+            weak: not credential.is_valid(self._mechanism),
+            f"user {username!r} may not act as {authorization_id!r}": authorization_id not in ("", username),
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
 
     def _server_final(self, exchange: _ServerExchange, text: str) -> bytes:
         final = _CLIENT_FINAL.fullmatch(text)
