@@ -497,11 +497,15 @@ class Group:
     def _remove(self, member: _Member, now_ms: int) -> None:
         """Remove a member and start a rebalance."""
         self._forget(member)
-        if member.awaiting_join is not None:
-            self._effects.append(events.Joined(member.awaiting_join, ErrorCode.UNKNOWN_MEMBER_ID, ""))
-        if member.awaiting_sync is not None:
-            self._effects.append(events.Synced(member.awaiting_sync, ErrorCode.UNKNOWN_MEMBER_ID))
+        self._refuse(member, "", ErrorCode.UNKNOWN_MEMBER_ID)
         self._prepare_rebalance(now_ms)
+
+    def _refuse(self, member: _Member, member_id: str, error: ErrorCode) -> None:
+        """Respond to the member's requests that wait, with ``member_id`` to its join."""
+        if member.awaiting_join is not None:
+            self._effects.append(events.Joined(member.awaiting_join, error, member_id))
+        if member.awaiting_sync is not None:
+            self._effects.append(events.Synced(member.awaiting_sync, error))
 
     def _forget(self, member: _Member) -> None:
         del self._members[member.member_id]
@@ -516,20 +520,14 @@ class Group:
     def _count(self, member: _Member, sign: int) -> None:
         """Add a member's memory and protocols to the group's totals; subtract them if ``sign`` is -1."""
         self.memory_bytes += sign * member.memory_bytes
-        for name in _names(member.protocols):
+        for name in {name for name, _ in member.protocols}:
             self._protocol_support[name] += sign
             if not self._protocol_support[name]:
                 del self._protocol_support[name]
 
     def _unload(self) -> None:
         for member in self._members.values():
-            if member.awaiting_join is not None:
-                refused = events.Joined(
-                    member.awaiting_join, ErrorCode.NOT_COORDINATOR_FOR_GROUP, member.member_id
-                )
-                self._effects.append(refused)
-            if member.awaiting_sync is not None:
-                self._effects.append(events.Synced(member.awaiting_sync, ErrorCode.NOT_COORDINATOR_FOR_GROUP))
+            self._refuse(member, member.member_id, ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         self._members.clear()
         self._protocol_support.clear()
         self.memory_bytes = GROUP_BYTES
@@ -547,7 +545,3 @@ class Group:
 def protocols_bytes(protocols: Protocols) -> int:
     """Return the approximate bytes of memory of a member's protocols."""
     return sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols)
-
-
-def _names(protocols: Protocols) -> set[str]:
-    return {name for name, _ in protocols}
