@@ -249,7 +249,6 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     assert known is not None
     zk_client = broker.zk_client
     for read in (
-        lambda: zk_client.settings.of_topics(["t"])["t"],
         lambda: zk_client.settings.of_topics(["t"]),
         zk_client.settings.of_all_topics,
         zk_client.settings.of_clients,

@@ -115,8 +115,7 @@ class ConnectionQuotas:
         if descriptor >= self._descriptors and count >= MIN_CONNECTIONS:
             return (
                 f"{self._descriptors} file descriptors are open, and the rest is reserved for logs, "
-                "ZooKeeper and "
-                f"other brokers: raise the limit (ulimit -n), or set max.connections"
+                "ZooKeeper and other brokers: raise the limit (ulimit -n), or set max.connections"
             )
         own = limits.per_ip_overrides.get(ip, limits.per_ip)
         if self._by_ip[ip] >= own:

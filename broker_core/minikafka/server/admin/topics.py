@@ -312,8 +312,7 @@ def _check_size(name: str, partitions: int, znode_bytes: int = 0) -> None:
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,
             f"the name of topic {name} is too long for {partitions} partitions: directory names are "
-            "limited to "
-            f"{NAME_MAX_BYTES} bytes",
+            f"limited to {NAME_MAX_BYTES} bytes",
         )
     if max(znode_bytes, partitions * _PARTITION_BYTES_MIN) > DATA_MAX_BYTES:
         raise BrokerError(
@@ -386,8 +385,7 @@ def plan_new_partitions(
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {name} has only partitions {sorted(known)}: its znode was edited by hand, so no "
-            "partitions "
-            "can be added",
+            "partitions can be added",
         )
     live = sorted(broker.metadata_cache.brokers)
     _check_size(name, count)

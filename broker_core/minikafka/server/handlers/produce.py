@@ -394,8 +394,7 @@ def _check_one_batch(records: memoryview, version: int) -> None:
         raise BrokerError(
             ErrorCode.CORRUPT_MESSAGE,
             f"Produce {version} requires exactly one batch of magic 2 for each partition, got "
-            f"{len(records)} bytes "
-            f"of another form",
+            f"{len(records)} bytes of another form",
         )
     if attributes & layout.TRANSACTIONAL_BIT:
         raise _no_transactions()
