@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import random
 import sys
 import time
 from collections.abc import Generator
@@ -82,11 +83,28 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path in [TESTS / name for name in WITH_PROCESSES] else None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep pytest-randomly from seeding the generators of three libraries around each test; ``_seed`` does it."""
+    config.option.randomly_reset_seed = False
+
+
+def _seed(item: pytest.Item) -> None:
+    """Make chance in a test depend on the run's seed and the test alone, not on the tests before it."""
+    random.seed(f"{item.config.getoption('randomly_seed', '')} {item.nodeid}")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave a test out when the time is over at which this run has to end (``MINIKAFKA_TESTS_UNTIL``)."""
     until = os.environ.get("MINIKAFKA_TESTS_UNTIL")
     if until and time.time() > float(until):
         pytest.skip("the time of this run was over")
+    _seed(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Seed once more: what several tests share may have been set up in this one."""
+    _seed(item)
 
 
 @pytest.hookimpl(wrapper=True)
