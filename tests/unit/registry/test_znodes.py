@@ -121,7 +121,7 @@ NONSENSE = {
         b'{"version":true,"partitions":1,"config":1,"subscription":1,"acls":1,"leader":"0","brokerid":"0",'
         b'"id":1,"entity_path":1,"event":"1","host":1,"broker":"0"}'
     ),
-    "too deep": b"[" * 100_000,
+    "too deep": b"[" * 10_000,
     "too long a number": b"9" * 5_000,
     "above 64 bits": b"9" * 19,
 }
