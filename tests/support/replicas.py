@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
@@ -90,6 +92,13 @@ def follower_id(partition: Partition) -> int:
     return partition._broker_id
 
 
+@functools.lru_cache
+def _values_in(data: bytes) -> tuple[list[bytes | None], int]:
+    """The values of a message set, and its last offset; a test asks for the same log many times."""
+    records = list(iterate(data))
+    return [record.value for record in records], records[-1].offset
+
+
 def values(partition: Partition, up_to: int | None = None) -> list[bytes | None]:
     """Of all messages, or those below an offset."""
     found: list[bytes | None] = []
@@ -98,6 +107,6 @@ def values(partition: Partition, up_to: int | None = None) -> list[bytes | None]
         piece = partition.log.read(at, 1 << 20, up_to=up_to).slice
         if piece is None:
             return found
-        got = list(iterate(piece.read()))
-        found += [record.value for record in got]
-        at = got[-1].offset + 1
+        got, last = _values_in(bytes(piece.read()))
+        found += got
+        at = last + 1
