@@ -377,6 +377,8 @@ class LogConfig:
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """Return these settings with a topic's overrides. Raises ConfigError as ``from_properties`` does."""
+        if not overrides:
+            return self
         check_topic_properties(overrides)
         keys = TOPIC_CONFIG.keys
         values = {keys[name].field: keys[name].type.parse(name, text) for name, text in overrides.items()}
