@@ -55,7 +55,10 @@ def server_ports(ephemeral: range | None = None) -> Iterator[int]:
     The random order makes conflicts between concurrent processes unlikely.
     """
     taken = ephemeral_ports() if ephemeral is None else ephemeral
-    allowed = [port for port in range(_PORT_MIN, _PORT_MAX + 1) if port not in taken]
+    allowed = [
+        *range(_PORT_MIN, min(taken.start, _PORT_MAX + 1)),
+        *range(max(_PORT_MIN, taken.stop), _PORT_MAX + 1),
+    ]
     yield from random.SystemRandom().sample(allowed, min(_PORT_TRIES, len(allowed)))
     yield 0
 
