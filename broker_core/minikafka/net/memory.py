@@ -135,10 +135,10 @@ class MemoryNetwork:
 
     def deliver(self) -> bool:
         """Move one frame, connections in turn. Return False when there is nothing to move."""
-        for _ in range(len(self._connections)):
-            connection = self._connections[0]
-            self._connections.rotate(-1)
-            if connection.deliver():
+        for number, connection in enumerate(self._connections, 1):
+            if connection.ready():
+                self._connections.rotate(-number)
+                connection.deliver()
                 return True
         return False
 
@@ -344,16 +344,19 @@ class MemoryConnection:
         if not self._requests:
             self.network.forget(self)
 
-    def deliver(self) -> bool:
-        """Move one frame in either direction. Return False when none may move."""
+    def ready(self) -> bool:
+        """Return True if a frame may move in either direction."""
+        if self._responses or not self._requests:
+            return bool(self._responses)
+        muted = self._in_flight or self.draining
+        return not muted and self.network.clock.monotonic_ms() >= self._paused_until_ms
+
+    def deliver(self) -> None:
+        """Move a frame: a response, if there is one. The connection must be ``ready``."""
         if self._responses:
             self._deliver_response(self._responses.popleft())
-            return True
-        muted = self._in_flight or self.draining or self.network.clock.monotonic_ms() < self._paused_until_ms
-        if self._requests and not muted:
+        else:
             self._deliver_request(self._requests.popleft())
-            return True
-        return False
 
     def due_ms(self) -> int:
         """Return the time (monotonic) at which a frame may move that may not move now."""

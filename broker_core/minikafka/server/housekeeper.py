@@ -91,6 +91,7 @@ class Housekeeper:
                 * config.control.rebalance_leaders
             ),
         )
+        self._look_at_ms = now_ms
         self._clean_at_ms = now_ms + config.cleaner.backoff_ms
         self._wake = threading.Condition()
         self._wakes_at_ms = 0
@@ -99,17 +100,21 @@ class Housekeeper:
 
     def tick(self) -> None:
         """Run everything that is due. For the simulation."""
-        self._broker.expire()
-        self._look_after_logs()
-        if self._clock.monotonic_ms() >= self._clean_at_ms:
-            self._clean_at_ms = self._clock.monotonic_ms() + self._broker.config.cleaner.backoff_ms
+        now_ms = self._clock.monotonic_ms()
+        deadline_ms = self._broker.purgatory.next_deadline_ms()
+        if deadline_ms is not None and now_ms >= deadline_ms:
+            self._broker.expire()
+        if now_ms >= self._look_at_ms:
+            self._look_at_ms = self._look_after_logs()
+        if now_ms >= self._clean_at_ms:
+            self._clean_at_ms = now_ms + self._broker.config.cleaner.backoff_ms
             self._clean()
 
     def due_ms(self) -> int:
         """Return the time (monotonic) before which ``tick`` has nothing to do."""
         deadline_ms = self._broker.purgatory.next_deadline_ms()
         first_ms = NEVER_MS if deadline_ms is None else deadline_ms
-        return min(first_ms, self._clean_at_ms, *(task.at_ms for task in self._tasks))
+        return min(first_ms, self._look_at_ms, self._clean_at_ms)
 
     def start(self) -> None:
         """Start the threads, which run until ``stop``."""
