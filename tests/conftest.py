@@ -57,7 +57,24 @@ ONE_BY_ONE = ("tests/test_", "tests/unit/")
 PURE = "not process and not slow"
 """The pure suite's expression. Asked for in these words, it does not even import the directories above."""
 
+LONGEST_S = {
+    "property/test_streams.py": 4.4,
+    "scenarios/test_restored_zookeeper.py": 3.6,
+    "scenarios/test_scripts.py": 3.4,
+    "unit/records/test_down_conversion.py": 2.5,
+    "unit/wire/test_memory.py": 2.3,
+    "test_tidy.py": 2.2,
+    "property/test_records_roundtrip.py": 1.6,
+    "scenarios/test_invalid_znodes.py": 1.6,
+    "unit/clients/fetch/test_truncation.py": 1.4,
+    "unit/records/append/test_wrappers.py": 1.4,
+    "unit/records/test_pieces.py": 1.3,
+    "unit/clients/group/test_consumer.py": 1.2,
+}
+"""Processor seconds of the pure suite's longest files; any other takes about one for 50,000 bytes."""
+
 TESTS = Path(__file__).parent
+NOT_PURE = frozenset(TESTS / name for name in WITH_PROCESSES)
 
 # Thousands of tests are objects that live until the end, and each full turn of the collector visits them all,
 # a fifth of the pure suite's work. So it comes round seldom, and passes over what was there at the start.
@@ -77,15 +94,60 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the directories whose every test the pure suite deselects: their imports are the dearest."""
-    if config.getoption("markexpr") != PURE or not collection_path.is_dir():
+    """Leave out the directories whose every test the pure suite deselects: their imports are the dearest.
+
+    And the files that are no part of this worker's share.
+    """
+    if config.getoption("markexpr") != PURE:
         return None
-    return True if collection_path in [TESTS / name for name in WITH_PROCESSES] else None
+    if collection_path.is_dir():
+        return True if collection_path in NOT_PURE else None
+    share = getattr(config, "workerinput", {}).get("share")
+    is_test = collection_path.match("test_*.py")
+    return True if is_test and share is not None and str(collection_path) not in share else None
+
+
+def in_shares(config: pytest.Config) -> bool:
+    """Return True for the whole pure suite with xdist: each worker collects and runs files of its own.
+
+    Else each of them collects all, and the tests of a file, with what they share, are spread over all.
+    """
+    return (
+        config.getoption("markexpr") == PURE
+        and config.getoption("dist", "no") == "load"
+        and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    )
+
+
+def shares(count: int) -> list[list[str]]:
+    """Divide the files of the pure suite: the longest first, each goes to the share that has least so far."""
+    files = [path for path in TESTS.rglob("test_*.py") if NOT_PURE.isdisjoint(path.parents)]
+    costs = {
+        str(path): LONGEST_S.get(path.relative_to(TESTS).as_posix(), path.stat().st_size / 50_000)
+        for path in files
+    }
+    found: list[list[str]] = [[] for _ in range(count)]
+    loads = [0.0] * count
+    for path, cost in sorted(costs.items(), key=lambda item: (-item[1], item[0])):
+        least = loads.index(min(loads))
+        loads[least] += cost
+        found[least].append(path)
+    return found
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a worker its share."""
+    if in_shares(node.config):
+        number = int(node.workerinput["workerid"].removeprefix("gw"))
+        node.workerinput["share"] = shares(node.workerinput["workercount"])[number]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep pytest-randomly from seeding the generators of three libraries around each test; ``_seed`` does it."""
+    """Keep pytest-randomly from seeding several generators three times a test; ``_seed`` does enough."""
     config.option.randomly_reset_seed = False
+    if in_shares(config):
+        config.option.maxworkerrestart = "0"  # another worker would not have the share of one that crashed
 
 
 def _seed(item: pytest.Item) -> None:
@@ -152,11 +214,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``-n N --dist loadscope --no-loadscope-reorder``, keep what shares something costly on one worker.
+    """Let each worker run all of its share, if there are shares.
 
-    In ``tests/spark`` that is most often one of two Spark sessions, elsewhere at most what a file shares.
+    With ``-n N --dist loadscope --no-loadscope-reorder``, keep what shares something costly on one worker. In
+    ``tests/spark`` that is most often one of two Spark sessions, elsewhere at most what a file shares.
     """
-    from xdist.scheduler import LoadScopeScheduling
+    from xdist.scheduler import EachScheduling, LoadScopeScheduling
+
+    class Shares(EachScheduling):
+        def schedule(self) -> None:
+            collected = sum(len(share) for share in self.node2collection.values())
+            config.pluginmanager.getplugin("session").testscollected = collected
+            super().schedule()
+
+    if in_shares(config):
+        return Shares(config, log)
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:

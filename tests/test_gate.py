@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST_S, NOT_PURE, TESTS, shares
+
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
 
@@ -93,6 +95,15 @@ def test_a_test_is_left_out_when_the_time_is_over(until: str, outcome: str) -> N
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_every_file_is_in_the_share_of_one_worker(workers: int) -> None:
+    files = {str(path) for path in TESTS.rglob("test_*.py") if NOT_PURE.isdisjoint(path.parents)}
+    found = shares(workers)
+    assert len(found) == workers
+    assert sorted(path for share in found for path in share) == sorted(files)
+    assert {str(TESTS / path) for path in LONGEST_S} <= files
+
+
 def test_a_process_that_is_left_behind_is_named_and_killed() -> None:
     run = f"test-{os.getpid()}"
     left = subprocess.Popen(
