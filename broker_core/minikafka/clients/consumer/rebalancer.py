@@ -180,8 +180,7 @@ class ZkRebalancerListener:
         self._listener_thread: int | None = None
         """The id of the thread that is calling the rebalance listener."""
 
-    # --- triggers
-    # -------------------------------------------------------------------------------------------
+    # --- triggers -------------------------------------------------------------------------------------------
 
     def handle_child_change(self, parent_path: str, names: list[str] | None) -> None:
         """Handle a change of the group's consumers, or of the brokers."""
@@ -223,8 +222,7 @@ class ZkRebalancerListener:
         finally:
             self._listener_thread = None
 
-    # --- the rebalance
-    # -------------------------------------------------------------------------------------------
+    # --- the rebalance --------------------------------------------------------------------------------------
 
     def synced_rebalance(self) -> Steps[None]:
         """Make attempts until one of them succeeds.
@@ -310,8 +308,7 @@ class ZkRebalancerListener:
         for topic in self._topic_watches.keys() - threads.keys():
             self._topic_watches.pop(topic).cancel()
 
-    # --- closing
-    # -------------------------------------------------------------------------------------------
+    # --- closing --------------------------------------------------------------------------------------------
 
     def close_fetchers(self, plan: RebalancePlan) -> Steps[bool]:
         """Stop reading, so that no message of a partition to release is delivered.
@@ -398,8 +395,7 @@ class ZkRebalancerListener:
             parts.offsets.zookeeper.forget()
         parts.registry.clear_fetcher_queues()
 
-    # --- owners
-    # -------------------------------------------------------------------------------------------
+    # --- owners ---------------------------------------------------------------------------------------------
 
     def release_partition_ownership(self, partitions: tuple[TopicPartition, ...]) -> Steps[None]:
         """Release partitions, so that other consumers can own them."""
@@ -419,8 +415,7 @@ class ZkRebalancerListener:
         self._held_by_others = held
         return not held
 
-    # --- starting fetchers
-    # -------------------------------------------------------------------------------------------
+    # --- starting fetchers ----------------------------------------------------------------------------------
 
     def _fetch_offsets(self, plan: RebalancePlan) -> Steps[dict[TopicPartition, int] | None]:
         """Fetch the committed offsets of the new partitions, and retry until they are known. Return None if

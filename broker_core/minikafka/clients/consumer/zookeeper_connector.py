@@ -201,8 +201,7 @@ class ZookeeperConsumerConnector(ConsumerConnector):
                 f"{self.consumer_id_string}_autocommit", self.auto_commit, config.auto_commit_interval_ms
             )
 
-    # --- streams
-    # -------------------------------------------------------------------------------------------
+    # --- streams --------------------------------------------------------------------------------------------
 
     def _create_message_streams(
         self, topic_count_map: dict[str, int], decoders: Decoders
@@ -271,8 +270,7 @@ class ZookeeperConsumerConnector(ConsumerConnector):
         )
         self._executor.start()
 
-    # --- offsets
-    # -------------------------------------------------------------------------------------------
+    # --- offsets --------------------------------------------------------------------------------------------
 
     def _offsets_channel(self, channel: OffsetsChannel | None) -> OffsetsChannel | None:
         config = self.config
@@ -369,8 +367,7 @@ class ZookeeperConsumerConnector(ConsumerConnector):
         with self.topic_registry.lock:
             return self.offsets.fetch_offsets(wanted)
 
-    # --- without threads
-    # -------------------------------------------------------------------------------------------
+    # --- without threads ------------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """Run the tasks that are due, then one step of a rebalance. Return whether there was such a step.
@@ -396,8 +393,7 @@ class ZookeeperConsumerConnector(ConsumerConnector):
             return False
         return self._stepper.is_busy or self.load_balancer_listener.is_triggered
 
-    # --- the end
-    # -------------------------------------------------------------------------------------------
+    # --- the end --------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
         """Leave the group: end the streams, commit all delivered messages (auto commit only, and except a

@@ -130,8 +130,7 @@ class ClusterClient:
         self._topic_creation = AutoTopicCreation(creates_topics)
         self._outage = OutageLog(OUTAGE_WARNING_AFTER_MS, OUTAGE_WARNING_INTERVAL_MS)
 
-    # --- metadata
-    # -------------------------------------------------------------------------------------------
+    # --- metadata -------------------------------------------------------------------------------------------
 
     def metadata(
         self,
@@ -241,8 +240,7 @@ class ClusterClient:
         """The bootstrap list as text, for messages."""
         return ",".join(map(str, self._bootstrap))
 
-    # --- requests
-    # --------------------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     def deadline(self, timeout_ms: int | None = None) -> Deadline:
         """Return a deadline on this client's clock, after the request time-out by default."""
@@ -326,8 +324,7 @@ class ClusterClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- internals
-    # --------------------------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------------------
 
     def _topic_once(self, name: str, deadline: Deadline, creates_topics: bool | None = None) -> TopicMetadata:
         known = self.metadata([name], timeout_ms=deadline.remaining_ms(), creates_topics=creates_topics)

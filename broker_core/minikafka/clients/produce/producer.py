@@ -280,8 +280,7 @@ class BatchingProducer:
             return self._partitioner.partition_of_new_batch(topic)
         return number
 
-    # --- waiting, under the lock
-    # ---------------------------------------------------------------------------------
+    # --- waiting, under the lock ----------------------------------------------------------------------------
 
     def _wait_for_room(self, size: int, deadline: Deadline | None) -> None:
         if self._closing:
@@ -333,8 +332,7 @@ class BatchingProducer:
     def _deadline(self, timeout_ms: int | None) -> Deadline | None:
         return None if timeout_ms is None else self._cluster.deadline(timeout_ms)
 
-    # --- the workers
-    # ---------------------------------------------------------------------------------------------
+    # --- the workers ----------------------------------------------------------------------------------------
 
     def _wake_worker(self) -> None:
         """Wake an idle worker, or start the first one. Under the lock."""

@@ -265,8 +265,7 @@ class DefaultEventHandler(EventHandler):
             return [], refused
         return serialize(fields_of(good), self._encoder, self._key_encoder), refused
 
-    # --- partitions
-    # ------------------------------------------------------------------------------------------------
+    # --- partitions -----------------------------------------------------------------------------------------
 
     def _begin_piece(self, columns: MessageColumns, dispatch: Dispatch) -> None:
         name = columns.topic
@@ -379,8 +378,7 @@ class DefaultEventHandler(EventHandler):
         kind = type(self._partitioner)
         return f"partitioner {kind.__module__}.{kind.__qualname__}"
 
-    # --- the engine
-    # ------------------------------------------------------------------------------------------------
+    # --- the engine -----------------------------------------------------------------------------------------
 
     def _send(
         self, columns: MessageColumns, left: list[_PartitionRows], topic: TopicMetadata, dispatch: Dispatch
@@ -445,8 +443,7 @@ class DefaultEventHandler(EventHandler):
                 place = tp.topic
         dispatch.fail(sent.columns, rows, place, error)
 
-    # --- errors
-    # ------------------------------------------------------------------------------------------------
+    # --- errors ---------------------------------------------------------------------------------------------
 
     def _with_limit(self, error: BrokerError, topic: str, name: str, dispatch: Dispatch) -> BrokerError:
         """Return the error of a message that is too large, with the value of the setting that limits it."""
