@@ -12,43 +12,43 @@ from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import UNKNOWN_TOPIC_TIMEOUT_MS
 from minikafka.cli.partition_reader import read_partitions, starting_positions
 from minikafka.cli.start_position import Start
-from minikafka.clients.network.cluster import ClusterClient
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness, fetch_error
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-@pytest.fixture
-def brokers() -> BrokerHarness:
-    brokers = BrokerHarness(1, {"t": 2})
-    brokers.fill(T0, b"a", b"b", b"c")
-    return brokers
+class ReadTopic:
+    """Topic t with two partitions, of which one has messages, and a client that reads it."""
+
+    def __init__(self) -> None:
+        self.brokers = BrokerHarness(1, {"t": 2})
+        self.brokers.fill(T0, b"a", b"b", b"c")
+        self.cluster = self.brokers.client(
+            creates_topics=False, unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS
+        )
+
+    def values(self, positions: dict[TopicPartition, int], count: int) -> list[bytes | None]:
+        return [record.value for _, record in islice(read_partitions(self.cluster, positions), count)]
+
+    def while_it_waits(self, change: Callable[[], None]) -> None:
+        """Do ``change`` at the first pause."""
+        wait = self.brokers.waiter.wait
+
+        def once(milliseconds: int) -> None:
+            self.brokers.waiter.wait = wait  # type: ignore[method-assign]
+            change()
+            wait(milliseconds)
+
+        self.brokers.waiter.wait = once  # type: ignore[method-assign]
+
+    def delete(self) -> None:
+        self.brokers.delete_topic("t")
 
 
 @pytest.fixture
-def cluster(brokers: BrokerHarness) -> ClusterClient:
-    return brokers.client(creates_topics=False, unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS)
-
-
-def values(cluster: ClusterClient, positions: dict[TopicPartition, int], count: int) -> list[bytes | None]:
-    return [record.value for _, record in islice(read_partitions(cluster, positions), count)]
-
-
-def while_it_waits(brokers: BrokerHarness, change: Callable[[], None]) -> None:
-    """Do ``change`` at the first pause."""
-    wait = brokers.waiter.wait
-
-    def once(milliseconds: int) -> None:
-        brokers.waiter.wait = wait  # type: ignore[method-assign]
-        change()
-        wait(milliseconds)
-
-    brokers.waiter.wait = once  # type: ignore[method-assign]
-
-
-def delete(brokers: BrokerHarness) -> None:
-    brokers.delete_topic("t")
+def topic() -> ReadTopic:
+    return ReadTopic()
 
 
 @pytest.mark.parametrize(
@@ -56,158 +56,131 @@ def delete(brokers: BrokerHarness) -> None:
     [(Start(), {T0: 0, T1: 0}), (Start(at_end=True), {T0: 3, T1: 0}), (Start(offset=0), {T0: 0, T1: 0})],
 )
 def test_it_begins_where_it_is_told_without_a_word(
-    cluster: ClusterClient,
-    where: Start,
-    positions: dict[TopicPartition, int],
-    capsys: pytest.CaptureFixture[str],
+    topic: ReadTopic, where: Start, positions: dict[TopicPartition, int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert starting_positions(cluster, "t", where) == positions
+    assert starting_positions(topic.cluster, "t", where) == positions
     assert capsys.readouterr() == ("", "")
 
 
 def test_offset_beyond_the_end_is_reported_with_partitions(
-    cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
+    topic: ReadTopic, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert starting_positions(cluster, "t", Start(offset=3)) == {T0: 3, T1: 0}
+    assert starting_positions(topic.cluster, "t", Start(offset=3)) == {T0: 3, T1: 0}
     assert capsys.readouterr().err == (
         "minikafka: no offset 3 yet in t-1 (ends at 0): waiting at the end for new messages\n"
     )
 
 
-def test_many_partitions_are_told_in_one_line(
-    brokers: BrokerHarness, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
-) -> None:
-    brokers.add_topic("many", 20)
-    starting_positions(cluster, "many", Start(offset=9))
+def test_many_partitions_are_told_in_one_line(topic: ReadTopic, capsys: pytest.CaptureFixture[str]) -> None:
+    topic.brokers.add_topic("many", 20)
+    starting_positions(topic.cluster, "many", Start(offset=9))
     err = capsys.readouterr().err
     assert "many-4 (ends at 0) and 15 more: waiting" in err
     assert err.count("\n") == 1
 
 
-def test_an_offset_that_is_gone_is_told(
-    brokers: BrokerHarness, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
-) -> None:
-    brokers.logs[T0].delete_before(2)
-    assert starting_positions(cluster, "t", Start(offset=0)) == {T0: 2, T1: 0}
+def test_an_offset_that_is_gone_is_told(topic: ReadTopic, capsys: pytest.CaptureFixture[str]) -> None:
+    topic.brokers.logs[T0].delete_before(2)
+    assert starting_positions(topic.cluster, "t", Start(offset=0)) == {T0: 2, T1: 0}
     assert "offset 0 was deleted in t-0 (starts at 2): reading from there" in capsys.readouterr().err
 
 
-def test_a_time_after_all_messages_is_told(
-    cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert starting_positions(cluster, "t", Start(timestamp_ms=1_001)) == {T0: 1, T1: 0}
+def test_a_time_after_all_messages_is_told(topic: ReadTopic, capsys: pytest.CaptureFixture[str]) -> None:
+    assert starting_positions(topic.cluster, "t", Start(timestamp_ms=1_001)) == {T0: 1, T1: 0}
     assert capsys.readouterr().err == (
         "minikafka: no message at or after 1970-01-01T00:00:01.001Z in t-1 (ends at 0): "
         "waiting at the end for new ones\n"
     )
 
 
-def test_what_comes_later_is_read_too(brokers: BrokerHarness, cluster: ClusterClient) -> None:
-    while_it_waits(brokers, lambda: brokers.fill(T1, b"d"))
-    assert values(cluster, {T0: 1, T1: 0}, 3) == [b"b", b"c", b"d"]
+def test_what_comes_later_is_read_too(topic: ReadTopic) -> None:
+    topic.while_it_waits(lambda: topic.brokers.fill(T1, b"d"))
+    assert topic.values({T0: 1, T1: 0}, 3) == [b"b", b"c", b"d"]
 
 
-def test_who_may_not_read_an_empty_topic_is_told_and_does_not_wait(
-    brokers: BrokerHarness, cluster: ClusterClient
-) -> None:
-    brokers.add_topic("empty", 1)
-    brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+def test_who_may_not_read_an_empty_topic_is_told_and_does_not_wait(topic: ReadTopic) -> None:
+    topic.brokers.add_topic("empty", 1)
+    topic.brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(BrokerError, match="not authorized: Read on Topic:empty") as raised:
-        values(cluster, {TopicPartition("empty", 0): 0}, 1)
+        topic.values({TopicPartition("empty", 0): 0}, 1)
     assert raised.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_who_loses_the_right_to_read_while_nothing_comes_is_told(
-    brokers: BrokerHarness, cluster: ClusterClient
-) -> None:
+def test_who_loses_the_right_to_read_while_nothing_comes_is_told(topic: ReadTopic) -> None:
     denial = fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    while_it_waits(brokers, lambda: brokers.script(ApiKey.FETCH, denial))
+    topic.while_it_waits(lambda: topic.brokers.script(ApiKey.FETCH, denial))
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
-        values(cluster, {T0: 3, T1: 0}, 1)
+        topic.values({T0: 3, T1: 0}, 1)
 
 
-def test_a_leader_that_is_away_while_nothing_comes_is_waited_for(
-    brokers: BrokerHarness, cluster: ClusterClient
-) -> None:
-    brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION))
-    while_it_waits(brokers, lambda: brokers.fill(T1, b"d"))
-    assert values(cluster, {T0: 3, T1: 0}, 1) == [b"d"]
+def test_a_leader_that_is_away_while_nothing_comes_is_waited_for(topic: ReadTopic) -> None:
+    topic.brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION))
+    topic.while_it_waits(lambda: topic.brokers.fill(T1, b"d"))
+    assert topic.values({T0: 3, T1: 0}, 1) == [b"d"]
 
 
-def test_a_topic_that_is_deleted_ends_it_soon_and_stays_deleted(
-    brokers: BrokerHarness, cluster: ClusterClient
-) -> None:
-    while_it_waits(brokers, lambda: delete(brokers))
+def test_a_topic_that_is_deleted_ends_it_soon_and_stays_deleted(topic: ReadTopic) -> None:
+    topic.while_it_waits(topic.delete)
     with pytest.raises(MinikafkaError, match=r"^topic 't' was deleted while it was read$"):
-        values(cluster, {T0: 0, T1: 0}, 99)
-    assert brokers.clock.monotonic_ms() <= 2_000
-    assert not any(request.allow_auto_topic_creation for request in brokers.asked(ApiKey.METADATA))
+        topic.values({T0: 0, T1: 0}, 99)
+    assert topic.brokers.clock.monotonic_ms() <= 2_000
+    assert not any(request.allow_auto_topic_creation for request in topic.brokers.asked(ApiKey.METADATA))
 
 
-def test_a_topic_that_is_deleted_while_messages_are_fetched_ends_it_too(
-    brokers: BrokerHarness, cluster: ClusterClient
-) -> None:
-    messages = read_partitions(cluster, {T0: 0, T1: 0})
-    brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    lookup = brokers.serve
+def test_a_topic_that_is_deleted_while_messages_are_fetched_ends_it_too(topic: ReadTopic) -> None:
+    messages = read_partitions(topic.cluster, {T0: 0, T1: 0})
+    topic.brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    lookup = topic.brokers.serve
 
     def look_and_delete(broker_id: int, request: object) -> object:
         answer = lookup(broker_id, request)  # type: ignore[arg-type]
-        delete(brokers)
+        topic.delete()
         return answer
 
-    brokers.script(ApiKey.LIST_OFFSETS, look_and_delete)
+    topic.brokers.script(ApiKey.LIST_OFFSETS, look_and_delete)
     with pytest.raises(MinikafkaError, match="was deleted while it was read"):
         next(messages)
-    assert brokers.clock.monotonic_ms() <= 2_000
+    assert topic.brokers.clock.monotonic_ms() <= 2_000
 
 
-def test_a_topic_made_anew_is_told_by_offsets_that_went_back(
-    brokers: BrokerHarness, cluster: ClusterClient
-) -> None:
+def test_a_topic_made_anew_is_told_by_offsets_that_went_back(topic: ReadTopic) -> None:
     def anew() -> None:
-        delete(brokers)
-        brokers.add_topic("t", 2)
+        topic.delete()
+        topic.brokers.add_topic("t", 2)
 
-    while_it_waits(brokers, anew)
+    topic.while_it_waits(anew)
     with pytest.raises(
         MinikafkaError, match="deleted and recreated while it was read: t-0 was read to 3 and now ends at 0"
     ):
-        values(cluster, {T0: 0, T1: 0}, 99)
-    assert brokers.clock.monotonic_ms() <= 2_000
+        topic.values({T0: 0, T1: 0}, 99)
+    assert topic.brokers.clock.monotonic_ms() <= 2_000
 
 
-def test_a_topic_made_anew_with_fewer_partitions_is_told(
-    brokers: BrokerHarness, cluster: ClusterClient
-) -> None:
+def test_a_topic_made_anew_with_fewer_partitions_is_told(topic: ReadTopic) -> None:
     def anew() -> None:
-        delete(brokers)
-        brokers.add_topic("t", 1)
-        brokers.fill(T0, b"1", b"2", b"3", b"4")
+        topic.delete()
+        topic.brokers.add_topic("t", 1)
+        topic.brokers.fill(T0, b"1", b"2", b"3", b"4")
 
-    while_it_waits(brokers, anew)
+    topic.while_it_waits(anew)
     with pytest.raises(MinikafkaError, match="recreated while it was read: t-1 no longer exists"):
-        values(cluster, {T0: 0, T1: 0}, 99)
+        topic.values({T0: 0, T1: 0}, 99)
 
 
-def test_a_leader_that_is_behind_for_a_moment_is_waited_for(
-    brokers: BrokerHarness, cluster: ClusterClient
-) -> None:
-    brokers.logs[T0].truncate(2)
-    while_it_waits(brokers, lambda: brokers.fill(T0, b"d", b"e"))
-    assert values(cluster, {T0: 3, T1: 0}, 1) == [b"e"]
+def test_a_leader_that_is_behind_for_a_moment_is_waited_for(topic: ReadTopic) -> None:
+    topic.brokers.logs[T0].truncate(2)
+    topic.while_it_waits(lambda: topic.brokers.fill(T0, b"d", b"e"))
+    assert topic.values({T0: 3, T1: 0}, 1) == [b"e"]
 
 
-def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(
-    brokers: BrokerHarness, cluster: ClusterClient
-) -> None:
-    brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * 3)
-    assert values(cluster, {T0: 0, T1: 0}, 3) == [b"a", b"b", b"c"]
+def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(topic: ReadTopic) -> None:
+    topic.brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * 3)
+    assert topic.values({T0: 0, T1: 0}, 3) == [b"a", b"b", b"c"]
 
 
 def test_messages_deleted_before_reading_are_skipped(
-    brokers: BrokerHarness, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
+    topic: ReadTopic, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    brokers.logs[T0].delete_before(2)
-    assert values(cluster, {T0: 0, T1: 0}, 1) == [b"c"]
+    topic.brokers.logs[T0].delete_before(2)
+    assert topic.values({T0: 0, T1: 0}, 1) == [b"c"]
     assert "offset 0 was deleted in t-0 (starts at 2)" in capsys.readouterr().err
