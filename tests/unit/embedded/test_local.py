@@ -28,6 +28,7 @@ STOPS_WITHIN_S = 2.0
 """The promised longest time from the last owner's death."""
 
 Session = subprocess.Popen[bytes]
+Start = Callable[[], Session]
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ def data_dir(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def session() -> Iterator[Callable[[], Session]]:
+def session() -> Iterator[Start]:
     """Start processes that stand for Spark sessions."""
     started: list[Session] = []
 
@@ -113,7 +114,7 @@ def all_gone(pids: list[int]) -> bool:
 # Starting and sharing
 
 
-def test_the_first_session_starts_it(data_dir: str, session: Callable[[], Session]) -> None:
+def test_the_first_session_starts_it(data_dir: str, session: Start) -> None:
     cluster = join(data_dir, session())
     assert serves(cluster)
     assert cluster.data_dir == os.path.realpath(data_dir)
@@ -123,7 +124,7 @@ def test_the_first_session_starts_it(data_dir: str, session: Callable[[], Sessio
     assert can_connect(host, int(port))
 
 
-def test_a_second_session_shares_it_and_keeps_it(data_dir: str, session: Callable[[], Session]) -> None:
+def test_a_second_session_shares_it_and_keeps_it(data_dir: str, session: Start) -> None:
     first, second = session(), session()
     cluster = join(data_dir, first)
     assert join(data_dir, second) == cluster
@@ -135,7 +136,7 @@ def test_a_second_session_shares_it_and_keeps_it(data_dir: str, session: Callabl
     assert running(data_dir) == cluster
 
 
-def test_it_stops_soon_after_its_last_owner_was_killed(data_dir: str, session: Callable[[], Session]) -> None:
+def test_it_stops_soon_after_its_last_owner_was_killed(data_dir: str, session: Start) -> None:
     first, second = session(), session()
     cluster = join(data_dir, first)
     join(data_dir, second)
@@ -153,7 +154,7 @@ def test_it_stops_soon_after_its_last_owner_was_killed(data_dir: str, session: C
     assert list(Path(data_dir).glob("broker-*/.kafka_cleanshutdown")) != []
 
 
-def test_two_processes_at_once_get_one_broker(data_dir: str, session: Callable[[], Session]) -> None:
+def test_two_processes_at_once_get_one_broker(data_dir: str, session: Start) -> None:
     code = (
         "import sys, time\n"
         "from minikafka.embedded.local import ensure\n"
@@ -172,9 +173,7 @@ def test_two_processes_at_once_get_one_broker(data_dir: str, session: Callable[[
     assert all_gone([answers[0].pid])
 
 
-def test_session_that_joins_during_the_stop_gets_a_new_broker(
-    data_dir: str, session: Callable[[], Session]
-) -> None:
+def test_session_that_joins_during_the_stop_gets_a_new_broker(data_dir: str, session: Start) -> None:
     cluster = join(data_dir, session_one := session())
     end(session_one)
     # From before the daemon sees that its owner died until after it has stopped.
@@ -186,7 +185,7 @@ def test_session_that_joins_during_the_stop_gets_a_new_broker(
         end(following)
 
 
-def test_daemon_is_no_child_of_its_session(data_dir: str, session: Callable[[], Session]) -> None:
+def test_daemon_is_no_child_of_its_session(data_dir: str, session: Start) -> None:
     cluster = join(data_dir, session())
     assert os.getsid(cluster.pid) != os.getsid(0)
     info = process_info(cluster.pid)
@@ -194,7 +193,7 @@ def test_daemon_is_no_child_of_its_session(data_dir: str, session: Callable[[], 
     assert info.parent != os.getpid()
 
 
-def test_data_and_cluster_id_are_kept(data_dir: str, session: Callable[[], Session]) -> None:
+def test_data_and_cluster_id_are_kept(data_dir: str, session: Start) -> None:
     first = join(data_dir, session())
     local.stop(data_dir)
     again = join(data_dir, session())
@@ -203,7 +202,7 @@ def test_data_and_cluster_id_are_kept(data_dir: str, session: Callable[[], Sessi
 
 
 def test_it_keeps_none_of_sparks_secrets(
-    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+    data_dir: str, session: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if sys.platform != "linux":
         pytest.skip("the environment of a process is read from /proc")
@@ -216,7 +215,7 @@ def test_it_keeps_none_of_sparks_secrets(
 # After crashes
 
 
-def test_a_killed_daemon_is_replaced(data_dir: str, session: Callable[[], Session]) -> None:
+def test_a_killed_daemon_is_replaced(data_dir: str, session: Start) -> None:
     process = session()
     first = join(data_dir, process)
     pids = family(first.pid)
@@ -230,9 +229,7 @@ def test_a_killed_daemon_is_replaced(data_dir: str, session: Callable[[], Sessio
     assert all_gone(pids)
 
 
-def test_it_stops_when_its_broker_crashes_and_the_next_starts(
-    data_dir: str, session: Callable[[], Session]
-) -> None:
+def test_it_stops_when_its_broker_crashes_and_the_next_starts(data_dir: str, session: Start) -> None:
     process = session()
     first = join(data_dir, process)
     pids = family(first.pid)
@@ -242,7 +239,7 @@ def test_it_stops_when_its_broker_crashes_and_the_next_starts(
     assert serves(join(data_dir, process))
 
 
-def test_a_crashed_zookeeper_comes_back(data_dir: str, session: Callable[[], Session]) -> None:
+def test_a_crashed_zookeeper_comes_back(data_dir: str, session: Start) -> None:
     cluster = join(data_dir, session())
     java = java_of(cluster)
     os.kill(java, signal.SIGKILL)
@@ -251,7 +248,7 @@ def test_a_crashed_zookeeper_comes_back(data_dir: str, session: Callable[[], Ses
     assert serves(cluster)
 
 
-def test_it_stops_when_its_directory_is_removed(data_dir: str, session: Callable[[], Session]) -> None:
+def test_it_stops_when_its_directory_is_removed(data_dir: str, session: Start) -> None:
     cluster = join(data_dir, session())
     pids = family(cluster.pid)
     shutil.rmtree(data_dir, ignore_errors=True)
@@ -262,7 +259,7 @@ def test_it_stops_when_its_directory_is_removed(data_dir: str, session: Callable
 
 
 def test_failed_start_raises_its_cause(
-    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    data_dir: str, session: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     process = session()
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -273,7 +270,7 @@ def test_failed_start_raises_its_cause(
 
 
 def test_after_a_failed_start_another_one_succeeds(
-    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+    data_dir: str, session: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = session()
     with monkeypatch.context() as patch:
@@ -285,7 +282,7 @@ def test_after_a_failed_start_another_one_succeeds(
 
 
 def test_daemon_that_cannot_start_is_reported_with_its_log(
-    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+    data_dir: str, session: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(MinikafkaError, match=r"ended during its start; its logs in .*logs are empty"):
@@ -312,7 +309,7 @@ time.sleep(600)
 
 
 def test_stalled_start_is_given_up_with_its_progress_and_log(
-    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    data_dir: str, session: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     slow = tmp_path / "python"
     (tmp_path / "slow.py").write_text(SLOW)
@@ -344,7 +341,7 @@ def test_a_data_directory_that_cannot_be_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_broker_of_another_host_is_refused(
-    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+    data_dir: str, session: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = session()
     join(data_dir, process)
@@ -357,7 +354,7 @@ def test_the_broker_of_another_host_is_refused(
 # Listing and stopping
 
 
-def test_it_is_listed_while_it_runs(data_dir: str, session: Callable[[], Session], own_listing: Path) -> None:
+def test_it_is_listed_while_it_runs(data_dir: str, session: Start, own_listing: Path) -> None:
     assert list_running() == []
     cluster = join(data_dir, session())
     assert list_running() == [cluster]
@@ -366,7 +363,7 @@ def test_it_is_listed_while_it_runs(data_dir: str, session: Callable[[], Session
     assert list(own_listing.iterdir()) == []
 
 
-def test_stop_returns_when_all_processes_have_ended(data_dir: str, session: Callable[[], Session]) -> None:
+def test_stop_returns_when_all_processes_have_ended(data_dir: str, session: Start) -> None:
     cluster = join(data_dir, session())
     pids = family(cluster.pid)
     local.stop(data_dir)
@@ -396,7 +393,7 @@ def test_stop_names_the_process_that_holds_the_cluster_lock(data_dir: str) -> No
 
 
 def test_stop_that_times_out_names_the_process_and_its_logs(
-    data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
+    data_dir: str, session: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deaf = session()
     monkeypatch.setattr(local_files, "owner_of", lambda pid: owner(deaf))
@@ -421,9 +418,7 @@ def test_listing_without_a_home_is_in_a_private_directory(
 # Clusters of other processes
 
 
-def test_wait_for_end_waits_for_a_broker_without_owners(
-    data_dir: str, session: Callable[[], Session]
-) -> None:
+def test_wait_for_end_waits_for_a_broker_without_owners(data_dir: str, session: Start) -> None:
     calls: list[bool] = []
     process = session()
     cluster = join(data_dir, process)
@@ -444,9 +439,7 @@ def test_wait_for_end_ignores_an_announced_cluster(data_dir: str) -> None:
     assert calls == []
 
 
-def test_an_announced_cluster_is_shared(
-    tmp_path: Path, data_dir: str, session: Callable[[], Session]
-) -> None:
+def test_an_announced_cluster_is_shared(tmp_path: Path, data_dir: str, session: Start) -> None:
     with local.announce(data_dir, "h:1", "h:2", "id") as cluster:
         assert join(data_dir, session()) == cluster
         assert list_running() == [cluster]

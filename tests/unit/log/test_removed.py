@@ -18,6 +18,8 @@ from minikafka.log.checkpoints.meta_properties import MetaProperties, write_meta
 from minikafka.log.manager import LogManager
 from tests.support.logs import HOME, ONE, OTHER, TWO, fill, log_of, manager_of, open_log, read_all
 
+Change = Callable[[MemoryFiles], None]
+
 
 def remove_directory(files: MemoryFiles) -> None:
     files.remove_tree(HOME)
@@ -36,9 +38,7 @@ ways = pytest.mark.parametrize("remove", [remove_directory, remove_segment, move
 
 
 @ways
-def test_a_log_that_was_removed_takes_no_more_messages(
-    files: MemoryFiles, remove: Callable[[MemoryFiles], None]
-) -> None:
+def test_a_log_that_was_removed_takes_no_more_messages(files: MemoryFiles, remove: Change) -> None:
     log = fill(open_log(files), 10)
     assert not log.find_removed()
     remove(files)
@@ -49,9 +49,7 @@ def test_a_log_that_was_removed_takes_no_more_messages(
 
 
 @ways
-def test_removed_log_does_not_count_as_flushed(
-    files: MemoryFiles, remove: Callable[[MemoryFiles], None]
-) -> None:
+def test_removed_log_does_not_count_as_flushed(files: MemoryFiles, remove: Change) -> None:
     log = fill(open_log(files), 10, flush=True)
     fill(log, 5)
     remove(files)
@@ -63,9 +61,7 @@ def test_removed_log_does_not_count_as_flushed(
 
 
 @ways
-def test_no_segment_follows_one_that_was_removed(
-    files: MemoryFiles, remove: Callable[[MemoryFiles], None]
-) -> None:
+def test_no_segment_follows_one_that_was_removed(files: MemoryFiles, remove: Change) -> None:
     log = fill(open_log(files), 10)
     remove(files)
     with pytest.raises(StorageError, match="was removed"):

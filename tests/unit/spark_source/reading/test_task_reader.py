@@ -89,8 +89,11 @@ class Fetcher:
             at = begin + len(records)
 
 
+Of = Callable[[Log], Log]
+
+
 @pytest.fixture
-def of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Log], Log]:
+def of(monkeypatch: pytest.MonkeyPatch) -> Of:
     def use(log: Log) -> Log:
         monkeypatch.setattr(task_reader, "RangeFetcher", log.fetcher)
         monkeypatch.setattr(task_reader, "log_reaches", log.reaches)
@@ -103,12 +106,12 @@ def values(task: InputPartition, given: SourceOptions) -> list[int]:
     return [int(value) for batch in read(task, given) for value in batch.column("value").to_pylist()]
 
 
-def test_just_the_range_is_read_though_sets_are_larger(of: Callable[[Log], Log]) -> None:
+def test_just_the_range_is_read_though_sets_are_larger(of: Of) -> None:
     of(Log(0, 40))
     assert values(task(6, 21), options()) == list(range(6, 21))
 
 
-def test_batches_have_sparks_columns_to_the_letter(of: Callable[[Log], Log]) -> None:
+def test_batches_have_sparks_columns_to_the_letter(of: Of) -> None:
     of(Log(0, 4))
     (batch,) = read(task(0, 4, partition=3), options())
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -125,9 +128,7 @@ def test_batches_have_sparks_columns_to_the_letter(of: Callable[[Log], Log]) -> 
     assert batch.column("offset").to_pylist() == [0, 1, 2, 3]
 
 
-def test_many_small_rows_are_handed_over_in_pieces(
-    of: Callable[[Log], Log], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_small_rows_are_handed_over_in_pieces(of: Of, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_reader, "ROWS_MAX", 3)
     of(Log(0, 8, step=8))
     assert [b.num_rows for b in read(task(0, 8), options())] == [3, 3, 2]
@@ -137,15 +138,13 @@ def test_the_stand_in_of_a_query_without_partitions_gives_nothing() -> None:
     assert list(read(InputPartition(None), options())) == []
 
 
-def test_offsets_that_retention_took_end_the_task(of: Callable[[Log], Log]) -> None:
+def test_offsets_that_retention_took_end_the_task(of: Of) -> None:
     of(Log(10, 40))
     with pytest.raises(DataLoss, match=r"cannot read 8 offsets of t-0 from offset 2: the log has 10 to 40"):
         values(task(2, 20), options())
 
 
-def test_or_are_skipped_with_a_warning_that_counts(
-    of: Callable[[Log], Log], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_or_are_skipped_with_a_warning_that_counts(of: Of, caplog: pytest.LogCaptureFixture) -> None:
     log = of(Log(10, 40))
     found = values(task(2, 20), options(failOnDataLoss="false"))
     assert found == list(range(10, 20))
@@ -153,12 +152,12 @@ def test_or_are_skipped_with_a_warning_that_counts(
     assert "8 offsets of t-0 from offset 2" in caplog.records[0].getMessage()
 
 
-def test_a_range_that_is_wholly_gone_is_skipped(of: Callable[[Log], Log]) -> None:
+def test_a_range_that_is_wholly_gone_is_skipped(of: Of) -> None:
     of(Log(30, 40))
     assert values(task(2, 20), options(failOnDataLoss="false")) == []
 
 
-def test_an_end_that_the_log_has_lost_is_lost_data(of: Callable[[Log], Log]) -> None:
+def test_an_end_that_the_log_has_lost_is_lost_data(of: Of) -> None:
     of(Log(0, 6))
     one = task(2, 20)
     with pytest.raises(DataLoss, match=r"cannot read 14 offsets of t-0 from offset 6: the log ends at 6"):
@@ -177,18 +176,14 @@ def latest(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return ends_at
 
 
-def test_the_latest_record_is_the_one_at_the_time_of_reading(
-    of: Callable[[Log], Log], latest: Callable[[int], None]
-) -> None:
+def test_the_latest_record_is_the_one_at_the_time_of_reading(of: Of, latest: Callable[[int], None]) -> None:
     of(Log(0, 9))
     latest(9)
     assert values(task(2, 5, to_latest=True), options()) == list(range(2, 9))
     assert values(task(2, 5), options()) == [2, 3, 4]
 
 
-def test_a_log_that_was_made_anew_with_less_is_lost_data(
-    of: Callable[[Log], Log], latest: Callable[[int], None]
-) -> None:
+def test_a_log_that_was_made_anew_with_less_is_lost_data(of: Of, latest: Callable[[int], None]) -> None:
     of(Log(0, 3))
     latest(3)
     with pytest.raises(DataLoss, match="cannot read 4 offsets of t-0 from offset 7: the log ends at 3"):
@@ -197,7 +192,7 @@ def test_a_log_that_was_made_anew_with_less_is_lost_data(
 
 
 def test_a_latest_record_that_is_not_confirmed_any_more_is_waited_for(
-    of: Callable[[Log], Log], latest: Callable[[int], None]
+    of: Of, latest: Callable[[int], None]
 ) -> None:
     log = of(Log(0, 9))
     latest(5)
@@ -207,14 +202,14 @@ def test_a_latest_record_that_is_not_confirmed_any_more_is_waited_for(
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_records_that_nobody_confirms_in_time_are_not_lost_data(of: Callable[[Log], Log], fail: str) -> None:
+def test_records_that_nobody_confirms_in_time_are_not_lost_data(of: Of, fail: str) -> None:
     log = of(Log(0, 6))
     log.unconfirmed = 20
     with pytest.raises(NetworkError, match="nothing came"):
         values(task(2, 20), options(failOnDataLoss=fail))
 
 
-def test_what_is_deleted_before_the_earliest_record_is_read_is_no_loss(of: Callable[[Log], Log]) -> None:
+def test_what_is_deleted_before_the_earliest_record_is_read_is_no_loss(of: Of) -> None:
     of(Log(6, 40))
     assert values(task(2, 9, from_earliest=True), options()) == [6, 7, 8]
     with pytest.raises(DataLoss):
@@ -222,7 +217,7 @@ def test_what_is_deleted_before_the_earliest_record_is_read_is_no_loss(of: Calla
 
 
 def test_damage_is_told_with_its_place_or_passed_over_and_counted(
-    of: Callable[[Log], Log], caplog: pytest.LogCaptureFixture
+    of: Of, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = of(Log(0, 40))
     log.damaged = {9}
@@ -233,7 +228,7 @@ def test_damage_is_told_with_its_place_or_passed_over_and_counted(
 
 
 def test_each_task_tells_what_it_read_where_that_is_asked_for(
-    of: Callable[[Log], Log], capfd: pytest.CaptureFixture[str]
+    of: Of, capfd: pytest.CaptureFixture[str]
 ) -> None:
     of(Log(0, 40))
     values(task(2, 9), options())
@@ -243,13 +238,13 @@ def test_each_task_tells_what_it_read_where_that_is_asked_for(
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_brokers_that_are_away_are_no_loss_of_data(of: Callable[[Log], Log], fail: str) -> None:
+def test_brokers_that_are_away_are_no_loss_of_data(of: Of, fail: str) -> None:
     of(Log(0, 40)).failure = NetworkError("no broker answers")
     with pytest.raises(NetworkError, match="no broker answers"):
         values(task(2, 20), options(failOnDataLoss=fail))
 
 
-def test_a_deleted_topic_is_lost_data_and_other_errors_are_not(of: Callable[[Log], Log]) -> None:
+def test_a_deleted_topic_is_lost_data_and_other_errors_are_not(of: Of) -> None:
     log = of(Log(0, 40))
     one = task(2, 20)
     log.failure = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -259,7 +254,7 @@ def test_a_deleted_topic_is_lost_data_and_other_errors_are_not(of: Callable[[Log
         values(one, options(failOnDataLoss="false"))
 
 
-def test_a_reader_that_is_left_early_stops_its_fetcher(of: Callable[[Log], Log]) -> None:
+def test_a_reader_that_is_left_early_stops_its_fetcher(of: Of) -> None:
     log = of(Log(0, 4_000))
     made: list[Fetcher] = []
     keep = log.fetcher
@@ -270,9 +265,7 @@ def test_a_reader_that_is_left_early_stops_its_fetcher(of: Callable[[Log], Log])
     assert made[0].stopped
 
 
-def test_stop_while_skipping_lost_offsets_stops_next_fetcher(
-    of: Callable[[Log], Log], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stop_while_skipping_lost_offsets_stops_next_fetcher(of: Of, monkeypatch: pytest.MonkeyPatch) -> None:
     log = of(Log(10, 20))
     made: list[Fetcher] = []
 
@@ -289,7 +282,7 @@ def test_stop_while_skipping_lost_offsets_stops_next_fetcher(
     assert [fetcher.stopped for fetcher in made] == [True, True]
 
 
-def test_log_truncated_below_the_position_is_data_loss(of: Callable[[Log], Log]) -> None:
+def test_log_truncated_below_the_position_is_data_loss(of: Of) -> None:
     of(Log(0, 40)).truncated = LogTruncated("t", 0, 8, 1, 6)
     with pytest.raises(
         DataLoss, match="t-0 was read to offset 8, of leader epoch 1, but an unclean election"
@@ -298,7 +291,7 @@ def test_log_truncated_below_the_position_is_data_loss(of: Callable[[Log], Log])
 
 
 def test_log_truncated_below_the_position_is_read_again_from_its_end(
-    of: Callable[[Log], Log], caplog: pytest.LogCaptureFixture
+    of: Of, caplog: pytest.LogCaptureFixture
 ) -> None:
     of(Log(0, 40)).truncated = LogTruncated("t", 0, 8, 1, 6)
     assert values(task(0, 12), options(failOnDataLoss="false")) == [*range(8), *range(6, 12)]
@@ -309,7 +302,7 @@ def test_log_truncated_below_the_position_is_read_again_from_its_end(
 
 
 def test_log_truncated_before_the_range_is_read_again_from_its_start(
-    of: Callable[[Log], Log], caplog: pytest.LogCaptureFixture
+    of: Of, caplog: pytest.LogCaptureFixture
 ) -> None:
     of(Log(0, 40)).truncated = LogTruncated("t", 0, 8, 1, 3)
     assert values(task(5, 12), options(failOnDataLoss="false")) == [*range(5, 8), *range(5, 12)]
