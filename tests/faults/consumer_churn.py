@@ -29,10 +29,10 @@ from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
-from minikafka.registry.topics import TopicAssignment
 from tests.faults.consumer_models import (
     ModelChannel,
     ModelFetcher,
+    ModelTopics,
     NoWaiter,
     ProcessStore,
     WatchedConnector,
@@ -45,7 +45,6 @@ BACKOFF_MS = 200
 STEPS = 200
 QUIET_ROUNDS = 400
 CONSUMERS_MAX = 5
-TOPICS_MAX = 4
 
 
 class Process:
@@ -172,33 +171,24 @@ class Oracle:
         return "; ".join(found)
 
 
-class Churn:
+class Churn(ModelTopics):
     """The history of one seed."""
 
     def __init__(self, seed: int, *, gentle: bool | None = None) -> None:
         self.seed = seed
-        self.random = random.Random(seed)
         self.gentle = seed % 3 == 0 if gentle is None else gentle
         self.clock = ManualClock()
         self.zookeeper = MemoryZooKeeper(self.clock)
-        self.admin = self.zookeeper.connect()
-        self.logs: dict[TopicPartition, int] = {}
-        self.topics: list[str] = []
-        self.kafka_offsets: dict[TopicPartition, int] = {}
-        self.unanswered = 0
-        self.happened: Counter[str] = Counter()
+        super().__init__(self.zookeeper.connect(), random.Random(seed))
         self.processes: list[Process] = []
         self._begun: list[Process] = []
         self._sessions_to_end: list[tuple[int, int]] = []
-        self._names = 0
         self.oracle = Oracle(self)
         chance = self.random
         self._storage = chance.choice(("zookeeper", "zookeeper", "kafka"))
         self._dual = chance.random() < 0.3
         self._strategy = chance.choice(("range", "range", "roundrobin"))
         self._streams = chance.randint(1, 3)
-        self.admin.create(f"{paths.BROKER_IDS}/0", b"{}", make_parents=True)
-        self.admin.create(paths.BROKER_TOPICS)
         self.topic_made()
 
     def __str__(self) -> str:
@@ -290,9 +280,7 @@ class Churn:
     def joins(self) -> None:
         if len(self.processes) >= CONSUMERS_MAX:
             return
-        self._names += 1
-        chance = self.random
-        process = Process(self, f"c{self._names}", self._config(f"c{self._names}"))
+        chance, process = self.random, self._new_process()
         if self._strategy == "roundrobin" or chance.random() < 0.6:
             process.begin("t.*", self._streams)
         else:
@@ -313,27 +301,6 @@ class Churn:
         if process is not None and not process.connector.committing:
             with contextlib.suppress(CoordinationError, NetworkError):
                 process.connector.commit_offsets()
-
-    def partitions_added(self) -> None:
-        topic = self.random.choice(self.topics)
-        count = sum(tp.topic == topic for tp in self.logs)
-        if count < 6:
-            self._write(topic, count + self.random.randint(1, 2))
-            self.happened["partitions were added"] += 1
-
-    def topic_made(self) -> None:
-        if len(self.topics) < TOPICS_MAX:
-            self._names += 1
-            self.topics.append(f"t{self._names}")
-            self._write(self.topics[-1], self.random.randint(1, 4))
-            self.happened["a topic was made"] += 1
-
-    def topic_deleted(self) -> None:
-        if len(self.topics) > 1:
-            topic = self.random.choice(self.topics)
-            self.topics.remove(topic)
-            self.admin.delete(paths.topic_path(topic))
-            self.happened["a topic was deleted"] += 1
 
     def answer_lost(self) -> None:
         process = self._any()
@@ -386,8 +353,7 @@ class Churn:
         """End all faults, and let time pass."""
         self.unanswered = 0
         if not any(process.reads_all for process in self.processes):
-            self._names += 1
-            process = Process(self, f"c{self._names}", self._config(f"c{self._names}"))
+            process = self._new_process()
             process.begin("t.*", self._streams)
             self.processes.append(process)
         for process in self.processes:
@@ -423,6 +389,10 @@ class Churn:
             if not self.processes:
                 self.joins()
 
+    def _new_process(self) -> Process:
+        name = self.new_name("c")
+        return Process(self, name, self._config(name))
+
     def _config(self, name: str) -> ConsumerConfig:
         return ConsumerConfig(
             group_id=GROUP,
@@ -439,12 +409,3 @@ class Churn:
             dual_commit_enabled=self._dual,
             auto_offset_reset="smallest",
         )
-
-    def _write(self, topic: str, partitions: int) -> None:
-        data = TopicAssignment(dict.fromkeys(range(partitions), (0,))).to_json()
-        if self.admin.exists(paths.topic_path(topic)) is None:
-            self.admin.create(paths.topic_path(topic), data)
-        else:
-            self.admin.write(paths.topic_path(topic), data)
-        for number in range(partitions):
-            self.logs.setdefault(TopicPartition(topic, number), 0)

@@ -1,8 +1,9 @@
-"""Models of fetchers, messages, the coordinator and a process, for simulated consumers."""
+"""Models of topics, fetchers, messages, the coordinator and a process, for simulated consumers."""
 
 from __future__ import annotations
 
-from collections import deque
+import random
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Protocol
@@ -16,7 +17,10 @@ from minikafka.clients.consumer.streams import ConsumerIterator
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore
+from minikafka.registry.store import Store
+from minikafka.registry.topics import TopicAssignment
 
 
 class ModelBackend(Protocol):
@@ -28,6 +32,57 @@ class ModelBackend(Protocol):
     """The offsets of the coordinator."""
     unanswered: int
     """The number of next requests without an answer."""
+
+
+class ModelTopics:
+    """Topics in ZooKeeper that come, go and grow, and whose messages are numbers (see ``ModelBackend``)."""
+
+    topics_max = 4
+    partitions_max = 6
+
+    def __init__(self, store: Store, chance: random.Random) -> None:
+        self.logs: dict[TopicPartition, int] = {}
+        self.kafka_offsets: dict[TopicPartition, int] = {}
+        self.unanswered = 0
+        self.topics: list[str] = []
+        self.happened: Counter[str] = Counter()
+        self.admin, self.random = store, chance
+        self._names = 0
+        store.create(f"{paths.BROKER_IDS}/0", b"{}", make_parents=True)
+        store.create(paths.BROKER_TOPICS, make_parents=True)
+
+    def new_name(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def partitions_added(self) -> None:
+        topic = self.random.choice(self.topics)
+        count = sum(tp.topic == topic for tp in self.logs)
+        if count < self.partitions_max:
+            self._write(topic, count + self.random.randint(1, 2))
+            self.happened["partitions were added"] += 1
+
+    def topic_made(self) -> None:
+        if len(self.topics) < self.topics_max:
+            self.topics.append(self.new_name("t"))
+            self._write(self.topics[-1], self.random.randint(1, 4))
+            self.happened["a topic was made"] += 1
+
+    def topic_deleted(self) -> None:
+        if len(self.topics) > 1:
+            topic = self.random.choice(self.topics)
+            self.topics.remove(topic)
+            self.admin.delete(paths.topic_path(topic))
+            self.happened["a topic was deleted"] += 1
+
+    def _write(self, topic: str, partitions: int) -> None:
+        data = TopicAssignment(dict.fromkeys(range(partitions), (0,))).to_json()
+        for number in range(partitions):
+            self.logs.setdefault(TopicPartition(topic, number), 0)
+        if self.admin.exists(paths.topic_path(topic)) is None:
+            self.admin.create(paths.topic_path(topic), data)
+        else:
+            self.admin.write(paths.topic_path(topic), data)
 
 
 class WatchedIterator:

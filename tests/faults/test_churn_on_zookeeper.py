@@ -28,18 +28,16 @@ from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from minikafka.registry import paths
 from minikafka.registry.consumer_offsets import read_offsets
-from minikafka.registry.topics import TopicAssignment
 from minikafka.registry.zookeeper import ZooKeeperStore
-from tests.faults.consumer_models import ModelFetcher
+from tests.faults.consumer_models import ModelFetcher, ModelTopics
 from tests.support.seeds import seeds
 
 GROUP = "g"
 STEPS = 30
 BACKOFF_MS = 300
 PATIENCE_S = 60
-CONSUMERS_MAX, TOPICS_MAX, PARTITIONS_MAX = 4, 3, 6
+CONSUMERS_MAX = 4
 
 
 class Fetcher(ModelFetcher):
@@ -139,24 +137,19 @@ class One:
         admin.end_session(ticket)
 
 
-class World:
+class World(ModelTopics):
     """The messages, their consumers, and the messages that were read."""
 
+    topics_max = 3
+
     def __init__(self, connect: str, admin: ZooKeeperStore, seed: int) -> None:
-        self.connect, self._admin, self._random = connect, admin, random.Random(seed)
-        self.logs: dict[TopicPartition, int] = {}
-        self.kafka_offsets: dict[TopicPartition, int] = {}
-        self.unanswered = 0
-        self.topics: list[str] = []
+        super().__init__(admin, random.Random(seed))
+        self.connect, self._zookeeper = connect, admin
         self.alive: list[One] = []
-        self.happened: Counter[str] = Counter()
         self.faults: list[str] = []
         self.times: Counter[tuple[TopicPartition, int]] = Counter()
         self._reader: dict[TopicPartition, One] = {}
         self._lock = threading.Lock()
-        self._names = 0
-        admin.create(f"{paths.BROKER_IDS}/0", b"{}", make_parents=True)
-        admin.create(paths.BROKER_TOPICS, make_parents=True)
 
     # --- the log
 
@@ -178,7 +171,7 @@ class World:
     # --- what happens
 
     def step(self) -> None:
-        chance = self._random
+        chance = self.random
         usual = [self.partitions_added, self.topic_made, self.topic_deleted]
         usual += [self.joins] * 3 if len(self.alive) < CONSUMERS_MAX else []
         usual += [self.expires] * 2 if self.alive else []
@@ -191,8 +184,7 @@ class World:
             assert wait_until(self.all_is_read, PATIENCE_S), f"not all is read: {self.happened}"
 
     def joins(self) -> None:
-        self._names += 1
-        self.alive.append(One(self, f"c{self._names}"))
+        self.alive.append(One(self, self.new_name("c")))
         self.happened["joined"] += 1
 
     def leaves(self) -> None:
@@ -200,33 +192,12 @@ class World:
         self.happened["left"] += 1
 
     def is_killed(self) -> None:
-        self._any(remove=True).kill(self._admin)
+        self._any(remove=True).kill(self._zookeeper)
         self.happened["killed"] += 1
 
     def expires(self) -> None:
-        self._any().expire(self._admin)
+        self._any().expire(self._zookeeper)
         self.happened["session ended"] += 1
-
-    def topic_made(self) -> None:
-        if len(self.topics) < TOPICS_MAX:
-            self._names += 1
-            self.topics.append(f"t{self._names}")
-            self._write(self.topics[-1], self._random.randint(1, 4))
-            self.happened["topic made"] += 1
-
-    def topic_deleted(self) -> None:
-        if len(self.topics) > 1:
-            topic = self._random.choice(self.topics)
-            self.topics.remove(topic)
-            self._admin.delete(paths.topic_path(topic))
-            self.happened["topic deleted"] += 1
-
-    def partitions_added(self) -> None:
-        topic = self._random.choice(self.topics)
-        count = sum(tp.topic == topic for tp in self.logs)
-        if count < PARTITIONS_MAX:
-            self._write(topic, count + 1)
-            self.happened["partition added"] += 1
 
     def close(self) -> None:
         for one in self.alive:
@@ -234,19 +205,10 @@ class World:
         self.alive = []
 
     def _any(self, *, remove: bool = False) -> One:
-        one = self._random.choice(self.alive)
+        one = self.random.choice(self.alive)
         if remove:
             self.alive.remove(one)
         return one
-
-    def _write(self, topic: str, partitions: int) -> None:
-        data = TopicAssignment(dict.fromkeys(range(partitions), (0,))).to_json()
-        for number in range(partitions):
-            self.logs.setdefault(TopicPartition(topic, number), 0)
-        if self._admin.exists(paths.topic_path(topic)) is None:
-            self._admin.create(paths.topic_path(topic), data)
-        else:
-            self._admin.write(paths.topic_path(topic), data)
 
 
 @pytest.mark.slow
