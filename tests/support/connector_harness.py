@@ -46,11 +46,18 @@ class ConsumerHarness:
             threads=False,
         )
         self.streams: list[KafkaStream[Any, Any]] = []
+        self._harness = harness
 
     def reads(self, **topics: int) -> ConsumerHarness:
         """Create the given number of streams for each topic."""
         for streams in self.connector.create_message_streams(topics).values():
             self.streams += streams
+        return self
+
+    def joins(self, **topics: int) -> ConsumerHarness:
+        """Create streams, and wait for the rebalance."""
+        self.reads(**topics)
+        self._harness.go()
         return self
 
     def take(self, count: int, stream: int = 0) -> list[Message]:
@@ -90,6 +97,11 @@ class ZooKeeperGroupHarness:
                     for number in range(len(consumer.streams)):
                         consumer.take(1, number)
             self.brokers.advance(10)
+
+    def deliver(self, consumer: ConsumerHarness, count: int) -> None:
+        """Step the group, then bring the next ``count`` messages to a consumer."""
+        self.go()
+        consumer.fetcher.deliver(count)
 
     def owners(self, topic: str = "t", group: str = GROUP) -> list[str]:
         """Return the owners of a topic's partitions, in order of the partitions that have one."""

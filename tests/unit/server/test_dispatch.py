@@ -27,10 +27,14 @@ from tests.unit.server.handlers.test_produce import HoldingPool
 
 
 def dispatched(world: Simulation, request: Request) -> RecordedExchange:
+    return received(world, framed(request))
+
+
+def received(world: Simulation, frame: bytes) -> RecordedExchange:
     server = world.machine._server
     assert server is not None
     exchange = RecordedExchange()
-    server.handler.on_request(exchange, memoryview(bytearray(framed(request))))
+    server.handler.on_request(exchange, memoryview(bytearray(frame)))
     return exchange
 
 
@@ -75,10 +79,7 @@ def test_a_large_request_of_few_partitions_is_served_where_it_was_received() -> 
 
 def test_bytes_that_are_no_request_end_the_connection_from_the_pool_too() -> None:
     world = Simulation.serving()
-    server = world.machine._server
-    assert server is not None
-    exchange = RecordedExchange()
-    server.handler.on_request(exchange, memoryview(bytearray(b"\0\3\0\2" + b"\x7f" * 20_000)))
+    exchange = received(world, b"\0\3\0\2" + b"\x7f" * 20_000)
     assert re.search(r"string|end|byte", exchange.closed)
 
 
@@ -116,10 +117,8 @@ def elected() -> bytes:
 def asked_for(frame: bytes) -> int:
     """What a request asks of the pool before it is decoded."""
     world = Simulation.serving()
-    server = world.machine._server
-    assert server is not None
     pool = world.machine.broker.pool = HoldingPool()  # type: ignore[assignment]
-    server.handler.on_request(RecordedExchange(), memoryview(bytearray(frame)))
+    received(world, frame)
     (steps,) = pool.jobs
     return next(steps, 0)
 
@@ -211,11 +210,7 @@ def test_large_requests_in_steps_are_begun_one_after_the_other(narrow: Simulatio
 
 
 def test_bytes_that_are_no_request_let_the_next_request_begin(narrow: Simulation) -> None:
-    server = narrow.machine._server
-    assert server is not None
-    wrong = memoryview(bytearray(framed(altered())[:-1]))
-    exchange = RecordedExchange()
-    server.handler.on_request(exchange, wrong)
+    exchange = received(narrow, framed(altered())[:-1])
     assert re.search(r"string|end|byte", exchange.closed)
     asked = dispatched(narrow, altered())
     narrow.settle()

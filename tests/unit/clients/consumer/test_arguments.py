@@ -104,8 +104,7 @@ def test_negative_partition_is_refused() -> None:
 
 def test_commit_of_an_invalid_topic_writes_nothing() -> None:
     harness = ZooKeeperGroupHarness(t=1)
-    consumer = harness.consumer("a").reads(t=1)
-    harness.go()
+    consumer = harness.consumer("a").joins(t=1)
     with pytest.raises(ConfigError, match=r"^topic='a/b': .*topic name"):
         consumer.connector.commit_offsets({TopicPartition("t", 0): 5, TopicPartition("a/b", 0): 1})
     assert harness.offset() is None

@@ -17,8 +17,7 @@ def harness() -> ZooKeeperGroupHarness:
 
 
 def test_given_offsets_are_committed(harness: ZooKeeperGroupHarness) -> None:
-    consumer = harness.consumer("a").reads(t=1)
-    harness.go()
+    consumer = harness.consumer("a").joins(t=1)
     consumer.connector.commit_offsets({T0: 7, T1: 9})
     assert (harness.offset(0), harness.offset(1)) == (b"7", b"9")
     assert consumer.connector.fetch_offsets([T0, T1]) == {T0: 7, T1: 9}
@@ -27,16 +26,14 @@ def test_given_offsets_are_committed(harness: ZooKeeperGroupHarness) -> None:
 
 
 def test_pair_of_topic_and_number_is_a_partition(harness: ZooKeeperGroupHarness) -> None:
-    consumer = harness.consumer("a").reads(t=1)
-    harness.go()
+    consumer = harness.consumer("a").joins(t=1)
     consumer.connector.commit_offsets({("t", 0): 7, ("t", 1): 9})
     assert (harness.offset(0), harness.offset(1)) == (b"7", b"9")
     assert consumer.connector.fetch_offsets([("t", 1)]) == {T1: 9}  # type: ignore[list-item]
 
 
 def test_connector_without_streams_commits_any_partition(harness: ZooKeeperGroupHarness) -> None:
-    harness.consumer("a").reads(t=1)
-    harness.go()
+    harness.consumer("a").joins(t=1)
     harness.consumer("admin").connector.commit_offsets({T0: 7})
     assert harness.offset(0) == b"7"
 
@@ -55,8 +52,7 @@ def test_commit_fails_for_foreign_partitions_and_commits_the_others() -> None:
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
 def test_commit_after_expiry_does_not_overwrite_the_new_owners_offset(storage: str) -> None:
     harness = ZooKeeperGroupHarness(t=1)
-    a = harness.consumer("a", offsets_storage=storage).reads(t=1)
-    harness.go()
+    a = harness.consumer("a", offsets_storage=storage).joins(t=1)
     a.connector.commit_offsets({T0: 3})
     cut_off(harness, a)
     b = harness.consumer("b", offsets_storage=storage).reads(t=1)

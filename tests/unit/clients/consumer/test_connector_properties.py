@@ -29,8 +29,7 @@ def test_positions_and_lag_are_those_of_the_owned_partitions(harness: ZooKeeperG
 
 
 def test_connector_has_its_own_stats(harness: ZooKeeperGroupHarness) -> None:
-    consumer = harness.consumer("a", client_id="a-client").reads(t=1)
-    harness.go()
+    consumer = harness.consumer("a", client_id="a-client").joins(t=1)
     consumer.fetcher.deliver(5)
     consumer.take(20)
     consumer.take(1)
@@ -45,8 +44,7 @@ def test_partitions_are_owned_until_they_are_released() -> None:
     assert a.connector.owned_partitions == ()
     harness.go()
     assert a.connector.owned_partitions == (T0, T1, U0)
-    b = harness.consumer("b").reads(t=1)
-    harness.go()
+    b = harness.consumer("b").joins(t=1)
     assert a.connector.owned_partitions == (T0, U0)
     cut_off(harness, a)
     harness.zookeeper.resume(a.store)

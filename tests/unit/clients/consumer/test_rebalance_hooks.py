@@ -45,11 +45,9 @@ def test_rebalance_listeners_commit_precedes_the_release() -> None:
     a = harness.consumer("a", auto_commit_enable=False)
     a.connector.set_consumer_rebalance_listener(CallingListener(release=a.connector.commit_offsets))
     a.reads(t=1)
-    harness.go()
-    a.fetcher.deliver(3)
+    harness.deliver(a, 3)
     assert offsets(a.take(6)) == [0, 1, 2, 0, 1, 2]
-    b = harness.consumer("b").reads(t=1)
-    harness.go()
+    b = harness.consumer("b").joins(t=1)
     assert harness.owners() == ["g_a-0", "g_b-0"]
     assert (harness.offset(0), harness.offset(1)) == (b"3", b"3")
     assert b.fetcher.infos[T1].fetched_offset == 3
@@ -208,8 +206,7 @@ def test_task_that_raises_runs_again(caplog: pytest.LogCaptureFixture) -> None:
 def test_shutdown_ends_a_commit_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = ZooKeeperGroupHarness(t=1)
     config = {"offsets_storage": "kafka", "auto_commit_enable": False, "offsets_commit_max_retries": 0}
-    consumer = harness.consumer("a", **config).reads(t=1)
-    harness.go()
+    consumer = harness.consumer("a", **config).joins(t=1)
     consumer.fetcher.deliver(1)
     assert offsets(consumer.take(1)) == [0]
     committing, closed = threading.Event(), threading.Event()

@@ -109,11 +109,9 @@ def test_streams_are_created_at_most_once(harness: ZooKeeperGroupHarness) -> Non
 
 
 def test_partitions_are_divided_and_taken_over_at_a_shutdown(harness: ZooKeeperGroupHarness) -> None:
-    a = harness.consumer("a").reads(t=1)
-    harness.go()
+    a = harness.consumer("a").joins(t=1)
     assert harness.owners() == ["g_a-0"] * 4
-    b = harness.consumer("b").reads(t=2)
-    harness.go()
+    b = harness.consumer("b").joins(t=2)
     assert harness.owners() == ["g_a-0", "g_a-0", "g_b-0", "g_b-1"]
     a.connector.shutdown()
     harness.go()
@@ -125,8 +123,7 @@ def test_partitions_are_divided_and_taken_over_at_a_shutdown(harness: ZooKeeperG
 def test_messages_are_decoded(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a")
     consumer.streams = consumer.connector.create_message_streams({"t": 1}, StringDecoder(), json.loads)["t"]
-    harness.go()
-    consumer.fetcher.deliver(1)
+    harness.deliver(consumer, 1)
     (message,) = consumer.take(1)
     assert (message.key, message.message) == ("k", 0)
 
@@ -134,8 +131,7 @@ def test_messages_are_decoded(harness: ZooKeeperGroupHarness) -> None:
 def test_keys_stay_bytes_if_only_values_have_a_decoder(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a")
     consumer.streams = consumer.connector.create_message_streams({"t": 1}, value_decoder=json.loads)["t"]
-    harness.go()
-    consumer.fetcher.deliver(1)
+    harness.deliver(consumer, 1)
     (message,) = consumer.take(1)
     assert (message.key, message.message) == (b"k", 0)
 
@@ -143,8 +139,7 @@ def test_keys_stay_bytes_if_only_values_have_a_decoder(harness: ZooKeeperGroupHa
 def test_message_is_committed_once_the_next_is_requested(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a", auto_commit_interval_ms=100).reads(t=1)
     harness.brokers.add_topic("t", 1)
-    harness.go()
-    consumer.fetcher.deliver(3)
+    harness.deliver(consumer, 3)
     assert offsets(consumer.take(2)) == [0, 1]
     harness.go(20)
     assert harness.offset() == b"1"
@@ -152,8 +147,7 @@ def test_message_is_committed_once_the_next_is_requested(harness: ZooKeeperGroup
 
 def test_explicit_commit_and_shutdown_count_delivered_messages() -> None:
     harness = ZooKeeperGroupHarness(t=1)
-    consumer = harness.consumer("a", auto_commit_enable=False).reads(t=1)
-    harness.go()
+    consumer = harness.consumer("a", auto_commit_enable=False).joins(t=1)
     consumer.fetcher.deliver(5)
     consumer.take(2)
     consumer.connector.commit_offsets()
@@ -161,8 +155,7 @@ def test_explicit_commit_and_shutdown_count_delivered_messages() -> None:
     consumer.take(1)
     consumer.connector.shutdown()
     assert harness.offset() == b"2"
-    other = harness.consumer("b").reads(t=1)
-    harness.go()
+    other = harness.consumer("b").joins(t=1)
     other.fetcher.deliver(2)
     other.take(1)
     other.connector.shutdown()
@@ -171,8 +164,7 @@ def test_explicit_commit_and_shutdown_count_delivered_messages() -> None:
 
 def test_message_whose_block_raises_does_not_count() -> None:
     harness = ZooKeeperGroupHarness(t=1)
-    consumer = harness.consumer("a").reads(t=1)
-    harness.go()
+    consumer = harness.consumer("a").joins(t=1)
     consumer.fetcher.deliver(5)
 
     def process() -> None:
@@ -187,8 +179,7 @@ def test_message_whose_block_raises_does_not_count() -> None:
 
 def test_rebalance_waits_for_the_message_in_process() -> None:
     harness = ZooKeeperGroupHarness(t=2)
-    a = harness.consumer("a").reads(t=1)
-    harness.go()
+    a = harness.consumer("a").joins(t=1)
     a.fetcher.deliver(3)
     assert [(m.partition, m.offset) for m in a.take(4)][-1] == (1, 0)
     harness.consumer("b").reads(t=1)
@@ -202,8 +193,7 @@ def test_rebalance_waits_for_the_message_in_process() -> None:
 
 def test_message_in_process_of_a_kept_partition_is_not_redelivered() -> None:
     harness = ZooKeeperGroupHarness(t=2)
-    a = harness.consumer("a").reads(t=1)
-    harness.go()
+    a = harness.consumer("a").joins(t=1)
     a.fetcher.deliver(3)
     assert offsets(a.take(1)) == [0]
     harness.consumer("b").reads(t=1)
@@ -219,8 +209,7 @@ def test_message_in_process_of_a_kept_partition_is_not_redelivered() -> None:
 
 def test_message_of_a_kept_partition_does_not_delay_the_release() -> None:
     harness = ZooKeeperGroupHarness(t=2)
-    a = harness.consumer("a").reads(t=1)
-    harness.go()
+    a = harness.consumer("a").joins(t=1)
     a.fetcher.deliver(3)
     assert offsets(a.take(1)) == [0]
     harness.consumer("b").reads(t=1)
@@ -230,8 +219,7 @@ def test_message_of_a_kept_partition_does_not_delay_the_release() -> None:
 
 def test_new_owner_starts_with_the_message_in_process() -> None:
     harness = ZooKeeperGroupHarness(t=2)
-    a = harness.consumer("a").reads(t=1)
-    harness.go()
+    a = harness.consumer("a").joins(t=1)
     a.fetcher.deliver(3)
     assert [(m.partition, m.offset) for m in a.take(4)][-1] == (1, 0)
     b = harness.consumer("b").reads(t=1)
@@ -245,12 +233,10 @@ def test_new_owner_starts_with_the_message_in_process() -> None:
 
 def test_kept_partition_continues_in_place_without_auto_commit() -> None:
     harness = ZooKeeperGroupHarness(t=2)
-    a = harness.consumer("a", auto_commit_enable=False).reads(t=1)
-    harness.go()
+    a = harness.consumer("a", auto_commit_enable=False).joins(t=1)
     a.fetcher.deliver(3)
     a.take(2)
-    b = harness.consumer("b").reads(t=1)
-    harness.go()
+    b = harness.consumer("b").joins(t=1)
     # A third message was requested before the rebalance, and all three are processed.
     assert {tp: info.fetched_offset for tp, info in a.fetcher.infos.items()} == {T0: 3}
     assert {tp: info.fetched_offset for tp, info in b.fetcher.infos.items()} == {T1: -1}
@@ -258,11 +244,9 @@ def test_kept_partition_continues_in_place_without_auto_commit() -> None:
 
 
 def test_rebalance_without_changes_does_not_stop_a_consumer(harness: ZooKeeperGroupHarness) -> None:
-    a = harness.consumer("a").reads(t=1)
-    harness.go()
+    a = harness.consumer("a").joins(t=1)
     harness.admin.create(f"{paths.BROKER_IDS}/2", b"{}")
-    harness.consumer("b").reads(u=1)
-    harness.go()
+    harness.consumer("b").joins(u=1)
     assert a.fetcher.starts == 1
 
 
@@ -270,8 +254,7 @@ def test_later_topics_and_partitions_are_read() -> None:
     harness = ZooKeeperGroupHarness(ta=1)
     consumer = harness.consumer("a")
     consumer.streams = consumer.connector.create_message_streams_by_filter(Whitelist("t."))
-    static = harness.consumer("b", group_id="h").reads(tb=1)
-    harness.go()
+    static = harness.consumer("b", group_id="h").joins(tb=1)
     assert set(consumer.fetcher.infos) == {TopicPartition("ta", 0)}
     assert not static.fetcher.infos
     harness.brokers.add_topic("tb", 1)
@@ -284,8 +267,7 @@ def test_later_topics_and_partitions_are_read() -> None:
 
 def test_deleted_topic_is_released_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     harness = ZooKeeperGroupHarness(ta=1, tb=1)
-    consumer = harness.consumer("a").reads(ta=1, tb=1)
-    harness.go()
+    consumer = harness.consumer("a").joins(ta=1, tb=1)
     harness.brokers.delete_topic("tb")
     with caplog.at_level(logging.WARNING, "minikafka.clients.consumer"):
         harness.go()
@@ -318,8 +300,7 @@ def test_consumer_without_brokers_waits_for_the_first(
 
 
 def test_nothing_is_delivered_while_others_may_own_partitions(harness: ZooKeeperGroupHarness) -> None:
-    consumer = harness.consumer("a").reads(t=1)
-    harness.go()
+    consumer = harness.consumer("a").joins(t=1)
     consumer.fetcher.deliver(3)
     harness.zookeeper.suspend(consumer.store)
     harness.clock.advance(2_000)
@@ -336,8 +317,7 @@ def test_nothing_is_delivered_while_others_may_own_partitions(harness: ZooKeeper
 def test_consumer_registers_again_after_its_session_expired() -> None:
     harness = ZooKeeperGroupHarness(t=2)
     a, b = harness.consumer("a", auto_offset_reset="smallest").reads(t=1), harness.consumer("b").reads(t=1)
-    harness.go()
-    a.fetcher.deliver(3)
+    harness.deliver(a, 3)
     a.take(2)
     harness.consumers = [b]
     cut_off(harness, a)
@@ -356,8 +336,7 @@ def test_consumer_registers_again_after_its_session_expired() -> None:
 
 def test_late_expiry_event_pauses_the_new_session_only_until_renewal() -> None:
     harness = ZooKeeperGroupHarness(t=1)
-    consumer = harness.consumer("a").reads(t=1)
-    harness.go()
+    consumer = harness.consumer("a").joins(t=1)
     cut_off(harness, consumer)
     harness.zookeeper.resume(consumer.store)
     consumer.connector.load_balancer_listener.rebalance_event_triggered()
@@ -374,8 +353,7 @@ def test_late_expiry_event_pauses_the_new_session_only_until_renewal() -> None:
 
 
 def test_deleted_registration_is_created_again(harness: ZooKeeperGroupHarness) -> None:
-    consumer = harness.consumer("a").reads(t=1)
-    harness.go()
+    consumer = harness.consumer("a").joins(t=1)
     path = paths.consumer_id_path(GROUP, "g_a")
     harness.admin.delete(path)
     harness.go()
@@ -384,10 +362,8 @@ def test_deleted_registration_is_created_again(harness: ZooKeeperGroupHarness) -
 
 
 def test_consumer_of_the_same_name_is_waited_for_then_refused(harness: ZooKeeperGroupHarness) -> None:
-    first = harness.consumer("a").reads(t=1)
-    harness.go()
-    second = harness.consumer("a").reads(t=1)
-    harness.go()
+    first = harness.consumer("a").joins(t=1)
+    second = harness.consumer("a").joins(t=1)
     assert second.fetcher.starts == 0
     first.connector.shutdown()
     harness.go()
@@ -463,8 +439,7 @@ def test_rebalance_listener_is_called_before_release_and_fetch() -> None:
     assert listener.calls == [{}, ("g_a", {"t": {0: "g_a-0", 1: "g_a-0"}})]
     listener.calls.clear()
     listener.fails = 1
-    harness.consumer("b").reads(t=1)
-    harness.go()
+    harness.consumer("b").joins(t=1)
     shared = ("g_a", {"t": {0: "g_a-0", 1: "g_b-0"}})
     assert listener.calls == [{"t": {0, 1}}, shared, {"t": {0}}, shared]
     assert set(a.fetcher.infos) == {T0}
@@ -485,8 +460,7 @@ def test_rebalance_listeners_commit_excludes_the_message_in_process(late: bool) 
     a = harness.consumer("a", auto_commit_enable=False)
     a.connector.set_consumer_rebalance_listener(Committing())
     a.reads(t=1)
-    harness.go()
-    a.fetcher.deliver(3)
+    harness.deliver(a, 3)
     assert offsets(a.take(2)) == [0, 1]
     harness.consumer("b").reads(t=1)
     harness.go(80, requests=False)

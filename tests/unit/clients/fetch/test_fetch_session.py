@@ -116,6 +116,13 @@ def statuses(found: list[CompletedFetch]) -> dict[TopicPartition, FetchStatus]:
     return {completed.topic_partition: completed.status for completed in found}
 
 
+def fetching(*partitions: TopicPartition) -> Sessions:
+    """A session that has sent its first requests."""
+    sessions = Sessions(*partitions)
+    sessions.send()
+    return sessions
+
+
 @pytest.fixture
 def sessions() -> Sessions:
     return Sessions(T0)
@@ -156,8 +163,7 @@ def test_partitions_without_leader_or_position_are_left_out() -> None:
 
 
 def test_partitions_with_data_move_to_the_end() -> None:
-    sessions = Sessions(T0, T1, T2)
-    sessions.send()
+    sessions = fetching(T0, T1, T2)
     sessions.answer({T0: message(), T1: message(), T2: b""})
     sessions.positions = {T0: 1, T1: 1, T2: 0}
     assert sessions.send() == {1: [T2, T0, T1]}
@@ -173,8 +179,7 @@ def test_request_keeps_the_order_across_topics() -> None:
 
 
 def test_partition_keeps_its_place_while_it_is_not_fetched() -> None:
-    sessions = Sessions(T0, T1, T2)
-    sessions.send()
+    sessions = fetching(T0, T1, T2)
     sessions.answer({T0: message(), T1: b"", T2: b""})
     sessions.positions = {T0: 1, T2: 0}
     assert sessions.send() == {1: [T2, T0]}
@@ -185,8 +190,7 @@ def test_partition_keeps_its_place_while_it_is_not_fetched() -> None:
 
 @pytest.mark.parametrize(("version", "bytes_", "max_bytes"), [(2, 400, 400), (3, 100, 250)])
 def test_cut_off_partition_is_fetched_first(version: int, bytes_: int, max_bytes: int) -> None:
-    sessions = Sessions(T0, T1)
-    sessions.send()
+    sessions = fetching(T0, T1)
     found = sessions.answer({T0: b"", T1: CUT}, version=version)
     assert statuses(found) == {T0: FetchStatus.EMPTY, T1: FetchStatus.RETRY}
     sessions.session.update(sessions.positions)
@@ -197,8 +201,7 @@ def test_cut_off_partition_is_fetched_first(version: int, bytes_: int, max_bytes
 
 
 def test_first_partition_cut_off_all_the_same_gets_more_room() -> None:
-    sessions = Sessions(T0, T1)
-    sessions.send()
+    sessions = fetching(T0, T1)
     sessions.answer({T0: CUT, T1: b""})
     sessions.session.update(sessions.positions)
     (data,) = sessions.session.next_requests(sessions.leader, sessions.now_ms)
@@ -206,8 +209,7 @@ def test_first_partition_cut_off_all_the_same_gets_more_room() -> None:
 
 
 def test_response_for_another_position_does_not_count() -> None:
-    sessions = Sessions(T0, T1)
-    sessions.send()
+    sessions = fetching(T0, T1)
     sessions.positions = {T0: 5}  # a seek, and a pause
     assert sessions.send() == {}
     assert sessions.answer({T0: message(), T1: message()}) == []
@@ -234,8 +236,7 @@ def test_out_of_range_counts_once_and_waits_for_a_position(sessions: Sessions) -
 
 
 def test_lost_leader_delays_its_partition_alone() -> None:
-    sessions = Sessions(T0, T1)
-    sessions.send()
+    sessions = fetching(T0, T1)
     found = sessions.answer({T0: ErrorCode.NOT_LEADER_FOR_PARTITION, T1: b""})
     assert statuses(found) == {T0: FetchStatus.LEADER_LOST, T1: FetchStatus.EMPTY}
     assert sessions.session.next_ready_ms(sessions.now_ms) == sessions.now_ms + 50
@@ -272,15 +273,13 @@ def test_partition_without_a_known_leader_backs_off(sessions: Sessions) -> None:
 
 
 def test_error_of_the_response_is_that_of_all_its_partitions() -> None:
-    sessions = Sessions(T0, T1)
-    sessions.send()
+    sessions = fetching(T0, T1)
     found = sessions.answer({}, code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     assert statuses(found) == dict.fromkeys((T0, T1), FetchStatus.LEADER_LOST)
 
 
 def test_partitions_left_out_wait_for_the_throttle_time() -> None:
-    sessions = Sessions(T0, T1)
-    sessions.send()
+    sessions = fetching(T0, T1)
     found = sessions.answer({T1: b""}, throttle_time_ms=400)
     assert statuses(found) == {T0: FetchStatus.THROTTLED, T1: FetchStatus.EMPTY}
     assert sessions.session.next_ready_ms(sessions.now_ms) == sessions.now_ms + 400
@@ -297,8 +296,7 @@ def test_partitions_left_out_wait_for_the_throttle_time() -> None:
 def test_empty_response_of_a_hasty_broker_pauses(
     rows: dict[TopicPartition, bytes], after_ms: int, sent: bool
 ) -> None:
-    sessions = Sessions(T0, T1)
-    sessions.send()
+    sessions = fetching(T0, T1)
     sessions.answer(rows, after_ms=after_ms)
     sessions.positions[T1] = 1 if rows[T1] else 0
     assert bool(sessions.send()) is sent
@@ -307,8 +305,7 @@ def test_empty_response_of_a_hasty_broker_pauses(
 
 
 def test_forgotten_partition_starts_anew() -> None:
-    sessions = Sessions(T0, T1)
-    sessions.send()
+    sessions = fetching(T0, T1)
     sessions.answer({T0: CUT, T1: b""})
     sessions.session.retain({T1})
     sessions.session.update(sessions.positions)
