@@ -240,12 +240,8 @@ def class_name(text: str) -> str:
 
 def unusable_properties() -> list[str]:
     """Return the sections of client properties that are refused, or have no effect."""
-    from minikafka.clients.common_client_configs import (
-        NOT_YET,
-        UNSUPPORTED_NAMES,
-        UNSUPPORTED_PREFIXES,
-        WITHOUT_EFFECT,
-    )
+    from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES
+    from minikafka.clients.common_client_configs import UNSUPPORTED_NAMES, WITHOUT_EFFECT
     from pyspark_minikafka.options import kafka_options
 
     parts = []
@@ -254,7 +250,7 @@ def unusable_properties() -> list[str]:
         table(
             "Property | Reason",
             [[f"`kafka.{name}`", reason] for name, reason in kafka_options.REJECTED.items()]
-            + [[f"`kafka.{prefix}*`", NOT_YET] for prefix in UNSUPPORTED_PREFIXES]
+            + [[f"`kafka.{prefix}*`", NOT_YET] for prefix in SECURITY_PREFIXES]
             + [[f"`kafka.{name}`", NOT_YET] for name in UNSUPPORTED_NAMES]
             + [
                 [f"`kafka.{name}`", f"only {value} in this version"]

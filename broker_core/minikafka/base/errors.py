@@ -473,6 +473,11 @@ class ConfigError(MinikafkaError):
         self.value = value
         self.allowed = allowed
 
+    @property
+    def faults(self) -> tuple[ConfigError, ...]:
+        """All faults that this error names."""
+        return (self,)
+
     def __str__(self) -> str:
         given = "" if self.value is None else f"={self.value!r}"
         return f"{self.name}{given}: {self.allowed}"
@@ -484,9 +489,14 @@ class ConfigErrors(ConfigError):
     """
 
     def __init__(self, faults: Iterable[ConfigError]) -> None:
-        self.faults = tuple(faults)
-        first = self.faults[0]
+        self._faults = tuple(faults)
+        first = self._faults[0]
         super().__init__(first.name, first.value, first.allowed)
+
+    @property
+    def faults(self) -> tuple[ConfigError, ...]:
+        """All faults, in the order in which the settings were given."""
+        return self._faults
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.faults))

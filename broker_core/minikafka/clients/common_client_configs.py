@@ -19,8 +19,7 @@ from minikafka.base.config.types import (
     int32,
     matching,
 )
-
-NOT_YET = "not supported yet by this version of minikafka"
+from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]*")
 """Names that 0.10.1 takes for clients and groups."""
@@ -55,9 +54,8 @@ SECURITY: dict[str, Type] = {
 }
 """The commonly set ones of TLS and SASL, so that a misspelt one is reported as such."""
 
-UNSUPPORTED_PREFIXES = ("ssl.", "sasl.")
 UNSUPPORTED_NAMES = ("partitioner.class", "transactional.id")
-UNSUPPORTED: dict[str, str] = dict.fromkeys((*UNSUPPORTED_PREFIXES, *UNSUPPORTED_NAMES, *SECURITY), NOT_YET)
+UNSUPPORTED: dict[str, str] = dict.fromkeys((*SECURITY_PREFIXES, *UNSUPPORTED_NAMES, *SECURITY), NOT_YET)
 """Name, or prefix that ends with a dot -> reason."""
 
 _AGE_MS = capped_int64(0)

@@ -15,9 +15,10 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from minikafka.base.config.config_def import ConfigDef, ConfigKey, Synonym, definition_of, setting
+from minikafka.base.config.config_def import ConfigDef, ConfigKey, Faults, Synonym, definition_of, setting
 from minikafka.base.config.types import (
     BOOLEAN,
     LONG_MAX,
@@ -33,7 +34,7 @@ from minikafka.base.config.types import (
     text_type,
     whole_number,
 )
-from minikafka.base.config.unknown_names import closest_match, with_suggestion
+from minikafka.base.config.unknown_names import closest_match, did_you_mean
 from minikafka.base.errors import ConfigError
 from minikafka.log.retention import RetentionLimits, RetentionPolicy, policy_of
 from minikafka.records.append.produced import Limits as MessageLimits
@@ -358,31 +359,30 @@ class LogConfig:
     ) -> LogConfig:
         """Build the settings of a topic. Broker properties that do not concern the log are ignored.
 
-        Raises ConfigError for a value that is not allowed and for a topic property that 0.10.1 lacks.
+        Raises ConfigErrors for values that are not allowed and for topic properties that 0.10.1 lacks.
         """
-        values: dict[str, Any] = {}
+        faults = Faults()
+        values = {}
         for key in TOPIC_CONFIG.keys.values():
-            for synonym in key.synonyms:
-                text = broker.get(synonym.name)
-                if text is not None:
-                    value = (synonym.type or key.type).parse(synonym.name, text)
-                    values[key.field] = value * synonym.factor if synonym.factor != 1 and value else value
-                    break
-        text = broker.get(_PRODUCER_EXPIRATION.name)
-        if text is not None:
-            values["producer_expiration_ms"] = _PRODUCER_EXPIRATION.type.parse(
-                _PRODUCER_EXPIRATION.name, text
+            given = [synonym for synonym in key.synonyms if synonym.name in broker]
+            for synonym in reversed(given):  # the first one wins; the others are checked too
+                values[key.field] = faults.attempt(
+                    partial(_default, key, synonym, broker[synonym.name]), None
+                )
+        expiration = _PRODUCER_EXPIRATION
+        if expiration.name in broker:
+            text = broker[expiration.name]
+            values[expiration.field] = faults.attempt(
+                lambda: expiration.type.parse(expiration.name, text), None
             )
+        faults.check(broker)
         return replace(cls(), **_fields(values)).with_overrides(overrides or {})
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
-        """Return these settings with a topic's overrides. Raises ConfigError as ``from_properties`` does."""
+        """Return these settings with a topic's overrides. Raises ConfigErrors as ``from_properties`` does."""
         if not overrides:
             return self
-        check_topic_properties(overrides)
-        keys = TOPIC_CONFIG.keys
-        values = {keys[name].field: keys[name].type.parse(name, text) for name, text in overrides.items()}
-        config = replace(self, **_fields(values))
+        config = replace(self, **_fields(_topic_values(overrides)))
         unknown = set(config.deletion_policies) - {"delete", *self.deletion_policies}
         if unknown:
             raise ConfigError(
@@ -467,6 +467,7 @@ _PRODUCER_EXPIRATION = ConfigKey(
     int32(1),
     604_800_000,
     "How long a producer's id is remembered after its last message.",
+    field="producer_expiration_ms",
     group=MESSAGES,
 )
 
@@ -497,14 +498,33 @@ def broker_keys(group: str) -> list[ConfigKey]:
     return found
 
 
-def check_topic_properties(overrides: Mapping[str, str]) -> None:
-    """Raise ConfigError for a property that 0.10.1 does not know, or a value that it would refuse."""
-    known = TOPIC_CONFIG.keys
+def _default(key: ConfigKey, synonym: Synonym, text: str) -> Any:
+    """Return the value that a broker's property gives the topics' setting ``key``."""
+    value = (synonym.type or key.type).parse(synonym.name, text)
+    return value * synonym.factor if synonym.factor != 1 and value else value
+
+
+def _topic_values(overrides: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of a topic's own properties, by field.
+
+    Raises ConfigErrors for properties that 0.10.1 does not know, and values that it would refuse.
+    """
+    faults, values = Faults(), {}
     for name, text in overrides.items():
-        if name not in known:
-            what = with_suggestion("unknown topic property", closest_match(name, known))
-            raise ConfigError(name, text, f"{what}; known properties are {', '.join(known)}")
-        known[name].type.parse(name, text)
+        key = TOPIC_CONFIG.keys.get(name)
+        if key is None:
+            faults.add([_unknown(name, text)])
+        else:
+            values[key.field] = faults.attempt(partial(key.type.parse, name, text), None)
+    faults.check(overrides)
+    return values
+
+
+def _unknown(name: str, text: str) -> ConfigError:
+    known = TOPIC_CONFIG.keys
+    meant = closest_match(name, known)
+    hint = did_you_mean(meant) or f"; known properties are {', '.join(known)}"
+    return ConfigError(name, text, f"unknown topic property{hint}")
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:

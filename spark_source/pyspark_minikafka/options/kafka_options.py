@@ -18,15 +18,9 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.config.config_def import ConfigDef, definition_of, setting
 from minikafka.base.config.types import BOOLEAN, LONG_MAX, TEXT, Type, capped_int64, int32, int64, text_type
-from minikafka.base.config.unknown_names import closest_match, reason_unsupported
+from minikafka.base.config.unknown_names import NOT_YET, closest_match, reason_unsupported
 from minikafka.base.errors import ConfigError, ConfigErrors
-from minikafka.clients.common_client_configs import (
-    NOT_YET,
-    SECURITY,
-    UNSUPPORTED,
-    UNSUPPORTED_NAMES,
-    WITHOUT_EFFECT,
-)
+from minikafka.clients.common_client_configs import SECURITY, UNSUPPORTED, UNSUPPORTED_NAMES, WITHOUT_EFFECT
 from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLevel
 from minikafka.clients.network.bootstrap import parse_bootstrap
 

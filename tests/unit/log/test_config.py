@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from minikafka.base.errors import ConfigError
-from minikafka.log.config import TOPIC_CONFIG, LogConfig, check_topic_properties
+from minikafka.base.errors import ConfigError, ConfigErrors
+from minikafka.log.config import TOPIC_CONFIG, LogConfig
 from minikafka.records.format.message_set import TimestampType
 
 
@@ -112,7 +112,7 @@ def test_a_value_that_is_not_allowed_is_refused_with_name_and_value(name: str, v
     ],
 )
 def test_every_property_of_the_release_can_be_set(name: str, value: str) -> None:
-    check_topic_properties({name: value})
+    LogConfig().with_overrides({name: value})
 
 
 def test_an_error_in_a_broker_property_names_that_property() -> None:
@@ -161,8 +161,21 @@ def test_an_unknown_topic_property_is_refused_with_the_known_ones() -> None:
 
 
 def test_misspelled_topic_property_is_suggested() -> None:
-    with pytest.raises(ConfigError, match=r"unknown topic property \(did you mean retention\.ms\?\); known"):
-        check_topic_properties({"retention.m": "1"})
+    with pytest.raises(
+        ConfigError, match=r"^retention\.m='1': unknown topic property; did you mean retention\.ms\?$"
+    ):
+        LogConfig().with_overrides({"retention.m": "1"})
+
+
+def test_every_fault_of_a_topic_is_named_in_the_order_given() -> None:
+    given = {"segment.byts": "1000", "retention.ms": "abc", "flush.ms": "5", "preallocate": "yes"}
+    with pytest.raises(ConfigErrors) as caught:
+        LogConfig().with_overrides(given)
+    assert [str(fault) for fault in caught.value.faults] == [
+        "segment.byts='1000': unknown topic property; did you mean segment.bytes?",
+        "retention.ms='abc': must be -1 (no limit), or a whole number from 0 to 9223372036854775807",
+        "preallocate='yes': must be true or false",
+    ]
 
 
 def test_the_table_has_the_24_properties_of_the_release() -> None:

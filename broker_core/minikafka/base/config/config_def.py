@@ -9,7 +9,8 @@ A class of settings is a frozen dataclass on ``AbstractConfig`` whose fields are
 It can be created with its fields or ``from_properties``, with the same rules: a value may be text or a Python
 object, None counts as not given, and every fault is in one ConfigErrors. A name that is not defined is a
 warning, as in every release of Kafka, with the name that was probably meant, or the reason why minikafka does
-not support it. The generated reference pages are written from the same definitions.
+not support it. Beside faults it is named in their error instead, see ``Faults``. The generated reference
+pages are written from the same definitions.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
 from minikafka.base.config.types import Type, as_text
-from minikafka.base.config.unknown_names import warn_of_unknown
+from minikafka.base.config.unknown_names import unknown_names, warn_of_unknown
 from minikafka.base.errors import ConfigError, ConfigErrors
 
 Config = TypeVar("Config", bound="AbstractConfig")
+T = TypeVar("T")
+Default = TypeVar("Default")
 
 REQUIRED: Final = object()
 """Marks a setting without a default."""
@@ -72,6 +75,45 @@ class ConfigKey:
     def default_text(self) -> str | None:
         """The default as Kafka writes it; None if there is none."""
         return None if self.default is None or self.default is REQUIRED else as_text(self.default)
+
+
+class Faults:
+    """The faults of one source of settings, such as a file or the options of a query.
+
+    Every reader of settings collects them here, so that one error names all of them, in the order given.
+    """
+
+    def __init__(self) -> None:
+        self._found: list[ConfigError] = []
+
+    def add(self, faults: Iterable[ConfigError]) -> None:
+        """Collect ``faults``."""
+        self._found.extend(faults)
+
+    def take(self, result: tuple[T, Iterable[ConfigError]]) -> T:
+        """Collect the faults of a result, and return the rest."""
+        value, faults = result
+        self.add(faults)
+        return value
+
+    def attempt(self, make: Callable[[], T], default: Default) -> T | Default:
+        """Return what ``make`` returns, or ``default`` if it raises ConfigError, and collect its faults."""
+        try:
+            return make()
+        except ConfigError as error:
+            self.add(error.faults)
+            return default
+
+    def check(self, given: Iterable[str] = (), unknown: Iterable[ConfigError] = ()) -> None:
+        """Raise ConfigErrors if there are faults: with them, and with the names that are ``unknown``.
+
+        They are in the order of the names in ``given``, which may be in lower case; settings that are missing
+        come first. Of several faults of one name the last counts.
+        """
+        if self._found:
+            place = {name.lower(): number for number, name in enumerate(given)}
+            last = {fault.name: fault for fault in (*unknown, *self._found)}.values()
+            raise ConfigErrors(sorted(last, key=lambda fault: place.get(fault.name.lower(), -1)))
 
 
 class ConfigDef:
@@ -134,9 +176,10 @@ class ConfigDef:
         values, more = self.parse(fields)
         return values, faults + more
 
-    def warn_of_unknown(self, names: Iterable[str]) -> dict[str, str]:
-        """Log a warning for each name that is not defined; see ``unknown_names.warn_of_unknown``."""
-        return warn_of_unknown(names, {*self._names, *self._passed_on}, self._unsupported)
+    def unknown(self, properties: Mapping[str, object]) -> list[ConfigError]:
+        """Return each given name that is not defined; see ``unknown_names.unknown_names``."""
+        given = [name for name, value in properties.items() if value is not None]
+        return unknown_names(given, {*self._names, *self._passed_on}, self._unsupported)
 
 
 def setting(
@@ -217,27 +260,17 @@ class AbstractConfig:
                 "expected a mapping of properties, such as {'group.id': 'billing', …}, "
                 f"got {type(properties).__name__}"
             )
-        definition = definition_of(cls)
-        meant = definition.warn_of_unknown(name for name, value in properties.items() if value is not None)
-        fields, faults = definition.fields(properties)
-        try:
-            made = cls(**fields, **others)
-            if not faults:
-                return made
-        except ConfigErrors as more:
-            faults += more.faults
-        raise ConfigErrors(_explained(fault, meant) for fault in faults)
+        definition, faults = definition_of(cls), Faults()
+        fields = faults.take(definition.fields(properties))
+        made = faults.attempt(lambda: cls(**fields, **others), None)
+        unknown = definition.unknown(properties)
+        faults.check(properties, unknown)
+        assert made is not None, "there is no fault"
+        warn_of_unknown(unknown)
+        return made
 
     def _conflicts(self) -> Iterable[tuple[str, ConfigError]]:
         """Return the faults between two settings that are valid alone: the name of one, the error of the
         other.
         """
         return ()
-
-
-def _explained(fault: ConfigError, meant: Mapping[str, str]) -> ConfigError:
-    """Add to the fault of a missing setting the name that is given and similar to it."""
-    given = meant.get(fault.name) if fault.value is None else None
-    if given is None:
-        return fault
-    return ConfigError(fault.name, None, f"{fault.allowed} (found {given}, did you mean {fault.name}?)")

@@ -9,6 +9,11 @@ import difflib
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
+from minikafka.base.errors import ConfigError
+
+NOT_YET = "not supported yet by this version of minikafka"
+SECURITY_PREFIXES = ("ssl.", "sasl.")
+"""Prefixes of settings of brokers and clients that are ``NOT_YET`` supported."""
 SIMILARITY = 0.8
 """``difflib``'s ratio of two names above which one is taken for a misspelling of the other."""
 
@@ -51,24 +56,29 @@ def reason_unsupported(name: str, unsupported: Mapping[str, str], prefix: str = 
     return None
 
 
-def warn_of_unknown(
+def unknown_names(
     given: Iterable[str], known: Collection[str], unsupported: Mapping[str, str]
-) -> dict[str, str]:
-    """Log a warning for each of the ``given`` names that is not ``known``.
+) -> list[ConfigError]:
+    """Return an error for each of the ``given`` names that is not ``known``, with the reason or the closest
+    match, and without the value, which may be a secret.
 
-    Names that begin with ``external`` belong to other programs, as in 0.10.1, and are skipped. Return a
-    mapping from the closest match (or the name itself) to the unknown name.
+    Names that begin with ``external`` belong to other programs, as in 0.10.1, and are skipped.
     """
-    meant: dict[str, str] = {}
-    for name in sorted(set(given) - set(known)):
-        reason = reason_unsupported(name, unsupported)
+    found = []
+    for name in given:
+        reason = None if name in known else reason_unsupported(name, unsupported)
         if reason is not None:
-            _log.warning("property %s has no effect: %s", name, reason)
-        elif not name.startswith("external"):
+            found.append(ConfigError(name, None, f"has no effect: {reason}"))
+        elif name not in known and not name.startswith("external"):
             match = closest_match(name, known)
-            meant[match or name] = name
-            _log.warning("property %s is not valid%s", name, did_you_mean(match))
-    return meant
+            found.append(ConfigError(name, None, f"is not valid{did_you_mean(match)}"))
+    return found
+
+
+def warn_of_unknown(names: Iterable[ConfigError]) -> None:
+    """Log a warning for each of the unknown names."""
+    for name in names:
+        _log.warning("property %s %s", name.name, name.allowed)
 
 
 def near_matches(name: str, known: Collection[str]) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from minikafka.base.config.config_def import setting
+from minikafka.base.config.config_def import Faults, setting
 from minikafka.base.config.types import TEXT, integer
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
@@ -94,16 +94,20 @@ def _plaintext(host: str, port: int) -> str:
 def parse_listeners(
     listeners: str, advertised: str | None, protocol_map: str | None, node_name: str
 ) -> tuple[Listener, ...]:
-    """Return the listeners in order. Raises ConfigError with the property, its value and what is expected.
+    """Return the listeners in order. Raises ConfigErrors with the properties, values and what is expected.
 
     ``node_name``: the host to advertise for a listener on all addresses if no other is configured.
     """
-    protocols = _protocols(protocol_map)
-    bound = _entries("listeners", listeners)
+    faults = Faults()
+    protocols = faults.attempt(lambda: _protocols(protocol_map), {})
+    bound = faults.attempt(lambda: _entries("listeners", listeners), {})
+    given = None
+    if advertised is not None:
+        given = faults.attempt(lambda: _entries("advertised.listeners", advertised), {})
+    faults.check()
     ports = [port for _, port in bound.values() if port]
     if len(set(ports)) != len(ports):
         raise ConfigError("listeners", listeners, "each listener must have a different port")
-    given = None if advertised is None else _entries("advertised.listeners", advertised)
     made = []
     for name, (host, port) in bound.items():
         protocol = _protocol(listeners, name, protocols)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from minikafka.base.config.config_def import REQUIRED, ConfigDef, ConfigKey, definition_of, setting
+from minikafka.base.config.config_def import REQUIRED, ConfigDef, ConfigKey, Faults, definition_of, setting
 from minikafka.base.config.types import (
     BOOLEAN,
     TEXT,
@@ -27,8 +27,8 @@ from minikafka.base.config.types import (
     real_number,
     text_type,
 )
-from minikafka.base.config.unknown_names import with_suggestions
-from minikafka.base.errors import ConfigError, ConfigErrors
+from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, with_suggestions
+from minikafka.base.errors import ConfigError
 from minikafka.groups.messages import ValueVersions
 from minikafka.groups.shard import GroupSettings
 from minikafka.log.config import MESSAGES, REPLICATION, LogConfig, broker_keys
@@ -439,25 +439,19 @@ class BrokerConfig:
 
         Raises ConfigErrors with every invalid property, its value and what is expected.
         """
-        faults: list[ConfigError] = []
+        faults = Faults()
 
         def read(section: type[Section], **others: Any) -> Section:
-            values, found = definition_of(section).read(properties)
-            faults.extend(found)
-            return section(**values, **others)
-
-        def attempt(make: Callable[[], Section], default: Section) -> Section:
-            try:
-                return make()
-            except ConfigError as fault:
-                faults.append(fault)
-                return default
+            return section(**faults.take(definition_of(section).read(properties)), **others)
 
         no_listeners: tuple[Listener, ...] = ()
         beside_0_10 = properties.get(_PROTOCOL, "").startswith("0.10.")
+        # Beside brokers of 0.10 the default message format is one that they can replicate.
+        logs = {_FORMAT: properties[_PROTOCOL], **properties} if beside_0_10 else properties
+        faults.add(_format_faults(logs, beside_0_10))
         config = read(
             cls,
-            listeners=attempt(
+            listeners=faults.attempt(
                 lambda: read(ListenerConfig).parse(platform.node() or "localhost"), no_listeners
             ),
             cleaner=read(CleanerConfig),
@@ -468,30 +462,22 @@ class BrokerConfig:
             quotas=read(QuotaConfig),
             authorizer=read(AccessConfig).authorizer,
             connection_limits=read(ConnectionLimits),
-            log=attempt(lambda: _log_config(properties, beside_0_10), LogConfig()),
+            log=faults.attempt(lambda: LogConfig.from_properties(logs), LogConfig()),
             beside_0_10=beside_0_10,
             unknown=tuple(sorted(set(properties) - set(BROKER_CONFIG.keys))),
             properties=dict(properties),
         )
-        if faults:
-            # Of two for a property that logs have in common with the broker, the last, as in BROKER_CONFIG.
-            raise ConfigErrors({fault.name: fault for fault in faults}.values())
+        # Of two for a property that logs have in common with the broker, the last, as in BROKER_CONFIG.
+        faults.check(properties, BROKER_CONFIG.unknown(properties))
         versions = ValueVersions.written_for(config.protocol_version)
         return replace(config, groups=replace(config.groups, versions=versions))
 
 
-def _log_config(properties: Mapping[str, str], beside_0_10: bool) -> LogConfig:
-    """Return the settings of logs. Beside brokers of 0.10 the default message format is one that they can
-    replicate, and no newer one is allowed.
-    """
-    if not beside_0_10:
-        return LogConfig.from_properties(properties)
-    release = properties[_PROTOCOL]
-    given = {_FORMAT: release, **properties}
-    if not given[_FORMAT].startswith(("0.8.", "0.9.", "0.10.")):
-        allowed = f"must be at most 0.10.1, because {_PROTOCOL} is {release}"
-        raise ConfigError(_FORMAT, given[_FORMAT], allowed)
-    return LogConfig.from_properties(given)
+def _format_faults(properties: Mapping[str, str], beside_0_10: bool) -> Iterator[ConfigError]:
+    """Yield the fault of a default message format that brokers of 0.10 cannot replicate."""
+    if beside_0_10 and not properties[_FORMAT].startswith(("0.8.", "0.9.", "0.10.")):
+        allowed = f"must be at most 0.10.1, because {_PROTOCOL} is {properties[_PROTOCOL]}"
+        yield ConfigError(_FORMAT, properties[_FORMAT], allowed)
 
 
 def _in_group(group: str, *sections: type) -> list[ConfigKey]:
@@ -513,6 +499,7 @@ BROKER_CONFIG = ConfigDef(
         *_in_group(_GROUPS, GroupSettings, OffsetsConfig),
         *_in_group(_QUOTAS, QuotaConfig),
         *_in_group(_ACCESS, AccessConfig),
-    ]
+    ],
+    dict.fromkeys(SECURITY_PREFIXES, NOT_YET),
 )
 """Every property of a broker, with the names that give the defaults of a topic's settings."""

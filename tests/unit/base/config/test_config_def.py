@@ -112,15 +112,23 @@ def test_unknown_name_warns_with_the_nearest_known_or_the_reason(caplog: pytest.
     ]
 
 
-def test_unknown_names_are_reported_beside_the_faults(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert len(faults({**NEEDED, "auto.commit.enabel": "true", "fetch.min": "x"})) == 1
-    assert caplog.messages == ["property auto.commit.enabel is not valid; did you mean auto.commit.enable?"]
+def test_faults_and_unknown_names_are_in_one_error_in_the_order_given(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given = {"fetch.max": "0", "auto.commit.enabel": "tiger", **NEEDED, "ssl.x": "tiger", "fetch.min": "x"}
+    assert faults(given) == [
+        "fetch.max='0': must be a whole number from 1 to 2147483647",
+        "auto.commit.enabel: is not valid; did you mean auto.commit.enable?",
+        "ssl.x: has no effect: not yet",
+        "fetch.min='x': must be a whole number from 0 to 2147483647",
+    ]
+    assert not caplog.messages
 
 
-def test_missing_setting_names_a_similar_given_one() -> None:
-    assert faults({"zookeper.connect": "h:2181", "zookeeper.connect": None}) == [
-        "zookeeper.connect: must be given: text (found zookeper.connect, did you mean zookeeper.connect?)"
+def test_missing_setting_comes_first_and_the_misspelt_name_after_it() -> None:
+    assert faults({"zookeper.connect": "h:2181"}) == [
+        "zookeeper.connect: must be given: text",
+        "zookeper.connect: is not valid; did you mean zookeeper.connect?",
     ]
 
 

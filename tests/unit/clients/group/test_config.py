@@ -35,8 +35,8 @@ def test_kafkas_properties_are_read_and_others_are_a_warning(caplog: pytest.LogC
         isolation=IsolationLevel.READ_COMMITTED,
     )
     assert caplog.messages == [
-        "property auto.offset.rest is not valid; did you mean auto.offset.reset?",
         "property key.deserializer has no effect: minikafka does not use it",
+        "property auto.offset.rest is not valid; did you mean auto.offset.reset?",
     ]
 
 

@@ -32,8 +32,8 @@ def test_properties_are_text_or_numbers_and_others_are_a_warning(caplog: pytest.
     )
     assert caplog.messages == [
         "property key.serializer has no effect: minikafka does not use it",
-        "property linger.millis is not valid; did you mean linger.ms?",
         "property sasl.jaas.config has no effect: not supported yet by this version of minikafka",
+        "property linger.millis is not valid; did you mean linger.ms?",
     ]
     assert config == BatchingConfig(-1, 3, 20, 100, 2, Codec.GZIP, 1000, 5, 500, 6, 7, 8, False)
     assert BatchingConfig.from_properties({}) == BatchingConfig()

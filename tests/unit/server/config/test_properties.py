@@ -46,6 +46,36 @@ def test_every_invalid_property_is_named_at_once() -> None:
     assert {fault.name for fault in refused.value.faults} == {*given, "zookeeper.connect"}
 
 
+def test_faults_and_unknown_names_are_named_in_the_order_of_the_file() -> None:
+    given = {
+        "num.partitions": "-4",
+        "log.retention.huors": "7",
+        "delete.topic.enable": "yes",
+        "log.cleanup.policy": "compact,remove",
+        "compression.type": "LZ4",
+        "ssl.keystore.password": "tiger",
+        "log.segment.bytes": "",
+        "transactional.id.expiration.ms": "0",
+        "message.max.bytes": "99999999999999",
+        "listener.security.protocol.map": "PLAINTEXT",
+        "listeners": "PLAINTEXT://localhost",
+        "advertised.listeners": "PLAINTEXT://",
+    }
+    with pytest.raises(ConfigErrors) as refused:
+        config(**given)
+    assert [fault.name for fault in refused.value.faults] == list(given)
+    text = str(refused.value)
+    assert "log.retention.huors: is not valid; did you mean log.retention.hours?" in text
+    assert "ssl.keystore.password: has no effect: not supported yet" in text
+    assert "tiger" not in text
+
+
+def test_value_that_another_property_replaces_is_checked_too() -> None:
+    with pytest.raises(ConfigErrors) as refused:
+        config(**{"log.retention.ms": "5", "log.retention.hours": "long"})
+    assert [fault.name for fault in refused.value.faults] == ["log.retention.hours"]
+
+
 def test_a_property_that_two_settings_read_is_named_once() -> None:
     with pytest.raises(ConfigErrors) as refused:
         config(**{"log.flush.scheduler.interval.ms": "x"})
