@@ -57,6 +57,9 @@ ONE_BY_ONE = ("tests/test_", "tests/unit/")
 PURE = "not process and not slow"
 """The pure suite's expression. Asked for in these words, it does not even import the directories above."""
 
+PROCESSES = "(process or slow) and not long"
+"""The gate's expression for the rest. Asked for in these words, it imports no module without such a mark."""
+
 LONGEST_S = {
     "property/test_streams.py": 4.4,
     "scenarios/test_restored_zookeeper.py": 3.6,
@@ -94,17 +97,34 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the directories whose every test the pure suite deselects: their imports are the dearest.
+    """Leave out what holds no test of the two expressions above, as to import it costs more than most tests.
 
     And the files that are no part of this worker's share.
     """
-    if config.getoption("markexpr") != PURE:
+    asked, is_test = config.getoption("markexpr"), collection_path.match("test_*.py")
+    if asked == PROCESSES:
+        return True if is_test and not has_marks(collection_path) else None
+    if asked != PURE:
         return None
     if collection_path.is_dir():
         return True if collection_path in NOT_PURE else None
     share = getattr(config, "workerinput", {}).get("share")
-    is_test = collection_path.match("test_*.py")
     return True if is_test and share is not None and str(collection_path) not in share else None
+
+
+def has_marks(module: Path) -> bool:
+    """True if tests of a module may start processes, or be slow."""
+    if not NOT_PURE.isdisjoint(module.parents):
+        return True
+    inside = module.parents[: module.parents.index(TESTS)]
+    return any(names_marks(file) for file in (module, *(folder / "conftest.py" for folder in inside)))
+
+
+@functools.cache
+def names_marks(file: Path) -> bool:
+    """True if a file gives tests the mark ``process`` or ``slow``."""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    return "mark.process" in text or "mark.slow" in text
 
 
 def in_shares(config: pytest.Config) -> bool:

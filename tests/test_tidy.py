@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.conftest import names_marks
+
 ROOT = Path(__file__).resolve().parent.parent
 DIRECTORIES = (
     ".ci",
@@ -391,6 +393,13 @@ def test_the_tree_names_no_machine_and_no_package_index() -> None:
 
 
 # The rules themselves: each is shown to find what it is for.
+
+
+def test_marks_of_processes_are_where_conftest_looks_for_them() -> None:
+    """What ``conftest.names_marks`` does not see is left out by the gate, and no test would fail."""
+    marking = [file for file in sorted((ROOT / "tests").rglob("*.py")) if names_marks(file)]
+    known = re.compile(r"(test_.*|conftest)\.py")
+    assert [str(file) for file in marking if not known.fullmatch(file.name)] == []
 
 
 def test_a_function_one_line_too_long_is_found() -> None:
