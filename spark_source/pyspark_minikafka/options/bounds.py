@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from minikafka.base.config.config_def import ConfigKey
+from minikafka.base.config.config_def import ConfigKey, Faults
 from minikafka.base.config.types import LONG_MAX, TEXT, choice, int64
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import TopicPartition, check_topic_name
@@ -178,17 +179,19 @@ ALL_EARLIEST = OffsetBound(EARLIEST)
 
 
 def starting(options: Mapping[str, str], default: Bound) -> Bound:
-    """Return the start that ``options`` (keys in lower case) ask for. Raise ConfigError when invalid."""
-    or_latest: bool = _NO_MATCH.type.parse(_NO_MATCH.name, options.get(_NO_MATCH.name.lower(), "error"))
+    """Return the start that ``options`` (keys in lower case) ask for. Raise ConfigErrors when invalid."""
+    faults = Faults()
+    no_match = options.get(_NO_MATCH.name.lower(), "error")
+    or_latest = faults.attempt(lambda: bool(_NO_MATCH.type.parse(_NO_MATCH.name, no_match)), False)
+    bound = faults.attempt(lambda: _start(options, or_latest, default), default)
+    faults.check(options)
+    return bound
+
+
+def _start(options: Mapping[str, str], or_latest: bool, default: Bound) -> Bound:
     own = [key.name for key in _LAST if key.name in options]
     if own:
-        others = [name for name in START_NAMES if name.lower() in options]
-        if len(own) + len(others) > 1:
-            other = (own[1:] + others)[0]
-            raise ConfigError(
-                own[0], options[own[0]], f"cannot be combined with {other}: both set the start of the query"
-            )
-        return _newest(own[0], options[own[0]])
+        return _newest(own, options)
     moment, moments, offsets = START_NAMES
     value = options.get(offsets.lower(), "").strip()
     by_time = moment.lower() in options or moments.lower() in options
@@ -214,11 +217,21 @@ def _bound(options: Mapping[str, str], names: tuple[str, ...], or_latest: bool, 
     return default
 
 
-def _newest(name: str, value: str) -> Newest:
-    records, duration_ms = _LAST
-    if name == records.name:
-        return Newest(records=records.type.parse(name, value))
-    return Newest(duration_ms=duration_ms.type.parse(name, value))
+def _newest(own: list[str], options: Mapping[str, str]) -> Newest:
+    """Return the start that one of our ``own`` options names. Raise ConfigErrors, also for others."""
+    faults = Faults()
+    others = own[1:] + [name for name in START_NAMES if name.lower() in options]
+    if others:
+        allowed = f"cannot be combined with {others[0]}: both set the start of the query"
+        faults.add([ConfigError(own[0], options[own[0]], allowed)])
+    records, duration_ms = (
+        faults.attempt(partial(key.type.parse, key.name, options[key.name]), None)
+        if key.name in own
+        else None
+        for key in _LAST
+    )
+    faults.check(options)
+    return Newest(records, duration_ms)
 
 
 def parse_bound(name: str, value: str) -> OffsetBound:
@@ -275,19 +288,15 @@ def _check_topic(name: str, value: str, topic: str) -> None:
 
 
 def check_batch(start: Bound, end: Bound, start_text: str | None, end_text: str | None) -> None:
-    """Raise ConfigError for a start and end of a batch query that are wrong whatever the logs contain."""
+    """Raise ConfigErrors for a start and end of a batch query that are wrong whatever the logs contain."""
+    faults = Faults()
     if isinstance(start, OffsetBound) and start.moves:
-        raise ConfigError(
-            "startingOffsets",
-            start_text,
-            "a batch query cannot start at latest (-1): use earliest or the offsets of all partitions",
-        )
+        allowed = "a batch query cannot start at latest (-1): use earliest or the offsets of all partitions"
+        faults.add([ConfigError("startingOffsets", start_text, allowed)])
     if isinstance(end, OffsetBound) and (end.all_earliest or end.mentions(EARLIEST)):
-        raise ConfigError(
-            "endingOffsets",
-            end_text,
-            "a query cannot end at earliest (-2): use latest or the offsets of all partitions",
-        )
+        allowed = "a query cannot end at earliest (-2): use latest or the offsets of all partitions"
+        faults.add([ConfigError("endingOffsets", end_text, allowed)])
+    faults.check()
     if isinstance(start, OffsetBound) and isinstance(end, OffsetBound):
         _check_offsets(start, end, start_text)
     if isinstance(start, TimeBound) and isinstance(end, TimeBound):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
-from minikafka.base.config.config_def import ConfigKey
+from minikafka.base.config.config_def import ConfigKey, Faults
 from minikafka.base.config.types import TEXT, choice
 from minikafka.base.errors import ConfigError
 
@@ -72,21 +73,18 @@ def group_name(option: str, value: str, name: str) -> str:
 
 
 def group_options(options: Mapping[str, str], *, embedded: bool, starts_at: str | None) -> GroupOptions:
-    """Parse ``options`` (keys in lower case). Raise ConfigError for the first invalid one.
+    """Parse ``options`` (keys in lower case). Raise ConfigErrors for invalid ones.
 
     embedded: the query uses the embedded broker, whose ZooKeeper is known. starts_at: the group whose offsets
     are the query's start.
     """
-    name, text = _property(options, STORAGE)
-    storage: Storage | None = None if text is None else _STORAGE.parse(name, text)
-    name, connect = _property(options, ZOOKEEPER)
-    if connect is not None:
-        from minikafka.registry.paths import ZOOKEEPER_CONNECT  # not for queries without such a group
-
-        connect = ZOOKEEPER_CONNECT.parse(name, connect)
+    faults = Faults()
+    storage = faults.attempt(lambda: _storage(options), None)
+    connect = faults.attempt(lambda: _zookeeper(options), None)
     commit = options.get(COMMIT_GROUP)
     if commit is not None:
-        commit = group_name(COMMIT_GROUP, commit, commit)
+        commit = faults.attempt(partial(group_name, COMMIT_GROUP, commit, commit), None)
+    faults.check(options)
     if storage is Storage.ZOOKEEPER:
         if connect is None and not embedded and (commit is not None or starts_at is not None):
             raise ConfigError(
@@ -96,8 +94,25 @@ def group_options(options: Mapping[str, str], *, embedded: bool, starts_at: str 
             )
         for option, group in ((COMMIT_GROUP, commit), ("startingOffsets", starts_at)):
             if group is not None:
-                _check_in_zookeeper(option, group)
+                faults.attempt(partial(_check_in_zookeeper, option, group), None)
+        faults.check(options)
     return GroupOptions(commit, storage, connect)
+
+
+def _storage(options: Mapping[str, str]) -> Storage | None:
+    name, text = _property(options, STORAGE)
+    storage: Storage | None = None if text is None else _STORAGE.parse(name, text)
+    return storage
+
+
+def _zookeeper(options: Mapping[str, str]) -> str | None:
+    name, text = _property(options, ZOOKEEPER)
+    if text is None:
+        return None
+    from minikafka.registry.paths import ZOOKEEPER_CONNECT  # not for queries without such a group
+
+    connect: str = ZOOKEEPER_CONNECT.parse(name, text)
+    return connect
 
 
 def without_effect(options: Mapping[str, str], *, used: bool) -> tuple[str, ...]:

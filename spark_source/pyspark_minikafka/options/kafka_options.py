@@ -14,12 +14,13 @@ import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from minikafka.base.config.config_def import ConfigDef, definition_of, setting
+from minikafka.base.config.config_def import ConfigDef, Faults, definition_of, setting
 from minikafka.base.config.types import BOOLEAN, LONG_MAX, TEXT, Type, capped_int64, int32, int64, text_type
 from minikafka.base.config.unknown_names import NOT_YET, closest_match, reason_unsupported
-from minikafka.base.errors import ConfigError, ConfigErrors
+from minikafka.base.errors import ConfigError
 from minikafka.clients.common_client_configs import SECURITY, UNSUPPORTED, UNSUPPORTED_NAMES, WITHOUT_EFFECT
 from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLevel
 from minikafka.clients.network.bootstrap import parse_bootstrap
@@ -196,21 +197,20 @@ def _check_unused(key: str, value: str) -> None:
             keys[key].type.parse(PREFIX + key, value)
 
 
-def kafka_options(options: Mapping[str, str], *, sink: bool) -> KafkaOptions:
-    """Parse the ``kafka.*`` keys of ``options``, whose keys are in lower case.
+def kafka_options(options: Mapping[str, str], faults: Faults, *, sink: bool) -> KafkaOptions:
+    """Parse the ``kafka.*`` keys of ``options``, whose keys are in lower case. Add to ``faults``.
 
-    Properties of the other side (a consumer's on a sink) have no effect, as unknown ones. Raise ConfigErrors
-    with the options' names.
+    Properties of the other side (a consumer's on a sink) have no effect, as unknown ones.
     """
-    given = {
-        name.removeprefix(PREFIX): value for name, value in sorted(options.items()) if name.startswith(PREFIX)
-    }
+    given = {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)}
     for key, value in given.items():
-        _refuse(key, value)
+        faults.attempt(partial(_refuse, key, value), None)
     bootstrap = given.pop("bootstrap.servers", None)
-    connection, faults = definition_of(ConnectionOptions).read(given)
-    fetch, more = ({}, []) if sink else definition_of(FetchOptions).read(given)
-    faults += more
+    if bootstrap is not None:
+        bootstrap = faults.attempt(partial(_SERVERS.parse, SERVERS, bootstrap), bootstrap)
+    properties = Faults()
+    connection = properties.take(definition_of(ConnectionOptions).read(given))
+    fetch = {} if sink else properties.take(definition_of(FetchOptions).read(given))
     used = {*definition_of(ConnectionOptions).keys, *ONLY_DEFAULT}
     used |= {*producer_def().keys} if sink else {*definition_of(FetchOptions).keys, "group.id"}
     producer = None
@@ -218,18 +218,15 @@ def kafka_options(options: Mapping[str, str], *, sink: bool) -> KafkaOptions:
         from minikafka.clients.produce.config import BatchingConfig
 
         known = {key: value for key, value in given.items() if key in producer_def().keys}
-        try:
-            producer = BatchingConfig.from_properties({**SINK_DEFAULTS, **known})
-        except ConfigErrors as refused:
-            named = {fault.name for fault in faults}
-            faults += [fault for fault in refused.faults if fault.name not in named]
-    if faults:
-        raise ConfigErrors(ConfigError(PREFIX + fault.name, fault.value, fault.allowed) for fault in faults)
-    without_effect = [key for key in given if key not in used]
+        producer = properties.attempt(
+            lambda: BatchingConfig.from_properties({**SINK_DEFAULTS, **known}), BatchingConfig()
+        )
+    faults.add(ConfigError(PREFIX + fault.name, fault.value, fault.allowed) for fault in properties)
+    without_effect = sorted(key for key in given if key not in used)
     for key in without_effect:
-        _check_unused(key, given[key])
+        faults.attempt(partial(_check_unused, key, given[key]), None)
     return KafkaOptions(
-        bootstrap_servers=None if bootstrap is None else _SERVERS.parse(SERVERS, bootstrap),
+        bootstrap_servers=bootstrap,
         connection=ConnectionOptions(**connection),
         fetch=FetchOptions(**fetch),
         producer=producer,

@@ -1,7 +1,7 @@
 """Options of the source and of the sink: those of Spark's Kafka connector, with the same meaning.
 
-Keys are case-insensitive and parsed once. An invalid option raises ConfigError with its name, its value and
-the allowed values.
+Keys are case-insensitive and parsed once. Invalid options raise ConfigErrors with the name, value and allowed
+values of each, and with the names that have no effect.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from minikafka.base.config.config_def import ConfigDef, ConfigKey, definition_of, setting
+from minikafka.base.config.config_def import ConfigDef, ConfigKey, Faults, definition_of, setting
 from minikafka.base.config.types import BOOLEAN, TEXT, capped_int64, choice, int32, int64
 from minikafka.base.config.unknown_names import closest_match, did_you_mean, with_suggestion
 from minikafka.base.errors import ConfigError, ConfigErrors
@@ -34,7 +35,7 @@ from pyspark_minikafka.options.kafka_options import (
 )
 from pyspark_minikafka.options.kafka_options import meant as meant_by
 from pyspark_minikafka.strategy import OPTIONS as STRATEGY_OPTIONS
-from pyspark_minikafka.strategy import Strategy, strategy, topic_name
+from pyspark_minikafka.strategy import Strategy, Subscribe, strategy, topic_name
 
 if TYPE_CHECKING:
     from minikafka.clients.produce.config import BatchingConfig
@@ -235,12 +236,14 @@ def _absolute(option: str, path: str, working_directory: str | None) -> str:
     return os.path.join(started_in, path)
 
 
-def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Return warnings about options without effect. Raise ConfigError for a misspelt option that chooses what
-    is read: the query would read something else.
+def _unused(
+    options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str, ...], faults: Faults
+) -> dict[str, str | None]:
+    """Return the options without effect, each with the one that was probably meant. A misspelt option that
+    chooses what is read is a fault: the query would read something else.
     """
     anywhere = {name.lower() for name in (*SOURCE_CONFIG.keys, *SINK_CONFIG.keys)}
-    unused = []
+    unused = {}
     for name in sorted(options):
         client = name.startswith(PREFIX)
         # Spark and its tools add keys of their own, so other names are reported only if they look misspelt.
@@ -249,14 +252,24 @@ def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str,
         if client and name not in kafka.without_effect:
             continue
         if name.startswith(OUR_PREFIX):
-            raise ConfigError(name, options[name], _unknown_own_option(name, known))
+            faults.add([ConfigError(name, options[name], _unknown_own_option(name, known))])
+            continue
         meant = meant_by(name, known)
         meant = "startingOffsets" if meant == "kafka.auto.offset.reset" else meant
         if meant in _SELECTING:
-            raise ConfigError(name, options[name], f"unknown option{did_you_mean(meant)}")
-        if client or meant is not None:
-            unused.append(with_suggestion(name, meant))
-    return (f"these options have no effect: {', '.join(unused)}",) if unused else ()
+            faults.add([ConfigError(name, options[name], f"unknown option{did_you_mean(meant)}")])
+        elif client or meant is not None:
+            unused[name] = meant
+    return unused
+
+
+def _check(options: Mapping[str, str], unused: Mapping[str, str | None], faults: Faults) -> tuple[str, ...]:
+    """Raise ConfigErrors if there are faults, with the ``unused`` options; or return the warning of them."""
+    faults.check(
+        options, [ConfigError(name, None, f"has no effect{did_you_mean(unused[name])}") for name in unused]
+    )
+    named = ", ".join(with_suggestion(name, meant) for name, meant in unused.items())
+    return (f"these options have no effect: {named}",) if named else ()
 
 
 def _unknown_own_option(name: str, known: tuple[str, ...]) -> str:
@@ -276,11 +289,14 @@ def _read(section: type, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _bounds(options: Mapping[str, str], mode: Mode) -> tuple[Bound, Bound]:
-    for name in bounds.END_NAMES:
-        if name.lower() in options and mode is Mode.STREAM:
-            raise ConfigError(name, options[name.lower()], "is for batch queries only: a stream has no end")
-    start = bounds.starting(options, ALL_LATEST if mode is Mode.STREAM else ALL_EARLIEST)
-    end = bounds.ending(options, ALL_LATEST)
+    faults, default = Faults(), ALL_LATEST if mode is Mode.STREAM else ALL_EARLIEST
+    start = faults.attempt(lambda: bounds.starting(options, default), default)
+    end = faults.attempt(lambda: bounds.ending(options, ALL_LATEST), ALL_LATEST)
+    if mode is Mode.STREAM:
+        allowed = "is for batch queries only: a stream has no end"
+        ends = [name for name in bounds.END_NAMES if name.lower() in options]
+        faults.add(ConfigError(name, options[name.lower()], allowed) for name in ends)
+    faults.check(options)
     if mode is Mode.BATCH:
         bounds.check_batch(start, end, options.get("startingoffsets"), options.get("endingoffsets"))
     return start, end
@@ -322,19 +338,29 @@ def _checkpoint(
 def source_options(
     given: Mapping[str, str], mode: Mode, *, working_directory: str | None = None
 ) -> SourceOptions:
-    """Parse the options of a read. Raise ConfigError for the first invalid one.
+    """Parse the options of a read. Raise ConfigErrors for invalid ones.
 
     working_directory: the base of relative paths; None: the directory where Spark was started.
     """
-    options = _lowered(given)
-    kafka = kafka_options(options, sink=False)
-    warnings = _warnings(options, kafka, tuple(SOURCE_CONFIG.keys))
-    chosen = strategy(options)
-    starting, ending = _bounds(options, mode)
-    trigger = _trigger(options)
-    location = _location(options, kafka, working_directory)
+    options, faults = _lowered(given), Faults()
+    kafka = kafka_options(options, faults, sink=False)
+    unused = _unused(options, kafka, tuple(SOURCE_CONFIG.keys), faults)
+    # A default that stands for an option at fault is never used: ``_check`` raises.
+    chosen = faults.attempt(lambda: strategy(options), Subscribe(()))
+    starting, ending = faults.attempt(lambda: _bounds(options, mode), (ALL_EARLIEST, ALL_LATEST))
+    trigger = faults.attempt(lambda: _trigger(options), TriggerOptions())
+    location = faults.attempt(lambda: _location(options, kafka, working_directory), Location(None, ""))
     starts_at = starting.group if isinstance(starting, GroupBound) else None
-    groups = group_options(options, embedded=location.data_dir is not None, starts_at=starts_at)
+    embedded = location.data_dir is not None
+    groups = faults.attempt(
+        lambda: group_options(options, embedded=embedded, starts_at=starts_at), GroupOptions()
+    )
+    checkpoint = None
+    if mode is not Mode.BATCH:
+        checkpoint = faults.attempt(lambda: _checkpoint(options, working_directory), None)
+    accept_changed_topics = faults.attempt(lambda: subscription.accepts_changes(options), False)
+    others = faults.attempt(lambda: _read(SourceOptions, options), {})
+    warnings = _check(options, unused, faults)
     warnings += _group_warnings(options)
     warnings += without_effect(options, used=groups.commit is not None or starts_at is not None)
     if mode is Mode.BATCH:
@@ -358,27 +384,31 @@ def source_options(
         ending=ending,
         trigger=trigger,
         groups=groups,
-        checkpoint=None if mode is Mode.BATCH else _checkpoint(options, working_directory),
-        accept_changed_topics=subscription.accepts_changes(options),
+        checkpoint=checkpoint,
+        accept_changed_topics=accept_changed_topics,
         warnings=warnings,
-        **_read(SourceOptions, options),
+        **others,
     )
 
 
 def sink_options(given: Mapping[str, str], *, working_directory: str | None = None) -> SinkOptions:
-    """Parse the options of a write. Raise ConfigError for the first invalid one."""
-    options = _lowered(given)
-    kafka = kafka_options(options, sink=True)
-    BOOLEAN.parse(_HEADERS, options.get(_HEADERS.lower(), "false"))
+    """Parse the options of a write. Raise ConfigErrors for invalid ones."""
+    options, faults = _lowered(given), Faults()
+    kafka = kafka_options(options, faults, sink=True)
+    unused = _unused(options, kafka, tuple(SINK_CONFIG.keys), faults)
+    location = faults.attempt(lambda: _location(options, kafka, working_directory), Location(None, ""))
+    faults.attempt(lambda: BOOLEAN.parse(_HEADERS, options.get(_HEADERS.lower(), "false")), None)
     topic = options.get("topic")
-    warnings = _warnings(options, kafka, tuple(SINK_CONFIG.keys))
+    if topic is not None:
+        topic = faults.attempt(partial(topic_name, "topic", topic, topic.strip()), None)
+    warnings = _check(options, unused, faults)
     assert kafka.producer is not None, "a sink has a producer"
     if kafka.producer.acks == 0:
         warnings += (_NO_ACKNOWLEDGEMENT,)
     return SinkOptions(
-        location=_location(options, kafka, working_directory),
+        location=location,
         connection=kafka.connection,
         producer=kafka.producer,
-        topic=None if topic is None else topic_name("topic", topic, topic.strip()),
+        topic=topic,
         warnings=warnings,
     )

@@ -16,7 +16,7 @@ pages are written from the same definitions.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -85,6 +85,9 @@ class Faults:
 
     def __init__(self) -> None:
         self._found: list[ConfigError] = []
+
+    def __iter__(self) -> Iterator[ConfigError]:
+        return iter(self._found)
 
     def add(self, faults: Iterable[ConfigError]) -> None:
         """Collect ``faults``."""

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.records.format.compression import Codec
@@ -271,7 +271,13 @@ def test_a_slip_that_would_write_to_another_place_is_refused(given: dict[str, st
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"subscrib": "t"}, "subscrib='t': unknown option; did you mean subscribe?"),
+        (
+            {"subscrib": "t"},
+            (
+                "subscribe: exactly one of the options assign, subscribe and subscribePattern is required; "
+                "subscrib='t': unknown option; did you mean subscribe?"
+            ),
+        ),
         (
             {"topic": "t"},
             (
@@ -515,3 +521,65 @@ def test_options_about_groups_that_change_nothing_are_named() -> None:
     assert idle.startswith("kafka.offsets.storage has no effect")
     (batch,) = source(minikafka__commit__group="g").warnings
     assert batch == "minikafka.commit.group has no effect on a batch query"
+
+
+def every_fault(given: dict[str, str], mode: Mode | None = Mode.BATCH) -> list[str]:
+    with pytest.raises(ConfigErrors) as refused:
+        sink_options(given) if mode is None else source_options({"subscribe": "t", **given}, mode)
+    return [fault.name.lower() for fault in refused.value.faults]
+
+
+@pytest.mark.parametrize("mode", [Mode.LOAD, Mode.BATCH])
+def test_every_invalid_option_is_named_in_the_order_given(mode: Mode) -> None:
+    given = {
+        "failOnDataLoss": "maybe",
+        "startingOffsets": "now",
+        "kafka.ssl.keystore.location": "x",
+        "kafka.fetch.min.bytes": "-1",
+        "endingOffsets": "lates",
+        "kafka.auto.offset.reset": "latest",
+        "minPartitions": "-3",
+        "kafka.security.protocol": "SSL",
+        "minikafka.foo": "1",
+        "kafka.max.poll.records": "0",
+        "startingOffset": "latest",
+        "minikafka.commit.group": " ",
+        "minikafka.zookeeper.connect": "h:x",
+        "minikafka.changed.topics": "maybe",
+        "maxTriggerDelay": "x",
+        "kafka.bootstrap.servers": "h:x",
+    }
+    assert every_fault(given, mode) == [name.lower() for name in given]
+
+
+def test_both_ways_to_the_newest_records_are_checked() -> None:
+    given = {"minikafka.last.records": "-1", "minikafka.last.duration": "x", "minikafka.foo": "1"}
+    assert every_fault(given) == list(given)
+
+
+def test_start_and_end_that_no_batch_can_have_are_both_named() -> None:
+    given = {"startingOffsets": "latest", "endingOffsets": "earliest"}
+    assert every_fault(given) == ["startingoffsets", "endingoffsets"]
+
+
+def test_option_without_effect_is_named_beside_a_fault() -> None:
+    with pytest.raises(ConfigErrors) as refused:
+        source(kafka__fetch__max__wait="5", minPartitions="x")
+    assert [str(fault) for fault in refused.value.faults] == [
+        "kafka.fetch.max.wait: has no effect; did you mean kafka.fetch.max.wait.ms?",
+        "minPartitions='x': must be a whole number from 1 to 2147483647",
+    ]
+
+
+def test_every_invalid_option_of_a_write_is_named() -> None:
+    given = {
+        "topic": "a/b",
+        "kafka.acks": "2",
+        "includeHeaders": "maybe",
+        "kafka.linger.ms": "-1",
+        "kafka.client.id": " ",
+        "kafka.ssl.key.password": "x",
+        "minikafka.foo": "1",
+        "minikafka.data.dir": " ",
+    }
+    assert every_fault(given, mode=None) == [name.lower() for name in given]
