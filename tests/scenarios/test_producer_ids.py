@@ -47,8 +47,7 @@ def test_producer_ids_skip_blocks_lost_by_a_restore() -> None:
     simulation.machine_of(2).kill()  # it cannot report its last block
     simulation.zookeeper.restore(copy)
     simulation.pass_time(20_000)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(10_000)
+    simulation.end_stray_sessions()
     simulation.move_to(simulation.machine.host)
     assert simulation.call(WANTED).producer_id > used + 1000
 
@@ -100,6 +99,5 @@ def test_producer_id_is_retriable_while_zookeeper_has_another_cluster(
     assert ErrorCode(answer.error_code).is_retriable
     assert "no ids for producers" not in caplog.text
     simulation.zookeeper.restore(copy)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(20_000)
+    simulation.end_stray_sessions(20_000)
     assert simulation.call(WANTED).producer_id >= 0

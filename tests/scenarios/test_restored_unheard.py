@@ -44,8 +44,7 @@ def test_late_restore_notice_ends_leadership_of_moved_partition(
         bounce(simulation, machines[before])
     machines[unheard].held = False
     simulation.pass_time(20_000)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(20_000)
+    simulation.end_stray_sessions(20_000)
     broker = machines[unheard].broker
     assert TopicPartition("t", 0) not in broker.partitions
     log = broker.logs.get(TopicPartition("t", 0))

@@ -89,8 +89,7 @@ def test_running_brokers_survive_a_restored_zookeeper(bounces: int) -> None:
     before = values(simulation)
     simulation.zookeeper.restore(copy)
     simulation.pass_time(10_000)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(10_000)
+    simulation.end_stray_sessions()
     produce(simulation, b"c")
     assert values(simulation) == [*before, b"c"]
     bounce(simulation, machines[leader_of(simulation)[0]])
@@ -110,8 +109,7 @@ def test_brokers_started_on_a_restored_zookeeper_lose_nothing(bounces: int, orde
     for number in order:
         machines[number].start(PROPERTIES)
         simulation.pass_time(4_000)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(10_000)
+    simulation.end_stray_sessions()
     produce(simulation, b"c")
     assert values(simulation) == [*before, b"c"]
 
@@ -147,8 +145,7 @@ def test_emptied_zookeeper_is_reported_once_and_deletes_nothing(caplog: pytest.L
     assert store.exists(paths.BROKER_TOPICS) is None
     store.close()
     simulation.zookeeper.restore(copy)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(10_000)
+    simulation.end_stray_sessions()
     create_topic(simulation, "u", 1)
     assert values(simulation) == [b"a", b"b"]
 
@@ -176,8 +173,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     copy = simulation.zookeeper.copy()
     simulation.zookeeper.restore(theirs)
     simulation.pass_time(20_000)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(10_000)
+    simulation.end_stray_sessions()
     store = simulation.zookeeper.connect()
     before = tree(store)
     deletion = simulation.call(requests.delete_topics("t"))
@@ -205,8 +201,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     assert tree(store) == before
     store.close()
     simulation.zookeeper.restore(copy)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(10_000)
+    simulation.end_stray_sessions()
     create_topic(simulation, "u", 1)
     assert simulation.produce("t", b"b").error_code == ErrorCode.NONE
     assert values(simulation) == [b"a", b"b"]
@@ -265,8 +260,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
             read()
     assert log.config.limits.retention_ms == kept_ms
     simulation.zookeeper.restore(copy)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(10_000)
+    simulation.end_stray_sessions()
     create_topic(simulation, "u", 1)
     assert zk_client.settings.of_topics(["t"]) == {"t": {}}
 
@@ -332,8 +326,7 @@ def test_replica_down_since_the_copy_does_not_truncate_others(
     for number in order:
         machines[number].start(properties)
         simulation.pass_time(4_000)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(10_000)
+    simulation.end_stray_sessions()
     produce(simulation, b"c")
     assert values(simulation) == [*before, b"c"]
 
@@ -477,8 +470,7 @@ def restore(simulation: Simulation, machines: list[Machine], copy: MemoryCopy, *
         for machine in machines:
             machine.start(PROPERTIES)
     simulation.pass_time(10_000)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(10_000)
+    simulation.end_stray_sessions()
 
 
 # --- partitions that were moved since the copy -----------------------------------------------------------

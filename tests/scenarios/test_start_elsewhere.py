@@ -14,11 +14,10 @@ META = f"{DATA_DIR}/meta.properties"
 GENERATED = {"broker.id": "-1"}
 
 
-def with_a_record(simulation: Simulation) -> Machine:
-    simulation.machine.start()
-    assert simulation.create_topic("t") == ErrorCode.NONE
+def with_a_record() -> tuple[Simulation, Machine]:
+    simulation = Simulation.serving("t")
     assert simulation.produce("t", b"a").error_code == ErrorCode.NONE
-    return simulation.machine
+    return simulation, simulation.machine
 
 
 def leave_cluster(machine: Machine) -> None:
@@ -30,8 +29,7 @@ def leave_cluster(machine: Machine) -> None:
 
 @pytest.mark.parametrize("killed", [True, False])
 def test_start_on_an_emptied_zookeeper_is_refused_with_advice(killed: bool) -> None:
-    simulation = Simulation()
-    machine = with_a_record(simulation)
+    simulation, machine = with_a_record()
     machine.kill() if killed else machine.stop()
     copy = simulation.zookeeper.copy()
     simulation.zookeeper.restore(None)
@@ -52,8 +50,7 @@ def test_start_on_an_emptied_zookeeper_is_refused_with_advice(killed: bool) -> N
 
 @pytest.mark.parametrize("tree", ["none", "other"])
 def test_refused_start_names_the_logs_and_how_to_check_them(tree: str) -> None:
-    simulation = Simulation()
-    machine = with_a_record(simulation)
+    simulation, machine = with_a_record()
     assert simulation.create_topic("many", partitions=3) == ErrorCode.NONE
     machine.stop()
     simulation.zookeeper.restore(None)
@@ -79,8 +76,7 @@ def test_start_on_another_clusters_zookeeper_changes_nothing_there() -> None:
     other.machine.start()
     assert other.create_topic("t") == ErrorCode.NONE
     other.machine.stop()
-    simulation = Simulation()
-    machine = with_a_record(simulation)
+    simulation, machine = with_a_record()
     machine.stop()
     simulation.zookeeper.restore(other.zookeeper.copy())
     store = simulation.zookeeper.connect()
@@ -95,8 +91,7 @@ def test_start_on_another_clusters_zookeeper_changes_nothing_there() -> None:
 
 
 def test_records_are_kept_in_a_new_cluster_on_the_operators_request() -> None:
-    simulation = Simulation()
-    machine = with_a_record(simulation)
+    simulation, machine = with_a_record()
     machine.stop()
     simulation.zookeeper.restore(None)
     leave_cluster(machine)
@@ -112,8 +107,7 @@ def test_records_are_kept_in_a_new_cluster_on_the_operators_request() -> None:
 
 
 def test_directory_without_a_cluster_id_gets_it_at_the_start() -> None:
-    simulation = Simulation()
-    machine = with_a_record(simulation)
+    simulation, machine = with_a_record()
     written = read_file(machine.files, META)
     machine.stop()
     leave_cluster(machine)
@@ -133,8 +127,7 @@ def test_new_broker_gets_no_id_of_a_live_broker_after_a_restore() -> None:
     assert [simulation.machine_of(number).broker.broker_id for number in (0, 1)] == [1001, 1002]
     simulation.zookeeper.restore(older)
     simulation.pass_time(20_000)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(10_000)
+    simulation.end_stray_sessions()
     simulation.machine_of(2).start(GENERATED)
     assert simulation.machine_of(2).broker.broker_id == 1003
     assert sorted(store.children(paths.BROKER_IDS)) == ["1001", "1002", "1003"]
@@ -158,7 +151,6 @@ def test_new_broker_gets_no_id_seen_before_the_restore() -> None:
     simulation.machine_of(1).kill()  # it is down, and has no replicas
     simulation.zookeeper.restore(copy)
     simulation.pass_time(20_000)
-    simulation.zookeeper.end_stray_sessions()
-    simulation.pass_time(10_000)
+    simulation.end_stray_sessions()
     simulation.machine_of(2).start(GENERATED)
     assert simulation.machine_of(2).broker.broker_id == 1003

@@ -295,6 +295,11 @@ class Simulation(Client):
             self.clock.advance(500)
             self.settle()
 
+    def end_stray_sessions(self, ms: int = 10_000) -> None:
+        """End the sessions that a restored ZooKeeper does not know of, and let time pass."""
+        self.zookeeper.end_stray_sessions()
+        self.pass_time(ms)
+
     def settle(self) -> None:
         """Run everything that needs no time, and the periodic work that is due."""
         self.work()

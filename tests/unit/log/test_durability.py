@@ -211,8 +211,7 @@ def test_failed_index_write_loses_no_message_and_is_rebuilt(
 
 
 def test_stale_index_is_removed_when_it_cannot_be_replaced(files: MemoryFiles) -> None:
-    log = fill(open_log(files), 15)
-    log.close()
+    fill(open_log(files), 15).close()
     log = open_log(files, clean=True)
     log.truncate_to(2)
     fill(log, 12, in_set=1, size=30)
@@ -224,8 +223,7 @@ def test_stale_index_is_removed_when_it_cannot_be_replaced(files: MemoryFiles) -
 
 
 def test_an_index_that_cannot_be_read_is_built_again(files: MemoryFiles) -> None:
-    log = fill(open_log(files), 15)
-    log.close()
+    fill(open_log(files), 15).close()
     files.fail_next_read(match=".index")
     again = open_log(files, clean=True)
     assert [record.value for record in read_all(again)] == numbered(0, 15)

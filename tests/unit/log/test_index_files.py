@@ -48,8 +48,7 @@ def test_all_segments_of_a_log_have_index_files(files: MemoryFiles, config: LogC
 
 @pytest.mark.parametrize("end_offset", [0, 3, 20, 40])
 def test_a_truncated_log_has_index_files_without_what_was_cut(files: MemoryFiles, end_offset: int) -> None:
-    log = fill(open_log(files, replace(SMALL, segment_bytes=100_000)), 60, in_set=1)
-    log.close()
+    fill(open_log(files, replace(SMALL, segment_bytes=100_000)), 60, in_set=1).close()
     log = open_log(files, replace(SMALL, segment_bytes=100_000), clean=True)
     log.truncate_to(end_offset)
     assert read_file(files, f"{HOME}/00000000000.index") == b""
@@ -63,8 +62,7 @@ def test_a_truncated_log_has_index_files_without_what_was_cut(files: MemoryFiles
 
 
 def test_recovery_that_cuts_leaves_no_entries_behind_the_end(files: MemoryFiles) -> None:
-    log = fill(open_log(files, replace(SMALL, segment_bytes=100_000)), 60)
-    log.close()
+    fill(open_log(files, replace(SMALL, segment_bytes=100_000)), 60).close()
     segment = files.open(f"{HOME}/00000000000.kafka")
     segment.truncate(segment.size() // 2 - 1)
     log = open_log(files)
@@ -76,8 +74,7 @@ def test_recovery_that_cuts_leaves_no_entries_behind_the_end(files: MemoryFiles)
 
 
 def test_an_old_directory_gets_the_missing_index_at_close(files: MemoryFiles) -> None:
-    log = fill(open_log(files, SPARSE), 5)
-    log.close()
+    fill(open_log(files, SPARSE), 5).close()
     files.remove(f"{HOME}/00000000000.index")
     open_log(files, SPARSE, clean=True).close()
     assert without_both_indexes(files) == []

@@ -202,8 +202,7 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file() -> None:
 def test_a_copied_directory_is_as_old_as_its_messages(reopened: bool) -> None:
     clock = ManualClock()
     files = MemoryFiles(clock=clock)
-    log = fill(open_log(files), 40)
-    log.close()
+    fill(open_log(files), 40).close()
     clock.advance(1_000_000)
     for name in files.list_dir(HOME):
         file = files.open(f"{HOME}/{name}")

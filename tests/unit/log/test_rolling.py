@@ -120,8 +120,7 @@ def test_a_new_segment_has_its_room_and_gives_it_back_when_it_is_full(files: Mem
 
 
 def test_a_closed_log_has_no_room_left_over(files: MemoryFiles) -> None:
-    log = fill(open_log(files, AHEAD), 25)
-    log.close()
+    fill(open_log(files, AHEAD), 25).close()
     again = open_log(files, AHEAD, clean=True)
     assert again.end_offset == 25
     assert again.size_bytes == sum(files.open(segment.path).size() for segment in again.segments)

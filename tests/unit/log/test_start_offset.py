@@ -106,8 +106,7 @@ def test_truncation_takes_the_start_along(manager: LogManager, files: MemoryFile
 
 
 def test_a_log_that_lost_all_behind_its_start_begins_anew_there(files: MemoryFiles) -> None:
-    log = fill(open_log(files), 10)
-    log.close()
+    fill(open_log(files), 10).close()
     again = open_log(files, start_offset=25)
     assert (again.start_offset, again.end_offset) == (25, 25)
     fill(again, 5)

@@ -142,8 +142,7 @@ def test_older_batches_are_duplicates_after_a_clean_close(log: Log, files: Memor
 
 
 def test_a_log_without_producers_writes_no_snapshot_when_it_is_closed(files: MemoryFiles) -> None:
-    log = fill(open_log(files), 5)
-    log.close()
+    fill(open_log(files), 5).close()
     assert snapshots(files) == []
 
 
@@ -237,8 +236,7 @@ def test_clean_open_reads_only_headers_behind_the_snapshot(
 def test_log_without_producers_is_not_read_after_a_clean_close(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = fill(open_log(files), 40)
-    log.close()
+    fill(open_log(files), 40).close()
     for offset in snapshots(files):
         files.remove(f"{HOME}/{snapshot_name(offset)}")
     monkeypatch.setattr(producer_state_manager, "windows", None)

@@ -102,6 +102,12 @@ class FollowerHarness:
         self.fetcher._on_leader_end(self.follower, None)
         self.worker.run_until_idle()
 
+    def find_divergence(self, epoch: int, offset: int, leader_end: int) -> None:
+        """Receive the end of an epoch, then that of the leader's log."""
+        self.leader_end = leader_end
+        self.receive_epoch_end(epoch, offset)
+        self.receive_leader_end()
+
 
 @pytest.fixture
 def harness(monkeypatch: pytest.MonkeyPatch) -> FollowerHarness:
@@ -120,9 +126,7 @@ def test_a_follower_asks_again_after_a_cut_that_is_not_the_last(harness: Followe
 
 
 def test_follower_takes_over_only_after_finding_the_divergence(harness: FollowerHarness) -> None:
-    harness.leader_end = 4
-    harness.receive_epoch_end(1, 4)
-    harness.receive_leader_end()
+    harness.find_divergence(1, 4, leader_end=4)
     assert (harness.cuts, harness.follower.stage) == ([(4, False)], Stage.ASK)
 
 
@@ -139,18 +143,14 @@ def test_log_beyond_the_leaders_end_starts_anew_if_the_leader_grew(monkeypatch: 
 
 
 def test_a_take_over_that_is_refused_is_tried_again(harness: FollowerHarness) -> None:
-    harness.leader_end = 7
-    harness.receive_epoch_end(2, 7)
-    harness.receive_leader_end()
+    harness.find_divergence(2, 7, leader_end=7)
     harness.receive_last_entry(b"entry 6")
     assert (harness.cuts, harness.follower.stage) == ([], Stage.ASK)
     assert harness.follower.not_before_ms > 0
 
 
 def test_leader_that_writes_during_the_comparison_is_compared_again(harness: FollowerHarness) -> None:
-    harness.leader_end = 7
-    harness.receive_epoch_end(2, 7)
-    harness.receive_leader_end()
+    harness.find_divergence(2, 7, leader_end=7)
     harness.receive_last_entry(b"")  # its high watermark is not there yet
     assert harness.follower.leader_end is None  # so it is asked for again
     harness.leader_end = 9
@@ -159,18 +159,14 @@ def test_leader_that_writes_during_the_comparison_is_compared_again(harness: Fol
 
 
 def test_leader_with_another_last_message_keeps_leadership(harness: FollowerHarness) -> None:
-    harness.leader_end = 7
-    harness.receive_epoch_end(2, 7)
-    harness.receive_leader_end()
+    harness.find_divergence(2, 7, leader_end=7)
     harness.receive_last_entry(b"other 6")
     assert (harness.cuts, harness.follower.stage) == ([(7, False)], Stage.FETCH)
 
 
 def test_log_ahead_of_zookeeper_is_set_aside_instead_of_truncated(harness: FollowerHarness) -> None:
     harness.follower.is_ahead = True
-    harness.leader_end = 9
-    harness.receive_epoch_end(2, 7)
-    harness.receive_leader_end()
+    harness.find_divergence(2, 7, leader_end=9)
     harness.receive_last_entry(b"entry 6")
     assert (harness.cuts, harness.set_aside) == ([], [NAME])
 
@@ -180,9 +176,7 @@ def test_log_ahead_of_zookeeper_is_kept_only_if_equal_to_the_leader(
     harness: FollowerHarness, last: bytes, set_aside: list[TopicPartition]
 ) -> None:
     harness.follower.is_ahead = True
-    harness.leader_end = 20
-    harness.receive_epoch_end(2, 20)
-    harness.receive_leader_end()
+    harness.find_divergence(2, 20, leader_end=20)
     harness.receive_last_entry(last)
     assert (harness.cuts, harness.set_aside) == ([], set_aside)
     assert harness.agreed == ([] if set_aside else [NAME])
