@@ -25,6 +25,12 @@ from tests.unit.net.test_server import framed, is_closed, plain, read_frame
 Serve = Callable[..., SocketServer]
 
 
+def send(server: SocketServer, sock: socket.socket, data: bytes) -> None:
+    """Send bytes, and let the processors find them."""
+    sock.sendall(data)
+    run_processors(server)
+
+
 def test_request_limit_stops_reading_until_an_answer(handler: Keeping, serve: Serve) -> None:
     server = serve(handler, queued_requests=2)
     with contextlib.ExitStack() as stack:
@@ -33,8 +39,7 @@ def test_request_limit_stops_reading_until_an_answer(handler: Keeping, serve: Se
             lambda: sum(len(processor._channels) for processor in server._processors) == 5, "all are accepted"
         )
         for number, sock in enumerate(socks):
-            sock.sendall(framed(b"%d" % number))
-            run_processors(server)
+            send(server, sock, framed(b"%d" % number))
         assert [bytes(frame) for frame in handler.frames] == [b"0", b"1"]
         for number in range(5):
             handler.exchanges[number].respond([b"answer %d" % number])
@@ -124,8 +129,7 @@ def test_parked_request_may_keep_its_bytes_counted(serve: Serve) -> None:
     with plain(server) as one, plain(server) as two, plain(server) as small:
         one.sendall(framed(bytes(size)))
         eventually(lambda: handler.exchanges, "the first is in work")
-        two.sendall(framed(bytes(size)))
-        run_processors(server)
+        send(server, two, framed(bytes(size)))
         small.sendall(framed(b"small"))
         eventually(lambda: len(handler.exchanges) == 2, "the small one is read")
         run_processors(server)
@@ -143,8 +147,7 @@ def test_a_request_that_is_parked_later_or_cut_off_no_longer_counts(
         one.sendall(framed(b"one"))
         eventually(lambda: handler.exchanges, "it is read")
         run_processors(server)
-        two.sendall(framed(b"two"))
-        run_processors(server)
+        send(server, two, framed(b"two"))
         assert len(handler.exchanges) == 1
         end(handler.exchanges[0])
         eventually(lambda: len(handler.exchanges) == 2, "the other is read")
@@ -154,10 +157,8 @@ def test_byte_limit_holds_large_requests_but_not_small_ones(handler: Keeping, se
     size = 3 * FREE_BYTES
     server = serve(handler, queued_bytes=size, max_request_bytes=size)
     with plain(server) as one, plain(server) as two, plain(server) as small:
-        one.sendall(framed(b"1" * size)[:-1])
-        run_processors(server)
-        two.sendall(struct.pack(">i", size))
-        run_processors(server)
+        send(server, one, framed(b"1" * size)[:-1])
+        send(server, two, struct.pack(">i", size))
         two.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         two.settimeout(None)
         small.sendall(framed(b"small"))
@@ -177,13 +178,11 @@ def test_request_with_reserved_room_never_waits_for_others(handler: Keeping, ser
     size = 2 * FREE_BYTES
     server = serve(handler, queued_requests=1, queued_bytes=size, max_request_bytes=size)
     with plain(server) as started, plain(server) as small, plain(server) as waiting:
-        started.sendall(framed(b"1" * size)[:100])
-        run_processors(server)
+        send(server, started, framed(b"1" * size)[:100])
         small.sendall(framed(b"small"))
         eventually(lambda: handler.exchanges, "the small one is in flight: that is all there may be")
         run_processors(server)
-        waiting.sendall(framed(b"2" * 10))
-        run_processors(server)
+        send(server, waiting, framed(b"2" * 10))
         started.sendall(framed(b"1" * size)[100:])
         eventually(lambda: len(handler.exchanges) == 2, "the one that had begun is complete")
         for exchange in list(handler.exchanges):
@@ -195,15 +194,12 @@ def test_small_request_does_not_wait_behind_a_held_large_one(handler: Keeping, s
     size = 2 * FREE_BYTES
     server = serve(handler, queued_requests=1, queued_bytes=size, max_request_bytes=size)
     with plain(server) as started, plain(server) as one, plain(server) as large, plain(server) as small:
-        started.sendall(framed(bytes(size))[:100])
-        run_processors(server)
+        send(server, started, framed(bytes(size))[:100])
         one.sendall(framed(b"one"))
         eventually(lambda: handler.exchanges, "it is in flight: that is all there may be")
         run_processors(server)
-        large.sendall(framed(bytes(size))[:100])
-        run_processors(server)
-        small.sendall(framed(b"small"))
-        run_processors(server)
+        send(server, large, framed(bytes(size))[:100])
+        send(server, small, framed(b"small"))
         handler.exchanges[0].respond([b"answer"])
         eventually(lambda: len(handler.exchanges) == 2, "the small one is read")
         assert bytes(handler.frames[1]) == b"small"
@@ -213,8 +209,7 @@ def test_silent_peer_that_holds_scarce_room_is_closed(handler: Keeping, serve: S
     size = 2 * FREE_BYTES
     server = serve(handler, queued_bytes=size, max_request_bytes=size, write_timeout_ms=50)
     with plain(server) as silent, plain(server) as honest:
-        silent.sendall(struct.pack(">i", size))
-        run_processors(server)
+        send(server, silent, struct.pack(">i", size))
         honest.sendall(framed(bytes(size)))
         assert is_closed(silent)
         eventually(lambda: handler.exchanges, "the other is read")
@@ -226,8 +221,7 @@ def test_a_stop_does_not_wait_for_connections_that_are_held(handler: Keeping, se
         one.sendall(framed(b"one"))
         eventually(lambda: handler.exchanges, "it is read")
         run_processors(server)
-        two.sendall(framed(b"two"))
-        run_processors(server)
+        send(server, two, framed(b"two"))
         stopping = threading.Thread(target=server.stop)
         stopping.start()
         assert is_closed(two)
@@ -352,8 +346,7 @@ def test_slow_peer_that_holds_scarce_room_is_closed(handler: Keeping, serve: Ser
     size = 2 * FREE_BYTES
     server = serve(handler, queued_bytes=size, max_request_bytes=size, write_timeout_ms=50)
     with plain(server) as slow, plain(server) as honest:
-        slow.sendall(struct.pack(">i", size))
-        run_processors(server)
+        send(server, slow, struct.pack(">i", size))
         honest.sendall(framed(bytes(size)))
         eventually(lambda: handler.exchanges or slow.send(b"x") < 0, "the other is read")
         assert is_closed(slow)
