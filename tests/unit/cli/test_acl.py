@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from minikafka.base.acls import CLUSTER, Acl, Operation, Permission, Resource, ResourceType
-from minikafka.cli.commands import run
 from minikafka.registry.acls import ACL_CHANGES, acl_path, read_acls
-from minikafka.registry.memory import MemoryStore
 from minikafka.registry.store import Store
 from tests.support.broker_harness import BrokerHarness
+from tests.support.command_line import CommandLine
 from tests.support.zookeeper_with_topics import cluster
 
 ALICE = ("--allow-principal", "User:alice")
@@ -22,155 +20,153 @@ GROUP = Resource(ResourceType.GROUP, "g")
 ZOOKEEPER = ("--zookeeper", "memory")
 
 
+class AclCommands(CommandLine):
+    """Commands on the access rules of a ZooKeeper in memory."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        super().__init__(capture)
+        self.store = cluster({})
+
+    def __call__(self, *arguments: str) -> int:
+        return self.run("acl", *arguments, *ZOOKEEPER)
+
+    @property
+    def rules(self) -> dict[Resource, frozenset[Acl]]:
+        return read_acls(self.store).acls
+
+    @property
+    def shown(self) -> list[tuple[str, ...]]:
+        return [tuple(row.values()) for row in self.rows]
+
+
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    store = cluster({})
+def acl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> AclCommands:
+    made = AclCommands(capfd)
 
     @contextlib.contextmanager
     def coordinated(*_: object) -> Iterator[Store]:
-        yield store
+        yield made.store
 
     monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", coordinated)
-    return store
-
-
-def acl(*arguments: str) -> int:
-    return run(["acl", *arguments, *ZOOKEEPER])
+    return made
 
 
 def allow(operation: Operation, host: str = "*", principal: str = "User:alice") -> Acl:
     return Acl(principal, Permission.ALLOW, host, operation)
 
 
-def rows(capfd: pytest.CaptureFixture[str]) -> list[tuple[str, ...]]:
-    return [tuple(json.loads(line).values()) for line in capfd.readouterr().out.splitlines()]
-
-
-def test_rules_are_made_shown_and_told(store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rules_are_made_shown_and_told(acl: AclCommands) -> None:
     given = (*ALICE, "--operation", "read", "--operation", "DESCRIBE_CONFIGS", "--topic", "t")
     assert acl("add", *given, "--allow-host", "::1") == 0
-    assert read_acls(store).acls == {
+    assert acl.rules == {
         TOPIC: {
             allow(Operation.READ, "0:0:0:0:0:0:0:1"),
             allow(Operation.DESCRIBE_CONFIGS, "0:0:0:0:0:0:0:1"),
         }
     }
-    out, err = capfd.readouterr()
-    assert out.splitlines() == [
+    assert acl.lines == [
         "RESOURCE  NAME  PRINCIPAL   PERMISSION  OPERATION        HOST",
         "Topic     t     User:alice  Allow       Read             0:0:0:0:0:0:0:1",
         "Topic     t     User:alice  Allow       DescribeConfigs  0:0:0:0:0:0:0:1",
     ]
-    assert err == "minikafka: 2 rules\n"
-    assert len(store.children(ACL_CHANGES)) == 1
+    assert acl.err == "minikafka: 2 rules\n"
+    assert len(acl.store.children(ACL_CHANGES)) == 1
 
 
-def test_what_is_there_already_is_said_and_is_no_failure(
-    store: MemoryStore, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_there_already_is_said_and_is_no_failure(acl: AclCommands) -> None:
     assert acl("add", *ALICE, "--operation", "Read", "--topic", "t") == 0
-    capfd.readouterr()
     assert acl("add", *ALICE, "--operation", "Read", "--topic", "t", "--group", "g") == 0
-    out, err = capfd.readouterr()
-    assert out.splitlines()[1:] == ["Group     g     User:alice  Allow       Read       *"]
-    assert err == "minikafka: 2 rules, 1 of them existed already\n"
+    assert acl.lines[1:] == ["Group     g     User:alice  Allow       Read       *"]
+    assert acl.err == "minikafka: 2 rules, 1 of them existed already\n"
 
 
-def test_without_operations_a_rule_is_about_all_and_denials_are_told_apart(store: MemoryStore) -> None:
+def test_without_operations_a_rule_is_about_all_and_denials_are_told_apart(acl: AclCommands) -> None:
     assert acl("add", *ALICE, "--deny-principal", "User:bob", "--deny-host", "10.0.0.1", "--cluster") == 0
     denied = Acl("User:bob", Permission.DENY, "10.0.0.1", Operation.ALL)
-    assert read_acls(store).acls == {CLUSTER: {allow(Operation.ALL), denied}}
+    assert acl.rules == {CLUSTER: {allow(Operation.ALL), denied}}
 
 
-def test_a_producer_and_a_consumer_get_what_they_need(store: MemoryStore) -> None:
+def test_a_producer_and_a_consumer_get_what_they_need(acl: AclCommands) -> None:
     roles = ("--producer", "--idempotent", "--consumer")
     assert acl("add", *ALICE, *roles, "--topic", "t", "--group", "g") == 0
-    assert read_acls(store).acls == {
+    assert acl.rules == {
         TOPIC: {allow(operation) for operation in (Operation.WRITE, Operation.READ, Operation.DESCRIBE)},
         GROUP: {allow(Operation.READ)},
         CLUSTER: {allow(Operation.CREATE), allow(Operation.IDEMPOTENT_WRITE)},
     }
     assert acl("remove", *ALICE, *roles, "--topic", "t", "--group", "g") == 0
-    assert read_acls(store).acls == {}
+    assert acl.rules == {}
 
 
-def test_a_dry_run_changes_nothing(store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_changes_nothing(acl: AclCommands) -> None:
     assert acl("add", *ALICE, "--topic", "t", "--dry-run", "--format", "json") == 0
-    assert rows(capfd) == [("Topic", "t", "User:alice", "Allow", "All", "*")]
-    assert read_acls(store).acls == {}
+    assert acl.shown == [("Topic", "t", "User:alice", "Allow", "All", "*")]
+    assert acl.rules == {}
     acl("add", *ALICE, "--topic", "t")
-    capfd.readouterr()
     assert acl("remove", "--topic", "t", "--dry-run") == 0
-    assert "1 rule; nothing was changed" in capfd.readouterr().err
-    assert read_acls(store).acls == {TOPIC: {allow(Operation.ALL)}}
+    assert "1 rule; nothing was changed" in acl.err
+    assert acl.rules == {TOPIC: {allow(Operation.ALL)}}
 
 
-def test_those_of_a_topic_are_listed_with_those_of_all_topics(
-    store: MemoryStore, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_those_of_a_topic_are_listed_with_those_of_all_topics(acl: AclCommands) -> None:
     for about in (("--topic", "t"), ("--topic", "*"), ("--topic", "u"), ("--cluster",)):
         acl("add", *ALICE, *about)
     acl("add", "--allow-principal", "User:bob", "--topic", "t")
-    capfd.readouterr()
     assert acl("list", "--topic", "t", "--format", "json") == 0
-    assert [(name, who) for _, name, who, *_ in rows(capfd)] == [
+    assert [(name, who) for _, name, who, *_ in acl.shown] == [
         ("*", "User:alice"),
         ("t", "User:alice"),
         ("t", "User:bob"),
     ]
     assert acl("list", "--principal", "User:bob", "--format", "json") == 0
-    assert [name for _, name, *_ in rows(capfd)] == ["t"]
+    assert [name for _, name, *_ in acl.shown] == ["t"]
     assert acl("list", "--format", "json") == 0
-    assert len(rows(capfd)) == 5
+    assert len(acl.shown) == 5
 
 
-def test_an_empty_list_says_so(store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_list_says_so(acl: AclCommands) -> None:
     assert acl("list") == 0
-    assert capfd.readouterr() == ("", "minikafka: no matching rules\n")
+    assert (acl.out, acl.err) == ("", "minikafka: no matching rules\n")
 
 
 def test_where_brokers_keep_no_rules_zookeeper_is_named(
-    serve: Callable[[BrokerHarness], BrokerHarness], capfd: pytest.CaptureFixture[str]
+    acl: AclCommands, serve: Callable[[BrokerHarness], BrokerHarness]
 ) -> None:
     serve(BrokerHarness(1))
-    assert run(["acl", "add", *ALICE, "--topic", "t"]) == 1
-    assert capfd.readouterr().err == (
+    assert acl.run("acl", "add", *ALICE, "--topic", "t") == 1
+    assert acl.err == (
         "minikafka: SECURITY_DISABLED: no authorizer is configured on this broker: set "
         "authorizer.class.name; to add rules before one is enabled, use --zookeeper HOST:PORT/CHROOT\n"
     )
 
 
-def test_of_several_rules_those_are_removed_that_are_named(store: MemoryStore) -> None:
+def test_of_several_rules_those_are_removed_that_are_named(acl: AclCommands) -> None:
     acl("add", *ALICE, "--operation", "Read", "--operation", "Write", "--topic", "t")
     acl("add", "--allow-principal", "User:bob", "--operation", "Read", "--topic", "t")
     assert acl("remove", *ALICE, "--operation", "Read", "--topic", "t") == 0
     bobs = allow(Operation.READ, principal="User:bob")
-    assert read_acls(store).acls == {TOPIC: {allow(Operation.WRITE), bobs}}
+    assert acl.rules == {TOPIC: {allow(Operation.WRITE), bobs}}
     assert acl("remove", *ALICE, "--topic", "t") == 0
-    assert read_acls(store).acls == {TOPIC: {bobs}}
+    assert acl.rules == {TOPIC: {bobs}}
     assert acl("remove", "--topic", "t") == 0
-    assert read_acls(store).acls == {}
+    assert acl.rules == {}
 
 
-def test_the_status_tells_that_there_was_nothing_to_remove(
-    store: MemoryStore, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_status_tells_that_there_was_nothing_to_remove(acl: AclCommands) -> None:
     assert acl("remove", "--topic", "t") == 1
-    assert capfd.readouterr().err == "minikafka: no matching rule\n"
+    assert acl.err == "minikafka: no matching rule\n"
 
 
-def test_rules_that_nobody_can_read_are_named_and_can_be_removed(
-    store: MemoryStore, capfd: pytest.CaptureFixture[str]
-) -> None:
-    store.create(acl_path(TOPIC), b"{nonsense", make_parents=True)
+def test_rules_that_nobody_can_read_are_named_and_can_be_removed(acl: AclCommands) -> None:
+    acl.store.create(acl_path(TOPIC), b"{nonsense", make_parents=True)
     assert acl("add", *ALICE, "--group", "g") == 0
     assert acl("list") == 1
-    assert acl_path(TOPIC) in capfd.readouterr().err
+    assert acl_path(TOPIC) in acl.err
     assert acl("remove", "--topic", "t", "--dry-run") == 0
-    assert store.exists(acl_path(TOPIC))
+    assert acl.store.exists(acl_path(TOPIC))
     assert acl("remove", "--topic", "t") == 0
-    assert "and the unreadable rules of Topic:t" in capfd.readouterr().err
-    assert store.exists(acl_path(TOPIC)) is None
+    assert "and the unreadable rules of Topic:t" in acl.err
+    assert acl.store.exists(acl_path(TOPIC)) is None
 
 
 BAD = [
@@ -209,10 +205,9 @@ BAD = [
 
 @pytest.mark.parametrize(("arguments", "words"), BAD, ids=str)
 def test_bad_input_is_refused_before_anything_is_changed(
-    store: MemoryStore, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+    acl: AclCommands, arguments: tuple[str, ...], words: str
 ) -> None:
     assert acl(*arguments) == 2
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert words in err
-    assert read_acls(store).acls == {}
+    assert acl.out == ""
+    assert words in acl.err
+    assert acl.rules == {}

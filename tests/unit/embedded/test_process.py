@@ -26,6 +26,7 @@ STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + FO
 
 Start = Callable[..., ChildProcess]
 
+Orphan = Callable[..., tuple[subprocess.Popen[bytes], int]]
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="this way to notice a death is Linux' own")
 
 
@@ -59,7 +60,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def orphan(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], int]]]:
+def orphan(tmp_path: Path) -> Iterator[Orphan]:
     """Start another process with a child; return it and the child's pid."""
     parents: list[subprocess.Popen[bytes]] = []
 
@@ -304,30 +305,26 @@ def test_a_child_gets_environment_and_directory(start: Start, tmp_path: Path) ->
 # The death of the parent
 
 
-def test_child_ends_with_a_killed_parent(orphan: Callable[..., tuple[subprocess.Popen[bytes], int]]) -> None:
+def test_child_ends_with_a_killed_parent(orphan: Orphan) -> None:
     parent, child = orphan("start(); print(child.pid, flush=True); time.sleep(600)")
     assert runs(child)
     parent.kill()
     assert ends(child)
 
 
-def test_stubborn_child_ends_with_a_killed_parent(
-    orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
-) -> None:
+def test_stubborn_child_ends_with_a_killed_parent(orphan: Orphan) -> None:
     parent, child = orphan("start(); print(child.pid, flush=True); time.sleep(600)", STUBBORN)
     parent.kill()
     assert ends(child)
 
 
-def test_child_ends_with_its_parent(orphan: Callable[..., tuple[subprocess.Popen[bytes], int]]) -> None:
+def test_child_ends_with_its_parent(orphan: Orphan) -> None:
     parent, child = orphan("start(); print(child.pid, flush=True)")
     assert parent.wait(PATIENCE_S) == 0
     assert ends(child)
 
 
-def test_a_child_outlives_the_thread_that_started_it(
-    orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
-) -> None:
+def test_a_child_outlives_the_thread_that_started_it(orphan: Orphan) -> None:
     parent, child = orphan(
         "thread = threading.Thread(target=start); thread.start(); thread.join()\n"
         "print(child.pid, flush=True); sys.stdin.readline()\n"
@@ -344,9 +341,7 @@ def test_a_child_outlives_the_thread_that_started_it(
 
 
 @linux_only
-def test_a_forked_copy_of_the_parent_keeps_no_child_alive(
-    orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
-) -> None:
+def test_a_forked_copy_of_the_parent_keeps_no_child_alive(orphan: Orphan) -> None:
     parent, child = orphan(
         "start()\n"
         "if os.fork() == 0:\n"
