@@ -209,6 +209,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return None
     for report in runtestprotocol(item, log=False, nextitem=nextitem):
         if report.when == "call" or not report.passed or report.duration > 0.1:
+            report.keywords = {}  # a third of the message, and nobody reads them there
             item.ihook.pytest_runtest_logreport(report=report)
     return True
 
