@@ -11,7 +11,7 @@ from typing import Protocol
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
-from minikafka.base.text import counted
+from minikafka.base.text import counted, first_of
 from pyspark_minikafka.checkpoint import subscription
 from pyspark_minikafka.checkpoint.spark_checkpoint import Resume, UnknownStart, reads
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, StreamOffset, batch_start
@@ -269,10 +269,9 @@ class Planner:
         wanted = {tp: committed.get(tp, EARLIEST) for tp in partitions}
         without = sorted(tp for tp in wanted if tp not in committed)
         if without:
-            names = ", ".join(map(str, without[:_NAMED])) + (" …" if len(without) > _NAMED else "")
             self._warn(
                 f"group {group!r} has no committed offset for {counted(len(without), 'partition')} "
-                f"({names}); reading from the first record there"
+                f"({first_of(without, _NAMED)}); reading from the first record there"
             )
         return self._within_log(f"group {group!r} has committed", wanted)
 

@@ -12,6 +12,7 @@ from typing import Any
 from minikafka.base.acls import AclFilter
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import first_of
 from minikafka.clients.admin.acls import AclBinding, create_acls, delete_acls, describe_acls, enforces_rules
 from minikafka.clients.admin.configs import Setting, change_configs, describe_configs
 from minikafka.clients.admin.health import OFFSETS_FACTOR, ClusterHealth, health_of
@@ -339,7 +340,7 @@ class _ControllerRequest:
         """
         self._remaining = list(names)
         if names:
-            self._cluster.retry(f"{self._api.name} for {', '.join(names[:3])}", self._deadline, self._attempt)
+            self._cluster.retry(f"{self._api.name} for {first_of(names, 3)}", self._deadline, self._attempt)
         return self._errors
 
     def _attempt(self) -> None:
@@ -365,7 +366,7 @@ class _ControllerRequest:
         if moved:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {controller} is no longer the controller")
         if self._remaining:
-            missing = ", ".join(self._remaining[:3])
+            missing = first_of(self._remaining, 3)
             raise NetworkError(f"no result for {missing} in the response of broker {controller}")
 
     def _error(self, code: ErrorCode, name: str, controller: int, message: str | None) -> BrokerError | None:

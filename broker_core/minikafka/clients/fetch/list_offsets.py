@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import first_of
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient
@@ -52,7 +53,7 @@ def list_offsets(
         if time < EARLIEST:
             raise ValueError(f"{tp}: expected ms since the epoch, {EARLIEST} or {LATEST}, got {time}")
     lookup = _OffsetLookup(cluster, dict(timestamps), deadline, isolation, creates_topics)
-    cluster.retry(f"listing the offsets of {_abbreviated(timestamps)}", deadline, lookup.run)
+    cluster.retry(f"listing the offsets of {first_of(list(timestamps), 3)}", deadline, lookup.run)
     return {tp: lookup.found[tp] for tp in timestamps}
 
 
@@ -94,7 +95,7 @@ class _OffsetLookup:
         if problem is not None:
             raise problem
         if self._pending:
-            raise NetworkError(f"no offsets in the response for {_abbreviated(self._pending)}")
+            raise NetworkError(f"no offsets in the response for {first_of(list(self._pending), 3)}")
 
     def _by_leader(self) -> dict[int, list[TopicPartition]]:
         cluster = self._cluster
@@ -154,8 +155,3 @@ class _OffsetLookup:
                 del self._pending[tp]
                 self.found[tp] = found_offset(result, version)
         return problem
-
-
-def _abbreviated(partitions: Mapping[TopicPartition, int]) -> str:
-    names = [str(tp) for tp in list(partitions)[:3]]
-    return ", ".join(names) + (f" and {len(partitions) - 3} more" if len(partitions) > 3 else "")

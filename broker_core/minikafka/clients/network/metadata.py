@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.base.text import counted
+from minikafka.base.text import counted, first_of
 from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
 
 NO_LEADER = -1
@@ -133,8 +133,8 @@ class ClusterMetadata:
             return BrokerError(described.error, f"topic {topic!r}")
         headless = [p.topic_partition for p in described.partitions if p.leader_id not in self.brokers]
         if headless:
-            named = ", ".join(map(str, headless[:3]))
-            return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"no leader for {named} at the moment")
+            text = f"no leader for {first_of(headless, 3)} at the moment"
+            return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, text)
         return None
 
     def merged(self, newer: ClusterMetadata) -> ClusterMetadata:

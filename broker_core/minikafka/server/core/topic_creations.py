@@ -30,7 +30,7 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.base.ids import INTERNAL_TOPICS
-from minikafka.base.text import counted
+from minikafka.base.text import counted, first_of
 from minikafka.controller.assignment import Assignment
 from minikafka.server.workers.worker import Worker
 
@@ -245,12 +245,10 @@ def _error_for(error: Exception) -> BrokerError:
 def _log_failure(errors: Mapping[str, Exception]) -> None:
     """Log one message for all topics that were not created, with the first one's error."""
     names, first = list(errors), next(iter(errors.values()))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     _log.error(
-        "failed to create %s (%s%s): %s",
+        "failed to create %s (%s): %s",
         counted(len(names), "topic"),
-        ", ".join(names[:_NAMED]),
-        more,
+        first_of(names, _NAMED),
         _error_for(first).detail,
         exc_info=None if isinstance(first, CoordinationError) else first,
     )

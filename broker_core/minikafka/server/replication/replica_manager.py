@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from minikafka.base.errors import ErrorCode, MinikafkaError, StorageError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.reports import report
-from minikafka.base.text import counted
+from minikafka.base.text import counted, first_of
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.log.log import Log
 from minikafka.partition.partition import Partition
@@ -25,7 +25,7 @@ from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import portions
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherManager
-from minikafka.server.replication.unassigned_logs import UnassignedLogs, is_older, named
+from minikafka.server.replication.unassigned_logs import NAMED_MOST, UnassignedLogs, is_older
 from minikafka.server.zookeeper.counters import observe_topics
 
 _log = logging.getLogger(__name__)
@@ -236,7 +236,7 @@ class ReplicaManager:
             text = (
                 f"partitions led by this broker had no log in {paths} and start empty; if they held records "
                 "before, their directories were removed or moved: stop this broker and put them back before "
-                f"anything is written: {named(lost)}"
+                f"anything is written: {first_of(lost, NAMED_MOST)}"
             )
             _log.warning("%s", text)
             report("warning", message=text)

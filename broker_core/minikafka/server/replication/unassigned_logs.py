@@ -12,13 +12,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from minikafka.base.errors import CoordinationError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import first_of
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.core.broker import Broker
 
 _log = logging.getLogger(__name__)
 
-_NAMED_MOST = 20
+NAMED_MOST = 20
 """The number of logs that one warning names."""
 _ASSIGN_AGAIN = (
     "assign the partitions to this broker again (`minikafka reassign execute`) before others write to them"
@@ -80,7 +81,7 @@ class UnassignedLogs:
             "ZooKeeper was restored from an older copy, which assigns partitions of this broker to their "
             "earlier replicas; this broker keeps their logs, but does not serve them; %s: %s",
             _ASSIGN_AGAIN,
-            named([self._whereabouts(topic_partition) for topic_partition in partitions]),
+            first_of([self._whereabouts(topic_partition) for topic_partition in partitions], NAMED_MOST),
         )
 
     def log_found(self, asked_for: Collection[TopicPartition]) -> None:
@@ -113,7 +114,7 @@ class UnassignedLogs:
                 "found logs of partitions without a replica on this broker; they are kept and not served, "
                 "and may be the only copy of their messages: remove only what is not needed%s: %s",
                 f"; if ZooKeeper was restored from an older copy, {_ASSIGN_AGAIN}" if elsewhere else "",
-                named(left),
+                first_of(left, NAMED_MOST),
             )
 
     def _whereabouts(self, topic_partition: TopicPartition) -> str:
@@ -130,9 +131,3 @@ def is_older(state: LeaderAndIsr, known: LeaderAndIsr) -> bool:
     if state.leader_epoch == known.leader_epoch:
         return state.leader != known.leader
     return state.leader_epoch < known.leader_epoch
-
-
-def named(found: Sequence[str]) -> str:
-    """Return the first names of many, and the number of the rest, as text."""
-    more = len(found) - _NAMED_MOST
-    return ", ".join(found[:_NAMED_MOST]) + (f", and {more} more" if more > 0 else "")
