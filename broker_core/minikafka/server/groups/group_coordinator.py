@@ -37,6 +37,7 @@ from minikafka.records.format.hashes import partition_of_group
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.server.admin.topics import start_auto_creation
 from minikafka.server.core.broker import Broker
+from minikafka.server.core.deferred_response import portions
 from minikafka.server.groups.group_loader import GroupLoader
 from minikafka.server.workers.worker import Worker
 
@@ -372,8 +373,8 @@ class GroupCoordinator:
 
         found: dict[TopicPartition, OffsetCommitValue] = {}
         # At least one step, for its error. Other requests get the lock between steps.
-        for start in range(0, max(1, len(wanted)), _OFFSETS_PER_STEP):
-            found |= self._run_in_step(partial(some, wanted[start : start + _OFFSETS_PER_STEP]))
+        for keys in portions(wanted, _OFFSETS_PER_STEP) or [wanted]:
+            found |= self._run_in_step(partial(some, keys))
         return found
 
     # --- administration -------------------------------------------------------------------------------------
@@ -451,8 +452,7 @@ class GroupCoordinator:
 
     def _append_tombstones(self, topic_partition: TopicPartition, tombstones: list[KeyValue]) -> None:
         """Append tombstones. If one is lost, its record expires again after the next load."""
-        for start in range(0, len(tombstones), _TOMBSTONES_PER_STEP):
-            pairs = tombstones[start : start + _TOMBSTONES_PER_STEP]
+        for pairs in portions(tombstones, _TOMBSTONES_PER_STEP):
             try:
                 records = self._validated_records(self.broker.partition(topic_partition), pairs)
             except BrokerError as error:
