@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from minikafka.base.config.types import Type, as_text
 from minikafka.base.config.unknown_names import unknown_names, warn_of_unknown
-from minikafka.base.errors import ConfigError, ConfigErrors
+from minikafka.base.errors import ConfigError, ConfigErrors, without_frames
 
 Config = TypeVar("Config", bound="AbstractConfig")
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Faults:
         try:
             return make()
         except ConfigError as error:
-            self.add(error.faults)
+            self.add(map(without_frames, error.faults))  # their frames hold this object, which holds them
             return default
 
     def check(self, given: Iterable[str] = (), unknown: Iterable[ConfigError] = ()) -> None:
