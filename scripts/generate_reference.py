@@ -216,7 +216,7 @@ def client_properties() -> str:
         (
             "The settings of the Python clients, under Kafka's own names. Pass them to `from_properties`, as text or as Python values; "
             "the fields of the classes have the same settings. Blanks around a text are removed, and `true`, `false` and other words are read in any case. "
-            "Every invalid setting is named in one error; an unknown name is a warning. Times are in milliseconds and sizes in bytes."
+            "Every invalid setting is named in one error; an unknown name alone is a warning. A `security.protocol` other than `PLAINTEXT` is refused. Times are in milliseconds and sizes in bytes."
         ),
     ]
     for config in (BatchingConfig, GroupConsumerConfig, ProducerConfig, ConsumerConfig):
@@ -241,7 +241,7 @@ def class_name(text: str) -> str:
 def unusable_properties() -> list[str]:
     """Return the sections of client properties that are refused, or have no effect."""
     from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES
-    from minikafka.clients.common_client_configs import UNSUPPORTED_NAMES, WITHOUT_EFFECT
+    from minikafka.clients.common_client_configs import CHECKED_BY_CLIENTS, UNSUPPORTED_NAMES, WITHOUT_EFFECT
     from pyspark_minikafka.options import kafka_options
 
     parts = []
@@ -253,8 +253,8 @@ def unusable_properties() -> list[str]:
             + [[f"`kafka.{prefix}*`", NOT_YET] for prefix in SECURITY_PREFIXES]
             + [[f"`kafka.{name}`", NOT_YET] for name in UNSUPPORTED_NAMES]
             + [
-                [f"`kafka.{name}`", f"only {value} in this version"]
-                for name, value in kafka_options.ONLY_DEFAULT.items()
+                [f"`kafka.{name}`", f"another value than {checked.allowed}"]
+                for name, checked in CHECKED_BY_CLIENTS.items()
             ],
         )
     )

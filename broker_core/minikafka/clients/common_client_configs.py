@@ -13,6 +13,7 @@ from minikafka.base.config.types import (
     ANY_TEXT,
     BOOLEAN,
     PASSWORD,
+    SECURITY_PROTOCOL,
     Type,
     capped_int64,
     choice,
@@ -27,6 +28,9 @@ LEGAL_TEXT = "ASCII letters and digits, '.', '_' and '-'"
 CLIENT_ID = matching(LEGAL_NAME, f"text of {LEGAL_TEXT}")
 ACKS_ALL = -1
 ACKS = choice({"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1})
+
+CHECKED_BY_CLIENTS: dict[str, Type] = {"security.protocol": SECURITY_PROTOCOL}
+"""Settings of every client that have one value in this version."""
 
 SECURITY: dict[str, Type] = {
     "sasl.client.callback.handler.class": ANY_TEXT,
@@ -103,15 +107,18 @@ WITHOUT_EFFECT: dict[str, Type] = {
 }
 """Client property of Kafka -> type."""
 
-UNSUPPORTED_BY_CLIENTS = dict.fromkeys(
-    (
-        *WITHOUT_EFFECT,
-        "interceptor.classes",
-        "key.deserializer",
-        "key.serializer",
-        "value.deserializer",
-        "value.serializer",
-    ),
-    "minikafka does not use it",
-) | {**UNSUPPORTED, "security.protocol": NOT_YET}
+UNSUPPORTED_BY_CLIENTS = (
+    dict.fromkeys(
+        (
+            *WITHOUT_EFFECT,
+            "interceptor.classes",
+            "key.deserializer",
+            "key.serializer",
+            "value.deserializer",
+            "value.serializer",
+        ),
+        "minikafka does not use it",
+    )
+    | UNSUPPORTED
+)
 """Settings of which our own clients warn: name, or prefix that ends with a dot -> reason."""

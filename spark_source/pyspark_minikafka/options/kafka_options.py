@@ -15,13 +15,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from minikafka.base.config.config_def import ConfigDef, Faults, definition_of, setting
 from minikafka.base.config.types import BOOLEAN, LONG_MAX, TEXT, Type, capped_int64, int32, int64, text_type
-from minikafka.base.config.unknown_names import NOT_YET, closest_match, reason_unsupported
+from minikafka.base.config.unknown_names import closest_match, reason_unsupported
 from minikafka.base.errors import ConfigError
-from minikafka.clients.common_client_configs import SECURITY, UNSUPPORTED, UNSUPPORTED_NAMES, WITHOUT_EFFECT
+from minikafka.clients.common_client_configs import (
+    CHECKED_BY_CLIENTS,
+    SECURITY,
+    UNSUPPORTED,
+    UNSUPPORTED_NAMES,
+    WITHOUT_EFFECT,
+)
 from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLevel
 from minikafka.clients.network.bootstrap import parse_bootstrap
 
@@ -50,9 +56,6 @@ REJECTED: dict[str, str] = {
 }
 """Client property -> why it cannot be set. The same set as Spark's connector has."""
 
-ONLY_DEFAULT: dict[str, str] = {"security.protocol": "plaintext"}
-"""Client property -> the one value that this version can honour."""
-
 BATCH_BYTES = 900_000
 """The largest encoded batch unless ``kafka.batch.size`` is set: a broker with default limits accepts it."""
 SINK_DEFAULTS: dict[str, object] = {"acks": "all", "batch.size": BATCH_BYTES}
@@ -62,6 +65,8 @@ SINK_DEFAULTS: dict[str, object] = {"acks": "all", "batch.size": BATCH_BYTES}
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
     """Settings of connections to brokers. Sizes are in bytes, times in milliseconds."""
+
+    CHECKED: ClassVar[Mapping[str, Type]] = CHECKED_BY_CLIENTS
 
     client_id: str = setting(
         "client.id", TEXT, "minikafka-spark", "The name of this client in the brokers' logs and quotas."
@@ -136,7 +141,7 @@ def meant(name: str, others: tuple[str, ...] = ()) -> str | None:
     name: in lower case, with its prefix. others: options that are not client properties.
     """
     used = (*definition_of(ConnectionOptions).keys, *definition_of(FetchOptions).keys, *producer_def().keys)
-    ours = {*used, *REJECTED, *ONLY_DEFAULT, *UNSUPPORTED_NAMES}
+    ours = {*used, *REJECTED, *CHECKED_BY_CLIENTS, *UNSUPPORTED_NAMES}
     if name.removeprefix(PREFIX) in {*WITHOUT_EFFECT, *ours, *SECURITY}:
         return None if name.startswith(PREFIX) else PREFIX + name
     if name.startswith(PREFIX):
@@ -183,8 +188,6 @@ def _refuse(key: str, value: str) -> None:
     reason = reason_unsupported(key, UNSUPPORTED, PREFIX)
     if reason is not None:
         raise ConfigError(PREFIX + key, shown, reason)
-    if key in ONLY_DEFAULT and value.strip().lower() != ONLY_DEFAULT[key]:
-        raise ConfigError(PREFIX + key, shown, f"{NOT_YET}; leave it out or use {ONLY_DEFAULT[key]}")
 
 
 def _check_unused(key: str, value: str) -> None:
@@ -211,7 +214,7 @@ def kafka_options(options: Mapping[str, str], faults: Faults, *, sink: bool) -> 
     properties = Faults()
     connection = properties.take(definition_of(ConnectionOptions).read(given))
     fetch = {} if sink else properties.take(definition_of(FetchOptions).read(given))
-    used = {*definition_of(ConnectionOptions).keys, *ONLY_DEFAULT}
+    used = {*definition_of(ConnectionOptions).keys, *CHECKED_BY_CLIENTS}
     used |= {*producer_def().keys} if sink else {*definition_of(FetchOptions).keys, "group.id"}
     producer = None
     if sink:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
 from minikafka.base.config.types import Type, as_text
@@ -127,6 +128,7 @@ class ConfigDef:
         keys: Iterable[ConfigKey],
         unsupported: Mapping[str, str] | None = None,
         passed_on: Collection[str] = (),
+        checked: Mapping[str, Type] | None = None,
     ) -> None:
         self.keys: Mapping[str, ConfigKey] = {key.name: key for key in keys}
         self._names = {key.alias: key for key in self.keys.values() if key.alias} | dict(self.keys)
@@ -134,6 +136,7 @@ class ConfigDef:
         self._derived = [(key.field, key.derive) for key in self.keys.values() if key.derive is not None]
         self._unsupported = unsupported or {}
         self._passed_on = passed_on
+        self._checked = checked or {}
 
     def fields(self, properties: Mapping[str, object]) -> tuple[dict[str, object], list[ConfigError]]:
         """Return the values given under Kafka's names, by field, and the faults in those names.
@@ -141,7 +144,10 @@ class ConfigDef:
         Fields of required settings are there in any case.
         """
         found: dict[str, object] = {key.field: None for key in self.keys.values() if key.default is REQUIRED}
-        faults = []
+        faults = Faults()
+        for name, checked in self._checked.items():
+            if properties.get(name) is not None:
+                faults.attempt(partial(checked.parse, name, properties[name]), None)
         for name, key in self._names.items():
             value = properties.get(name)
             if value is None:
@@ -149,9 +155,9 @@ class ConfigDef:
             other = found.get(key.field)
             if other is not None and as_text(other) != as_text(value):
                 allowed = f"is an alias of {key.name}: must be equal to it, or unset"
-                faults.append(ConfigError(str(key.alias), other, allowed))
+                faults.add([ConfigError(str(key.alias), other, allowed)])
             found[key.field] = value
-        return found, faults
+        return found, list(faults)
 
     def parse(self, given: Mapping[str, object]) -> tuple[dict[str, Any], list[ConfigError]]:
         """Return the values of all settings, by field, and the faults.
@@ -182,7 +188,7 @@ class ConfigDef:
     def unknown(self, properties: Mapping[str, object]) -> list[ConfigError]:
         """Return each given name that is not defined; see ``unknown_names.unknown_names``."""
         given = [name for name, value in properties.items() if value is not None]
-        return unknown_names(given, {*self._names, *self._passed_on}, self._unsupported)
+        return unknown_names(given, {*self._names, *self._passed_on, *self._checked}, self._unsupported)
 
 
 def setting(
@@ -217,7 +223,7 @@ def definition_of(config: type) -> ConfigDef:
             if _KEY in field.metadata
         ]
         unsupported, passed_on = getattr(config, "UNSUPPORTED", {}), getattr(config, "PASSED_ON", ())
-        _definitions[config] = ConfigDef(keys, unsupported, passed_on)
+        _definitions[config] = ConfigDef(keys, unsupported, passed_on, getattr(config, "CHECKED", {}))
     return _definitions[config]
 
 
@@ -233,6 +239,8 @@ class AbstractConfig:
     """Kafka's settings that minikafka does not have: name, or prefix that ends with a dot, and reason."""
     PASSED_ON: ClassVar[Collection[str]] = ()
     """Settings that only classes read which other settings name."""
+    CHECKED: ClassVar[Mapping[str, Type]] = {}
+    """Settings whose value is checked, and has no field."""
 
     def __post_init__(self) -> None:
         definition = definition_of(type(self))

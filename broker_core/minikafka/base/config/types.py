@@ -16,6 +16,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+from minikafka.base.config.unknown_names import NOT_YET
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
 
@@ -178,5 +179,7 @@ WORDS = text_type(
     lambda text: tuple(dict.fromkeys(word for part in text.split(",") if (word := part.strip()))),
 )
 """A list without repetitions; it may be empty."""
+SECURITY_PROTOCOL = choice({"PLAINTEXT": "PLAINTEXT"}, f"PLAINTEXT: TLS and SASL are {NOT_YET}")
+"""A protocol of connections. Another one is refused, because nothing would be encrypted or authenticated."""
 PASSWORD = Type("text", Password.of)
 """A secret: its text is ``***`` wherever it is shown."""

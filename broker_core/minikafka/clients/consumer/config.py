@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from minikafka.base.config.config_def import REQUIRED, AbstractConfig, definition_of, setting
-from minikafka.base.config.types import BOOLEAN, INT_MIN, as_text, int32, one_of, text_type
+from minikafka.base.config.types import BOOLEAN, INT_MIN, Type, as_text, int32, one_of, text_type
 from minikafka.base.config.unknown_names import closest_match, did_you_mean
 from minikafka.base.errors import ConfigError
-from minikafka.clients.common_client_configs import CLIENT_ID, LEGAL_NAME, LEGAL_TEXT
+from minikafka.clients.common_client_configs import CHECKED_BY_CLIENTS, CLIENT_ID, LEGAL_NAME, LEGAL_TEXT
 from minikafka.clients.consumer.assignment import STRATEGIES, STRATEGY
 from minikafka.registry.paths import BROKER_IDS, ZOOKEEPER_CONNECT
 
@@ -56,6 +57,8 @@ class ConsumerConfig(AbstractConfig):
     logged as a warning at the start, unless it is ``none``. The values of later consumers, ``earliest`` and
     ``latest``, are refused.
     """
+
+    CHECKED: ClassVar[Mapping[str, Type]] = CHECKED_BY_CLIENTS
 
     group_id: str = setting(
         "group.id",

@@ -10,7 +10,7 @@ from typing import ClassVar
 from minikafka.base.config.config_def import REQUIRED, AbstractConfig, setting
 from minikafka.base.config.types import BOOLEAN, WORDS, Type, capped_int64, choice, int32, text_type
 from minikafka.base.errors import ConfigError
-from minikafka.clients.common_client_configs import UNSUPPORTED_BY_CLIENTS
+from minikafka.clients.common_client_configs import CHECKED_BY_CLIENTS, UNSUPPORTED_BY_CLIENTS
 from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLevel
 from minikafka.clients.group.assignors import ASSIGNORS
 
@@ -50,6 +50,7 @@ class GroupConsumerConfig(AbstractConfig):
     """
 
     UNSUPPORTED: ClassVar[Mapping[str, str]] = UNSUPPORTED_BY_CLIENTS
+    CHECKED: ClassVar[Mapping[str, Type]] = CHECKED_BY_CLIENTS
 
     group_id: str = setting(
         "group.id",

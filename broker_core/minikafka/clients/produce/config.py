@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from minikafka.base.config.config_def import AbstractConfig, setting
-from minikafka.base.config.types import BOOLEAN, INT_MAX, capped_int64, int32
+from minikafka.base.config.types import BOOLEAN, INT_MAX, Type, capped_int64, int32
 from minikafka.base.errors import ConfigError
-from minikafka.clients.common_client_configs import ACKS, ACKS_ALL, UNSUPPORTED_BY_CLIENTS
+from minikafka.clients.common_client_configs import ACKS, ACKS_ALL, CHECKED_BY_CLIENTS, UNSUPPORTED_BY_CLIENTS
 from minikafka.clients.network.retry import Backoff
 from minikafka.records.format.compression import COMPRESSION_TYPE, Codec
 
@@ -35,6 +35,7 @@ class BatchingConfig(AbstractConfig):
     """
 
     UNSUPPORTED: ClassVar[Mapping[str, str]] = UNSUPPORTED_BY_CLIENTS
+    CHECKED: ClassVar[Mapping[str, Type]] = CHECKED_BY_CLIENTS
 
     acks: int = setting(
         "acks",

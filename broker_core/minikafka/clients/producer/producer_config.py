@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from minikafka.base.config.class_loader import plugin
 from minikafka.base.config.config_def import REQUIRED, AbstractConfig, definition_of, setting
-from minikafka.base.config.types import INT_MIN, WORDS, checked, choice, int32, integer, one_of
+from minikafka.base.config.types import INT_MIN, WORDS, Type, checked, choice, int32, integer, one_of
 from minikafka.base.errors import ConfigError
 from minikafka.clients import serializer
-from minikafka.clients.common_client_configs import CLIENT_ID
+from minikafka.clients.common_client_configs import CHECKED_BY_CLIENTS, CLIENT_ID
 from minikafka.clients.network.bootstrap import parse_bootstrap
 from minikafka.clients.producer.partitioner import ByteArrayPartitioner, DefaultPartitioner
 from minikafka.records.format.compression import Codec
@@ -70,6 +70,7 @@ class ProducerConfig(AbstractConfig):
     """
 
     PASSED_ON: ClassVar[Collection[str]] = (serializer.ENCODING,)
+    CHECKED: ClassVar[Mapping[str, Type]] = CHECKED_BY_CLIENTS
 
     metadata_broker_list: str = setting(
         BROKER_LIST,

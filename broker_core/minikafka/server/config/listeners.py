@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from minikafka.base.config.config_def import Faults, setting
-from minikafka.base.config.types import TEXT, integer
+from minikafka.base.config.types import SECURITY_PROTOCOL, TEXT, integer
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
 
@@ -64,6 +64,9 @@ class ListenerConfig:
     )
     protocol_map: str | None = setting(
         "listener.security.protocol.map", TEXT, None, "The protocol of each listener's name."
+    )
+    inter_broker_protocol: str = setting(
+        "security.inter.broker.protocol", SECURITY_PROTOCOL, "PLAINTEXT", "The protocol between brokers."
     )
     host: str | None = setting("host.name", TEXT, None, "The host to listen on, if `listeners` is not set.")
     port: int = setting(

@@ -134,6 +134,22 @@ def test_misspelt_name_is_reported_with_the_name_that_was_meant(
     assert f"did you mean {surface.number}?" in reported
 
 
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "sasl_ssl", "SSLL"])
+@pytest.mark.parametrize("reader", [name for name in READERS if name != "topic"])
+def test_protocol_that_would_not_be_kept_is_refused(reader: str, protocol: str) -> None:
+    name = {
+        "broker": "security.inter.broker.protocol",
+        "source": "kafka.security.protocol",
+        "sink": "kafka.security.protocol",
+    }.get(reader, "security.protocol")
+    READERS[reader]({name: " plaintext "})
+    with pytest.raises(ConfigError) as refused:
+        READERS[reader]({name: protocol, "ssl.truststore.password": "tiger"})
+    assert (refused.value.name, refused.value.value) == (name, protocol)
+    assert "must be PLAINTEXT: TLS and SASL are not supported yet" in refused.value.allowed
+    assert "tiger" not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", ["ssl.keystore.password", "sasl.jaas.config", "sasl.mechanism"])
 def test_setting_that_is_not_supported_is_reported_and_its_secret_is_not(
     name: str, caplog: pytest.LogCaptureFixture
