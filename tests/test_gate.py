@@ -94,7 +94,6 @@ def test_a_test_is_left_out_when_the_time_is_over(until: str, outcome: str) -> N
     assert outcome in done.stdout.splitlines()[-1]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_every_file_is_in_the_share_of_one_worker(workers: int) -> None:
     files = {str(path) for path in TESTS.rglob("test_*.py") if NOT_PURE.isdisjoint(path.parents)}
@@ -104,6 +103,7 @@ def test_every_file_is_in_the_share_of_one_worker(workers: int) -> None:
     assert {str(TESTS / path) for path in LONGEST_S} <= files
 
 
+@pytest.mark.process
 def test_a_process_that_is_left_behind_is_named_and_killed() -> None:
     run = f"test-{os.getpid()}"
     left = subprocess.Popen(
