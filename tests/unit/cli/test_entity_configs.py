@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from minikafka.cli.commands import run
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.net.connection import connect
@@ -29,30 +28,30 @@ def ok(cli: CommandLine, *arguments: str) -> str:
 
 
 def test_they_are_set_and_read_and_go_back_to_those_of_all(
-    minikafka_cluster: Cluster, capfd: pytest.CaptureFixture[str]
+    minikafka_cluster: Cluster, cli: CommandLine
 ) -> None:
     to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
-    said = ok(capfd, "set", "client", "<default>", "consumer_byte_rate=5000000", *to)
+    said = ok(cli, "set", "client", "<default>", "consumer_byte_rate=5000000", *to)
     assert said == "<default> has consumer_byte_rate=5000000\n"
-    ok(capfd, "set", "client", "a/b", "producer_byte_rate=10", "consumer_byte_rate=7", *to)
-    ok(capfd, "set", "client", "a/b", "--delete", "consumer_byte_rate", *to)
+    ok(cli, "set", "client", "a/b", "producer_byte_rate=10", "consumer_byte_rate=7", *to)
+    ok(cli, "set", "client", "a/b", "--delete", "consumer_byte_rate", *to)
     own = {"client": "a/b", "setting": "producer_byte_rate", "value": "10", "source": "client"}
     of_all = {"client": "a/b", "setting": "consumer_byte_rate", "value": "5000000", "source": "<default>"}
     found = ("get", "client", "a/b", "--format", "json", *to)
-    assert [json.loads(line) for line in ok(capfd, *found).splitlines()] == [own]
-    assert [json.loads(line) for line in ok(capfd, *found, "--all").splitlines()] == [of_all, own]
-    assert run(["config", "set", "client", "a/b", "--delete", "consumer_byte_rate", *to]) == 2
-    assert "a/b has no such setting; it has producer_byte_rate" in capfd.readouterr().err
+    assert [json.loads(line) for line in ok(cli, *found).splitlines()] == [own]
+    assert [json.loads(line) for line in ok(cli, *found, "--all").splitlines()] == [of_all, own]
+    assert cli.run("config", "set", "client", "a/b", "--delete", "consumer_byte_rate", *to) == 2
+    assert "a/b has no such setting; it has producer_byte_rate" in cli.err
     for name, key in (("a/b", "producer_byte_rate"), ("<default>", "consumer_byte_rate")):
-        ok(capfd, "set", "client", name, "--delete", key, *to)
-    assert ok(capfd, "get", "client", "a/b", "--all", *to) == ""
+        ok(cli, "set", "client", name, "--delete", key, *to)
+    assert ok(cli, "get", "client", "a/b", "--all", *to) == ""
 
 
 def test_a_running_broker_acts_on_them(
-    minikafka_cluster: Cluster, minikafka_topic: str, capfd: pytest.CaptureFixture[str]
+    minikafka_cluster: Cluster, minikafka_topic: str, cli: CommandLine
 ) -> None:
     to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
-    ok(capfd, "set", "client", "kafka/1", "producer_byte_rate=10", *to)
+    ok(cli, "set", "client", "kafka/1", "producer_byte_rate=10", *to)
     host, _, port = minikafka_cluster.bootstrap_servers.rpartition(":")
 
     def throttled_ms() -> int:
@@ -64,7 +63,7 @@ def test_a_running_broker_acts_on_them(
         return response.throttle_time_ms
 
     assert wait_until(lambda: throttled_ms() > 0, PATIENCE_S)
-    ok(capfd, "set", "client", "kafka/1", "--delete", "producer_byte_rate", *to)
+    ok(cli, "set", "client", "kafka/1", "--delete", "producer_byte_rate", *to)
     assert wait_until(lambda: throttled_ms() == 0, PATIENCE_S)
 
 
@@ -78,16 +77,16 @@ def test_a_zookeeper_without_a_cluster_is_left_as_it_is(minikafka_cluster: Clust
 
 
 def test_replication_rates_are_set_at_broker_or_in_zookeeper(
-    minikafka_cluster: Cluster, capfd: pytest.CaptureFixture[str]
+    minikafka_cluster: Cluster, cli: CommandLine
 ) -> None:
     here = ("--bootstrap", minikafka_cluster.bootstrap_servers)
     there = ("--zookeeper", minikafka_cluster.zookeeper_connect)
     leader, follower = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
-    ok(capfd, "set", "broker", "0", f"{leader}=1000000", *here)
-    ok(capfd, "set", "broker", "0", f"{follower}=2000000", *there)
+    ok(cli, "set", "broker", "0", f"{leader}=1000000", *here)
+    ok(cli, "set", "broker", "0", f"{follower}=2000000", *there)
 
     def found(*arguments: str) -> list[tuple[str, str, str]]:
-        rows = map(json.loads, ok(capfd, "get", "broker", "0", "--format", "json", *arguments).splitlines())
+        rows = map(json.loads, ok(cli, "get", "broker", "0", "--format", "json", *arguments).splitlines())
         return [
             (row["setting"], row["value"], row["source"]) for row in rows if "throttled" in row["setting"]
         ]
@@ -97,10 +96,10 @@ def test_replication_rates_are_set_at_broker_or_in_zookeeper(
 
     assert found(*there) == both("broker")
     assert wait_until(lambda: found(*here) == both("dynamic broker"), PATIENCE_S)
-    ok(capfd, "set", "broker", "0", "--delete", leader, *here)
-    ok(capfd, "set", "broker", "0", "--delete", follower, *there)
+    ok(cli, "set", "broker", "0", "--delete", leader, *here)
+    ok(cli, "set", "broker", "0", "--delete", follower, *there)
     assert found(*there) == []
-    assert run(["config", "set", "broker", "0", "log.retention.ms=5", *there]) == 2
-    assert "not a setting of brokers in ZooKeeper" in capfd.readouterr().err
-    assert run(["config", "set", "topic", "t", "retention.ms=5", *there]) == 2
-    assert "for topics use --bootstrap" in capfd.readouterr().err
+    assert cli.run("config", "set", "broker", "0", "log.retention.ms=5", *there) == 2
+    assert "not a setting of brokers in ZooKeeper" in cli.err
+    assert cli.run("config", "set", "topic", "t", "retention.ms=5", *there) == 2
+    assert "for topics use --bootstrap" in cli.err
