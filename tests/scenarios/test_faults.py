@@ -10,8 +10,9 @@ import pytest
 from minikafka.base.errors import ErrorCode, StorageError
 from minikafka.log.reading import LogRead
 from minikafka.partition.partition import Partition
-from minikafka.records.down_conversion import DownConverter, Steps
+from minikafka.records.down_conversion import DownConverter
 from minikafka.server.workers.worker import Job
+from tests.support.raising import raising
 from tests.support.requests import fetch, metadata
 from tests.support.seeds import seeds
 from tests.support.simulation import Simulation
@@ -48,11 +49,7 @@ def test_log_after_a_power_cut_is_a_prefix_and_continues(seed: int) -> None:
 def test_failed_down_conversion_closes_only_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = Simulation.serving("t")
     poisoned, healthy = simulation.another_client(), simulation.another_client()
-
-    def broken(*_: object) -> Steps:
-        raise ValueError("an injected bug")
-
-    monkeypatch.setattr(DownConverter, "steps", broken)
+    monkeypatch.setattr(DownConverter, "steps", raising(ValueError("an injected bug")))
     poisoned.begin(fetch("t", version=1, wait_ms=30_000))
     healthy.begin(fetch("t", version=2, wait_ms=30_000))
     assert simulation.produce("t", b"x").error_code == ErrorCode.NONE
@@ -64,11 +61,7 @@ def test_failed_down_conversion_closes_only_its_connection(monkeypatch: pytest.M
 def test_unreadable_data_for_down_conversion_is_a_partition_error(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = Simulation.serving("t")
     simulation.produce("t", b"x")
-
-    def unreadable(*_: object) -> Steps:
-        raise StorageError("unreadable")
-
-    monkeypatch.setattr(DownConverter, "steps", unreadable)
+    monkeypatch.setattr(DownConverter, "steps", raising(StorageError("unreadable")))
     assert simulation.fetch("t", version=1).error_code == ErrorCode.NOT_LEADER_FOR_PARTITION  # as it knows
 
 

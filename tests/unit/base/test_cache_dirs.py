@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.base import cache_dirs
+from tests.support.raising import raising
 
 OWN = f"minikafka-{os.getuid()}"
 
@@ -41,10 +42,7 @@ def test_a_cache_relative_to_anywhere_is_none(monkeypatch: pytest.MonkeyPatch, p
 
 
 def test_without_temporary_directory_other_candidates_remain(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nowhere() -> str:
-        raise FileNotFoundError("no usable temporary directory")
-
-    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    monkeypatch.setattr(tempfile, "gettempdir", raising(FileNotFoundError("no usable temporary directory")))
     *_, memory = cache_dirs.candidates("things")
     assert memory == Path("/dev/shm") / OWN / "things"
 

@@ -24,6 +24,7 @@ from minikafka.registry.znodes import children
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness
 from tests.support.command_line import CommandLine
+from tests.support.raising import raising
 from tests.support.zookeeper_with_topics import cluster
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -280,11 +281,9 @@ def test_a_reset_that_ends_half_way_tells_what_was_set(
 ) -> None:
     harness.in_zookeeper()
     harness.in_kafka()
-
-    def write(*_: object) -> None:
-        raise CoordinationError("away")
-
-    monkeypatch.setattr("minikafka.clients.admin.zookeeper.groups.write_offsets", write)
+    monkeypatch.setattr(
+        "minikafka.clients.admin.zookeeper.groups.write_offsets", raising(CoordinationError("away"))
+    )
     printed = "away; its offsets at the brokers were set, those in ZooKeeper may not be: repeat the command"
     assert harness.failed("reset", "g", "--to-latest", "--execute", *AT) == (1, f"minikafka: {printed}\n")
     assert harness.offsets() == ({T0: 2, T1: 5}, {T0: 5, T1: 5})

@@ -17,6 +17,7 @@ from minikafka.base.errors import NetworkError
 from minikafka.net.connection import SocketConnection, SocketConnector, connect
 from minikafka.net.server import SocketServer
 from tests.support.network import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually
+from tests.support.raising import raising
 
 Serve = Callable[..., SocketServer]
 
@@ -261,11 +262,7 @@ def test_a_connection_interrupted_while_sending_is_closed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = connect(HOST, serve(Answering()).port)
-
-    def interrupt(*_: object) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("minikafka.net.network_send.NetworkSend.write", interrupt)
+    monkeypatch.setattr("minikafka.net.network_send.NetworkSend.write", raising(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         connection.request([b"?"])
     assert connection.closed
@@ -294,9 +291,6 @@ def test_a_port_out_of_range_is_an_error() -> None:
 
 
 def test_the_connect_time_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(*_: object) -> socket.socket:
-        raise TimeoutError("timed out")
-
-    monkeypatch.setattr(socket, "create_connection", slow)
+    monkeypatch.setattr(socket, "create_connection", raising(TimeoutError("timed out")))
     with pytest.raises(NetworkError, match=r"example\.com:9092: cannot connect: no answer within 70 ms"):
         connect("example.com", 9092, connect_timeout_ms=70)

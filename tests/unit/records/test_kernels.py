@@ -22,6 +22,7 @@ from minikafka.records import kernels
 from minikafka.records.format.checksums import CRC32_TABLES
 from minikafka.records.kernels import cache, native
 from minikafka.records.kernels.native import Code, Kernel
+from tests.support.raising import raising
 
 USE = (
     "from minikafka.records.format.message_set import Record, build_message_set as build; "
@@ -229,11 +230,7 @@ def test_without_file_locks_the_process_compiles_for_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
     use_places(monkeypatch, tmp_path)
-
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "no locks available")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", raising(OSError(errno.ENOLCK, "no locks available")))
     assert cache.machine_code() is None
 
 

@@ -8,6 +8,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import CoordinationLost
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.store import SessionState
+from tests.support.raising import raising
 
 
 @pytest.fixture
@@ -34,11 +35,7 @@ def test_deliver_counts_what_it_ran(server: MemoryZooKeeper) -> None:
 
 def test_an_exception_of_a_callback_reaches_the_caller_of_deliver(server: MemoryZooKeeper) -> None:
     store = server.connect()
-
-    def fail(names: list[str] | None) -> None:
-        raise ValueError("of the callback")
-
-    store.watch_children("/a", fail)
+    store.watch_children("/a", raising(ValueError("of the callback")))
     with pytest.raises(ValueError, match="of the callback"):
         server.deliver()
 

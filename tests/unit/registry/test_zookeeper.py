@@ -30,6 +30,7 @@ from minikafka.embedded.zookeeper import SESSION_TIMEOUT_MAX_MS, EmbeddedZooKeep
 from minikafka.net.ports import free_port
 from minikafka.registry.store import SessionState, SessionTicket
 from minikafka.registry.zookeeper import ZooKeeperStore, _translate_errors, parse_connect
+from tests.support.raising import raising
 
 PATIENCE_S = 30.0
 
@@ -166,11 +167,7 @@ def test_a_failing_callback_is_logged_and_harms_no_other(
 ) -> None:
     store = ZooKeeperStore(connect)
     seen: list[object] = []
-
-    def fail(names: list[str] | None) -> None:
-        raise ValueError("of the callback")
-
-    store.watch_children("/a", fail)
+    store.watch_children("/a", raising(ValueError("of the callback")))
     store.watch_children("/a", seen.append)
     assert wait_until(lambda: seen == [None], 20)
     store.close()

@@ -14,6 +14,7 @@ from minikafka.net.memory import Fault
 from minikafka.registry.consumer_offsets import ZookeeperOffsets
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import OFFSETS, SERVED, Answer, BrokerHarness, commit_error
+from tests.support.raising import raising
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -247,9 +248,6 @@ def test_zookeeper_is_written_first_if_configured(harness: OffsetsHarness) -> No
 
 
 def test_commit_writes_nothing_if_others_may_own_it(harness: OffsetsHarness) -> None:
-    def expired() -> None:
-        raise SessionExpired("expired")
-
     with pytest.raises(SessionExpired):
-        run(harness.offsets(), {T0: 5}, check=expired)
+        run(harness.offsets(), {T0: 5}, check=raising(SessionExpired("expired")))
     assert (harness.attempts, harness.mine.checkpointed_zk_offsets) == (0, {})

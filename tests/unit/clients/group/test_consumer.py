@@ -24,6 +24,7 @@ from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitR
 from minikafka.wire.frame_parts import Part
 from tests.support.broker_harness import commit_error, fetch_error
 from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
+from tests.support.raising import raising
 
 # Reading.
 
@@ -468,11 +469,7 @@ def test_failed_callback_during_revocation_still_revokes_partitions(harness: Gro
     listener = Listener()
     consumer = harness.consumer(listener, auto_commit=True)
     assert any(consumer.poll_records(50, 1) for _ in range(40))
-
-    def fails(offsets: object, error: object) -> None:
-        raise KeyError("missing")
-
-    consumer.commit_async({T0: Committed(1)}, fails)
+    consumer.commit_async({T0: Committed(1)}, raising(KeyError("missing")))
     with pytest.raises(KeyError):
         consumer.unsubscribe()
     assert listener.told[-1] == ("revoked", (T0, T1, T2, T3))

@@ -20,6 +20,7 @@ from tests.support.producer_harness import (
     make_producer,
     values,
 )
+from tests.support.raising import raising
 
 ASYNC = {**ADDRESS, "producer.type": "async", "batch.num.messages": 1}
 TIMEOUT_MS = 3_000
@@ -181,14 +182,11 @@ def test_close_logs_the_number_of_waiting_messages(log: Any) -> None:
 def test_ctrl_c_abandons_and_counts_the_remaining_messages(
     log: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
     blocked = BlockedEventHandler()
     producer = Producer({**ASYNC, "event.handler": blocked})
     producer.send([message(0), message(1)])
     assert blocked.started.wait(60)
-    log(interrupt)
+    log(raising(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         producer.close()
     assert "a producer was closed: 2 messages were not sent" in caplog.text

@@ -19,6 +19,7 @@ from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness, produce_error
 from tests.support.producer_harness import everything, make_producer, records, values
+from tests.support.raising import raising
 
 
 @pytest.fixture
@@ -121,13 +122,10 @@ def test_failed_messages_are_reported_with_those_they_were_begun_with(brokers: B
 def test_interrupted_send_leaves_nothing_to_be_sent_later(
     brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(_: int) -> None:
-        raise KeyboardInterrupt
-
     with make_producer(brokers) as producer:
         brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.NOT_ENOUGH_REPLICAS))
         with monkeypatch.context() as patch:
-            patch.setattr(producer._cluster.waiter, "wait", interrupt)
+            patch.setattr(producer._cluster.waiter, "wait", raising(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 producer.send(KeyedMessage("u", b"1"))
         producer.send(KeyedMessage("u", b"2"))
@@ -137,14 +135,11 @@ def test_interrupted_send_leaves_nothing_to_be_sent_later(
 def test_producer_finds_leaders_after_an_interrupted_lookup(
     brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
     with make_producer(brokers) as producer:
         producer.send(KeyedMessage("u", b"1"))
         brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.NOT_LEADER_FOR_PARTITION))
         with monkeypatch.context() as patch:
-            patch.setattr(producer._cluster, "metadata", interrupt)
+            patch.setattr(producer._cluster, "metadata", raising(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 producer.send(KeyedMessage("u", b"2"))
         producer.send(KeyedMessage("u", b"3"))

@@ -28,6 +28,7 @@ from tests.support.producer_harness import (
     records,
     values,
 )
+from tests.support.raising import raising
 
 NO_LEADER = "no partition of topic 'u' has a leader"
 
@@ -228,11 +229,7 @@ def test_unsent_messages_survive_pickling(brokers: BrokerHarness) -> None:
 def test_handler_error_at_close_leaves_no_connection(brokers: BrokerHarness) -> None:
     handler = RecordingEventHandler()
     closed = []
-
-    def fail() -> None:
-        raise OSError("broken")
-
-    handler.close = fail  # type: ignore[method-assign]
+    handler.close = raising(OSError("broken"))  # type: ignore[method-assign]
     producer = Producer({**ADDRESS, "event.handler": handler})
     producer._cluster.close = lambda: closed.append(True)  # type: ignore[method-assign]
     with pytest.raises(OSError, match="broken"):

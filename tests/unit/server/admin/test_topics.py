@@ -23,6 +23,7 @@ from minikafka.wire.apis.create_topics import (
 )
 from minikafka.wire.apis.describe_configs import ConfigResourceType
 from tests.support import requests
+from tests.support.raising import raising
 from tests.support.requests import Request
 from tests.support.simulation import Simulation
 from tests.unit.server.test_dispatch import dispatched
@@ -178,11 +179,7 @@ def test_a_deletion_that_failed_unexpectedly_can_be_asked_for_again(
 ) -> None:
     world = Simulation.serving("t")
     broker = world.machine.broker
-
-    def fail(names: list[str]) -> None:
-        raise ValueError("a defect")
-
-    monkeypatch.setattr(broker.zk_client, "request_deletions", fail)
+    monkeypatch.setattr(broker.zk_client, "request_deletions", raising(ValueError("a defect")))
     assert dispatched(world, requests.delete_topics("t")).answered
     world.settle()
     assert "failed to delete 1 topic" in caplog.text

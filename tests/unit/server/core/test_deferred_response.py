@@ -14,6 +14,7 @@ from minikafka.registry.store import Store
 from minikafka.server.core import deferred_response
 from minikafka.server.handlers import offset_commit, offset_fetch
 from tests.support import requests
+from tests.support.raising import raising
 from tests.support.requests import Request
 from tests.support.simulation import Simulation
 
@@ -73,10 +74,7 @@ def test_a_group_with_a_control_character_is_refused_at_once(world: Simulation, 
 def test_an_unexpected_error_of_the_job_is_answered_at_once(
     world: Simulation, request_of: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("unexpected")
-
-    monkeypatch.setattr(offset_fetch, "read_offsets", fail)
-    monkeypatch.setattr(offset_commit, "write_offsets", fail)
+    monkeypatch.setattr(offset_fetch, "read_offsets", raising(RuntimeError("unexpected")))
+    monkeypatch.setattr(offset_commit, "write_offsets", raising(RuntimeError("unexpected")))
     assert error_of(world.call(request_of("g"))) is ErrorCode.UNKNOWN
     assert "RuntimeError: unexpected" in caplog.text

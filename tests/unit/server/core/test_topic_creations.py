@@ -19,6 +19,7 @@ from minikafka.server.core.topic_creations import (
     TopicCreations,
 )
 from minikafka.server.workers.worker import InlineWorker
+from tests.support.raising import raising
 
 Topics = Mapping[str, tuple[Assignment, Mapping[str, str]]]
 
@@ -157,13 +158,9 @@ def test_an_unexpected_error_fails_its_topics_and_the_next_are_made(
 
 
 def test_a_request_that_cannot_be_told_keeps_nobody_from_its_topics(harness: Harness) -> None:
-
-    def deaf(name: str, error: BrokerError) -> None:
-        raise ValueError("gone")
-
-    harness.creations.add([wish("late")], deaf, harness.clock.monotonic_ms())
+    harness.creations.add([wish("late")], raising(ValueError("gone")), harness.clock.monotonic_ms())
     harness.found = frozenset("a")
-    harness.creations.add([wish("a")], deaf, None)
+    harness.creations.add([wish("a")], raising(ValueError("gone")), None)
     harness.ask("b")
     harness.worker.run_until_idle()
     harness.ask("c")

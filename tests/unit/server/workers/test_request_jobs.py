@@ -10,6 +10,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import CoordinationLost
 from minikafka.server.workers.request_jobs import PART_MS, RequestJob, RequestJobs
 from minikafka.server.workers.worker import InlineWorker
+from tests.support.raising import raising
 
 
 class RequestJobsHarness:
@@ -79,10 +80,7 @@ def test_a_lost_connection_repeats_no_finished_step(harness: RequestJobsHarness)
 def test_a_request_that_fails_unexpectedly_leaves_the_others_their_turn(
     harness: RequestJobsHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(is_over: Callable[[], bool]) -> bool:
-        raise ValueError("unexpected")
-
-    harness.jobs.submit(fail)
+    harness.jobs.submit(raising(ValueError("unexpected")))
     harness.jobs.submit(harness.job("a", 1))
     harness.worker.run_until_idle()
     assert harness.done == ["a0"]

@@ -6,6 +6,7 @@ import pytest
 
 from minikafka.base.errors import CoordinationLost
 from minikafka.server.workers.worker import InlineWorker, ThreadWorker
+from tests.support.raising import raising
 
 
 def test_jobs_run_in_order_also_those_that_jobs_submit() -> None:
@@ -35,11 +36,7 @@ def test_a_job_that_meets_a_lost_connection_is_run_again_before_the_others() -> 
 
 def test_a_job_that_fails_is_logged_and_does_not_stop_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
     worker, seen = InlineWorker(), []
-
-    def broken() -> None:
-        raise ValueError("a bug")
-
-    worker.submit(broken)
+    worker.submit(raising(ValueError("a bug")))
     worker.submit(lambda: seen.append("next"))
     worker.run_until_idle()
     assert seen == ["next"]

@@ -20,6 +20,7 @@ from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.options import Mode
 from pyspark_minikafka.reading import groups, stream
 from pyspark_minikafka.reading.groups import GroupProgress, Positions
+from tests.support.raising import raising
 from tests.support.spark_cluster import FakeCluster, Planning
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -132,11 +133,7 @@ def test_held_group_is_refused_after_session_timeout_with_holder(
     clock = ManualClock()
     progress = GroupProgress(member, "g", clock)
     monkeypatch.setattr(progress, "_pause_ms", clock.advance)
-
-    def fail(what: str) -> None:
-        raise GroupInUse("g", ["g_there-1-aa"])
-
-    member.fail = fail
+    member.fail = raising(GroupInUse("g", ["g_there-1-aa"]))
     with pytest.raises(ConfigError, match="g_there-1-aa") as refused:
         progress.start()
     assert (refused.value.name, refused.value.value) == ("minikafka.commit.group", "g")
@@ -199,10 +196,7 @@ def test_terminated_runner_leaves_the_group() -> None:
 
 
 def test_another_error_at_the_start_is_the_querys(member: FakeMember) -> None:
-    def fail(what: str) -> None:
-        raise NetworkError("nobody answers")
-
-    member.fail = fail
+    member.fail = raising(NetworkError("nobody answers"))
     with pytest.raises(NetworkError):
         GroupProgress(member, "g").start()
     member.until("release")
