@@ -87,7 +87,7 @@ class ChunkQueue:
         if max_chunks < 1:
             raise ValueError(f"expected max_chunks of 1 or more, got {max_chunks}")
         self.max_chunks = max_chunks
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # Ctrl-C in a wait for another lock would release it for its owner
         self._changed = threading.Condition(self.lock)
         self._chunks: deque[FetchedDataChunk] = deque()
         self._chunks_in_use = 0

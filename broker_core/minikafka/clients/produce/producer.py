@@ -62,7 +62,8 @@ class BatchingProducer:
         self._clock = cluster.clock
         self._partitioner = partitioner or StickyPartitioner()
         self._threads = threads
-        self._lock = threading.Lock()
+        # Re-entrant: an interrupted wait for another lock could not take it again, but would release it.
+        self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)
         self._accumulator = RecordAccumulator(self.config, self._settled)
@@ -73,7 +74,7 @@ class BatchingProducer:
             counts_lookups=counts_lookups,
             other_partition=other_partition,
         )
-        self._runner = TaskRunner(cluster, self.config, self._sender, self._work, self._lock)
+        self._runner = TaskRunner(cluster, self.config, self._sender, self._work)
         self._workers: list[threading.Thread] = []
         self._idle = 0
         self._closing = False

@@ -53,23 +53,18 @@ class TaskRunner:
 
     ``run`` executes one task to its end, for a worker thread. ``step`` and ``poll`` execute all tasks that
     are due, for one thread at a time: requests are sent before the first response is awaited. ``work`` is a
-    condition of ``lock``, and notified of results. An unexpected error fails the batches of its task.
+    condition of the producer's lock, and notified of results. An unexpected error fails the batches of its
+    task.
     """
 
     def __init__(
-        self,
-        cluster: ClusterClient,
-        config: BatchingConfig,
-        sender: Sender,
-        work: threading.Condition,
-        lock: threading.Lock,
+        self, cluster: ClusterClient, config: BatchingConfig, sender: Sender, work: threading.Condition
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.clock
         self._config = config
         self._sender = sender
         self._work = work
-        self._lock = lock
         self._requests: list[_Request] = []
         """The requests in flight of ``step`` and ``poll``."""
 
@@ -96,7 +91,7 @@ class TaskRunner:
         began = self._begin_tasks()
         if not self._requests:
             return began
-        with self._lock:
+        with self._work:
             due_ms = self._sender.next_due_ms(self._clock.monotonic_ms())
         waits = [ms for ms in (due_ms, left_ms) if ms is not None]
         if len(self._requests) == 1 and not waits:
@@ -113,7 +108,7 @@ class TaskRunner:
         """
         began = False
         while True:
-            with self._lock:
+            with self._work:
                 task = self._sender.next_task(self._clock.monotonic_ms())
             self._report()
             if task is None:
@@ -157,13 +152,13 @@ class TaskRunner:
     def _fail_task(self, task: Task, error: BaseException) -> None:
         if isinstance(error, Exception):
             logger.error("unexpected error while sending %s", task, exc_info=error)
-        with self._lock:
+        with self._work:
             self._sender.fail_task(task, unexpected_error(error), self._clock.monotonic_ms())
             self._work.notify()
 
     def _fail_lost_tasks(self, error: BaseException) -> None:
         """Without threads: fail the tasks that nobody will end, as Ctrl-C may come between any two lines."""
-        with self._lock:
+        with self._work:
             known = {request.task for request in self._requests}
             lost = [task for task in self._sender.tasks_under_way() if task not in known]
         for task in lost:
@@ -186,7 +181,7 @@ class TaskRunner:
             errors = {topic: error for topic, error in unusable.items() if error is not None}
         except MinikafkaError as caught:
             errors = dict.fromkeys(task.topics, caught)
-        with self._lock:
+        with self._work:
             self._sender.handle_metadata(task, errors, self._clock.monotonic_ms())
             self._work.notify()
 
@@ -201,7 +196,7 @@ class TaskRunner:
         except MinikafkaError as error:
             result = error
         idempotence_off = False
-        with self._lock:
+        with self._work:
             if isinstance(result, MinikafkaError):
                 idempotence_off = self._sender.handle_producer_id_error(result, self._clock.monotonic_ms())
             else:
@@ -220,7 +215,7 @@ class TaskRunner:
             try:
                 reply = self._encode_and_send(left)
             except _UnencodableBatch as unencodable:
-                with self._lock:
+                with self._work:
                     self._sender.fail_batch(unencodable.batch, unencodable.error)
                 left = left.without(unencodable.batch)
                 continue
@@ -243,7 +238,7 @@ class TaskRunner:
 
     def _handle(self, task: ProduceTask, outcome: ProduceResponse | MinikafkaError | None) -> None:
         """Handle the response to a request; None with acks=0."""
-        with self._lock:
+        with self._work:
             now_ms = self._clock.monotonic_ms()
             if isinstance(outcome, MinikafkaError):
                 self._sender.handle_failure(task, outcome, now_ms)
@@ -286,7 +281,7 @@ class TaskRunner:
                     "Kafka 0.11 or newer",
                 )
             if magic < BATCH_MAGIC and batch.producer_sequence is not None:
-                with self._lock:
+                with self._work:
                     self._sender.remove_sequence(batch)
             if version < ZSTD_SINCE and batch.codec(codec) is Codec.ZSTD:
                 raise BrokerError(
@@ -301,7 +296,7 @@ class TaskRunner:
         """Call the callbacks of futures that have ended."""
         if not self._sender.has_callbacks:
             return
-        with self._lock:
+        with self._work:
             futures = self._sender.take_callbacks()
         for future in futures:
             callback = future.take_callback()
@@ -314,7 +309,7 @@ class TaskRunner:
     def _log_retry_warning(self) -> None:
         if not self._sender.has_retry_warning:
             return
-        with self._lock:
+        with self._work:
             text = self._sender.retry_warning(self._clock.monotonic_ms())
         if text is not None:
             retries_logger.warning("minikafka: %s", text)
