@@ -16,7 +16,7 @@ from minikafka.records import kernels
 from minikafka.records.arrow.buffers import empty, grown
 from minikafka.records.format.batch import BatchHeader, assemble, write_header
 from minikafka.records.format.checksums import CRC32_TABLES
-from minikafka.records.format.headers import RawHeaders
+from minikafka.records.format.headers import RawHeaders, binary_parts
 from minikafka.records.format.message_set import NO_TIMESTAMP, Codec, wrap
 from minikafka.records.kernels import decode_status, layout
 from minikafka.records.kernels.arrays import read_only
@@ -65,19 +65,9 @@ def binary_column(array: pa.Array | pa.ChunkedArray | None) -> BinaryColumn:
             raise ValueError("the column exceeds 2 GiB: encode it in parts")
     if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
         array = array.cast(pa.binary())
-    valid, offsets, data = array.buffers()
-    if len(array) == 0:
-        starts = np.zeros(1, dtype=np.int32)
-        starts.flags.writeable = False
-    else:
-        starts = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-    return BinaryColumn(
-        starts,
-        _NO_BYTES if data is None else read_only(data),
-        _NO_BYTES if valid is None or array.null_count == 0 else read_only(valid),
-        array.offset,
-        -(-int(starts[-1] - starts[0]) // max(1, len(array))),
-    )
+    offsets, data, valid, shift = binary_parts(array)
+    mean_bytes = -(-int(offsets[-1] - offsets[0]) // max(1, len(array)))
+    return BinaryColumn(offsets, data, valid, shift, mean_bytes)
 
 
 def encode(

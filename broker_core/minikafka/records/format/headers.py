@@ -129,8 +129,8 @@ def raw_headers(column: pa.Array | pa.ChunkedArray) -> RawHeaders:
     names, contents = (items.field(name) for name in ("key", "value"))
     if items.null_count or names.null_count:
         raise ValueError("a header, or its key, is null: every header must have a key")
-    name_offsets, name_data, _, _ = _binary(names)
-    content_offsets, content_data, valid, shift = _binary(contents)
+    name_offsets, name_data, _, _ = binary_parts(names)
+    content_offsets, content_data, valid, shift = binary_parts(contents)
     name_bytes = int(name_offsets[-1]) - int(name_offsets[0])
     content_bytes = int(content_offsets[-1]) - int(content_offsets[0])
     room = name_bytes + content_bytes + 10 * (len(items) + len(array))
@@ -147,8 +147,10 @@ def raw_headers(column: pa.Array | pa.ChunkedArray) -> RawHeaders:
     return RawHeaders(ends, out[: ends[-1]], len(items), name_bytes, content_bytes)
 
 
-def _binary(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint8], int]:
-    """Return offsets, bytes, validity bitmap (empty: nothing is null) and its first bit."""
+def binary_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint8], int]:
+    """Return the offsets of a binary or string array, its bytes, validity bitmap (empty: nothing is null) and
+    the bitmap's first bit.
+    """
     valid, offsets, data = array.buffers()
     if len(array) == 0:
         starts = np.zeros(1, dtype=np.int32)
