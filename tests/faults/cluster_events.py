@@ -134,9 +134,9 @@ class Network:
         """Return a new connection. Raises NetworkError if no server listens, or the way is blocked."""
         server = self.servers.get(host)
         if server is None:
-            raise NetworkError(f"{host}: cannot connect: Connection refused")
+            raise NetworkError("cannot connect: Connection refused", host)
         if self.blocked(source.host, host) or self.blocked(host, source.host):
-            raise NetworkError(f"{host}: cannot connect: no answer")
+            raise NetworkError("cannot connect: no answer", host)
         connection = Connection(self, source, server)
         self.connections[connection] = None
         return connection
@@ -289,7 +289,7 @@ class Connection:
     def _lose(self, reason: str) -> None:
         self.network.connections.pop(self, None)
         if self._error is None:
-            self._error = NetworkError(f"{self.peer}: {reason}")
+            self._error = NetworkError(reason, self.peer)
         while self._pending:
             pending = self._pending.popleft()
             pending.error = self._error

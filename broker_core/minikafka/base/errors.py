@@ -176,6 +176,13 @@ _RETRIABLE = frozenset(
 class MinikafkaError(Exception):
     """Base of every error that this project raises on purpose."""
 
+    peer = ""
+    """The broker, or the address, whose connection failed."""
+    advice = ""
+    """The end of the text: what the user can check or do."""
+    reasons: tuple[MinikafkaError, ...] = ()
+    """Why the attempts of an operation failed that was repeated until its deadline."""
+
 
 class BrokerError(MinikafkaError):
     """An error of Kafka's protocol, with its code: one that a broker answers, or has answered."""
@@ -412,6 +419,30 @@ class RemoteWireError(WireError):
 
 class NetworkError(MinikafkaError):
     """A connection could not be made, broke, or timed out."""
+
+    def __init__(self, detail: str, peer: str = "", advice: str = "") -> None:
+        super().__init__(detail, peer, advice)
+        self.detail = detail
+        self.peer = peer
+        self.advice = advice
+
+    @property
+    def problem(self) -> str:
+        """The text without the advice."""
+        return f"{self.peer}: {self.detail}" if self.peer else self.detail
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.advice}" if self.advice else self.problem
+
+
+class NoResponse(NetworkError):
+    """No response to a request came within ``timeout_ms``."""
+
+    def __init__(self, timeout_ms: int, peer: str = "", request: str = "") -> None:
+        text = f"no response within {timeout_ms} ms"
+        super().__init__(f"{request}: {text}" if request else text, peer)
+        self.args = timeout_ms, peer, request
+        self.timeout_ms = timeout_ms
 
 
 class PeerClosed(NetworkError):

@@ -195,7 +195,7 @@ def error_line(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
         isinstance(error, NetworkError) and isinstance(error.__cause__, BrokerError)
     ):
         pass  # a broker has answered
-    elif isinstance(error, NetworkError):
+    elif isinstance(error, NetworkError) and not error.advice:
         text += "; start a broker with `minikafka up`, or set --bootstrap or --data-dir of a running one"
     elif isinstance(error, MinikafkaError):
         # The error of a broker process that did not start has an exit code, by the same rule.

@@ -49,7 +49,7 @@ def cluster_client(
         client_id=CLIENT_ID,
         creates_topics=writes,
         unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
-        option="--bootstrap" if is_typed(bootstrap) else BOOTSTRAP_VARIABLE,
+        option=BOOTSTRAP_VARIABLE if bootstrap and not is_typed(bootstrap) else "--bootstrap",
     )
     try:
         # Report an unreachable address quickly; requests may take longer.
@@ -59,8 +59,8 @@ def cluster_client(
             if data_dir is None:
                 raise
             raise MinikafkaError(
-                f"{error}; the cluster of {data_dir} advertises this address (advertised.listeners); use "
-                "another of its addresses with --bootstrap"
+                f"{error.problem}; the cluster of {data_dir} advertises this address "
+                "(advertised.listeners); use another of its addresses with --bootstrap"
             ) from error
         yield cluster
     finally:

@@ -139,7 +139,7 @@ class SendResults:
         if isinstance(reason, BrokerError):
             error: MinikafkaError = BrokerError(reason.code, text + (reason.detail or reason.code.name))
         elif isinstance(reason, NetworkError):
-            error = NetworkError(text + str(reason))
+            error = NetworkError(text + reason.problem, advice=reason.advice)
         else:
             return reason
         error.__cause__ = reason.__cause__

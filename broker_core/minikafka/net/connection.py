@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Sequence
 
-from minikafka.base.errors import NetworkError, PeerClosed, RemoteWireError, StorageError
+from minikafka.base.errors import NetworkError, NoResponse, PeerClosed, RemoteWireError, StorageError
 from minikafka.base.ids import host_port
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.net.network_send import NetworkSend, connection_error, error_reason
@@ -56,7 +56,7 @@ class SocketConnector:
             reason = (
                 f"no answer within {self._connect_timeout_ms} ms" if isinstance(error, TimeoutError) else None
             )
-            raise NetworkError(f"{peer}: cannot connect: {reason or error_reason(error)}") from None
+            raise NetworkError(f"cannot connect: {reason or error_reason(error)}", peer) from None
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -162,7 +162,7 @@ class SocketConnection:
         self._write(encode_frame(parts), None)
 
     def close(self) -> None:
-        self._fail(NetworkError(f"{self.peer}: the connection was closed by this client"))
+        self._fail(NetworkError("the connection was closed by this client", self.peer))
 
     def receive_arrived(self) -> None:
         """Read what has arrived, without waiting; nothing when another thread is reading."""
@@ -180,7 +180,7 @@ class SocketConnection:
         while not pending.settled():
             left_ms = deadline_ms - _now_ms()
             if left_ms <= 0:
-                self._fail(NetworkError(f"{self.peer}: no response within {timeout_ms} ms"))
+                self._fail(NoResponse(timeout_ms, self.peer))
                 return
             with self._state:
                 if self._has_reader and not pending.settled():
@@ -220,14 +220,14 @@ class SocketConnection:
                 if outgoing.done:
                     return
                 if _now_ms() >= deadline_ms:
-                    text = f"{self.peer}: read nothing of a request for {self._request_timeout_ms} ms"
-                    self._fail(NetworkError(text))
+                    text = f"read nothing of a request for {self._request_timeout_ms} ms"
+                    self._fail(NetworkError(text, self.peer))
                 self._wait_writable(deadline_ms)
         except (OSError, StorageError) as error:
             self._fail(connection_error(self.peer, "cannot send", error))
         except BaseException:
             # For example Ctrl-C: half a frame may be sent, and nothing can follow it.
-            self._fail(NetworkError(f"{self.peer}: sending was interrupted"))
+            self._fail(NetworkError("sending was interrupted", self.peer))
             raise
         finally:
             outgoing.close()
@@ -260,7 +260,7 @@ class SocketConnection:
                     count = self._sock.recv_into(space)
                 if count == 0:
                     unanswered = "before it answered" if self._pending else "while idle"
-                    self._fail(PeerClosed(f"{self.peer}: the peer closed the connection {unanswered}"))
+                    self._fail(PeerClosed(f"the peer closed the connection {unanswered}", self.peer))
                     return False
                 if not self._reader.inside_frame and self._pending:
                     self._reader.max_bytes = self._pending[0].max_bytes
@@ -273,14 +273,14 @@ class SocketConnection:
         except (OSError, RemoteWireError) as error:
             self._fail(connection_error(self.peer, "cannot receive", error))
         except BaseException:
-            self._fail(NetworkError(f"{self.peer}: receiving was interrupted"))
+            self._fail(NetworkError("receiving was interrupted", self.peer))
             raise
         return False
 
     def _settle(self, frame: memoryview) -> None:
         with self._state:
             if not self._pending:
-                self._fail(NetworkError(f"{self.peer}: unexpected response without a request"))
+                self._fail(NetworkError("unexpected response without a request", self.peer))
                 return
             self._pending.popleft().frame = frame
             self._state.notify_all()

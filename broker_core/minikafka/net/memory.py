@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Any
 
 from minikafka.base.clock import NEVER_MS, ManualClock
-from minikafka.base.errors import NetworkError, PeerClosed, RemoteWireError, StorageError
+from minikafka.base.errors import NetworkError, NoResponse, PeerClosed, RemoteWireError, StorageError
 from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import LENGTH_BYTES, FrameReader, encode_frame
@@ -98,7 +98,7 @@ class MemoryNetwork:
         address = _Address(host, port)
         server = self._servers.get(address)
         if self.strikes(address, Fault.REFUSE) or server is None:
-            raise NetworkError(f"{address}: cannot connect: Connection refused")
+            raise NetworkError("cannot connect: Connection refused", str(address))
         connection = MemoryConnection(self, server, address, f"client-{next(self._client_numbers)}")
         self._connections.append(connection)
         return connection
@@ -131,7 +131,7 @@ class MemoryNetwork:
         address = _Address(host, port)
         for connection in list(self._connections):
             if connection.address == address:
-                connection.break_off("Connection reset by peer")
+                connection.reset()
 
     def deliver(self) -> bool:
         """Move one frame, connections in turn. Return False when there is nothing to move."""
@@ -212,7 +212,7 @@ class MemoryServer:
     def vanish(self) -> None:
         """Simulate the loss of the machine: close its ports and break its connections."""
         for connection in self._network.close_ports(self):
-            connection.break_off("Connection reset by peer")
+            connection.reset()
 
     def stop(self, drain_ms: int = 5000) -> None:
         network = self._network
@@ -227,7 +227,7 @@ class MemoryServer:
             if connection.busy:
                 connection.end_by_server("its request was not answered before the stop")
             else:
-                connection.break_off("the peer closed the connection", PeerClosed)
+                connection.close_by_server()
 
 
 class _MemoryExchange:
@@ -288,7 +288,7 @@ class _MemoryPending:
         network = self._connection.network
         timeout_ms = network.request_timeout_ms if timeout_ms is None else timeout_ms
         if not network.wait(self.settled, self.made_ms + timeout_ms):
-            self._connection.break_off(f"no response within {timeout_ms} ms")
+            self._connection.break_off(NoResponse(timeout_ms, self._connection.peer))
         if self.frame is None:
             assert self.error is not None
             raise type(self.error)(*self.error.args)
@@ -340,7 +340,7 @@ class MemoryConnection:
 
     def close(self) -> None:
         # What was sent before the close still arrives, as on a socket; its answers go nowhere.
-        self._fail("the connection was closed by this client")
+        self._fail(NetworkError("the connection was closed by this client", self.peer))
         if not self._requests:
             self.network.forget(self)
 
@@ -379,14 +379,22 @@ class MemoryConnection:
     def end_by_server(self, reason: str) -> None:
         """Close the connection from the server's side, and log the reason."""
         logger.warning("connection from %s closed: %s", self.client_host, reason)
-        self.break_off("the peer closed the connection", PeerClosed)
+        self.close_by_server()
 
-    def break_off(self, reason: str, kind: type[NetworkError] = NetworkError) -> None:
+    def close_by_server(self) -> None:
+        """Close the connection from the server's side."""
+        self.break_off(PeerClosed("the peer closed the connection", self.peer))
+
+    def reset(self) -> None:
+        """Break the connection as a fault of the network does."""
+        self.break_off(NetworkError("Connection reset by peer", self.peer))
+
+    def break_off(self, error: NetworkError) -> None:
         """Break the connection in both directions."""
         self._requests.clear()
         self._responses.clear()
         self._in_flight = False
-        self._fail(reason, kind)
+        self._fail(error)
         self.network.forget(self)
 
     def _deliver_request(self, data: bytes) -> None:
@@ -395,7 +403,7 @@ class MemoryConnection:
             self._lost_requests = True
             return
         if strikes(self.address, Fault.CUT_REQUEST):
-            self.break_off("Connection reset by peer")
+            self.reset()
             return
         self._in_flight = True
         try:
@@ -412,15 +420,15 @@ class MemoryConnection:
         if self._lost_responses or strikes(self.address, Fault.DROP_RESPONSE):
             self._lost_responses = True
         elif strikes(self.address, Fault.CUT_RESPONSE):
-            self.break_off("Connection reset by peer")
+            self.reset()
         elif self._pending:
             self._pending.popleft().frame = memoryview(bytearray(data))[LENGTH_BYTES:]
         elif not self.closed:
-            self.break_off("unexpected response without a request")
+            self.break_off(NetworkError("unexpected response without a request", self.peer))
 
-    def _fail(self, reason: str, kind: type[NetworkError] = NetworkError) -> None:
+    def _fail(self, error: NetworkError) -> None:
         if self._error is None:
-            self._error = kind(f"{self.peer}: {reason}")
+            self._error = error
             while self._pending:
                 self._pending.popleft().error = self._error
 

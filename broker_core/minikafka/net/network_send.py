@@ -183,4 +183,4 @@ def error_reason(error: BaseException) -> str:
 
 def connection_error(peer: str, doing: str, error: BaseException) -> NetworkError:
     """Return the NetworkError for a broken connection."""
-    return NetworkError(f"{peer}: {doing}: {error_reason(error)}")
+    return NetworkError(f"{doing}: {error_reason(error)}", peer)

@@ -147,7 +147,7 @@ class InterBrokerConnection(ABC):
             try:
                 return self.ask()
             except NetworkError as error:
-                self._fail(str(error))
+                self._fail(error.detail)
                 return True
         if not self.peer.answered():
             if self.clock.monotonic_ms() < self._asked_ms + self._timeout_ms:
@@ -157,7 +157,7 @@ class InterBrokerConnection(ABC):
         try:
             response = self.peer.answer()
         except (NetworkError, RemoteWireError) as error:
-            self._fail(str(error))
+            self._fail(error.detail if isinstance(error, NetworkError) else str(error))
             return True
         if self._complaint:
             _log.info("%s responds again", self.peer.address)

@@ -69,6 +69,11 @@ def test_when_nobody_answers_the_line_says_how_to_find_or_start_a_broker() -> No
     assert "`minikafka up`" in line
 
 
+def test_advice_of_the_client_is_the_only_one() -> None:
+    error = NetworkError("refused", "bootstrap server b:1", "check that a broker runs there")
+    assert error_line(error) == (1, "bootstrap server b:1: refused; check that a broker runs there")
+
+
 def test_where_a_broker_answered_nobody_is_told_to_start_one() -> None:
     error = NetworkError("not acknowledged")
     error.__cause__ = BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)

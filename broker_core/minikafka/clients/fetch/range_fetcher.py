@@ -137,7 +137,7 @@ class RangeFetcher:
                 if not self._is_retried(caught):
                     raise
                 self._cluster.invalidate(self.topic_partition.topic)
-                failed.add(str(caught))
+                failed.add(caught)
                 error = caught
                 continue
             if data is not None:
@@ -260,7 +260,7 @@ class RangeFetcher:
             end = list_offsets(self._cluster, {tp: LATEST}, deadline)[tp]
         except MinikafkaError as error:
             start = end = None
-            why = f": {error}"
+            why = f": {FailedAttempts.of(error)}"
         else:
             why = ""
         if start is None or end is None:
@@ -278,12 +278,11 @@ class RangeFetcher:
         stable = self.last_stable_offset
         if stable is not None and stable < min(self.high_watermark or 0, self.end_offset):
             known += f", last stable offset {stable}, where a transaction is open"
-        failures = f"; {failed}" if failed.count else ""
         text = (
             f"no messages of {self.topic_partition} from offset {self.next_offset} "
-            f"within {self._timeout_ms} ms (wanted up to {self.end_offset}{known}){failures}"
+            f"within {self._timeout_ms} ms (wanted up to {self.end_offset}{known})"
         )
-        return BrokerError(error.code, text) if isinstance(error, BrokerError) else NetworkError(text)
+        return failed.error(text, error)
 
 
 def check_readable(cluster: ClusterClient, topic_partition: TopicPartition, offset: int) -> None:

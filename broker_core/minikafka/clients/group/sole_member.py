@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from minikafka.base.errors import BrokerError, ErrorCode, GroupInUse, MinikafkaError, NetworkError
+from minikafka.base.errors import BrokerError, ErrorCode, GroupInUse, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.commits import CommitRequestManager
 from minikafka.clients.group.config import GroupConsumerConfig
@@ -24,7 +24,7 @@ from minikafka.clients.group.offsets import Committed
 from minikafka.clients.group.requests import encoded_assignment, join_protocols
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import DedicatedConnectionPool
-from minikafka.clients.network.retry import Deadline
+from minikafka.clients.network.retry import Deadline, FailedAttempts
 from minikafka.wire.apis.join_group import JoinGroupRequestProtocol
 
 JOIN_TIMEOUT_MS = 20_000
@@ -101,10 +101,11 @@ class SoleMember:
         try:
             while not (self._member.ensure_active(deadline) and self._member.is_current):
                 if deadline.expired:
-                    why = f": {self._member.last_failure}" if self._member.last_failure is not None else ""
-                    raise NetworkError(
-                        f"joining group {self._group_id!r}: not done after {deadline.timeout_ms} ms{why}"
-                    )
+                    failed = FailedAttempts()
+                    if self._member.last_failure is not None:
+                        failed.add(self._member.last_failure)
+                    text = f"joining group {self._group_id!r} failed for {deadline.timeout_ms} ms"
+                    raise failed.network_error(text)
         except BrokerError as error:
             if error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
                 raise GroupInUse(self._group_id, self._holders(deadline)) from None

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NoResponse, RemoteWireError
 from minikafka.base.ids import BrokerAddress
 from minikafka.clients.network.retry import Backoff, Deadline, Waiter
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
@@ -89,7 +89,7 @@ class ResponseFuture(Generic[ResponseT]):
         try:
             frame = self.pending.result(timeout_ms)
         except NetworkError as error:
-            raise NetworkError(f"{self._broker.name}: no response to {self._api.name}: {error}") from error
+            raise _network_error(str(self._broker.name), self._api.name, error) from error
         try:
             correlation_id, body = split_response(frame)
             if correlation_id != self._correlation_id:
@@ -114,6 +114,7 @@ class BrokerConnection:
         self._versions: VersionTable = {}
         self._correlation_ids = itertools.count(1)
         self._failures = 0
+        self._last_failure = ""
         self._reconnect_at_ms = 0
         self._last_used_ms = 0
         self._closed = False
@@ -159,7 +160,7 @@ class BrokerConnection:
             pending = connection.request(parts, max_response_bytes=api.response_bytes_max(version, body))
             return ResponseFuture(self, pending, api, version, correlation_id)
         except NetworkError as error:
-            raise NetworkError(f"failed to send {api.name} to {self.name}: {error}") from error
+            raise _network_error(str(self.name), api.name, error) from error
 
     def send_without_response(
         self,
@@ -175,7 +176,7 @@ class BrokerConnection:
         try:
             connection.send(parts)
         except NetworkError as error:
-            raise NetworkError(f"failed to send {api.name} to {self.name}: {error}") from error
+            raise _network_error(str(self.name), api.name, error) from error
 
     def disconnect(self) -> None:
         """Close the connection, if there is one; the next request opens a new one."""
@@ -222,7 +223,7 @@ class BrokerConnection:
         if connection is not None:
             return connection
         if not self._lock.acquire(timeout=deadline.remaining_ms() / 1000):
-            raise NetworkError(f"timed out after {deadline.timeout_ms} ms connecting to {self.name}")
+            raise self._cannot_connect_error(deadline)
         try:
             return self._reusable_connection() or self._connect(deadline)
         finally:
@@ -247,7 +248,7 @@ class BrokerConnection:
             self._config.waiter.wait(deadline.at_most(pause_ms))
         self._check_open()
         if deadline.expired:
-            raise NetworkError(f"timed out after {deadline.timeout_ms} ms connecting to {self.name}")
+            raise self._cannot_connect_error(deadline)
         self.disconnect()
         try:
             connection = self._config.connector.connect(self._host, self._port)
@@ -258,8 +259,9 @@ class BrokerConnection:
                 raise
         except NetworkError as error:
             self._failures += 1
+            self._last_failure = error.detail
             self._reconnect_at_ms = clock.monotonic_ms() + self._config.backoff.delay_ms(self._failures)
-            raise NetworkError(f"failed to connect to {self.name}: {error}") from error
+            raise NetworkError(error.detail, str(self.name)) from error
         self._failures = 0
         self._last_used_ms = clock.monotonic_ms()
         self._connection = connection
@@ -271,7 +273,12 @@ class BrokerConnection:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise NetworkError(f"{self.name}: the client is closed")
+            raise NetworkError("the client is closed", str(self.name))
+
+    def _cannot_connect_error(self, deadline: Deadline) -> NetworkError:
+        """Return the error for a deadline that passes before the next attempt: the last one's says more."""
+        reason = self._last_failure if self._failures else f"no connection within {deadline.timeout_ms} ms"
+        return NetworkError(reason, str(self.name))
 
     def _negotiate(self, connection: Connection, deadline: Deadline) -> VersionTable:
         correlation_id, parts = self._encode(API_VERSIONS, 0, ApiVersionsRequest())
@@ -283,12 +290,21 @@ class BrokerConnection:
                 raise RemoteWireError(f"expected correlation id {correlation_id}, got {received_id}")
             response = API_VERSIONS.decode_response(0, body)
         except NetworkError as error:
-            raise NetworkError(f"no response to ApiVersions (needs Kafka 0.10 or newer): {error}") from error
+            raise _network_error(
+                "", "cannot connect: ApiVersions (needs Kafka 0.10 or newer)", error
+            ) from error
         except RemoteWireError as error:
             raise NetworkError(
-                f"invalid response to ApiVersions; check that this is a Kafka broker: {error}"
+                f"cannot connect: invalid response to ApiVersions; check that this is a Kafka broker: {error}"
             ) from error
         code = ErrorCode.of(response.error_code)
         if code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
             raise BrokerError(code, f"{self.name} rejected ApiVersions")
         return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+
+
+def _network_error(peer: str, request: str, error: NetworkError) -> NetworkError:
+    """Return ``error`` as that of a request to ``peer``."""
+    if isinstance(error, NoResponse):
+        return NoResponse(error.timeout_ms, peer, request)
+    return NetworkError(f"{request}: {error.detail}", peer)

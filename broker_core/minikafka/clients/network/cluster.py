@@ -411,18 +411,19 @@ class ClusterClient:
                 try:
                     response = connection.send(api, request, limit).result(limit.remaining_ms())
                 except (NetworkError, RemoteWireError) as error:
-                    failed.add(str(error))
+                    failed.add(error)
                     continue
                 problem = problem_in(response)
                 if not problem:
                     self._outage.record_success()
                     return response
-                failed.add(f"{connection.name} {problem}")
+                failed.add(NetworkError(problem, str(connection.name)))
             self._warn_of_outage(started_ms, failed, caller_timeout_ms or deadline.timeout_ms)
-            raise NetworkError(str(failed))
+            raise failed.network_error("")
 
-        what = f"sending {api.name} to the cluster at {self.bootstrap_text}"
-        return self._retrier.run(what, deadline, attempt, self._unreachable_remedy)
+        return self._retrier.run(
+            f"sending {api.name} to the cluster", deadline, attempt, self._unreachable_advice
+        )
 
     def _warn_of_outage(self, started_ms: int, failed: FailedAttempts, caller_timeout_ms: int) -> None:
         if self._outage.record_failure(started_ms, self.clock.monotonic_ms()) and not self._retrier.closed:
@@ -431,13 +432,14 @@ class ClusterClient:
             limit = f", for {round(caller_timeout_ms / 1000)} s in total" if whole else ""
             _log.warning("minikafka: %s; retrying%s", failed, limit)
 
-    def _unreachable_remedy(self) -> str:
-        """Return the end of an error message: the addresses tried, and what to check."""
-        known = {HostPort(b.host, b.port): None for b in self._metadata.view.brokers.values()}
-        tried = ", ".join(map(str, dict.fromkeys([*known, *self._bootstrap])))
-        if known:
-            return f"tried {tried}: check that the brokers run, and that this host can connect to them"
-        return f"tried {tried}: check that a broker runs there, and that {self._option} has its host and port"
+    def _unreachable_advice(self) -> str:
+        """Return the end of an error message: what to check if no broker responds."""
+        if self._metadata.view.brokers:
+            return "check that the brokers run, and that this host can connect to them"
+        return (
+            "check that a broker runs there (`minikafka up` starts one), and that "
+            f"{self._option} has its host and port"
+        )
 
 
 def _no_brokers_problem(response: MetadataResponse) -> str:

@@ -57,7 +57,7 @@ class BrokerConnections:
             pool = ConnectionPool.CONTROL
         with self._lock:
             if self._closed:
-                raise NetworkError(f"{name}: the client is closed")
+                raise NetworkError("the client is closed", str(name))
             connection = self._connections.get((endpoint.host, endpoint.port, pool))
             if connection is None:
                 connection = BrokerConnection(name, endpoint.host, endpoint.port, self._config)

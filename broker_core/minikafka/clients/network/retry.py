@@ -6,13 +6,22 @@ that tests control both and that closing a client ends its pauses at once.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+from minikafka.base.errors import (
+    BrokerError,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+    NoResponse,
+    RemoteWireError,
+)
+from minikafka.base.text import counted
 from minikafka.clients.network.response_errors import is_retriable
 
 T = TypeVar("T")
@@ -20,6 +29,10 @@ T = TypeVar("T")
 UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
 """The time for which a topic that no broker knows is requested again. The metadata of a new topic reaches
 all brokers within it."""
+
+
+SHORT_TIMEOUT_MS = 1_000
+"""A time without a response that says less than another error of the same broker."""
 
 
 class Waiter(Protocol):
@@ -85,29 +98,77 @@ class Backoff:
 
 
 class FailedAttempts:
-    """The reasons of failed attempts, each reason once, for the message of the final error."""
+    """Why the attempts of an operation failed, for the message of its error: the last reason at each broker.
 
-    KEPT = 6
+    An error that tells the same of a smaller operation, such as a look-up of metadata, counts as its reasons.
+    """
+
+    SHOWN = 6
 
     def __init__(self) -> None:
         self.count = 0
-        self._counts: dict[str, int] = {}
+        self.advice = ""
+        """What the user can check or do, after the last error."""
+        self._reasons: dict[str, MinikafkaError] = {}
 
-    def add(self, description: str) -> None:
+    @classmethod
+    def of(cls, error: MinikafkaError) -> FailedAttempts:
+        """Return one failed attempt."""
+        failed = cls()
+        failed.add(error)
+        return failed
+
+    def add(self, error: MinikafkaError) -> None:
         """Count one failed attempt."""
         self.count += 1
-        count = self._counts.pop(description, 0)
-        # Moved to the end: the newest reasons are worth keeping.
-        self._counts[description] = count + 1
-        if len(self._counts) > self.KEPT:
-            del self._counts[next(iter(self._counts))]
+        self.advice = error.advice or (self.advice if isinstance(error, NetworkError) else "")
+        # A copy has no traceback, whose frames would hold everything that the attempt had.
+        for reason in error.reasons or (copy.copy(error),):
+            place = reason.peer or str(reason)
+            known = self._reasons.pop(place, None)
+            # What is left before a deadline may be too short for any response.
+            tells_less = isinstance(reason, NoResponse) and reason.timeout_ms < SHORT_TIMEOUT_MS
+            # Moved to the end: the newest reasons are worth showing.
+            self._reasons[place] = known if known is not None and tells_less else reason
+
+    def error(self, text: str, last: MinikafkaError | None = None) -> BrokerError | NetworkError:
+        """Return the error of an operation: ``text``, which says that it failed, the reasons, and the advice.
+
+        It has the code of ``last``, the error of the last attempt.
+        """
+        if not isinstance(last, BrokerError):
+            return self.network_error(text)
+        error = BrokerError(last.code, self._joined(text, last.code))
+        error.reasons = tuple(self._reasons.values())
+        return error
+
+    def network_error(self, text: str) -> NetworkError:
+        """Return the error of an operation, as ``error``, without a code."""
+        error = NetworkError(self._joined(text), advice=self.advice)
+        error.reasons = tuple(self._reasons.values())
+        return error
 
     def __str__(self) -> str:
-        if not self._counts:
-            return "no attempt was made"
-        return "; ".join(
-            text if count == 1 else f"{text} ({count} times)" for text, count in self._counts.items()
-        )
+        return self._joined("") or "no attempt was made"
+
+    def _joined(self, text: str, code: ErrorCode | None = None) -> str:
+        reasons = [_reason_text(reason, code) for reason in self._reasons.values()]
+        hidden = len(reasons) - self.SHOWN
+        if hidden > 0:
+            reasons = [*reasons[hidden:], f"and {counted(hidden, 'more reason')}"]
+        return ": ".join(part for part in (text, "; ".join(reasons)) if part)
+
+
+def unreachable_error(error: MinikafkaError) -> NetworkError:
+    """Return the error of what could not be done as no broker was reached, for the reasons of ``error``."""
+    return FailedAttempts.of(error).network_error("no broker could be reached")
+
+
+def _reason_text(reason: MinikafkaError, code: ErrorCode | None) -> str:
+    """Return the text of one reason; without its code if the message begins with that."""
+    if isinstance(reason, BrokerError) and reason.code is code:
+        return reason.detail or reason.code.name
+    return reason.problem if isinstance(reason, NetworkError) else str(reason)
 
 
 class Retrier:
@@ -134,12 +195,12 @@ class Retrier:
         return Deadline(self.clock, self.timeout_ms if timeout_ms is None else timeout_ms)
 
     def run(
-        self, what: str, deadline: Deadline, attempt: Callable[[], T], remedy: Callable[[], str] | None = None
+        self, what: str, deadline: Deadline, attempt: Callable[[], T], advice: Callable[[], str] | None = None
     ) -> T:
         """Return the result of ``attempt``, repeated with back-off while its error is retriable.
 
-        Raises the last error; after the deadline, an error that also lists the failed attempts, and ends with
-        ``remedy()``. An unknown topic or partition is retried for ``unknown_topic_timeout_ms`` at most.
+        Raises the last error; after the deadline, that of ``FailedAttempts``, with ``advice()`` at its end.
+        An unknown topic or partition is retried for ``unknown_topic_timeout_ms`` at most.
         """
         failed = FailedAttempts()
         unknown_topic_deadline = self.deadline(deadline.at_most(self._unknown_topic_timeout_ms))
@@ -149,7 +210,7 @@ class Retrier:
             except (NetworkError, BrokerError, RemoteWireError) as error:
                 if self.closed or not is_retriable(error):
                     raise
-                failed.add(str(error))
+                failed.add(error)
                 unknown = (
                     isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
@@ -157,15 +218,12 @@ class Retrier:
                 if delay_ms >= (unknown_topic_deadline if unknown else deadline).remaining_ms():
                     if unknown:
                         raise
-                    text = f"{what} failed for {deadline.timeout_ms} ms: {failed}"
-                    raise _exhausted(f"{text}; {remedy()}" if remedy else text, error) from error
+                    if advice:
+                        failed.advice = advice()
+                    raise failed.error(f"{what} failed for {deadline.timeout_ms} ms", error) from error
                 self.waiter.wait(delay_ms)
 
     def close(self) -> None:
         """End all pauses; from now on nothing is repeated."""
         self.closed = True
         self.waiter.stop()
-
-
-def _exhausted(text: str, last: Exception) -> MinikafkaError:
-    return BrokerError(last.code, text) if isinstance(last, BrokerError) else NetworkError(text)

@@ -49,7 +49,7 @@ from minikafka.clients.network.response_errors import (
     is_retriable,
     not_enough_replicas_hint,
 )
-from minikafka.clients.network.retry import Backoff
+from minikafka.clients.network.retry import Backoff, FailedAttempts, unreachable_error
 from minikafka.clients.produce.accumulator import RecordAccumulator
 from minikafka.clients.produce.batch import ProducerBatch
 from minikafka.clients.produce.config import BatchingConfig
@@ -167,6 +167,7 @@ class Sender:
         self._pending_topics: set[str] = set()
         self._next_lookup_ms: dict[str, int] = {}
         self._retry_log = RetryLog()
+        self._waiting_error: MinikafkaError | None = None
         self._waiting_reason = ""
         self._futures_to_notify: list[SendFuture] = []
 
@@ -260,7 +261,7 @@ class Sender:
             topic: again for topic, again in self._next_lookup_ms.items() if again > now_ms
         }
         self._next_lookup_ms.update(dict.fromkeys(task.topics, now_ms + self._lookup_backoff_ms))
-        self._waiting_reason = next(map(str, errors.values()), "")
+        self._wait_because(next(iter(errors.values()), None))
         if any(isinstance(error, NetworkError) for error in errors.values()):
             # No broker responds: the ClusterClient logs warnings of that.
             self._retry_log.mark_reported(now_ms)
@@ -274,7 +275,7 @@ class Sender:
         tp = batch.topic_partition
         known = self._leaders.known_leader(tp) is not None
         if isinstance(error, (NetworkError, RemoteWireError)):
-            self._retry(batch, NetworkError(f"no broker could be reached: {error}"), now_ms)
+            self._retry(batch, unreachable_error(error), now_ms)
             return
         if error is not None and not is_retriable(error):
             self._fail_group(batch, error)
@@ -300,8 +301,13 @@ class Sender:
 
     def handle_producer_id_error(self, error: MinikafkaError, now_ms: int) -> bool:
         """Handle a failed request for a producer id. Return True if idempotence is now off."""
-        self._waiting_reason = f"no producer id: {error}"
+        reason = f"no producer id: {FailedAttempts.of(error)}"
+        self._wait_because(NetworkError(reason, advice=error.advice))
         return self._sequences.handle_producer_id_error(error, now_ms)
+
+    def _wait_because(self, error: MinikafkaError | None) -> None:
+        self._waiting_error = error
+        self._waiting_reason = str(FailedAttempts.of(error)) if error else ""
 
     def remove_sequence(self, batch: ProducerBatch) -> None:
         """Remove the numbers of a batch in flight to a broker that supports only formats without numbers."""
@@ -401,7 +407,7 @@ class Sender:
         group.failures += 1
         group.last_error = error
         group.must_move = group.movable and self._other_partition is not None
-        self._retry_log.record_failure(batch.topic_partition, str(error), now_ms)
+        self._retry_log.record_failure(batch.topic_partition, str(FailedAttempts.of(error)), now_ms)
         group.not_before_ms = now_ms + self._backoff.delay_ms(group.failures)
         if group.failures > self._config.retries:
             self._fail_group(batch, error)
@@ -425,13 +431,14 @@ class Sender:
         )
         self._fail(batch, BrokerError(code, text))
 
-    def _expiry_error(self, batch: ProducerBatch) -> NetworkError:
+    def _expiry_error(self, batch: ProducerBatch) -> MinikafkaError:
         group = batch.group
-        reason = group.last_error or self._waiting_reason or NO_LEADER_KNOWN
-        error = NetworkError(
+        last = group.last_error or self._waiting_error or NetworkError(NO_LEADER_KNOWN)
+        text = (
             f"{batch} not acknowledged within {self._config.delivery_timeout_ms} ms "
-            f"after {group.failures} failed attempts; last: {reason}"
+            f"after {group.failures} failed attempts"
         )
+        error = FailedAttempts.of(last).network_error(text)
         error.__cause__ = group.last_error
         return error
 

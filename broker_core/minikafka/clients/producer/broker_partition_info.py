@@ -15,6 +15,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Networ
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import NO_LEADER, TopicMetadata
+from minikafka.clients.network.retry import unreachable_error
 from minikafka.clients.producer.producer_config import EACH, ProducerConfig
 
 logger = logging.getLogger("minikafka.clients.producer")
@@ -113,5 +114,5 @@ def _candidates(topic: TopicMetadata) -> tuple[int, ...]:
 def _unreachable(error: MinikafkaError) -> NetworkError | None:
     """Return the error if it says that no broker was reached."""
     if isinstance(error, (NetworkError, RemoteWireError)):
-        return NetworkError(f"no broker could be reached: {error}")
+        return unreachable_error(error)
     return None

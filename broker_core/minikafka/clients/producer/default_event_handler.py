@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import operator
 import random
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -485,7 +485,10 @@ class DefaultEventHandler(EventHandler):
             [(failure.columns, failure.rows) for failure in failed], [event for event, _ in refused]
         )
         named = list(causes)[:MAX_PLACES_IN_ERROR]
-        places = [f"{place}: {counts[place]} ({texts[place]})" for place in named]
+        by_text: dict[str, list[str]] = defaultdict(list)
+        for place in named:
+            by_text[texts[place]].append(f"{place}: {counts[place]}")
+        places = [f"{', '.join(same)} ({text})" for text, same in by_text.items()]
         if len(causes) > MAX_PLACES_IN_ERROR:
             places.append(f"and {len(causes) - MAX_PLACES_IN_ERROR} others")
         tried = any(isinstance(cause, MinikafkaError) and is_retriable(cause) for cause in causes.values())

@@ -289,7 +289,7 @@ class SimpleConsumer:
             # A listener closes connections whose bytes it cannot parse.
             if self._has_answered or not _is_closed_by_peer(error):
                 raise
-            raise NetworkError(f"{error}; {self._protocol_hint}") from None
+            raise NetworkError(error.detail, error.peer, self._protocol_hint) from None
 
 
 def _is_closed_by_peer(error: BaseException | None) -> bool:

@@ -173,5 +173,5 @@ def test_failure_before_the_last_join_explains_no_later_one(harness: SoleMemberH
     harness.brokers.fault(1, Fault.CUT_REQUEST)
     one.hold([T0])
     harness.brokers.script(ApiKey.JOIN_GROUP, lambda *_: Later())
-    with pytest.raises(NetworkError, match=r"group 'g': not done after 500 ms$"):
+    with pytest.raises(NetworkError, match=r"group 'g' failed for 500 ms$"):
         one.hold([T1], 500)

@@ -94,7 +94,9 @@ def test_refused_connections_back_off_and_are_told_with_the_address(brokers: Bro
     brokers.fault(1, Fault.REFUSE, 3)
     connection = link_to(brokers)
     for _ in range(3):
-        with pytest.raises(NetworkError, match=r"failed to connect to broker 1 at memory:9001: .*refused"):
+        with pytest.raises(
+            NetworkError, match=r"^broker 1 at memory:9001: cannot connect: Connection refused$"
+        ):
             ask(brokers, connection)
     ask(brokers, connection)
     assert brokers.waiter.waits == [50, 100, 200]
@@ -107,14 +109,14 @@ def test_refused_connections_back_off_and_are_told_with_the_address(brokers: Bro
     assert brokers.waiter.waits == [50, 100, 200, 50]
 
 
-def test_a_back_off_longer_than_the_deadline_ends_with_it(brokers: BrokerHarness) -> None:
+def test_back_off_beyond_the_deadline_ends_with_the_last_reason(brokers: BrokerHarness) -> None:
     brokers.fault(1, Fault.REFUSE, 5)
     connection = link_to(brokers)
     for _ in range(5):
         with pytest.raises(NetworkError):
             ask(brokers, connection)
     before = brokers.clock.monotonic_ms()
-    with pytest.raises(NetworkError, match="timed out after 100 ms connecting to broker 1 at memory:9001"):
+    with pytest.raises(NetworkError, match=r"^broker 1 at memory:9001: cannot connect: Connection refused$"):
         ask(brokers, connection, timeout_ms=100)
     assert brokers.clock.monotonic_ms() - before == 100
 
@@ -126,7 +128,7 @@ def test_broken_connection_fails_requests_and_the_next_one_reconnects(brokers: B
     deadline = Deadline(brokers.clock, 1_000)
     first, second = (connection.send(METADATA, lambda _: NO_TOPICS, deadline) for _ in range(2))
     for reply in (first, second):
-        with pytest.raises(NetworkError, match=r"broker 1 at memory:9001: no response to Metadata: .*reset"):
+        with pytest.raises(NetworkError, match=r"^broker 1 at memory:9001: Metadata: Connection reset"):
             reply.result()
     assert not connection.connected
     assert ask(brokers, connection).controller_id == 1
@@ -136,14 +138,16 @@ def test_a_request_that_is_not_answered_in_time_closes_the_connection(brokers: B
     connection = link_to(brokers)
     ask(brokers, connection)
     brokers.fault(1, Fault.DROP_RESPONSE)
-    with pytest.raises(NetworkError, match=r"no response to Metadata: .* within 700 ms"):
+    with pytest.raises(NetworkError, match=r"^broker 1 at memory:9001: Metadata: no response within 700 ms$"):
         ask(brokers, connection, timeout_ms=700)
     assert not connection.connected
 
 
 def test_a_broker_without_api_versions_is_told_as_too_old(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.API_VERSIONS, lambda *_: Fault.CUT_REQUEST)
-    with pytest.raises(NetworkError, match=r"no response to ApiVersions \(needs Kafka 0\.10 or newer\)"):
+    with pytest.raises(
+        NetworkError, match=r"cannot connect: ApiVersions \(needs Kafka 0\.10 or newer\): the peer closed"
+    ):
         ask(brokers, link_to(brokers))
 
 

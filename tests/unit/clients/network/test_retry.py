@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable
 from itertools import repeat
 
 import pytest
 
 from minikafka.base.clock import ManualClock
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, NoResponse
 from minikafka.clients.network.retry import Backoff, Deadline, EventWaiter, FailedAttempts, Retrier
 
 
@@ -35,18 +36,54 @@ def test_a_stopped_waiter_does_not_wait_any_more() -> None:
     waiter.wait(3_600_000)  # the test's time limit would end this
 
 
-def test_equal_accounts_are_counted_and_the_newest_are_kept() -> None:
-    tried = FailedAttempts()
-    assert str(tried) == "no attempt was made"
-    for account in ["a", "b", "a", "a"]:
-        tried.add(account)
-    assert str(tried) == "b; a (3 times)"
-    assert tried.count == 4
+def failed_by(*errors: MinikafkaError) -> FailedAttempts:
+    failed = FailedAttempts()
+    for error in errors:
+        failed.add(error)
+    return failed
+
+
+def test_equal_reasons_are_told_once_and_the_newest_are_shown() -> None:
+    assert str(FailedAttempts()) == "no attempt was made"
+    a, b = NetworkError("a"), NetworkError("b")
+    failed = failed_by(a, b, a, a)
+    assert (str(failed), failed.count) == ("b; a", 4)
     for number in range(20):
-        tried.add(f"n{number}")
-    assert "a" not in str(tried)
-    assert str(tried).endswith("n19")
-    assert tried.count == 24
+        failed.add(NetworkError(f"n{number}"))
+    assert str(failed) == "n14; n15; n16; n17; n18; n19; and 16 more reasons"
+
+
+def test_each_broker_is_told_once_with_its_last_reason() -> None:
+    closed, refused = NetworkError("closed", "broker 1"), NetworkError("refused", "broker 1")
+    assert str(failed_by(closed, NetworkError("refused", "broker 2"), refused)) == (
+        "broker 2: refused; broker 1: refused"
+    )
+
+
+@pytest.mark.parametrize(("waited_ms", "told"), [(999, "refused"), (1_000, "no response within 1000 ms")])
+def test_remaining_time_of_a_last_attempt_tells_less_than_a_reason(waited_ms: int, told: str) -> None:
+    refused = NetworkError("refused", "broker 1")
+    assert str(failed_by(refused, NoResponse(waited_ms, "broker 1"))) == f"broker 1: {told}"
+    assert str(failed_by(NoResponse(184, "broker 1"), refused)) == "broker 1: refused"
+    assert str(failed_by(NoResponse(184, "broker 1"))) == "broker 1: no response within 184 ms"
+
+
+def test_error_of_a_smaller_operation_counts_as_its_reasons() -> None:
+    refused = NetworkError("refused", "broker 1", "start it")
+    inner = failed_by(refused).network_error("fetching metadata failed for 184 ms")
+    assert str(inner) == "fetching metadata failed for 184 ms: broker 1: refused; start it"
+    outer = failed_by(NetworkError("closed", "broker 1"), pickle.loads(pickle.dumps(inner)))
+    assert str(outer.error("reading failed for 2000 ms", inner)) == (
+        "reading failed for 2000 ms: broker 1: refused; start it"
+    )
+
+
+def test_advice_about_the_network_ends_when_a_broker_responds() -> None:
+    moved = BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, "t-0 has no leader")
+    failed = failed_by(NetworkError("refused", "broker 1", "start it"), moved)
+    assert str(failed.error("reading failed", moved)) == (
+        "LEADER_NOT_AVAILABLE: reading failed: broker 1: refused; t-0 has no leader"
+    )
 
 
 class AdvancingWaiter:
@@ -93,13 +130,11 @@ def test_retriable_errors_are_retried_with_back_off(retrier: Retrier, waiter: Ad
     assert waiter.waits == [100, 200, 400]
 
 
-def test_error_after_the_deadline_lists_attempts_and_ends_with_the_remedy(
+def test_error_after_the_deadline_lists_reasons_and_ends_with_the_advice(
     retrier: Retrier, waiter: AdvancingWaiter
 ) -> None:
     attempt = failing(repeat(NetworkError("away")))
-    with pytest.raises(
-        NetworkError, match=r"^reading failed for 2000 ms: away \(5 times\); plug it in$"
-    ) as caught:
+    with pytest.raises(NetworkError, match=r"^reading failed for 2000 ms: away; plug it in$") as caught:
         retrier.run("reading", retrier.deadline(), attempt, lambda: "plug it in")
     assert "\n" not in str(caught.value)
     assert waiter.clock.monotonic_ms() <= 2_000

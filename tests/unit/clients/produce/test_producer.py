@@ -215,7 +215,7 @@ def test_outage_is_logged_each_minute_with_the_delivery_timeout(
     producer.flush()
     warning, *again = [record.getMessage() for record in caplog.records]
     assert again == [warning, warning]
-    assert "failed to connect to broker 1 at memory:9001" in warning
+    assert "broker 1 at memory:9001: cannot connect: " in warning
     assert "Connection refused" in warning
     assert warning.endswith("; retrying, for 120 s in total")
 

@@ -212,7 +212,7 @@ def test_delivery_timeout_fails_with_the_last_error() -> None:
         assert not future.done
         harness.sender.handle_failure(harness.produce(now_ms), LOST, now_ms)
     assert str(future.error) == (
-        "1 record for t-0 not acknowledged within 1000 ms after 4 failed attempts; last: the connection broke"
+        "1 record for t-0 not acknowledged within 1000 ms after 4 failed attempts: the connection broke"
     )
 
 
@@ -224,7 +224,7 @@ def test_too_few_replicas_in_sync_are_told_with_those_that_are(code: ErrorCode) 
         task = harness.produce(now_ms)
         harness.sender.handle_response(task, answer(task, code), now_ms)
     assert str(future.error) == (
-        f"1 record for t-0 not acknowledged within 150 ms after 2 failed attempts; last: {code.name}: "
+        f"1 record for t-0 not acknowledged within 150 ms after 2 failed attempts: {code.name}: "
         "broker 1 rejected 1 record for t-0; fewer replicas are in sync (brokers: 1) than the topic's "
         "min.insync.replicas"
     )
@@ -239,7 +239,7 @@ def test_a_batch_that_never_found_a_leader_tells_why() -> None:
     assert task == MetadataTask(("u",))
     harness.sender.handle_metadata(task, {"u": NetworkError("nobody answers")}, 0)
     harness.sender.next_task(1_000)
-    assert "after 0 failed attempts; last: nobody answers" in str(future.error)
+    assert "after 0 failed attempts: nobody answers" in str(future.error)
 
 
 def test_leaders_are_looked_for_once_at_a_time_and_not_in_a_loop() -> None:
