@@ -35,6 +35,14 @@ def assigned(store: Store, topics: Iterable[str] | None = None) -> dict[TopicPar
     }
 
 
+def replicas_of(store: Store, topics: Collection[str]) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the replicas of all partitions of ``topics``. Raises ConfigError for one that does not exist."""
+    known = assigned(store, topics)
+    missing = set(topics) - {tp.topic for tp in known}
+    check_known(store, "topic", [TopicPartition(name, 0) for name in missing], known)
+    return known
+
+
 def check_known(store: Store, option: str, partitions: Collection[TopicPartition], known: Replicas) -> None:
     """Raise ConfigError for topics that do not exist, or under the name ``option`` for partitions that do
     not exist or are marked for deletion.

@@ -87,10 +87,7 @@ def candidates(store: Store, partitions: Iterable[TopicPartition] | None = None)
 
 def assigned_partitions(store: Store, topics: Collection[str]) -> frozenset[TopicPartition]:
     """Return all partitions of topics. Raises ConfigError for a topic that does not exist."""
-    known = zookeeper_metadata.assigned(store, topics)
-    missing = set(topics) - {tp.topic for tp in known}
-    zookeeper_metadata.check_known(store, "topic", [TopicPartition(name, 0) for name in missing], known)
-    return frozenset(known)
+    return frozenset(zookeeper_metadata.replicas_of(store, topics))
 
 
 def rounds(partitions: Iterable[TopicPartition]) -> list[list[TopicPartition]]:

@@ -133,9 +133,7 @@ def generate(
     rack_aware: False ignores the brokers' racks. rng: for the random start of the assignment. Raises
     ConfigError.
     """
-    known = zookeeper_metadata.assigned(store, topics)
-    missing = set(topics) - {tp.topic for tp in known}
-    zookeeper_metadata.check_known(store, "topics", [TopicPartition(name, 0) for name in missing], known)
+    known = zookeeper_metadata.replicas_of(store, topics)
     live = live_brokers(store)
     _check_brokers(broker_ids, live)
     rng = rng or random.Random()
