@@ -28,26 +28,31 @@ from minikafka.embedded.process import wait_until
 from minikafka.records import columns
 from minikafka.records.format.batch import ControlType, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, TimestampType, build_message_set
-from tests.support.consumer_streams import fill, message_set, offsets, stats, stream_harness
+from tests.support.consumer_streams import StreamHarness, fill, message_set, offsets, stats, stream_harness
+
+
+@pytest.fixture
+def harness() -> Iterator[StreamHarness]:
+    with stream_harness() as harness:
+        yield harness
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_messages_of_every_format_are_delivered_in_order(magic: int, codec: Codec) -> None:
-    with stream_harness() as harness:
-        info = fill(harness.partition(3, 10), 5, magic=magic, codec=codec)
-        fill(info, 2, magic=magic, codec=codec)
-        found = harness.drain()
-        assert offsets(found) == list(range(10, 17))
-        assert [message.message for message in found] == [b"%d" % offset for offset in range(10, 17)]
-        assert {(m.topic, m.partition, m.key) for m in found} == {("t", 3, b"k")}
-        if magic:
-            assert [m.timestamp_ms for m in found] == [1_010 + n for n in range(7)]
-            assert found[0].timestamp_type is TimestampType.CREATE_TIME
-        else:
-            assert {(m.timestamp_ms, m.timestamp_type) for m in found} == {
-                (-1, TimestampType.NO_TIMESTAMP_TYPE)
-            }
+def test_messages_of_every_format_are_delivered_in_order(
+    harness: StreamHarness, magic: int, codec: Codec
+) -> None:
+    info = fill(harness.partition(3, 10), 5, magic=magic, codec=codec)
+    fill(info, 2, magic=magic, codec=codec)
+    found = harness.drain()
+    assert offsets(found) == list(range(10, 17))
+    assert [message.message for message in found] == [b"%d" % offset for offset in range(10, 17)]
+    assert {(m.topic, m.partition, m.key) for m in found} == {("t", 3, b"k")}
+    if magic:
+        assert [m.timestamp_ms for m in found] == [1_010 + n for n in range(7)]
+        assert found[0].timestamp_type is TimestampType.CREATE_TIME
+    else:
+        assert {(m.timestamp_ms, m.timestamp_type) for m in found} == {(-1, TimestampType.NO_TIMESTAMP_TYPE)}
 
 
 @pytest.mark.parametrize("magic", [1, 2])
@@ -76,11 +81,10 @@ def test_messages_of_all_sizes_are_delivered(magic: int, codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_compressed_messages_before_the_fetch_offset_are_skipped(magic: int) -> None:
-    with stream_harness() as harness:
-        info = harness.partition(offset=3)
-        assert info.enqueue(message_set(0, 5, magic=magic, codec=Codec.GZIP), 5)
-        assert offsets(harness.drain()) == [3, 4]
+def test_compressed_messages_before_the_fetch_offset_are_skipped(harness: StreamHarness, magic: int) -> None:
+    info = harness.partition(offset=3)
+    assert info.enqueue(message_set(0, 5, magic=magic, codec=Codec.GZIP), 5)
+    assert offsets(harness.drain()) == [3, 4]
 
 
 def test_chunk_may_have_messages_of_several_formats() -> None:
@@ -104,28 +108,24 @@ def test_null_keys_and_values_are_none_and_not_decoded() -> None:
         assert [(m.key, m.message) for m in harness.drain()] == [(None, b"v"), (b"k", None), (b"", b"")]
 
 
-def test_keys_and_values_are_decoded_on_access() -> None:
-    with stream_harness() as harness:
-        fill(harness.partition(), 2)
-        text = StringDecoder()
-        iterator = ConsumerIterator(harness.queue, 0, text, text, "c")
-        first: MessageAndMetadata[str, str] = next(iterator)
-        assert (first.key, first.message, first.raw_message) == ("k", "0", b"0")
+def test_keys_and_values_are_decoded_on_access(harness: StreamHarness) -> None:
+    fill(harness.partition(), 2)
+    text = StringDecoder()
+    iterator = ConsumerIterator(harness.queue, 0, text, text, "c")
+    first: MessageAndMetadata[str, str] = next(iterator)
+    assert (first.key, first.message, first.raw_message) == ("k", "0", b"0")
 
 
 @pytest.mark.parametrize("part", ["key", "message"])
-def test_decoder_error_names_the_message(part: str) -> None:
-    with stream_harness() as harness:
-        fill(harness.partition(3, 10), 1)
-        iterator = ConsumerIterator(harness.queue, 0, LongDecoder(), LongDecoder(), "c")
-        message = next(iterator)
-        with pytest.raises(
-            UndecodableMessage, match=r"^t-3 at offset 10: LongDecoder failed on the "
-        ) as raised:
-            getattr(message, part)
-        assert (raised.value.topic, raised.value.partition, raised.value.offset) == ("t", 3, 10)
-        assert isinstance(raised.value.__cause__, struct.error)
-        assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+def test_decoder_error_names_the_message(harness: StreamHarness, part: str) -> None:
+    fill(harness.partition(3, 10), 1)
+    iterator = ConsumerIterator(harness.queue, 0, LongDecoder(), LongDecoder(), "c")
+    message = next(iterator)
+    with pytest.raises(UndecodableMessage, match=r"^t-3 at offset 10: LongDecoder failed on the ") as raised:
+        getattr(message, part)
+    assert (raised.value.topic, raised.value.partition, raised.value.offset) == ("t", 3, 10)
+    assert isinstance(raised.value.__cause__, struct.error)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
 def test_function_decodes_and_is_named_in_its_error() -> None:
@@ -142,19 +142,17 @@ def test_function_decodes_and_is_named_in_its_error() -> None:
             assert message.key
 
 
-def test_message_knows_its_topic_partition() -> None:
-    with stream_harness() as harness:
-        fill(harness.partition(3), 1)
-        (message,) = harness.take(1)
-        assert message.topic_partition == TopicPartition("t", 3)
+def test_message_knows_its_topic_partition(harness: StreamHarness) -> None:
+    fill(harness.partition(3), 1)
+    (message,) = harness.take(1)
+    assert message.topic_partition == TopicPartition("t", 3)
 
 
-def test_stream_is_its_own_iterator() -> None:
-    with stream_harness() as harness:
-        fill(harness.partition(), 2)
-        stream = harness.stream
-        assert isinstance(stream, Iterator)
-        assert [next(stream).offset, next(iter(stream)).offset] == [0, 1]
+def test_stream_is_its_own_iterator(harness: StreamHarness) -> None:
+    fill(harness.partition(), 2)
+    stream = harness.stream
+    assert isinstance(stream, Iterator)
+    assert [next(stream).offset, next(iter(stream)).offset] == [0, 1]
 
 
 def test_headers_are_read_on_access() -> None:
@@ -184,53 +182,49 @@ def test_transaction_markers_are_skipped_and_count_as_consumed() -> None:
 # --- consumed messages
 
 
-def test_message_counts_once_the_next_is_requested() -> None:
-    with stream_harness() as harness:
-        info = fill(harness.partition(offset=5), 2)
+def test_message_counts_once_the_next_is_requested(harness: StreamHarness) -> None:
+    info = fill(harness.partition(offset=5), 2)
+    harness.take(1)
+    assert info.consumed_offset == 5
+    harness.take(1)
+    assert info.consumed_offset == 6
+    with pytest.raises(ConsumerTimeout):
         harness.take(1)
-        assert info.consumed_offset == 5
-        harness.take(1)
-        assert info.consumed_offset == 6
-        with pytest.raises(ConsumerTimeout):
-            harness.take(1)
-        assert info.consumed_offset == 7
+    assert info.consumed_offset == 7
 
 
-def test_each_partition_of_a_stream_has_its_own_position() -> None:
-    with stream_harness() as harness:
-        a, b = harness.partition(0, 10), harness.partition(1, 20)
-        fill(a, 1)
-        fill(b, 1)
-        fill(a, 1)
-        harness.take(2)
-        assert (a.consumed_offset, b.consumed_offset) == (11, 20)
-        harness.take(1)
-        assert (a.consumed_offset, b.consumed_offset) == (11, 21)
+def test_each_partition_of_a_stream_has_its_own_position(harness: StreamHarness) -> None:
+    a, b = harness.partition(0, 10), harness.partition(1, 20)
+    fill(a, 1)
+    fill(b, 1)
+    fill(a, 1)
+    harness.take(2)
+    assert (a.consumed_offset, b.consumed_offset) == (11, 20)
+    harness.take(1)
+    assert (a.consumed_offset, b.consumed_offset) == (11, 21)
 
 
-def test_mark_delivered_consumed_counts_all_delivered_messages() -> None:
-    with stream_harness() as harness:
-        info = fill(harness.partition(), 3)
-        harness.take(2)
-        harness.stream.iterator().mark_delivered_consumed()
-        assert info.consumed_offset == 2
-        harness.take(1)
-        assert info.consumed_offset == 2
+def test_mark_delivered_consumed_counts_all_delivered_messages(harness: StreamHarness) -> None:
+    info = fill(harness.partition(), 3)
+    harness.take(2)
+    harness.stream.iterator().mark_delivered_consumed()
+    assert info.consumed_offset == 2
+    harness.take(1)
+    assert info.consumed_offset == 2
 
 
 # --- timeouts and the end
 
 
-def test_undecodable_message_counts_once_the_next_is_requested() -> None:
-    with stream_harness() as harness:
-        info = fill(harness.partition(), 2)
-        iterator = ConsumerIterator(harness.queue, 0, LongDecoder(), LongDecoder(), "c")
-        with pytest.raises(UndecodableMessage):
-            _ = next(iterator).message
-        iterator.mark_delivered_consumed()
-        assert (info.consumed_offset, iterator.processing_partition) == (0, info)
-        next(iterator)
-        assert info.consumed_offset == 1
+def test_undecodable_message_counts_once_the_next_is_requested(harness: StreamHarness) -> None:
+    info = fill(harness.partition(), 2)
+    iterator = ConsumerIterator(harness.queue, 0, LongDecoder(), LongDecoder(), "c")
+    with pytest.raises(UndecodableMessage):
+        _ = next(iterator).message
+    iterator.mark_delivered_consumed()
+    assert (info.consumed_offset, iterator.processing_partition) == (0, info)
+    next(iterator)
+    assert info.consumed_offset == 1
 
 
 def test_iterator_raises_at_its_timeout_and_continues_later() -> None:
@@ -261,38 +255,35 @@ def test_shutdown_command_ends_the_iteration_for_good() -> None:
         assert list(harness.stream) == []
 
 
-def test_next_loop_continues_where_the_last_one_ended() -> None:
-    with stream_harness() as harness:
-        fill(harness.partition(), 3)
-        for message in harness.stream:
-            assert message.offset == 0
-            break
-        assert offsets(harness.drain()) == [1, 2]
+def test_next_loop_continues_where_the_last_one_ended(harness: StreamHarness) -> None:
+    fill(harness.partition(), 3)
+    for message in harness.stream:
+        assert message.offset == 0
+        break
+    assert offsets(harness.drain()) == [1, 2]
 
 
 # --- a rebalance
 
 
-def test_cleared_chunk_is_not_delivered() -> None:
-    with stream_harness() as harness:
-        info = fill(harness.partition(), 3)
-        fill(info, 3)
-        harness.take(1)
-        harness.stream.clear()
-        assert len(harness.queue) == 0
-        assert harness.queue.has_room
-        assert harness.drain() == []
-        assert info.consumed_offset == 1
-        assert stats().topic("t").messages.count == 1
+def test_cleared_chunk_is_not_delivered(harness: StreamHarness) -> None:
+    info = fill(harness.partition(), 3)
+    fill(info, 3)
+    harness.take(1)
+    harness.stream.clear()
+    assert len(harness.queue) == 0
+    assert harness.queue.has_room
+    assert harness.drain() == []
+    assert info.consumed_offset == 1
+    assert stats().topic("t").messages.count == 1
 
 
-def test_messages_after_a_clear_are_delivered() -> None:
-    with stream_harness() as harness:
-        fill(harness.partition(), 3)
-        harness.take(1)
-        harness.stream.clear()
-        fill(harness.partition(offset=1), 2)
-        assert offsets(harness.drain()) == [1, 2]
+def test_messages_after_a_clear_are_delivered(harness: StreamHarness) -> None:
+    fill(harness.partition(), 3)
+    harness.take(1)
+    harness.stream.clear()
+    fill(harness.partition(offset=1), 2)
+    assert offsets(harness.drain()) == [1, 2]
 
 
 def test_waiting_iterator_gets_messages_after_a_clear() -> None:
@@ -333,37 +324,34 @@ def test_repeated_clears_deliver_only_new_messages() -> None:
         assert 0 < taken[0] <= rounds * count
 
 
-def test_last_message_is_in_process_until_the_next_request() -> None:
-    with stream_harness() as harness:
-        info = fill(harness.partition(), 1)
-        assert harness.stream.iterator().processing_partition is None
-        harness.take(1)
-        harness.stream.clear()
-        assert harness.stream.iterator().processing_partition is info
-        assert harness.drain() == []
-        assert harness.stream.iterator().processing_partition is None
-        assert info.consumed_offset == 1
+def test_last_message_is_in_process_until_the_next_request(harness: StreamHarness) -> None:
+    info = fill(harness.partition(), 1)
+    assert harness.stream.iterator().processing_partition is None
+    harness.take(1)
+    harness.stream.clear()
+    assert harness.stream.iterator().processing_partition is info
+    assert harness.drain() == []
+    assert harness.stream.iterator().processing_partition is None
+    assert info.consumed_offset == 1
 
 
-def test_message_in_process_of_a_released_partition_does_not_count() -> None:
-    with stream_harness() as harness:
-        info = fill(harness.partition(), 2)
-        harness.take(1)
-        harness.stream.clear()
-        harness.stream.iterator().forget_processing()
-        assert harness.drain() == []
-        assert info.consumed_offset == 0
+def test_message_in_process_of_a_released_partition_does_not_count(harness: StreamHarness) -> None:
+    info = fill(harness.partition(), 2)
+    harness.take(1)
+    harness.stream.clear()
+    harness.stream.iterator().forget_processing()
+    assert harness.drain() == []
+    assert info.consumed_offset == 0
 
 
-def test_message_in_process_of_a_kept_partition_counts_later() -> None:
-    with stream_harness() as harness:
-        info = fill(harness.partition(), 2)
-        harness.take(1)
-        harness.stream.clear()
-        harness.stream.iterator().forget_processing([info])
-        assert (info.consumed_offset, harness.stream.iterator().next_fetch_offset(info)) == (0, 1)
-        assert harness.drain() == []
-        assert (info.consumed_offset, harness.stream.iterator().next_fetch_offset(info)) == (1, 1)
+def test_message_in_process_of_a_kept_partition_counts_later(harness: StreamHarness) -> None:
+    info = fill(harness.partition(), 2)
+    harness.take(1)
+    harness.stream.clear()
+    harness.stream.iterator().forget_processing([info])
+    assert (info.consumed_offset, harness.stream.iterator().next_fetch_offset(info)) == (0, 1)
+    assert harness.drain() == []
+    assert (info.consumed_offset, harness.stream.iterator().next_fetch_offset(info)) == (1, 1)
 
 
 class FakeLease:
@@ -408,8 +396,10 @@ def test_shutdown_ends_the_wait_for_the_lease() -> None:
 # --- gaps, resets and damage
 
 
-def test_gap_before_a_chunk_is_logged_as_possible_loss(caplog: pytest.LogCaptureFixture) -> None:
-    with stream_harness() as harness, caplog.at_level(logging.ERROR, "minikafka.clients"):
+def test_gap_before_a_chunk_is_logged_as_possible_loss(
+    harness: StreamHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "minikafka.clients"):
         info = fill(harness.partition(), 1)
         info.fetched_offset = 5
         fill(info, 1)
@@ -419,8 +409,8 @@ def test_gap_before_a_chunk_is_logged_as_possible_loss(caplog: pytest.LogCapture
         ]
 
 
-def test_gap_inside_a_chunk_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with stream_harness() as harness, caplog.at_level(logging.ERROR, "minikafka.clients"):
+def test_gap_inside_a_chunk_is_not_logged(harness: StreamHarness, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "minikafka.clients"):
         info = harness.partition()
         assert info.enqueue(memoryview(bytes(message_set(0, 1)) + bytes(message_set(4, 1))), 5)
         fill(info, 1)
@@ -428,8 +418,10 @@ def test_gap_inside_a_chunk_is_not_logged(caplog: pytest.LogCaptureFixture) -> N
         assert caplog.messages == []
 
 
-def test_reset_partition_delivers_fetched_messages_first(caplog: pytest.LogCaptureFixture) -> None:
-    with stream_harness() as harness, caplog.at_level(logging.ERROR, "minikafka.clients"):
+def test_reset_partition_delivers_fetched_messages_first(
+    harness: StreamHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "minikafka.clients"):
         info = fill(harness.partition(offset=10), 2)
         assert info.reset(4)
         fill(info, 1)
@@ -439,13 +431,12 @@ def test_reset_partition_delivers_fetched_messages_first(caplog: pytest.LogCaptu
         assert caplog.messages == []
 
 
-def test_reset_without_queued_messages_takes_effect_at_once() -> None:
-    with stream_harness() as harness:
-        info = harness.partition(offset=-1)
-        assert info.reset(7)
-        assert (info.consumed_offset, info.fetched_offset, len(harness.queue)) == (7, 7, 0)
-        assert info.reset(9)
-        assert (info.consumed_offset, info.fetched_offset, len(harness.queue)) == (9, 9, 0)
+def test_reset_without_queued_messages_takes_effect_at_once(harness: StreamHarness) -> None:
+    info = harness.partition(offset=-1)
+    assert info.reset(7)
+    assert (info.consumed_offset, info.fetched_offset, len(harness.queue)) == (7, 7, 0)
+    assert info.reset(9)
+    assert (info.consumed_offset, info.fetched_offset, len(harness.queue)) == (9, 9, 0)
 
 
 def test_full_queue_accepts_neither_messages_nor_a_reset() -> None:
@@ -464,23 +455,22 @@ def damaged(first: int, count: int, at: int, magic: int = 1) -> memoryview:
 
 
 @pytest.mark.parametrize("magic", [1, 2])
-def test_damaged_message_raises_its_position_until_skipped(magic: int) -> None:
-    with stream_harness() as harness:
-        info = harness.partition(2)
-        assert info.enqueue(damaged(0, 4, 1, magic), 4)
-        fill(info, 1)
-        iterator = harness.stream
-        assert offsets(harness.take(1)) == [0]
-        for _ in range(2):
-            with pytest.raises(CorruptMessage, match="CORRUPT_MESSAGE: t-2 at offset 1: ") as raised:
-                harness.take(1)
-            error = raised.value
-            assert (error.topic, error.partition, error.offset, error.after_offset) == ("t", 2, 1, 2)
-            assert info.consumed_offset == 1
-        assert iterator.skip_corrupt() == 2
-        assert info.consumed_offset == 2
-        assert offsets(harness.drain()) == [2, 3, 4]
-        assert stats().topic("t").skipped.count == 1
+def test_damaged_message_raises_its_position_until_skipped(harness: StreamHarness, magic: int) -> None:
+    info = harness.partition(2)
+    assert info.enqueue(damaged(0, 4, 1, magic), 4)
+    fill(info, 1)
+    iterator = harness.stream
+    assert offsets(harness.take(1)) == [0]
+    for _ in range(2):
+        with pytest.raises(CorruptMessage, match="CORRUPT_MESSAGE: t-2 at offset 1: ") as raised:
+            harness.take(1)
+        error = raised.value
+        assert (error.topic, error.partition, error.offset, error.after_offset) == ("t", 2, 1, 2)
+        assert info.consumed_offset == 1
+    assert iterator.skip_corrupt() == 2
+    assert info.consumed_offset == 2
+    assert offsets(harness.drain()) == [2, 3, 4]
+    assert stats().topic("t").skipped.count == 1
 
 
 def test_damaged_compressed_set_delivers_nothing() -> None:
@@ -497,22 +487,21 @@ def test_damaged_compressed_set_delivers_nothing() -> None:
         assert offsets(harness.drain()) == [4]
 
 
-def test_skip_without_a_damaged_message_is_refused() -> None:
-    with stream_harness() as harness, pytest.raises(ValueError, match="no damaged message"):
+def test_skip_without_a_damaged_message_is_refused(harness: StreamHarness) -> None:
+    with pytest.raises(ValueError, match="no damaged message"):
         harness.stream.iterator().skip_corrupt()
 
 
-def test_damaged_message_cleared_by_a_rebalance_is_not_skipped() -> None:
-    with stream_harness() as harness:
-        info = harness.partition()
-        assert info.enqueue(memoryview(b""), 1, CorruptMessage("t", 0, 0, 1, "damaged"))
-        with pytest.raises(CorruptMessage):
-            harness.take(1)
-        harness.stream.clear()
-        assert harness.stream.iterator().skip_corrupt() == 1
-        assert info.consumed_offset == 0
-        with pytest.raises(ValueError, match="no damaged message"):
-            harness.stream.iterator().skip_corrupt()
+def test_damaged_message_cleared_by_a_rebalance_is_not_skipped(harness: StreamHarness) -> None:
+    info = harness.partition()
+    assert info.enqueue(memoryview(b""), 1, CorruptMessage("t", 0, 0, 1, "damaged"))
+    with pytest.raises(CorruptMessage):
+        harness.take(1)
+    harness.stream.clear()
+    assert harness.stream.iterator().skip_corrupt() == 1
+    assert info.consumed_offset == 0
+    with pytest.raises(ValueError, match="no damaged message"):
+        harness.stream.iterator().skip_corrupt()
 
 
 def test_queued_error_is_raised_after_earlier_messages() -> None:
@@ -531,16 +520,15 @@ def test_queued_error_is_raised_after_earlier_messages() -> None:
             harness.take(1)
 
 
-def test_damage_reported_by_a_fetcher_can_be_skipped() -> None:
-    with stream_harness() as harness:
-        info = harness.partition()
-        assert info.enqueue(memoryview(b""), 1, CorruptMessage("t", 0, 0, 1, "damaged"))
-        fill(info, 1)
-        with pytest.raises(CorruptMessage):
-            harness.take(1)
-        assert harness.stream.iterator().skip_corrupt() == 1
-        assert offsets(harness.drain()) == [1]
-        assert info.consumed_offset == 2
+def test_damage_reported_by_a_fetcher_can_be_skipped(harness: StreamHarness) -> None:
+    info = harness.partition()
+    assert info.enqueue(memoryview(b""), 1, CorruptMessage("t", 0, 0, 1, "damaged"))
+    fill(info, 1)
+    with pytest.raises(CorruptMessage):
+        harness.take(1)
+    assert harness.stream.iterator().skip_corrupt() == 1
+    assert offsets(harness.drain()) == [1]
+    assert info.consumed_offset == 2
 
 
 @pytest.mark.parametrize(
