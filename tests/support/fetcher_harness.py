@@ -89,7 +89,11 @@ class FetcherHarness:
 
     def start(self, stream: StreamHarness, steps: int = 1) -> None:
         """Fetch partition 0 from its beginning for a stream."""
-        self.manager.start_connections([self.info(stream)])
+        self.fetch([self.info(stream)], steps)
+
+    def fetch(self, infos: Iterable[PartitionTopicInfo], steps: int = 1) -> None:
+        """Begin to fetch partitions."""
+        self.manager.start_connections(infos)
         self.step(steps)
 
     def step(self, times: int = 1) -> None:

@@ -56,8 +56,7 @@ def test_stream_gets_the_messages_of_all_partitions(magic: int, codec: Codec) ->
     harness = FetcherHarness(brokers, queued_max_message_chunks=5)
     stream = harness.stream()
     infos = [harness.info(stream, number) for number in range(3)]
-    harness.manager.start_connections(infos)
-    harness.step()
+    harness.fetch(infos)
     found = stream.drain()
     assert sorted((m.partition, m.offset, m.message) for m in found) == [
         (partition, offset, b"%d" % offset) for partition in range(3) for offset in range(3)
@@ -106,8 +105,7 @@ def test_records_without_room_wait_and_no_more_are_fetched() -> None:
         brokers.fill(tp, b"0")
     harness = FetcherHarness(brokers, queued_max_message_chunks=1)
     stream = harness.stream()
-    harness.manager.start_connections([harness.info(stream, number) for number in range(3)])
-    harness.step(3)
+    harness.fetch([harness.info(stream, number) for number in range(3)], steps=3)
     assert len(brokers.asked(ApiKey.FETCH)) == 1
     found = []
     for _ in range(3):
@@ -150,8 +148,7 @@ def test_full_stream_does_not_delay_another() -> None:
     brokers.fill(T0, *values(0, 1, 2, 3))
     harness = FetcherHarness(brokers, fetch_message_max_bytes=50, queued_max_message_chunks=1)
     slow, quick = harness.stream(), harness.stream()
-    harness.manager.start_connections([harness.info(slow, 0), harness.info(quick, 1)])
-    harness.step()
+    harness.fetch([harness.info(slow, 0), harness.info(quick, 1)])
     assert harness.positions == [{T0: 0, T1: 0}]
     for number in range(5):
         brokers.fill(T1, b"%d" % number)
@@ -165,8 +162,7 @@ def test_fetch_wait_is_limited_by_the_time_a_stream_was_full() -> None:
     brokers.fill(T0, *values(0, 1, 2, 3))
     harness = FetcherHarness(brokers, fetch_message_max_bytes=50, queued_max_message_chunks=1)
     full, empty = harness.stream(), harness.stream()
-    harness.manager.start_connections([harness.info(full, 0), harness.info(empty, 1)])
-    harness.step(2)
+    harness.fetch([harness.info(full, 0), harness.info(empty, 1)], steps=2)
     for milliseconds in (3, 7, 20, 1_000):
         brokers.advance(milliseconds)
         harness.step()
@@ -180,8 +176,7 @@ def test_partitions_of_a_broker_are_divided_among_its_fetchers() -> None:
     brokers = BrokerHarness(1, {"t": 4})
     harness = FetcherHarness(brokers, num_consumer_fetchers=2)
     stream = harness.stream()
-    harness.manager.start_connections([harness.info(stream, number) for number in range(4)])
-    harness.step()
+    harness.fetch([harness.info(stream, number) for number in range(4)])
     # 31 * "t".hashCode() is even.
     assert sorted(map(sorted, harness.positions)) == [[T0, T2], [T1, T3]]
 
@@ -190,8 +185,7 @@ def test_lag_is_from_the_consumed_offset_to_the_high_watermark() -> None:
     _, harness, stream = five_messages()
     info = harness.info(stream)
     assert info.lag == 0
-    harness.manager.start_connections([info])
-    harness.step()
+    harness.fetch([info])
     assert info.lag == 5
     stream.take(3)
     assert info.lag == 3
@@ -221,8 +215,7 @@ def test_reset_setting_selects_the_start_without_an_offset(reset: str, found: in
     brokers.newest[ApiKey.LIST_OFFSETS] = version
     brokers.logs[T0].delete_before(2)
     info = harness.info(stream, offset=-1)
-    harness.manager.start_connections([info])
-    harness.step()
+    harness.fetch([info])
     assert (harness.positions[0], info.consumed_offset) == ({T0: found}, found)
 
 
@@ -232,8 +225,7 @@ def test_one_request_finds_the_start_of_all_partitions(offset: int, version: int
     brokers.newest[ApiKey.LIST_OFFSETS] = version
     harness = FetcherHarness(brokers)
     infos = [harness.info(harness.stream(), number, offset=offset) for number in range(3)]
-    harness.manager.start_connections(infos)
-    harness.step()
+    harness.fetch(infos)
     assert [info.fetched_offset for info in infos] == [0, 0, 0]
     assert len(brokers.asked(ApiKey.LIST_OFFSETS)) == 1
 
@@ -243,8 +235,7 @@ def test_partition_without_a_known_start_does_not_delay_others() -> None:
     harness = FetcherHarness(brokers)
     infos = [harness.info(harness.stream(), number, offset=-1) for number in range(2)]
     brokers.script(ApiKey.LIST_OFFSETS, end_of_first_only)
-    harness.manager.start_connections(infos)
-    harness.step()
+    harness.fetch(infos)
     assert [info.consumed_offset for info in infos] == [0, -1]
     harness.step(2)
     assert [info.consumed_offset for info in infos] == [0, 0]
@@ -268,8 +259,7 @@ def test_offset_out_of_range_is_reset_by_the_setting(
 def test_messages_fetched_before_a_truncation_come_first() -> None:
     brokers, harness, stream = five_messages(queued_max_message_chunks=5)
     info = harness.info(stream)
-    harness.manager.start_connections([info])
-    harness.step()
+    harness.fetch([info])
     assert offsets(stream.take(1)) == [0]
     brokers.logs[T0].truncate(2)
     harness.step(2)
@@ -283,8 +273,7 @@ def test_stream_without_a_reset_raises_and_others_continue() -> None:
     brokers.fill(T1, b"0")
     harness = FetcherHarness(brokers, auto_offset_reset="none")
     bad, good = harness.stream(), harness.stream()
-    harness.manager.start_connections([harness.info(bad, 0, offset=7), harness.info(good, 1)])
-    harness.step(3)
+    harness.fetch([harness.info(bad, 0, offset=7), harness.info(good, 1)], steps=3)
     for _ in range(2):
         error = error_of(bad)
         assert isinstance(error, BrokerError)
@@ -299,8 +288,7 @@ def test_stream_without_a_reset_raises_and_others_continue() -> None:
 
 def test_stream_without_offset_and_reset_raises() -> None:
     brokers, harness, stream = five_messages(auto_offset_reset="none")
-    harness.manager.start_connections([harness.info(stream, offset=-1)])
-    harness.step(3)
+    harness.fetch([harness.info(stream, offset=-1)], steps=3)
     assert isinstance(error_of(stream), NoCommittedOffset)
     assert brokers.asked(ApiKey.FETCH) == []
 
@@ -308,8 +296,7 @@ def test_stream_without_offset_and_reset_raises() -> None:
 def test_error_waits_for_room_in_the_queue() -> None:
     brokers, harness, stream = five_messages(auto_offset_reset="none", queued_max_message_chunks=1)
     info = harness.info(stream)
-    harness.manager.start_connections([info])
-    harness.step()
+    harness.fetch([info])
     assert offsets(stream.take(4)) == [0, 1, 2, 3]
     brokers.fill(T0, *values(5, 6, 7, 8, 9))
     brokers.logs[T0].delete_before(10)
@@ -390,8 +377,7 @@ def test_connections_start_and_stop_repeatedly() -> None:
     _, harness, stream = five_messages()
     for number in range(3):
         info = harness.info(stream, offset=number)
-        harness.manager.start_connections([info])
-        harness.step()
+        harness.fetch([info])
         harness.manager.stop_connections()
         harness.manager.stop_connections()
         assert offsets(stream.take(1)) == [number]
