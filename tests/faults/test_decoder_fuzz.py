@@ -48,6 +48,7 @@ from minikafka.records.scan.scan import find_position, first_at_or_after, scan
 from minikafka.records.scan.stream import MessageSet
 from tests.faults import decoder_inputs
 from tests.oracles.batches import crc32c
+from tests.support.records import row_of, rows_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WORST = ROOT / "tests" / "data" / "fuzz" / "worst.jsonl"
@@ -190,21 +191,8 @@ class Outcomes:
         decoder = ColumnDecoder(-EVER - 1, EVER, headers=True, max_content_bytes=self.content_bytes)
         self.refused(lambda: decoder.add(self.guarded(data)), CORRUPT)
         columns = decoder.columns()
-        rows: list[Row] = list(
-            zip(
-                columns.offsets.tolist(),
-                columns.timestamps.tolist(),
-                columns.timestamp_types.tolist(),
-                columns.key_array().to_pylist(),
-                columns.value_array().to_pylist(),
-                strict=True,
-            )
-        )
-        wanted = [
-            (r.offset, r.timestamp_ms, int(r.timestamp_type), r.key, r.value)
-            for r in records
-            if not r.control
-        ]
+        rows = rows_of(columns)
+        wanted = [row_of(r) for r in records if not r.control]
         # Damage after the last requested offset does not matter: the columns may end before it.
         shared = min(len(rows), len(wanted)) if decoder.finished else None
         assert rows[:shared] == wanted[:shared]

@@ -34,6 +34,7 @@ from minikafka.records.scan.scan import find_position, first_at_or_after, scan
 from tests.oracles import batches
 from tests.oracles import codecs as oracle_codecs
 from tests.oracles import messages as oracle
+from tests.support.records import rows_of as rows_of_columns
 
 EVER = (1 << 63) - 1
 HEADERS: tuple[Headers, ...] = ((), (("name", b"1"),), (("", None), ("x", b"")))
@@ -194,17 +195,8 @@ def test_columns_hold_the_oracles_messages_then_its_error(data: bytes) -> None:
     decoder = ColumnDecoder(-(1 << 63), EVER, headers=True)
     code = refusal(lambda: decoder.add(data))
     columns = decoder.columns()
-    found = list(
-        zip(
-            columns.offsets.tolist(),
-            columns.timestamps.tolist(),
-            columns.timestamp_types.tolist(),
-            columns.key_array().to_pylist(),
-            columns.value_array().to_pylist(),
-            shown_headers(columns),
-            strict=True,
-        )
-    )
+    headers = shown_headers(columns)
+    found = [(*row, shown) for row, shown in zip(rows_of_columns(columns), headers, strict=True)]
     whole = [
         (m.offset, m.timestamp, m.timestamp_type, m.key, m.value, m.headers) for m in wanted if not m.control
     ]

@@ -25,6 +25,7 @@ from minikafka.records.format.message_set import (
 from minikafka.records.scan.scan import find_position, first_at_or_after, scan
 from tests.oracles import batches
 from tests.oracles import messages as oracle
+from tests.support.records import rows_of
 
 EVER = (1 << 63) - 1
 NOW_MS = 1_700_000_000_000
@@ -88,18 +89,7 @@ def column_messages(decoder: ColumnDecoder) -> list[oracle.Message]:
         tuple((header["key"], header["value"]) for header in row or ())
         for row in batch["headers"].to_pylist()
     ]
-    return [
-        oracle.Message(*row)
-        for row in zip(
-            columns.offsets.tolist(),
-            columns.timestamps.tolist(),
-            columns.timestamp_types.tolist(),
-            columns.key_array().to_pylist(),
-            columns.value_array().to_pylist(),
-            shown,
-            strict=True,
-        )
-    ]
+    return [oracle.Message(*row, headers) for row, headers in zip(rows_of(columns), shown, strict=True)]
 
 
 @given(logs())

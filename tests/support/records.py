@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from minikafka.base.files import FileSlice
+from minikafka.base.memory_files import MemoryFiles
 from minikafka.records.columns import Columns
 from minikafka.records.format.message_set import CLASSIC_CODECS, Record, StoredRecord
 from minikafka.records.format.record import Headers
@@ -89,6 +91,13 @@ def rows_of(columns: Columns) -> list[Row]:
             strict=True,
         )
     )
+
+
+def slice_of(data: bytes) -> FileSlice:
+    """A file that holds ``data``."""
+    file = MemoryFiles().open("segment", create=True)
+    file.write_at(0, data)
+    return FileSlice(file, 0, len(data))
 
 
 def some_records(count: int, value_bytes: int = 20) -> list[Record]:

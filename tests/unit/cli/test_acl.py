@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from minikafka.base.acls import CLUSTER, Acl, Operation, Permission, Resource, ResourceType
 from minikafka.registry.acls import ACL_CHANGES, acl_path, read_acls
-from minikafka.registry.store import Store
 from tests.support.broker_harness import BrokerHarness
 from tests.support.command_line import CommandLine
 from tests.support.zookeeper_with_topics import cluster
@@ -43,11 +42,9 @@ class AclCommands(CommandLine):
 def acl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> AclCommands:
     made = AclCommands(capfd)
 
-    @contextlib.contextmanager
-    def coordinated(*_: object) -> Iterator[Store]:
-        yield made.store
-
-    monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", coordinated)
+    monkeypatch.setattr(
+        "minikafka.cli.connect.zookeeper_store", lambda *_: contextlib.nullcontext(made.store)
+    )
     return made
 
 

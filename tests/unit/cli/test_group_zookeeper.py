@@ -105,17 +105,13 @@ def named(monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryStore, list[str | None
     store, asked = cluster({}), []
 
     @contextlib.contextmanager
-    def coordinated(*_: object) -> Iterator[MemoryStore]:
-        yield store
-
-    @contextlib.contextmanager
     def connected(bootstrap: str | None, *_: object) -> Iterator[str | None]:
         asked.append(bootstrap)
         if bootstrap == "away:1":
             raise NetworkError("nobody is there")
         yield bootstrap
 
-    monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", coordinated)
+    monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", lambda *_: contextlib.nullcontext(store))
     monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
     monkeypatch.setenv("MINIKAFKA_BOOTSTRAP", "env:1")
     return store, asked

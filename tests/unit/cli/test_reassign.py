@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from minikafka.cli import reassign
 from minikafka.clients.admin.zookeeper import elections
 from minikafka.registry import paths
 from minikafka.registry.controller import PreferredElection, Reassignments
-from minikafka.registry.store import Store
 from minikafka.registry.topics import TopicAssignment
 from tests.support.command_line import CommandLine
 from tests.support.zookeeper_with_topics import assign, cluster, set_state
@@ -79,11 +77,9 @@ def harness(
 ) -> ReassignHarness:
     made = ReassignHarness(capfd, tmp_path, monkeypatch)
 
-    @contextlib.contextmanager
-    def coordinated(*_: object) -> Iterator[Store]:
-        yield made.store
-
-    monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", coordinated)
+    monkeypatch.setattr(
+        "minikafka.cli.connect.zookeeper_store", lambda *_: contextlib.nullcontext(made.store)
+    )
     return made
 
 

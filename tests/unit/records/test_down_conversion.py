@@ -10,23 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.base.errors import BrokerError
-from minikafka.base.files import FileSlice
-from minikafka.base.memory_files import MemoryFiles
 from minikafka.records import down_conversion
 from minikafka.records.append.conversion import down_convert
 from minikafka.records.down_conversion import START, Cursor, DownConverter, Piece
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from tests.property.test_records_roundtrip import logs
-from tests.support.records import BATCH_CASES, CASES, CODECS, Row, row_of, segment, some_records
+from tests.support.records import BATCH_CASES, CASES, CODECS, Row, row_of, segment, slice_of, some_records
 
 every_case = pytest.mark.parametrize("name", [*CASES, *(set(BATCH_CASES) - {"magic2-zstd"})])
-
-
-def slice_of(data: bytes) -> FileSlice:
-    file = MemoryFiles().open("segment", create=True)
-    file.write_at(0, data)
-    return FileSlice(file, 0, len(data))
 
 
 @dataclass

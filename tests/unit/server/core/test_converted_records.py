@@ -9,7 +9,6 @@ import pytest
 
 from minikafka.base.errors import BrokerError, StorageError
 from minikafka.base.files import FileSlice
-from minikafka.base.memory_files import MemoryFiles
 from minikafka.records import down_conversion
 from minikafka.records.append.conversion import down_convert
 from minikafka.records.down_conversion import Cursor, DownConverter, Piece
@@ -18,7 +17,7 @@ from minikafka.records.format.message_set import Codec, Record, iterate
 from minikafka.server.core.converted_records import FILLING, ConvertedRecords, PieceBudget, converted
 from minikafka.server.workers.work_pool import InlineWorkPool, finish
 from minikafka.wire.frame_parts import Part, buffer_of
-from tests.support.records import row_of, some_records
+from tests.support.records import row_of, slice_of, some_records
 
 POOL = InlineWorkPool()
 
@@ -28,12 +27,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of one message, or nearly."""
     for name in ("PIECE_BYTES", "PORTION_BYTES", "WORK_BYTES"):
         monkeypatch.setattr(down_conversion, name, 100)
-
-
-def slice_of(data: bytes) -> FileSlice:
-    file = MemoryFiles().open("segment", create=True)
-    file.write_at(0, data)
-    return FileSlice(file, 0, len(data))
 
 
 def given(data: bytes | FileSlice, budget: PieceBudget | None = None, first_offset: int = 0) -> Part:
