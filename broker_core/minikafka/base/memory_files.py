@@ -25,6 +25,7 @@ response came after the fsync": it adds its own events with ``note``.
 from __future__ import annotations
 
 import errno as errno_module
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -525,7 +526,7 @@ class MemoryFiles:
         return node
 
     def _parent_of(self, path: str) -> tuple[_Directory, str]:
-        head, name = os.path.split(path.rstrip("/"))
+        head, _, name = path.rstrip("/").rpartition("/")
         _check_name(name, path)
         node = self._find(head)
         if node is None:
@@ -535,8 +536,9 @@ class MemoryFiles:
         return node, name
 
 
-def _names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name not in {"", "."}]
+@functools.lru_cache(4096)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in {"", "."})
 
 
 def _check_name(name: str, path: str) -> None:

@@ -246,8 +246,9 @@ class MemoryZooKeeper:
             raise BadVersion(f"version conflict at {path}: expected {version}, found {node.version}")
 
     def _changed(self, path: str) -> None:
+        paths = {path, parent_of(path)}
         for store in self._stores:
-            store._changed({path, parent_of(path)})
+            store._changed(paths)
 
 
 class _MemoryWatch:
