@@ -72,9 +72,8 @@ def produce(
         sent = send_all(
             BatchingProducer(cluster, config), topic, messages(sys.stdin.buffer, key_separator), progress
         )
-    if sent.interrupted:
-        if sent.missing:
-            note(f"minikafka: {sent.summary}")
+    if sent.interrupted and sent.missing:
+        note(f"minikafka: {sent.summary}")
         raise KeyboardInterrupt
     if sent.stop_cause is not None and sent.failure not in {None, sent.stop_cause}:
         note(f"minikafka: {sent.summary}; line {sent.failed_line}: {sent.failure}")
@@ -84,6 +83,8 @@ def produce(
         print_json({"topic": topic, "messages": sent.given})
     else:
         note(f"{counted(sent.given, 'message')} to {topic}")
+    if sent.interrupted:
+        raise KeyboardInterrupt
 
 
 class SendResults:

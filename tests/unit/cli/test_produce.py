@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,8 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, Minikafka
 from minikafka.cli.produce import INTERRUPTED_TIMEOUT_MS, SendResults, messages, send_all
 from minikafka.cli.progress import Progress
 from minikafka.clients.produce import BatchingProducer
+from tests.support.broker_harness import BrokerHarness
+from tests.support.command_line import CommandLine
 
 
 @dataclass
@@ -198,3 +201,21 @@ def test_of_a_line_without_the_separator_the_beginning_is_shown_escaped() -> Non
     with pytest.raises(ConfigError) as caught:
         next(messages([line], ":"))
     assert rf"starts with '\x1b[31mred\\xff\u202e{'x' * 28}'; the lines before" in str(caught.value)
+
+
+def interrupted_lines(count: int) -> Iterator[bytes]:
+    yield from (b"%d\n" % number for number in range(count))
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_when_all_is_acknowledged_prints_the_count(
+    serve: Callable[[BrokerHarness], BrokerHarness], cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(BrokerHarness(1))
+    monkeypatch.setattr(
+        "minikafka.clients.produce.producer.BatchingProducer", lambda *_: Acknowledging(good=3)
+    )
+    typed = SimpleNamespace(buffer=interrupted_lines(3), isatty=lambda: True)
+    monkeypatch.setattr("sys.stdin", typed)
+    assert cli.run("produce", "t") == 130
+    assert cli.err == "3 messages to t\n"
