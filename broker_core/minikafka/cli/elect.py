@@ -14,11 +14,11 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
 from minikafka.cli import connect
 from minikafka.cli.options import (
-    DataDir,
     Format,
     NotExactlyOne,
     OutputFormat,
     RequiredZooKeeper,
+    ZooKeeperDataDir,
     value_option,
 )
 from minikafka.cli.output import note, print_rows
@@ -55,7 +55,7 @@ def elect(
         ),
     ] = 30,
     zookeeper: RequiredZooKeeper = None,
-    data_dir: DataDir = None,
+    data_dir: ZooKeeperDataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Elect the preferred replica, the first one, as leader of each partition. Status 1 if that fails."""

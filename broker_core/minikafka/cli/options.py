@@ -92,15 +92,16 @@ Bootstrap = Annotated[
         show_default=False,
     ),
 ]
-DataDir = Annotated[
-    Path | None,
-    value_option(
-        "--data-dir",
-        "D",
-        "Instead of --bootstrap: the cluster of this data directory, started if it is not running.",
-        parser=parse_data_dir,
-    ),
-]
+
+
+def data_dir_option(other: str) -> object:
+    """Return the option for the data directory of a cluster, which replaces the option ``other``."""
+    text = f"Instead of {other}: the cluster of this data directory, started if it is not running."
+    return value_option("--data-dir", "D", text, parser=parse_data_dir)
+
+
+DataDir = Annotated[Path | None, data_dir_option("--bootstrap")]
+ZooKeeperDataDir = Annotated[Path | None, data_dir_option("--zookeeper")]
 ZooKeeper = Annotated[
     str | None, zookeeper_option("Use ZooKeeper instead of the brokers: the address that `up` printed.")
 ]

@@ -14,12 +14,12 @@ from minikafka.base.text import counted, first_of
 from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.options import (
-    DataDir,
     DisableRackAware,
     Format,
     NotExactlyOne,
     OutputFormat,
     RequiredZooKeeper,
+    ZooKeeperDataDir,
     number_option,
     value_option,
 )
@@ -63,7 +63,7 @@ def generate(
     ] = None,
     disable_rack_aware: DisableRackAware = False,
     zookeeper: RequiredZooKeeper = None,
-    data_dir: DataDir = None,
+    data_dir: ZooKeeperDataDir = None,
 ) -> None:
     """Spread topics over brokers: print the plan for `execute` as JSON, and change nothing."""
     from minikafka.clients.admin.zookeeper import reassignments
@@ -99,7 +99,7 @@ def execute(
         ),
     ] = None,
     zookeeper: RequiredZooKeeper = None,
-    data_dir: DataDir = None,
+    data_dir: ZooKeeperDataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Move partitions to other replicas. Status 1 if a move fails.
@@ -142,7 +142,7 @@ def execute(
 def verify(
     file: PlanFile,
     zookeeper: RequiredZooKeeper = None,
-    data_dir: DataDir = None,
+    data_dir: ZooKeeperDataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Show the progress of a reassignment. Status 0: all is done. 1: a move has failed. 3: in progress.
@@ -161,7 +161,7 @@ def verify(
 
 @app.command("list", short_help="List all reassignments in progress.")
 def list_ongoing(
-    zookeeper: RequiredZooKeeper = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
+    zookeeper: RequiredZooKeeper = None, data_dir: ZooKeeperDataDir = None, style: OutputFormat = Format.TABLE
 ) -> None:
     """List all reassignments in progress: the current replicas, those in sync, and the new ones.
 

@@ -271,6 +271,15 @@ def test_help_lists_the_nouns_of_this_release_and_no_others(cli: CommandLine) ->
 
 
 @pytest.mark.parametrize(
+    "command", ["elect", "reassign generate", "reassign execute", "reassign verify", "reassign list"]
+)
+def test_help_of_a_command_without_bootstrap_does_not_name_it(cli: CommandLine, command: str) -> None:
+    assert cli.run(*command.split(), "--help") == 0
+    assert "--bootstrap" not in cli.out
+    assert "Instead of --zookeeper" in " ".join(cli.out.split())
+
+
+@pytest.mark.parametrize(
     "arguments", [[], ["topic"], ["group"], ["config"], ["cluster"], ["reassign"], ["acl"], ["log"], ["perf"]]
 )
 def test_no_command_shows_the_help_as_it_is_meant_to_be_read(arguments: list[str], cli: CommandLine) -> None:
