@@ -34,7 +34,9 @@ def latency(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Send one message at a time to partition 0, and wait until it is read."""
+    """Send one message at a time to partition 0, and wait until it is read. 100 messages before them are not
+    measured.
+    """
     if acks not in ACKS:
         raise ConfigError("--acks", acks, "must be 1 or all")
 

@@ -113,7 +113,9 @@ def produce(
         warm_up(compression, magic)
         started_s = time.perf_counter()
         try:
-            sets = random_batches(records, size, compression, batch_bytes, magic)
+            # Few messages are sent to all partitions, too.
+            rows = min(CHUNK_RECORDS, -(-records // len(partitions)))
+            sets = random_batches(records, size, compression, batch_bytes, magic, rows)
             for number, batch in enumerate(sets):
                 partition = partitions[number % len(partitions)]
                 latencies.watch(producer.send_encoded(partition, batch.data, batch.count), batch.count)
@@ -175,17 +177,16 @@ def rates(records: int, size_bytes: int, elapsed_s: float) -> dict[str, object]:
 
 
 def random_batches(
-    records: int, size: int, codec: Codec, batch_bytes: int, magic: int
+    records: int, size: int, codec: Codec, batch_bytes: int, magic: int, rows: int
 ) -> Iterator[EncodedRecords]:
-    """Yield encoded batches with a total of ``records`` values of ``size`` random letters; every chunk has
-    the same letters.
+    """Yield encoded batches with a total of ``records`` values of ``size`` random letters; every chunk of
+    ``rows`` has the same letters.
     """
     import numpy as np
     import pyarrow as pa
 
     from minikafka.records.columns import encode
 
-    rows = min(records, CHUNK_RECORDS)
     letters = np.random.default_rng(0).integers(ord("A"), ord("Z") + 1, rows * size, dtype=np.uint8)
     ends = np.arange(rows + 1, dtype=np.int32) * size
     values = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(letters)])
@@ -243,5 +244,5 @@ def warm_up(codec: Codec, magic: int) -> None:
     """Compile and load the code that the first message would otherwise wait for."""
     from minikafka.records.columns import decode
 
-    for batch in random_batches(1, 1, codec, 1024, magic):
+    for batch in random_batches(1, 1, codec, 1024, magic, 1):
         decode(batch.data, 0, 1)

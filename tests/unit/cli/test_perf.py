@@ -1,4 +1,4 @@
-"""``perf produce`` that is interrupted."""
+"""``perf produce``: where its messages go, and what it prints when it is interrupted."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
+from tests.support.command_line import CommandLine
 
 pytestmark = pytest.mark.process
 
@@ -48,3 +49,15 @@ def test_it_prints_the_totals_so_far(minikafka_cluster: Cluster, minikafka_topic
         assert process.returncode == 130, err
         written = Admin(client).offsets({partition: LATEST})[partition] or 0
     assert 0 < json.loads(out)["records"] <= written
+
+
+def test_few_messages_are_sent_to_all_partitions(
+    minikafka_cluster: Cluster, minikafka_topic: str, cli: CommandLine
+) -> None:
+    address = minikafka_cluster.bootstrap_servers
+    with Client(address) as client:
+        Admin(client).create_partitions(minikafka_topic, 4)
+        partitions = {TopicPartition(minikafka_topic, number): LATEST for number in range(4)}
+        command = ["perf", "produce", minikafka_topic, "--records", "1000", "--acks", "all"]
+        assert cli.run(*command, "--bootstrap", address) == 0, cli.err
+        assert list(Admin(client).offsets(partitions).values()) == [250] * 4
