@@ -16,7 +16,7 @@ import typer
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition, check_topic_name, numbers_by_topic
-from minikafka.base.text import first_of
+from minikafka.base.text import counted, first_of
 from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.group_reset import (
@@ -230,8 +230,8 @@ def reset(
 
     with connect.group_access(zookeeper, bootstrap, data_dir) as places, spinner(f"resetting {name}"):
         done = _reset(places, name, target, chosen, plan, execute=execute, new_in_zookeeper=bool(zookeeper))
-    _show(done, name, style, execute=execute, export=export)
     _note_out_of_range(target, done.logs)
+    _show(done, name, style, execute=execute, export=export)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,14 +298,17 @@ def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool
         ]
         print_rows(rows, ["topic", "partition", "offset", "new_offset"], style)
     if execute:
-        note(f"minikafka: set in {_store_names(done.places)}")
+        note(f"minikafka: set the offsets of {counted(len(done.offsets), 'partition')} {_where(done.places)}")
     elif not export:
-        where = f" in {_store_names(done.places)}" if OffsetsStorage.ZOOKEEPER in done.places else ""
+        where = f" {_where(done.places)}" if OffsetsStorage.ZOOKEEPER in done.places else ""
         note(f"minikafka: nothing was changed; add --execute to set the offsets{where}")
 
 
-def _store_names(places: OffsetsStorages) -> str:
-    return " and ".join(place.value for place in places)
+def _where(places: OffsetsStorages) -> str:
+    from minikafka.clients.admin.group_stores import OffsetsStorage
+
+    names = {OffsetsStorage.KAFKA: "at the brokers", OffsetsStorage.ZOOKEEPER: "in ZooKeeper"}
+    return " and ".join(names[place] for place in places)
 
 
 def _partitions(
@@ -448,7 +451,7 @@ def _delete(found: GroupAccess, name: str, topic: str | None, style: Format) -> 
         part = {} if topic is None else {"topic": topic}
         print_json({"group": name, **part, "deleted": True, "stores": [place.value for place in places]})
     else:
-        where = f" in {_store_names(places)}" if OffsetsStorage.ZOOKEEPER in places else ""
+        where = f" {_where(places)}" if OffsetsStorage.ZOOKEEPER in places else ""
         say(f"deleted {name}{where}" if topic is None else f"deleted {topic} of {name}{where}")
     if topic is not None and stores.has_in_kafka(name, topic):
         note(

@@ -32,7 +32,7 @@ COLUMNS = ("topic", "partition", "start_offset", "end_offset", "segments", "reco
 def dump(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE…", exists=True, dir_okay=False, readable=True, show_default=False),
+        typer.Argument(metavar="FILE", exists=True, dir_okay=False, readable=True, show_default=False),
     ],
     text: Annotated[
         bool, typer.Option("--text", help="Print keys and values as text, not as base64.")

@@ -33,9 +33,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 MaybeName = Annotated[
     str | None, typer.Argument(metavar="NAME", show_default=False, help="Without it: all topics.")
 ]
-INTERNAL_TOPIC = (
-    "is an internal topic of Kafka and may not be marked for deletion; `group delete` deletes one group"
-)
+INTERNAL_TOPIC = "is an internal topic of Kafka and may not be deleted; `group delete` deletes one group"
 NO_IMPACT = "Note: This will have no impact if delete.topic.enable is not set to true."
 IfExists = Annotated[
     bool, typer.Option("--if-exists", help="If the topic does not exist, do nothing, with status 0.")

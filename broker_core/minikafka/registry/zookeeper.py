@@ -561,7 +561,7 @@ def _start(client: Any, hosts: str, timeout_ms: int, waited_ms: int = 0) -> None
         _stop(client)
         raise CoordinationLost(
             f"no answer from ZooKeeper at {hosts} within {timeout_ms} ms: check that it is running, "
-            "or correct the address (zookeeper.connect, --zookeeper)"
+            "or correct the address"
         )
 
 

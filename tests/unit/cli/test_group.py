@@ -12,6 +12,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import counted
 from minikafka.cli.group_reader import GroupReader
 from minikafka.cli.latency import round_trips, summary
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
@@ -171,8 +172,8 @@ def test_an_executed_reset_is_where_the_group_goes_on(
     brokers: BrokerHarness, cli: CommandLine, options: list[str], offsets: dict[TopicPartition, int]
 ) -> None:
     assert cli.run("group", "reset", "g", *options, "--format", "json", "--execute") == 0
-    assert cli.err == "minikafka: set in kafka\n"
     found = cli.rows
+    assert cli.err == f"minikafka: set the offsets of {counted(len(found), 'partition')} at the brokers\n"
     assert all(row["executed"] and row["group"] == "g" for row in found)
     assert brokers.committed("g") == offsets
 
@@ -189,8 +190,8 @@ def test_an_offset_that_a_log_does_not_have_is_told(
 ) -> None:
     assert cli.run("group", "reset", "g", *options, "--execute") == 0
     assert cli.err.splitlines() == [
-        "minikafka: set in kafka",
         f"minikafka: out of range: {printed}; using the nearer end of the log",
+        f"minikafka: set the offsets of {counted(printed.count(' at '), 'partition')} at the brokers",
     ]
 
 

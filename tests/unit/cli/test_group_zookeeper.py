@@ -261,7 +261,10 @@ def test_a_reset_writes_wherever_the_group_is(harness: GroupsHarness) -> None:
     ]
     assert harness.offsets() == ({T0: 2, T1: 5}, {T0: 3})
     status, printed = harness.failed("reset", "g", "--to-earliest", "--execute", *AT)
-    assert (status, printed) == (0, "minikafka: set in zookeeper and kafka\n")
+    assert (status, printed) == (
+        0,
+        "minikafka: set the offsets of 2 partitions in ZooKeeper and at the brokers\n",
+    )
     assert harness.offsets() == ({T0: 0, T1: 0}, {T0: 0, T1: 0})
 
 
@@ -335,7 +338,7 @@ def test_an_offset_of_a_file_that_a_log_does_not_have_is_told(harness: GroupsHar
 def test_a_deleted_group_is_gone_in_both_places(harness: GroupsHarness) -> None:
     harness.in_zookeeper()
     harness.in_kafka()
-    assert harness.lines("delete", "g") == ["deleted g in zookeeper and kafka"]
+    assert harness.lines("delete", "g") == ["deleted g in ZooKeeper and at the brokers"]
     assert harness.brokers.groups() == []
     assert children(harness.store, paths.CONSUMERS) == []
 

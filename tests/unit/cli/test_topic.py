@@ -74,7 +74,7 @@ def test_an_internal_topic_is_never_marked_for_deletion(
 ) -> None:
     for way in (at, to):
         assert cli.run("topic", "delete", name, "--if-exists", *way) == 2
-        assert "is an internal topic of Kafka and may not be marked for deletion" in cli.err
+        assert "is an internal topic of Kafka and may not be deleted" in cli.err
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,12 @@ def plugin(known: Mapping[str, Any], *methods: str) -> Type:
             try:
                 found = known[text] if text in known else import_name(text)
             except (ImportError, AttributeError, ValueError) as error:
-                raise ValueError(f"a class, an object, or a dotted name of one: {error}") from None
+                raise ValueError(f"must be a class, an object, or a dotted name of one: {error}") from None
         missing = [method for method in methods if not callable(getattr(found, method, None))]
         if missing:
-            raise ValueError(f"a class or an object with {', '.join(methods)}: it has no {missing[0]}")
+            raise ValueError(
+                f"must be a class or an object with {', '.join(methods)}: it has no {missing[0]}"
+            )
         return found
 
     return Type(f"a class or an object with {', '.join(methods)}", convert)

@@ -43,10 +43,10 @@ def test_setting_may_be_a_class_an_object_or_a_name() -> None:
     [
         ("Plain", "'Plain' is not a dotted name"),
         ("", "'' is not a dotted name"),
-        ("no.such.Class", "No module named 'no'"),
+        ("no.such.Class", "must be a class, an object, or a dotted name of one: No module named 'no'"),
         ("minikafka.base.config.class_loader.nothing", "no attribute 'nothing'"),
         ("kafka.serializer.Other", "Kafka's class kafka.serializer.Other has no counterpart in minikafka"),
-        (5, "it has no work"),
+        (5, "some.class=5: must be a class or an object with work: it has no work"),
         (str, "it has no work"),
     ],
 )
