@@ -10,18 +10,13 @@ from typing import Any
 from minikafka.base.errors import ErrorCode
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from minikafka.wire.apis.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
+from minikafka.wire.apis.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
 from minikafka.wire.apis.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import (
     ConfigResourceType,
     ConfigSource,
@@ -37,6 +32,7 @@ from minikafka.wire.apis.incremental_alter_configs import (
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Duration, Numbers, ScriptError
 from tests.scenarios.script_simulation import Lines, ScriptRequest, ScriptSimulation
+from tests.support import requests
 from tests.support.requests import Request
 
 BY_ASSIGNMENT = -1
@@ -89,10 +85,8 @@ def delete_topics(
     simulation: ScriptSimulation, *topics: str, version: int = 3, timeout: Duration = 5000
 ) -> ScriptRequest:
     """Delete topics."""
-    body = DeleteTopicsRequest(topics, timeout)
-    return ScriptRequest(
-        Request(ApiKey.DELETE_TOPICS, version, body), lambda answer: _failures(answer.topics)
-    )
+    request = requests.delete_topics(*topics, timeout_ms=timeout)
+    return ScriptRequest(request.at(version), lambda answer: _failures(answer.topics))
 
 
 @VOCABULARY.command
@@ -109,10 +103,8 @@ def create_partitions(
     """Give a topic ``count`` partitions in all; ``on`` assigns each new one to one broker."""
     assignments = tuple(CreatePartitionsAssignment((broker,)) for broker in on) or None
     new_partitions = CreatePartitionsTopic(topic, count, assignments)
-    body = CreatePartitionsRequest((new_partitions,), timeout, validate_only)
-    return ScriptRequest(
-        Request(ApiKey.CREATE_PARTITIONS, version, body), lambda answer: _failures(answer.results)
-    )
+    request = requests.create_partitions(new_partitions, timeout_ms=timeout, validate_only=validate_only)
+    return ScriptRequest(request.at(version), lambda answer: _failures(answer.results))
 
 
 def _resource(name: str) -> tuple[ConfigResourceType, str]:

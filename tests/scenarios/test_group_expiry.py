@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
 from minikafka.server.groups.group_coordinator import GroupCoordinator
@@ -27,17 +29,21 @@ def with_offsets(coordinator: GroupCoordinator, **counts: int) -> None:
             coordinator.commit(group_id, "", -1, part, lambda error: None)
 
 
-def test_offsets_expire_in_bounded_steps() -> None:
-    simulation = Simulation.serving(properties=SETTINGS)
+def coordinating(more: Mapping[str, str] | None = None) -> tuple[Simulation, GroupCoordinator]:
+    """A broker that coordinates the group."""
+    simulation = Simulation.serving(properties={**SETTINGS, **(more or {})})
     simulation.call(FIND)
     simulation.settle()
-    running = simulation.machine.running
-    assert running is not None
-    coordinator = running.housekeeper._coordinator
+    assert simulation.machine.running is not None
+    return simulation, simulation.machine.running.housekeeper._coordinator
+
+
+def test_offsets_expire_in_bounded_steps() -> None:
+    simulation, coordinator = coordinating()
     with_offsets(coordinator, a=300, b=2_500, c=300)
     simulation.clock.advance(61_000)
     with_offsets(coordinator, d=5)
-    log = running.broker.partitions[TopicPartition(OFFSETS_TOPIC, 0)].log
+    log = simulation.machine.broker.partitions[TopicPartition(OFFSETS_TOPIC, 0)].log
     written: list[int] = []
     more = True
     while more:
@@ -51,12 +57,7 @@ def test_offsets_expire_in_bounded_steps() -> None:
 
 
 def test_housekeeper_expires_all_old_offsets() -> None:
-    simulation = Simulation.serving(properties={**SETTINGS, "offsets.retention.check.interval.ms": "600000"})
-    simulation.call(FIND)
-    simulation.settle()
-    running = simulation.machine.running
-    assert running is not None
-    coordinator = running.housekeeper._coordinator
+    simulation, coordinator = coordinating({"offsets.retention.check.interval.ms": "600000"})
     with_offsets(coordinator, b=2_500)
     simulation.network.wait(lambda: False, simulation.clock.monotonic_ms() + 601_000)
     assert coordinator.groups()[1] == []

@@ -60,6 +60,11 @@ class ConsumerHarness:
         self._harness.go()
         return self
 
+    def receives(self, count: int) -> ConsumerHarness:
+        """Bring the next ``count`` messages of each partition."""
+        self.fetcher.deliver(count)
+        return self
+
     def take(self, count: int, stream: int = 0) -> list[Message]:
         """Take up to ``count`` messages of a stream."""
         found: list[Message] = []

@@ -308,14 +308,19 @@ def test_idle_connection_is_closed_but_not_one_in_flight(
         assert is_closed(waiting)
 
 
+def pause(handler: Keeping, sock: socket.socket, pause_ms: int) -> None:
+    """Have the server answer the first of two requests, and pause before the second."""
+    sock.sendall(framed(b"1", b"2"))
+    eventually(lambda: handler.exchanges, "the request has come")
+    handler.exchanges[0].respond([b"one"], pause_ms=pause_ms)
+    assert read_frame(sock) == b"one"
+
+
 def test_a_paused_connection_is_not_read_until_its_time_has_come(serve: Serve) -> None:
     clock, handler = ManualClock(), Keeping()
     server = serve(handler, clock=clock)
     with plain(server) as sock:
-        sock.sendall(framed(b"1", b"2"))
-        eventually(lambda: handler.exchanges, "the request has come")
-        handler.exchanges[0].respond([b"one"], pause_ms=5000)
-        assert read_frame(sock) == b"one"
+        pause(handler, sock, 5000)
         run_processors(server)
         clock.advance(4999)
         run_processors(server)
@@ -329,10 +334,7 @@ def test_an_idle_connection_is_closed_while_it_is_paused_too(serve: Serve) -> No
     clock, handler = ManualClock(), Keeping()
     server = serve(handler, clock=clock, idle_ms=1000)
     with plain(server) as sock:
-        sock.sendall(framed(b"1", b"never read"))
-        eventually(lambda: handler.exchanges, "the request has come")
-        handler.exchanges[0].respond([b"one"], pause_ms=5000)
-        assert read_frame(sock) == b"one"
+        pause(handler, sock, 5000)
         run_processors(server)
         clock.advance(1000)
         run_processors(server)
@@ -343,10 +345,7 @@ def test_an_idle_connection_is_closed_while_it_is_paused_too(serve: Serve) -> No
 def test_stop_does_not_wait_for_paused_connections(handler: Keeping, serve: Serve) -> None:
     server = serve(handler)
     with plain(server) as sock:
-        sock.sendall(framed(b"1", b"never read"))
-        eventually(lambda: handler.exchanges, "the request has come")
-        handler.exchanges[0].respond([b"one"], pause_ms=600_000)
-        assert read_frame(sock) == b"one"
+        pause(handler, sock, 600_000)
         stopping = threading.Thread(target=server.stop, args=(600_000,))
         stopping.start()
         assert sock.recv(1) == b""

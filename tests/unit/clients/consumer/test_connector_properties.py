@@ -29,8 +29,7 @@ def test_positions_and_lag_are_those_of_the_owned_partitions(harness: ZooKeeperG
 
 
 def test_connector_has_its_own_stats(harness: ZooKeeperGroupHarness) -> None:
-    consumer = harness.consumer("a", client_id="a-client").joins(t=1)
-    consumer.fetcher.deliver(5)
+    consumer = harness.consumer("a", client_id="a-client").joins(t=1).receives(5)
     consumer.take(20)
     consumer.take(1)
     assert consumer.connector.topic_stats.client_id == "a-client"

@@ -206,8 +206,7 @@ def test_task_that_raises_runs_again(caplog: pytest.LogCaptureFixture) -> None:
 def test_shutdown_ends_a_commit_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = ZooKeeperGroupHarness(t=1)
     config = {"offsets_storage": "kafka", "auto_commit_enable": False, "offsets_commit_max_retries": 0}
-    consumer = harness.consumer("a", **config).joins(t=1)
-    consumer.fetcher.deliver(1)
+    consumer = harness.consumer("a", **config).joins(t=1).receives(1)
     assert offsets(consumer.take(1)) == [0]
     committing, closed = threading.Event(), threading.Event()
 

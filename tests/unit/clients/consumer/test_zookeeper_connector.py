@@ -147,16 +147,14 @@ def test_message_is_committed_once_the_next_is_requested(harness: ZooKeeperGroup
 
 def test_explicit_commit_and_shutdown_count_delivered_messages() -> None:
     harness = ZooKeeperGroupHarness(t=1)
-    consumer = harness.consumer("a", auto_commit_enable=False).joins(t=1)
-    consumer.fetcher.deliver(5)
+    consumer = harness.consumer("a", auto_commit_enable=False).joins(t=1).receives(5)
     consumer.take(2)
     consumer.connector.commit_offsets()
     assert harness.offset() == b"2"
     consumer.take(1)
     consumer.connector.shutdown()
     assert harness.offset() == b"2"
-    other = harness.consumer("b").joins(t=1)
-    other.fetcher.deliver(2)
+    other = harness.consumer("b").joins(t=1).receives(2)
     other.take(1)
     other.connector.shutdown()
     assert harness.offset() == b"3"
@@ -164,8 +162,7 @@ def test_explicit_commit_and_shutdown_count_delivered_messages() -> None:
 
 def test_message_whose_block_raises_does_not_count() -> None:
     harness = ZooKeeperGroupHarness(t=1)
-    consumer = harness.consumer("a").joins(t=1)
-    consumer.fetcher.deliver(5)
+    consumer = harness.consumer("a").joins(t=1).receives(5)
 
     def process() -> None:
         with consumer.connector:
@@ -179,8 +176,7 @@ def test_message_whose_block_raises_does_not_count() -> None:
 
 def test_rebalance_waits_for_the_message_in_process() -> None:
     harness = ZooKeeperGroupHarness(t=2)
-    a = harness.consumer("a").joins(t=1)
-    a.fetcher.deliver(3)
+    a = harness.consumer("a").joins(t=1).receives(3)
     assert [(m.partition, m.offset) for m in a.take(4)][-1] == (1, 0)
     harness.consumer("b").reads(t=1)
     harness.go(10, requests=False)
@@ -193,8 +189,7 @@ def test_rebalance_waits_for_the_message_in_process() -> None:
 
 def test_message_in_process_of_a_kept_partition_is_not_redelivered() -> None:
     harness = ZooKeeperGroupHarness(t=2)
-    a = harness.consumer("a").joins(t=1)
-    a.fetcher.deliver(3)
+    a = harness.consumer("a").joins(t=1).receives(3)
     assert offsets(a.take(1)) == [0]
     harness.consumer("b").reads(t=1)
     harness.go(80, requests=False)
@@ -209,8 +204,7 @@ def test_message_in_process_of_a_kept_partition_is_not_redelivered() -> None:
 
 def test_message_of_a_kept_partition_does_not_delay_the_release() -> None:
     harness = ZooKeeperGroupHarness(t=2)
-    a = harness.consumer("a").joins(t=1)
-    a.fetcher.deliver(3)
+    a = harness.consumer("a").joins(t=1).receives(3)
     assert offsets(a.take(1)) == [0]
     harness.consumer("b").reads(t=1)
     harness.go(10, requests=False)
@@ -219,8 +213,7 @@ def test_message_of_a_kept_partition_does_not_delay_the_release() -> None:
 
 def test_new_owner_starts_with_the_message_in_process() -> None:
     harness = ZooKeeperGroupHarness(t=2)
-    a = harness.consumer("a").joins(t=1)
-    a.fetcher.deliver(3)
+    a = harness.consumer("a").joins(t=1).receives(3)
     assert [(m.partition, m.offset) for m in a.take(4)][-1] == (1, 0)
     b = harness.consumer("b").reads(t=1)
     harness.go(80, requests=False)
@@ -233,8 +226,7 @@ def test_new_owner_starts_with_the_message_in_process() -> None:
 
 def test_kept_partition_continues_in_place_without_auto_commit() -> None:
     harness = ZooKeeperGroupHarness(t=2)
-    a = harness.consumer("a", auto_commit_enable=False).joins(t=1)
-    a.fetcher.deliver(3)
+    a = harness.consumer("a", auto_commit_enable=False).joins(t=1).receives(3)
     a.take(2)
     b = harness.consumer("b").joins(t=1)
     # A third message was requested before the rebalance, and all three are processed.
@@ -300,8 +292,7 @@ def test_consumer_without_brokers_waits_for_the_first(
 
 
 def test_nothing_is_delivered_while_others_may_own_partitions(harness: ZooKeeperGroupHarness) -> None:
-    consumer = harness.consumer("a").joins(t=1)
-    consumer.fetcher.deliver(3)
+    consumer = harness.consumer("a").joins(t=1).receives(3)
     harness.zookeeper.suspend(consumer.store)
     harness.clock.advance(2_000)
     assert len(consumer.take(1)) == 1
