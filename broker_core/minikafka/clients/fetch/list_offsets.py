@@ -102,6 +102,7 @@ class _OffsetLookup:
         metadata = cluster.metadata(
             {tp.topic for tp in self._pending},
             timeout_ms=self._deadline.remaining_ms(),
+            caller_timeout_ms=self._deadline.timeout_ms,
             creates_topics=self._creates_topics,
         )
         self._leader_epoch = metadata.leader_epoch

@@ -327,7 +327,12 @@ class ClusterClient:
     # --- internals ------------------------------------------------------------------------------------------
 
     def _topic_once(self, name: str, deadline: Deadline, creates_topics: bool | None = None) -> TopicMetadata:
-        known = self.metadata([name], timeout_ms=deadline.remaining_ms(), creates_topics=creates_topics)
+        known = self.metadata(
+            [name],
+            timeout_ms=deadline.remaining_ms(),
+            caller_timeout_ms=deadline.timeout_ms,
+            creates_topics=creates_topics,
+        )
         topic = known.topics.get(name)
         if topic is not None and topic.partitions and topic.error is ErrorCode.NONE:
             return topic

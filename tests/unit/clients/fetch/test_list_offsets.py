@@ -160,3 +160,15 @@ def test_latest_committed_offset_is_the_first_open_transaction(brokers: BrokerHa
     assert latest(IsolationLevel.READ_UNCOMMITTED) == 7
     cluster = brokers.client(newest_versions={ApiKey.LIST_OFFSETS: 1})
     assert latest(IsolationLevel.READ_COMMITTED) == 7
+
+
+def test_outage_during_a_lookup_is_logged_with_its_whole_timeout(
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster, wanted = brokers.client(), {PARTITIONS[0]: LATEST}
+    cluster.metadata(["t"])
+    for broker_id in (1, 2, 3):
+        brokers.stop(broker_id)
+    with pytest.raises(NetworkError, match=r"^listing the offsets of t-0 failed for 30000 ms: broker "):
+        list_offsets(cluster, wanted, cluster.deadline())
+    assert caplog.messages[0].endswith("Connection refused; retrying, for 30 s in total")
