@@ -18,6 +18,10 @@ MAX_IN_FLIGHT_IDEMPOTENT = 5
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 
 
+def _one_attempt_ms(linger_ms: int, request_timeout_ms: int) -> int:
+    return min(linger_ms + request_timeout_ms, INT_MAX)
+
+
 @dataclass(frozen=True, slots=True)
 class BatchingConfig(AbstractConfig):
     """The settings of batching, retries and time-outs. Sizes are bytes.
@@ -62,7 +66,14 @@ class BatchingConfig(AbstractConfig):
         "request.timeout.ms", int32(1), 30_000, "How long to wait for a response."
     )
     delivery_timeout_ms: int = setting(
-        "delivery.timeout.ms", int32(1), 120_000, "How long a batch is tried in all."
+        "delivery.timeout.ms",
+        int32(1),
+        None,
+        "How long a batch is tried in all: at least `linger.ms` + `request.timeout.ms`; by default that, but "
+        "not less than 120000.",
+        derive=lambda values: max(
+            120_000, _one_attempt_ms(values["linger_ms"], values["request_timeout_ms"])
+        ),
     )
     retry_backoff_ms: int = setting(
         "retry.backoff.ms", capped_int64(0), 100, "How long to wait before a batch is sent again."
@@ -76,6 +87,11 @@ class BatchingConfig(AbstractConfig):
     )
 
     def _conflicts(self) -> Iterator[tuple[str, ConfigError]]:
+        least_ms = _one_attempt_ms(self.linger_ms, self.request_timeout_ms)
+        if self.delivery_timeout_ms < least_ms:
+            allowed = f"must be at least linger.ms + request.timeout.ms, which is {least_ms}"
+            error = ConfigError("delivery.timeout.ms", self.delivery_timeout_ms, allowed)
+            yield "request.timeout.ms", error
         if self.idempotence and (conflict := self._idempotence_conflict()):
             name, value, allowed = conflict
             error = ConfigError(name, value, f"must be {allowed} with enable.idempotence=true")

@@ -169,7 +169,7 @@ def test_flushing_ends_lingering() -> None:
 
 
 def test_batches_expire_in_order_and_not_while_under_way() -> None:
-    queue = accumulator(delivery_timeout_ms=1_000, batch_bytes=SIZE)
+    queue = accumulator(request_timeout_ms=1_000, delivery_timeout_ms=1_000, batch_bytes=SIZE)
     put(queue, A, now_ms=0)
     put(queue, A, now_ms=10)
     put(queue, A, now_ms=500)
@@ -185,7 +185,7 @@ def test_batches_expire_in_order_and_not_while_under_way() -> None:
 
 
 def test_expired_batches_that_were_all_are_finished_without_a_trace() -> None:
-    queue = accumulator(delivery_timeout_ms=10, batch_bytes=SIZE)
+    queue = accumulator(request_timeout_ms=10, delivery_timeout_ms=10, batch_bytes=SIZE)
     put(queue, A, count=3)
     for batch in queue.take_expired(10):
         queue.deallocate(batch)

@@ -4,9 +4,30 @@ from __future__ import annotations
 
 import pytest
 
+from minikafka.base.config.types import INT_MAX
 from minikafka.base.errors import ConfigError
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.records.format.message_set import Codec
+
+
+def test_delivery_timeout_has_room_for_one_attempt() -> None:
+    given = {"linger.ms": "1000", "request.timeout.ms": "30000", "delivery.timeout.ms": "30999"}
+    with pytest.raises(ConfigError) as refused:
+        BatchingConfig.from_properties(given)
+    assert str(refused.value) == (
+        "delivery.timeout.ms=30999: must be at least linger.ms + request.timeout.ms, which is 31000"
+    )
+    assert (
+        BatchingConfig.from_properties(given | {"delivery.timeout.ms": 31_000}).delivery_timeout_ms == 31_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_ms", "delivery_ms"), [(30_000, 120_000), (200_000, 200_005), (INT_MAX, INT_MAX)]
+)
+def test_default_of_the_delivery_timeout_has_room_for_one_attempt(request_ms: int, delivery_ms: int) -> None:
+    config = BatchingConfig(linger_ms=5, request_timeout_ms=request_ms)
+    assert config.delivery_timeout_ms == delivery_ms
 
 
 def test_properties_are_text_or_numbers_and_others_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -22,7 +43,7 @@ def test_properties_are_text_or_numbers_and_others_are_a_warning(caplog: pytest.
             "max.block.ms": "5",
             "max.request.size": "500",
             "request.timeout.ms": "6",
-            "delivery.timeout.ms": "7",
+            "delivery.timeout.ms": "27",
             "retry.backoff.ms": "8",
             "enable.idempotence": "False",
             "key.serializer": "whatever",
@@ -35,7 +56,7 @@ def test_properties_are_text_or_numbers_and_others_are_a_warning(caplog: pytest.
         "property sasl.jaas.config has no effect: not supported yet by this version of minikafka",
         "property linger.millis is not valid; did you mean linger.ms?",
     ]
-    assert config == BatchingConfig(-1, 3, 20, 100, 2, Codec.GZIP, 1000, 5, 500, 6, 7, 8, False)
+    assert config == BatchingConfig(-1, 3, 20, 100, 2, Codec.GZIP, 1000, 5, 500, 6, 27, 8, False)
     assert BatchingConfig.from_properties({}) == BatchingConfig()
     assert BatchingConfig.from_properties({"acks": "-1"}).acks == -1
 

@@ -173,7 +173,7 @@ def test_partition_gets_another_id_after_a_possibly_appended_batch(brokers: Brok
 
 
 def test_batch_that_expires_before_its_retry_may_be_appended(brokers: BrokerHarness) -> None:
-    producer = producer_of(brokers, delivery_timeout_ms=1_000, retry_backoff_ms=300)
+    producer = producer_of(brokers, request_timeout_ms=1_000, delivery_timeout_ms=1_000, retry_backoff_ms=300)
     brokers.script(ApiKey.PRODUCE, appended_and(ErrorCode.REQUEST_TIMED_OUT, brokers))
     brokers.script(ApiKey.PRODUCE, *[produce_error(ErrorCode.NOT_LEADER_FOR_PARTITION)] * 9)
     lost = producer.send("t", b"lost", partition=0)
@@ -350,7 +350,7 @@ def test_a_producer_id_that_is_not_there_yet_is_asked_for_again(brokers: BrokerH
 
 def test_what_waits_in_vain_for_a_producer_id_fails_with_the_reason(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.INIT_PRODUCER_ID, *[no_id(ErrorCode.GROUP_LOAD_IN_PROGRESS)] * 99)
-    with producer_of(brokers, delivery_timeout_ms=2_000) as producer:
+    with producer_of(brokers, request_timeout_ms=2_000, delivery_timeout_ms=2_000) as producer:
         sent = producer.send("t", b"v", partition=0)
     assert "no producer id: GROUP_LOAD_IN_PROGRESS" in str(sent.error)
 
@@ -371,7 +371,7 @@ def test_who_may_have_no_producer_id_is_told_or_goes_without(
 
 
 def test_partitions_keep_their_id_while_no_new_one_is_available(brokers: BrokerHarness) -> None:
-    producer = producer_of(brokers, delivery_timeout_ms=5_000)
+    producer = producer_of(brokers, request_timeout_ms=5_000, delivery_timeout_ms=5_000)
     producer.send("t", b"0", partition=2)
     producer.flush()
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))

@@ -206,7 +206,7 @@ def test_corrupt_message_is_retried_as_often_as_other_errors() -> None:
 
 
 def test_delivery_timeout_fails_with_the_last_error() -> None:
-    harness = SenderHarness(delivery_timeout_ms=1_000)
+    harness = SenderHarness(request_timeout_ms=1_000, delivery_timeout_ms=1_000)
     (future,) = harness.put(A)
     for now_ms in (0, 100, 300, 700):
         assert not future.done
@@ -218,7 +218,7 @@ def test_delivery_timeout_fails_with_the_last_error() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
 def test_too_few_replicas_in_sync_are_told_with_those_that_are(code: ErrorCode) -> None:
-    harness = SenderHarness(delivery_timeout_ms=150)
+    harness = SenderHarness(request_timeout_ms=150, delivery_timeout_ms=150)
     (future,) = harness.put(A)
     for now_ms in (0, 100):
         task = harness.produce(now_ms)
@@ -233,7 +233,7 @@ def test_too_few_replicas_in_sync_are_told_with_those_that_are(code: ErrorCode) 
 
 
 def test_a_batch_that_never_found_a_leader_tells_why() -> None:
-    harness = SenderHarness(delivery_timeout_ms=1_000)
+    harness = SenderHarness(request_timeout_ms=1_000, delivery_timeout_ms=1_000)
     (future,) = harness.put(OTHER)
     task = harness.sender.next_task(0)
     assert task == MetadataTask(("u",))
