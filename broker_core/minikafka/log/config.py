@@ -66,7 +66,9 @@ def _broker_retention(text: str) -> int | None:
 _RETENTION_MS = Type(
     f"-1 (no limit), or a whole number from 0 to {LONG_MAX}", integer(-1, LONG_MAX).convert
 ).then(_unless_negative)
-_BROKER_RETENTION = text_type(f"-1 (no limit), or a whole number from 1 to {LONG_MAX}", _broker_retention)
+_BROKER_RETENTION = text_type(
+    f"a negative number such as -1 (no limit), or a whole number from 1 to {LONG_MAX}", _broker_retention
+)
 """A retention time of the broker. As in every release, any negative value means no limit."""
 
 

@@ -137,6 +137,8 @@ def test_a_brokers_own_property_has_the_bounds_of_the_release(name: str, value: 
     with pytest.raises(ConfigError) as caught:
         LogConfig.from_properties({name: value})
     assert (caught.value.name, caught.value.value) == (name, value)
+    if "retention" in name:
+        assert caught.value.allowed.startswith("must be a negative number such as -1 (no limit), or a whole")
 
 
 @pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])

@@ -11,22 +11,13 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from minikafka.base.config.config_def import REQUIRED, ConfigDef, ConfigKey, Faults, definition_of, setting
-from minikafka.base.config.types import (
-    BOOLEAN,
-    TEXT,
-    checked,
-    choice,
-    int32,
-    int64,
-    integer,
-    real_number,
-    text_type,
-)
+from minikafka.base.config.types import BOOLEAN, TEXT, choice, int32, int64, integer, real_number, text_type
 from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, with_suggestions
 from minikafka.base.errors import ConfigError
 from minikafka.groups.messages import ValueVersions
@@ -75,6 +66,31 @@ def _directories(text: str) -> tuple[str, ...]:
 
 
 _DIRECTORIES = text_type("one or more different directories, separated by commas", _directories)
+
+
+_STEPS = {
+    **dict.fromkeys(("0.8.0", "0.8.1", "0.8.2", "0.9.0"), 0),
+    "0.10.0": 2,
+    "0.10.1": 3,
+    "0.10.2": 1,
+    "0.11.0": 3,
+    "1.0": 1,
+    "1.1": 1,
+    "2.0": 2,
+    "2.1": 3,
+}
+"""Kafka's releases up to the newest one that this broker knows -> steps of the protocol, ``-IV0`` on."""
+_RELEASE_FORM = re.compile(r"(0\.[0-9]+\.[0-9]+|[1-9]\.[0-9]+)(?:\.[0-9]+)?(?:-IV([0-9]))?")
+
+
+def _known_release(text: str) -> str:
+    found = _RELEASE_FORM.fullmatch(text)
+    if found is None or int(found[2] or -1) >= _STEPS.get(found[1], -1):
+        raise ValueError
+    return text
+
+
+_RELEASE = text_type("a release of Kafka from 0.8.0 to 2.1, such as 0.10.1 or 2.1-IV2", _known_release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +358,7 @@ class BrokerConfig:
     )
     protocol_version: str = setting(
         _PROTOCOL,
-        checked("a release like 0.10.1 or 2.1", ValueVersions.written_for),
+        _RELEASE,
         "0.10.1",
         "The oldest release among the brokers. `0.10.1`: speak and store only what that release knows.",
         _IDENTITY,
@@ -445,9 +461,12 @@ class BrokerConfig:
             return section(**faults.take(definition_of(section).read(properties)), **others)
 
         no_listeners: tuple[Listener, ...] = ()
-        beside_0_10 = properties.get(_PROTOCOL, "").startswith("0.10.")
+        release = ""
+        if _PROTOCOL in properties:
+            release = faults.attempt(lambda: str(_RELEASE.parse(_PROTOCOL, properties[_PROTOCOL])), "")
+        beside_0_10 = release.startswith("0.10.")
         # Beside brokers of 0.10 the default message format is one that they can replicate.
-        logs = {_FORMAT: properties[_PROTOCOL], **properties} if beside_0_10 else properties
+        logs = {_FORMAT: release, **properties} if beside_0_10 else properties
         faults.add(_format_faults(logs, beside_0_10))
         config = read(
             cls,
