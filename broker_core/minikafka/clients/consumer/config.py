@@ -23,7 +23,8 @@ SMALLEST, LARGEST = "smallest", "largest"
 
 _NO_ZNODE = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
 _RESETS = (SMALLEST, LARGEST, "none")
-_NEW_CONSUMER_RESETS = frozenset({"earliest", "latest"})
+_NEWER_RESETS = {"earliest": SMALLEST, "latest": LARGEST}
+"""Words of the newer consumer -> those of this one."""
 logger = logging.getLogger(__name__)
 
 
@@ -40,7 +41,9 @@ def _consumer_id(text: str) -> str:
 
 
 def _reset(text: str) -> str:
-    if not text or text in _NEW_CONSUMER_RESETS:
+    if text in _NEWER_RESETS:
+        raise ValueError(f"{text} is the newer consumer's word; use {_NEWER_RESETS[text]}")
+    if not text:
         raise ValueError
     return text
 
@@ -129,7 +132,9 @@ class ConsumerConfig(AbstractConfig):
     auto_offset_reset: str = setting(
         "auto.offset.reset",
         text_type(
-            f"{SMALLEST} or {LARGEST}, or another word, such as none, to raise an error instead", _reset
+            f"{SMALLEST}, {LARGEST}, or another word, such as none, to raise an error instead (not "
+            f"{' or '.join(_NEWER_RESETS)}, which are the newer consumer's words)",
+            _reset,
         ),
         LARGEST,
         "Where to start without a committed offset, or with one that the log does not have.",

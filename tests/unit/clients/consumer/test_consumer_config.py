@@ -118,8 +118,7 @@ def test_every_fault_is_named_at_once() -> None:
         "client.id": "client.id='a b': must be text of ASCII letters and digits, '.', '_' and '-'",
         "consumer.id": "consumer.id='x/y': must be a part of a path, without '/' and control characters",
         "auto.offset.reset": "auto.offset.reset='earliest': "
-        "must be smallest or largest, or another word, such as "
-        "none, to raise an error instead",
+        "earliest is the newer consumer's word; use smallest",
         "offsets.storage": "offsets.storage='disk': must be one of zookeeper, kafka",
         "partition.assignment.strategy": "partition.assignment.strategy='sticky': "
         "must be one of range, roundrobin",
@@ -176,6 +175,13 @@ def test_known_reset_value_logs_nothing(value: str, caplog: pytest.LogCaptureFix
 
 def test_any_negative_timeout_means_no_timeout() -> None:
     assert config(consumer_timeout_ms=-5).consumer_timeout_ms == -1
+
+
+@pytest.mark.parametrize(("word", "ours"), [("earliest", "smallest"), ("latest", "largest")])
+def test_word_of_the_newer_consumer_is_refused_with_ours(word: str, ours: str) -> None:
+    assert faults({**NEEDED, "auto.offset.reset": word}) == {
+        "auto.offset.reset": f"auto.offset.reset={word!r}: {word} is the newer consumer's word; use {ours}"
+    }
 
 
 def test_unknown_property_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
