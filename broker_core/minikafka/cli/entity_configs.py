@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
+from minikafka.base.config.config_def import Faults
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import redact
 from minikafka.registry import paths
@@ -45,12 +47,16 @@ def check_changes(kind: str, name: str, changes: Mapping[str, str | None]) -> No
             raise ConfigError(
                 "NAME", name, f"must be a client id, or {paths.DEFAULT_ENTITY} for clients without their own"
             )
+    faults = Faults()
     for key, value in changes.items():
         if value is None:
             continue
-        if key not in known:
-            raise ConfigError(key, value, f"not a setting of {kind} in ZooKeeper; use {' or '.join(known)}")
-        known[key].parse(key, value)
+        if key in known:
+            faults.attempt(partial(known[key].parse, key, value), None)
+        else:
+            allowed = f"not a setting of {kind} in ZooKeeper; use {' or '.join(known)}"
+            faults.add([ConfigError(key, value, allowed)])
+    faults.check(changes)
 
 
 def change_entity(store: Store, kind: str, name: str, changes: Mapping[str, str | None]) -> None:

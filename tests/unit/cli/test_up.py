@@ -212,7 +212,7 @@ def test_a_broker_tells_its_settings_and_does_not_change_them(cluster: Up) -> No
     assert "zookeeper.connect" in table
     done = minikafka("config", "set", "broker", "0", "message.max.bytes=1", *to)
     assert done.status == 2
-    assert "INVALID_REQUEST: message.max.bytes cannot be changed while a broker runs" in done.err
+    assert "INVALID_REQUEST: message.max.bytes: cannot be changed while a broker runs" in done.err
 
 
 def test_the_cluster_is_described_with_its_brokers(cluster: Up) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
-from minikafka.base.config.config_def import ConfigKey
+from minikafka.base.config.config_def import ConfigKey, Faults
 from minikafka.base.config.types import PASSWORD
 from minikafka.base.errors import (
     BrokerError,
@@ -201,25 +202,31 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
     check_broker(broker, name)
     before = refresh_broker(broker)
     after = change(before)
-    for key, text in after.items():
-        if key in before and before[key] == text:
-            continue  # an existing config, perhaps of a newer Kafka
-        if key not in RATES:
-            raise BrokerError(
-                ErrorCode.INVALID_REQUEST,
-                f"{key} cannot be changed while a broker runs: set it in the properties of broker {name} and "
-                f"restart it (only {' and '.join(RATES)} are dynamic)",
-            )
-        try:
-            RATE.parse(key, text)
-        except ConfigError as error:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    try:
+        _check_rates(name, {key: text for key, text in after.items() if before.get(key) != text})
+    except ConfigError as error:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
     if not validate_only:
         try:
             broker.zk_client.settings.change(paths.BROKERS, name, after)
         except InconsistentClusterId as error:
             raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from None
         refresh_broker(broker)
+
+
+def _check_rates(name: str, changed: Settings) -> None:
+    """Raise ConfigErrors for configs of broker ``name`` that are not dynamic or have invalid values."""
+    faults = Faults()
+    for key, text in changed.items():
+        if key in RATES:
+            faults.attempt(partial(RATE.parse, key, text), None)
+        else:
+            allowed = (
+                f"cannot be changed while a broker runs: set it in the properties of broker {name} and "
+                f"restart it (only {' and '.join(RATES)} are dynamic)"
+            )
+            faults.add([ConfigError(key, None, allowed)])
+    faults.check(changed)
 
 
 def check_settings_size(topic: str, settings: Settings) -> None:
