@@ -64,15 +64,19 @@ LONGEST_S = {
     "property/test_streams.py": 4.4,
     "scenarios/test_restored_zookeeper.py": 3.6,
     "scenarios/test_scripts.py": 3.4,
-    "unit/records/test_down_conversion.py": 2.5,
+    "unit/records/test_down_conversion.py": 1.8,
     "unit/wire/test_memory.py": 2.3,
     "test_tidy.py": 2.2,
     "property/test_records_roundtrip.py": 1.6,
     "scenarios/test_invalid_znodes.py": 1.6,
-    "unit/clients/fetch/test_truncation.py": 1.4,
     "unit/records/append/test_wrappers.py": 1.4,
     "unit/records/test_pieces.py": 1.3,
     "unit/clients/group/test_consumer.py": 1.2,
+    "unit/spark_source/test_source.py": 1.2,
+    "unit/spark_source/test_scale.py": 1.1,
+    "property/test_controller.py": 1.1,
+    "unit/server/test_dispatch.py": 1.1,
+    "property/test_idempotent_producer.py": 1.0,
 }
 """Processor seconds of the pure suite's longest files; any other takes about one for 50,000 bytes."""
 
