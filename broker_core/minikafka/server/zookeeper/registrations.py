@@ -43,7 +43,11 @@ class Registrations:
         try:
             self._store.create(path, self._value(own), ephemeral=True)
         except NodeExists:
-            data, stat = self._store.read(path)
+            try:
+                data, stat = self._store.read(path)
+            except NoNode:  # it was of an earlier session of this broker, which has just ended
+                self.register(own)
+                return
             if stat.ephemeral_owner != self._store.session_id:
                 if self._end_own(stat.ephemeral_owner):
                     self.register(own)

@@ -329,9 +329,8 @@ class ZooKeeperClient:
                 self._submit(self._see_again)
 
     def _see_again(self) -> None:
-        """Check the counters after a reconnect: ZooKeeper may have been restored from an older copy.
-
-        The watches only report changes that they see.
+        """Check the counters after a reconnect: ZooKeeper may have been restored from an older copy, and
+        watches only report changes that they see.
         """
         self._listener.counters_missed()
         held = self._znodes.read(paths.CONTROLLER_EPOCH, EPOCH)
@@ -357,14 +356,15 @@ class ZooKeeperClient:
     def _see_controller(self) -> None:
         """Follow the current controller, or become the controller."""
         if not self._registrations.is_current:
-            return  # A controller without a registration would take itself for dead; ``_renew`` returns here.
+            return  # a controller without a registration would take itself for dead
         own = ControllerRegistration(self._address.broker_id, self._clock.now_ms())
         try:
             data, stat = self._store.read(paths.CONTROLLER)
         except NoNode:
             self._listener.controller_changed(-1)
             make(self._store, paths.CONTROLLER, own.to_json(), ephemeral=True)
-            data, stat = self._store.read(paths.CONTROLLER)
+            self._see_controller()  # another broker may have been faster
+            return
         self._listener.controller_changed(self._controller_in(data, stat, own))
         if stat.ephemeral_owner != self._store.session_id:
             self._elected_in = None
@@ -389,8 +389,8 @@ class ZooKeeperClient:
     def _highest_epoch_seen(self) -> int:
         """Return the highest controller epoch in the states of partitions."""
         self._read_all_assignments()
-        states = self.states.read(self._replicas())
-        return max((state.controller_epoch for state in states.values()), default=0)
+        states = self.states.read(self._replicas()).values()
+        return max((state.controller_epoch for state in states), default=0)
 
     def _replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
         return {

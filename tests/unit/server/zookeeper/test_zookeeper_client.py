@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -446,6 +446,36 @@ def test_a_broker_that_cannot_register_again_says_why_and_gives_up(harness: Clie
     harness.settle()
     assert len(harness.reasons) == 1
     assert "failed to register again" in harness.reasons[0]
+
+
+@pytest.mark.parametrize("path", ["/brokers/ids/1", "/controller"])
+def test_a_znode_that_goes_between_two_looks_is_made_by_this_broker(
+    harness: ClientHarness, path: str
+) -> None:
+    harness.zookeeper.expire(harness.store)
+    other = harness.zookeeper.connect()
+    value = {"/brokers/ids/1": b"{}", "/controller": b'{"version":1,"brokerid":7,"timestamp":"0"}'}[path]
+    create, read = harness.store.create, harness.store.read
+
+    def created_by_another_first(created: str, data: bytes, **how: Any) -> str:
+        if created == path and other.exists(path) is None:
+            harness.store.create = create  # type: ignore[method-assign]
+            other.create(path, value, ephemeral=True)
+        return create(created, data, **how)
+
+    def gone(wanted: str) -> tuple[bytes, Stat]:
+        if wanted == path and other.exists(path) is not None:
+            harness.store.read = read  # type: ignore[method-assign]
+            other.close()
+        return read(wanted)
+
+    harness.store.create = created_by_another_first  # type: ignore[method-assign]
+    harness.store.read = gone  # type: ignore[method-assign]
+    harness.settle()
+    assert harness.reasons == []
+    for own in ("/brokers/ids/1", "/controller"):
+        assert harness.store.read(own)[1].ephemeral_owner == harness.store.session_id
+    assert harness.last(events.Elected).epoch == 2
 
 
 def test_removing_a_topic_takes_its_mark_away_last(harness: ClientHarness) -> None:
