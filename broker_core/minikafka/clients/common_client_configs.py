@@ -2,7 +2,7 @@
 
 ``UNSUPPORTED`` names the features that do not exist yet, and ``WITHOUT_EFFECT`` Kafka's settings that change
 nothing here. Our clients warn of both with the reason; the Spark source refuses the first, and checks the
-values of the others as Kafka's clients do.
+values of the others as Kafka's clients do. ``CHECKED_BY_CLIENTS`` are refused by both.
 """
 
 from __future__ import annotations
