@@ -372,6 +372,8 @@ class Sender:
         """Fail all unacknowledged batches, in flight or not, as the producer is closed or was interrupted."""
         for batch in self._accumulator.incomplete_batches():
             if not batch.produce_result.done:
+                # If it is in flight, later records with its numbers would count as its retry.
+                batch.may_be_appended = True
                 self._fail(batch, error)
 
     @property

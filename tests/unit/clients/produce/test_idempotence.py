@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.clients.produce.partitioner import StickyPartitioner
@@ -102,6 +102,22 @@ def test_batch_appended_before_a_lost_response_is_not_duplicated(
     producer.close()
     assert brokers.logs[A].values() == [b"first", *values]
     assert [future.result().offset for future in sent] == list(range(1, 31))
+
+
+def test_records_after_an_abort_do_not_take_the_numbers_in_flight(brokers: BrokerHarness) -> None:
+    producer = producer_of(brokers)
+    producer.send("t", b"first", partition=0)
+    producer.flush()
+    brokers.fault(1, Fault.DROP_RESPONSE)
+    aborted = producer.send("t", b"aborted", partition=0)
+    producer.poll()
+    producer.abort(NetworkError("aborted"))
+    later = producer.send("t", b"later", partition=0)
+    producer.close()
+    assert brokers.logs[A].values() == [b"first", b"aborted", b"later"]
+    assert later.result().offset == 2
+    with pytest.raises(NetworkError, match="aborted"):
+        aborted.result()
 
 
 def test_unsealed_set_gets_a_new_id_after_the_topic_is_recreated(brokers: BrokerHarness) -> None:
