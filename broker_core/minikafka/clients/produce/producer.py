@@ -372,20 +372,19 @@ class BatchingProducer:
             while not self._ended:
                 now_ms = self._clock.monotonic_ms()
                 task = self._sender.next_task(now_ms)
-                if ran_callbacks := self._sender.has_callbacks:
-                    self._lock.release()
-                    try:
-                        self._runner.run_callbacks()
-                    finally:
-                        self._lock.acquire()
                 if task is not None:
-                    # There may be more tasks, and one worker has to wait for those that become due.
+                    # There may be more tasks or callbacks; one worker has to wait for those that become due.
                     if self._idle:
                         self._work.notify()
                     else:
                         self._start_worker()
                     return task
-                if ran_callbacks:
+                if self._sender.has_callbacks:
+                    self._lock.release()
+                    try:
+                        self._runner.run_callbacks()
+                    finally:
+                        self._lock.acquire()
                     continue  # the lock was released meanwhile, so the state may have changed
                 due_ms = self._sender.next_due_ms(now_ms)
                 self._idle += 1

@@ -18,6 +18,7 @@ from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness, produce_error
+from tests.support.raising import raising
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -531,6 +532,23 @@ def test_defect_in_a_thread_fails_its_futures_and_not_later_ones(
         assert producer.send("t", b"3").result(20_000).count == 1
     assert "unexpected error" in caplog.text
     assert workers() == []
+
+
+def test_exit_in_a_callback_leaves_room_for_later_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    with threaded(BrokerHarness(1, {"t": 2})) as producer:
+        abort, aborted = producer.abort, threading.Event()
+
+        def note(error: MinikafkaError) -> None:
+            abort(error)
+            aborted.set()
+
+        monkeypatch.setattr(producer, "abort", note)
+        with producer._lock:
+            producer.send("t", b"failed", partition=0).on_done(raising(SystemExit()))
+            producer._sender.abort_incomplete(NetworkError("aborted"))
+            producer.send("t", b"first", partition=1)
+        assert aborted.wait(20)
+        assert producer.send("t", b"last", partition=1).result(20_000).count == 1
 
 
 def test_a_worker_goes_on_alone_if_no_thread_can_be_started(
