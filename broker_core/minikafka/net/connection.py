@@ -180,7 +180,8 @@ class SocketConnection:
         while not pending.settled():
             left_ms = deadline_ms - _now_ms()
             if left_ms <= 0:
-                self._fail(NoResponse(timeout_ms, self.peer))
+                if not pending.done():  # it may have arrived while the caller waited for others
+                    self._fail(NoResponse(timeout_ms, self.peer))
                 return
             with self._state:
                 if self._has_reader and not pending.settled():

@@ -165,6 +165,14 @@ def test_a_time_out_in_one_thread_ends_the_wait_of_the_others(serve: Serve) -> N
             waiting.result(PATIENCE_SECONDS)
 
 
+def test_response_that_has_arrived_is_returned_after_the_time_out(serve: Serve) -> None:
+    connection = connect(HOST, serve(Answering()).port)
+    pending = connection.request([b"early"])
+    assert select.select([connection], [], [], PATIENCE_SECONDS)[0]
+    assert bytes(pending.result(timeout_ms=0)) == b"early"
+    connection.close()
+
+
 def test_closed_idle_connection_is_noticed_before_sending() -> None:
     with against(lambda peer: None) as connection:
         eventually(lambda: select.select([connection._sock], [], [], 0)[0], "the close has arrived")

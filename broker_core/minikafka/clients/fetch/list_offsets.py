@@ -79,15 +79,19 @@ class _OffsetLookup:
     def run(self) -> None:
         """Request all pending offsets. Raises a retriable error if some are still pending afterwards."""
         problem: MinikafkaError | None = None
-        replies: list[tuple[list[TopicPartition], ResponseFuture[ListOffsetsResponse]]] = []
+        replies: list[tuple[list[TopicPartition], ResponseFuture[ListOffsetsResponse], int]] = []
         for broker_id, partitions in self._by_leader().items():
             try:
-                replies.append((partitions, self._send(broker_id, partitions)))
+                reply = self._send(broker_id, partitions)
             except (NetworkError, RemoteWireError) as error:
                 problem = self._defer(partitions, error)
-        for partitions, reply in replies:
+            else:
+                # Now, as the time-outs of responses count from their requests.
+                timeout_ms = self._deadline.at_most(self._cluster.request_timeout_ms)
+                replies.append((partitions, reply, timeout_ms))
+        for partitions, reply, timeout_ms in replies:
             try:
-                response = reply.result(self._deadline.at_most(self._cluster.request_timeout_ms))
+                response = reply.result(timeout_ms)
             except (NetworkError, RemoteWireError) as error:
                 problem = self._defer(partitions, error)
             else:

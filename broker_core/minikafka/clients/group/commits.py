@@ -80,7 +80,7 @@ class CommitRequestManager:
         try:
             if deadline is not None:
                 self._coordinator.cluster.wait_any([pending.reply], deadline.remaining_ms())
-            response = pending.reply.result(deadline.remaining_ms() if deadline else None)
+            response = pending.reply.result(deadline.timeout_ms if deadline else None)
             check_commit(self._coordinator.group_id, response, pending.committer)
         except MinikafkaError as error:
             self._coordinator.forget_if_moved(error)

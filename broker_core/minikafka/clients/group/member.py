@@ -346,7 +346,7 @@ class GroupMember:
                     return None
                 if deadline.expired:
                     break
-            return ErrorCode.of(reply.result(deadline.remaining_ms()).error_code)
+            return ErrorCode.of(reply.result(deadline.timeout_ms).error_code)
         except MinikafkaError as error:
             logger.info("group %s: heartbeat failed: %s", self._config.group_id, error)
             return None

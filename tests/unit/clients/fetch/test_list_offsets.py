@@ -19,7 +19,7 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.support.broker_harness import Answer, BrokerHarness
+from tests.support.broker_harness import Answer, BrokerHarness, Later
 
 PARTITIONS = [TopicPartition("t", number) for number in range(6)]
 OTHER = TopicPartition("u", 0)
@@ -172,3 +172,26 @@ def test_outage_during_a_lookup_is_logged_with_its_whole_timeout(
     with pytest.raises(NetworkError, match=r"^listing the offsets of t-0 failed for 30000 ms: broker "):
         list_offsets(cluster, wanted, cluster.deadline())
     assert caplog.messages[0].endswith("Connection refused; retrying, for 30 s in total")
+
+
+def test_slow_leaders_are_waited_for_together_until_the_deadline(brokers: BrokerHarness) -> None:
+    later, cluster = Later(), brokers.client()
+    wanted = dict.fromkeys(PARTITIONS[:2], LATEST)
+    found = list_offsets(cluster, wanted, cluster.deadline())
+    began_ms = brokers.clock.monotonic_ms()
+
+    def slowly(broker_id: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        brokers.advance(6_000)
+        return brokers.serve(broker_id, request)
+
+    def slower(broker_id: int, request: ListOffsetsRequest) -> Later:
+        def respond() -> None:
+            if brokers.clock.monotonic_ms() >= began_ms + 7_000:
+                later.give(brokers.serve(broker_id, request))
+
+        brokers.network.on_step(respond)
+        return later
+
+    brokers.script(ApiKey.LIST_OFFSETS, slowly, slower)
+    assert list_offsets(cluster, wanted, cluster.deadline(10_000)) == found
+    assert len(brokers.asked(ApiKey.LIST_OFFSETS)) == 4

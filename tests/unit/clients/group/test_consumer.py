@@ -22,7 +22,7 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from minikafka.wire.frame_parts import Part
-from tests.support.broker_harness import commit_error, fetch_error
+from tests.support.broker_harness import Later, commit_error, fetch_error
 from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
 from tests.support.raising import raising
 
@@ -494,6 +494,19 @@ def test_a_commit_that_failed_and_that_nobody_waits_for_is_logged(
     harness.read(consumer, rounds=2)
     assert f"failed to commit {text}: OFFSET_METADATA_TOO_LARGE" in caplog.text
     assert "offset.metadata.max.bytes" in caplog.text
+
+
+def test_commit_without_a_response_tells_the_time_that_was_waited(
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = harness.member()
+    harness.brokers.always(ApiKey.OFFSET_COMMIT, lambda *_: Later())
+    consumer.commit_async({T0: Committed(1)})
+    with pytest.raises(NetworkError):
+        consumer.commit_sync({T0: Committed(2)}, timeout_ms=5_000)
+    assert (
+        "the offset of t-0: broker 1 at memory:9001: OffsetCommit: no response within 5000 ms" in caplog.text
+    )
 
 
 def test_positions_are_committed_every_interval_as_far_as_they_have_moved(harness: GroupHarness) -> None:
