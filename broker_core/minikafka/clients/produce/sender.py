@@ -214,11 +214,11 @@ class Sender:
             return InitProducerIdTask()
         if broker_id is None:
             return None
+        task = ProduceTask(broker_id, tuple(chosen))
+        self._in_flight[broker_id].add(task)  # first, so that Ctrl-C leaves no batch in flight without a task
         for batch in chosen:
             self._accumulator.drain(batch)
             self._sequences.assign(batch)
-        task = ProduceTask(broker_id, tuple(chosen))
-        self._in_flight[broker_id].add(task)
         return task
 
     def _is_busy(self, broker_id: int) -> bool:

@@ -1,9 +1,9 @@
-"""``clients/produce/producer``: whole producers, in a simulation without threads and with their own
-threads."""
+"""``clients/produce/producer``: whole producers, in a simulation without threads and with their threads."""
 
 from __future__ import annotations
 
 import threading
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -444,23 +444,32 @@ def test_a_defect_fails_the_deliveries_instead_of_hanging(
     assert "unexpected error while sending a produce request to broker 1" in caplog.text
 
 
-@pytest.mark.parametrize("line", ["next_task", "handle_response"])
+@pytest.mark.parametrize(
+    ("holder", "line"),
+    [
+        ("_sender", "next_task"),
+        ("_sender", "handle_response"),
+        ("_sender._accumulator", "drain"),
+        ("_sender._sequences", "assign"),
+    ],
+)
 @pytest.mark.parametrize("after", [False, True])
 def test_ctrl_c_at_any_line_of_a_request_leaves_room_for_more(
-    brokers: BrokerHarness, line: str, after: bool
+    brokers: BrokerHarness, holder: str, line: str, after: bool
 ) -> None:
     producer = producer_of(brokers, max_in_flight=1)
     producer.send("t", b"first", partition=0)
     run(producer)
-    original = getattr(producer._sender, line)
+    held = attrgetter(holder)(producer)
+    original = getattr(held, line)
 
     def interrupted(*given: Any) -> None:
-        setattr(producer._sender, line, original)
+        setattr(held, line, original)
         if after:
             original(*given)
         raise KeyboardInterrupt
 
-    setattr(producer._sender, line, interrupted)
+    setattr(held, line, interrupted)
     future = producer.send("t", b"interrupted", partition=0)
     with pytest.raises(KeyboardInterrupt):
         run(producer)
@@ -537,12 +546,7 @@ def test_defect_in_a_thread_fails_its_futures_and_not_later_ones(
 def test_exit_in_a_callback_leaves_room_for_later_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     with threaded(BrokerHarness(1, {"t": 2})) as producer:
         abort, aborted = producer.abort, threading.Event()
-
-        def note(error: MinikafkaError) -> None:
-            abort(error)
-            aborted.set()
-
-        monkeypatch.setattr(producer, "abort", note)
+        monkeypatch.setattr(producer, "abort", lambda error: (abort(error), aborted.set()))
         with producer._lock:
             producer.send("t", b"failed", partition=0).on_done(raising(SystemExit()))
             producer._sender.abort_incomplete(NetworkError("aborted"))
