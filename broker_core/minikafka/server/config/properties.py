@@ -17,7 +17,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from minikafka.base.config.config_def import REQUIRED, ConfigDef, ConfigKey, Faults, definition_of, setting
-from minikafka.base.config.types import BOOLEAN, TEXT, choice, int32, int64, integer, real_number, text_type
+from minikafka.base.config.types import (
+    BOOLEAN,
+    TEXT,
+    as_text,
+    choice,
+    int32,
+    int64,
+    integer,
+    real_number,
+    text_type,
+)
 from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, with_suggestions
 from minikafka.base.errors import ConfigError
 from minikafka.groups.messages import ValueVersions
@@ -494,7 +504,7 @@ class BrokerConfig:
 
 def _format_faults(properties: Mapping[str, str], beside_0_10: bool) -> Iterator[ConfigError]:
     """Yield the fault of a default message format that brokers of 0.10 cannot replicate."""
-    if beside_0_10 and not properties[_FORMAT].startswith(("0.8.", "0.9.", "0.10.")):
+    if beside_0_10 and not as_text(properties[_FORMAT]).startswith(("0.8.", "0.9.", "0.10.")):
         allowed = f"must be at most 0.10.1, because {_PROTOCOL} is {properties[_PROTOCOL]}"
         yield ConfigError(_FORMAT, properties[_FORMAT], allowed)
 

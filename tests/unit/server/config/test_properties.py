@@ -92,6 +92,11 @@ def test_release_that_this_broker_does_not_know_is_refused(release: str) -> None
     assert fault.allowed == "must be a release of Kafka from 0.8.0 to 2.1, such as 0.10.1 or 2.1-IV2"
 
 
+def test_blanks_around_the_format_of_messages_beside_0_10_are_removed() -> None:
+    named = {"inter.broker.protocol.version": "0.10.1", "log.message.format.version": " 0.10.0 "}
+    assert config(**named).log.message_magic == 1
+
+
 def test_a_property_that_two_settings_read_is_named_once() -> None:
     with pytest.raises(ConfigErrors) as refused:
         config(**{"log.flush.scheduler.interval.ms": "x"})
