@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from enum import Enum
+from itertools import takewhile
 
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
@@ -129,13 +130,13 @@ class RecordAccumulator:
                 waits.append(queue.batches[0].created_ms + self._config.delivery_timeout_ms - now_ms)
         return min((wait for wait in waits if wait > 0), default=None)
 
-    def take_expired(self, now_ms: int) -> list[ProducerBatch]:
-        """Remove and return the waiting batches whose delivery time-out has passed."""
+    def expired_batches(self, now_ms: int) -> list[ProducerBatch]:
+        """Return the waiting batches whose delivery time-out has passed. They stay until ``deallocate``."""
         oldest = now_ms - self._config.delivery_timeout_ms
         found: list[ProducerBatch] = []
         for queue in self._queues.values():
-            while queue.batches and queue.in_flight is None and queue.batches[0].created_ms <= oldest:
-                found.append(queue.batches.popleft())
+            if queue.in_flight is None:
+                found += takewhile(lambda batch: batch.created_ms <= oldest, queue.batches)
         return found
 
     def drain(self, batch: ProducerBatch) -> None:
@@ -144,9 +145,8 @@ class RecordAccumulator:
         queue = self._queues[batch.topic_partition] = self._queues.pop(batch.topic_partition)
         assert queue.in_flight is None
         assert queue.batches[0] is batch
-        queue.batches.popleft()
         batch.closed = True
-        queue.in_flight = batch
+        queue.in_flight = queue.batches.popleft()
 
     def reenqueue(self, batch: ProducerBatch, *replacements: ProducerBatch) -> None:
         """Queue the batch in flight to be sent again, as it is or as ``replacements`` in its place. A batch
@@ -178,8 +178,9 @@ class RecordAccumulator:
             del self._queues[source]
 
     def deallocate(self, batch: ProducerBatch) -> None:
-        """Free the partition and the memory of ``batch``, which is acknowledged or has failed."""
-        self.used_bytes -= batch.size_bytes
+        """Free the partition and the memory of ``batch``, which is acknowledged or has failed. A second call
+        does nothing.
+        """
         queue = self._queues.get(batch.topic_partition)
         if queue is None:
             return
@@ -187,6 +188,9 @@ class RecordAccumulator:
             queue.in_flight = None
         elif batch in queue.batches:
             queue.batches.remove(batch)
+        else:
+            return
+        self.used_bytes -= batch.size_bytes
         if queue.in_flight is None and not queue.batches:
             del self._queues[batch.topic_partition]
 

@@ -178,7 +178,7 @@ class Sender:
         MetadataTask by ``handle_metadata``, of an InitProducerIdTask by ``handle_producer_id`` or
         ``handle_producer_id_error``; that of any task which an unexpected error has ended by ``fail_task``.
         """
-        for batch in self._accumulator.take_expired(now_ms):
+        for batch in self._accumulator.expired_batches(now_ms):
             self._fail(batch, self._expiry_error(batch))
         if self._sequences.fatal_error is not None:
             self._fail_unready(self._sequences.fatal_error, now_ms)
@@ -469,12 +469,12 @@ class Sender:
         self._accumulator.condition.notify_all()
 
     def _complete(self, batch: ProducerBatch) -> None:
-        batch.produce_result.done = True
         self._retry_log.clear(batch.topic_partition)
         self._accumulator.deallocate(batch)
         for future in batch.futures:
             if future.has_callback:
                 self._futures_to_notify.append(future)
+        batch.produce_result.done = True  # last: after Ctrl-C before it, ``fail_task`` does all this again
 
 
 def _may_be_appended(error: MinikafkaError) -> bool:

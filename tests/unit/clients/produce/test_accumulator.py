@@ -174,9 +174,9 @@ def test_batches_expire_in_order_and_not_while_under_way() -> None:
     put(queue, A, now_ms=10)
     put(queue, A, now_ms=500)
     first = take(queue)
-    assert queue.take_expired(5_000) == []
+    assert queue.expired_batches(5_000) == []
     queue.reenqueue(first)
-    gone = queue.take_expired(1_010)
+    gone = queue.expired_batches(1_010)
     assert [batch.created_ms for batch in gone] == [0, 10]
     for batch in gone:
         queue.deallocate(batch)
@@ -187,7 +187,7 @@ def test_batches_expire_in_order_and_not_while_under_way() -> None:
 def test_expired_batches_that_were_all_are_finished_without_a_trace() -> None:
     queue = accumulator(request_timeout_ms=10, delivery_timeout_ms=10, batch_bytes=SIZE)
     put(queue, A, count=3)
-    for batch in queue.take_expired(10):
+    for batch in queue.expired_batches(10):
         queue.deallocate(batch)
     assert queue.used_bytes == 0
     assert queue.incomplete_batches() == []

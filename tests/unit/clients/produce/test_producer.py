@@ -450,6 +450,7 @@ def test_a_defect_fails_the_deliveries_instead_of_hanging(
         ("_sender", "next_task"),
         ("_sender", "handle_response"),
         ("_sender._accumulator", "drain"),
+        ("_sender._accumulator", "deallocate"),
         ("_sender._sequences", "assign"),
     ],
 )
