@@ -228,6 +228,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(directories):
             item.add_marker(pytest.mark.process)
+        elif any(map(item.get_closest_marker, ("process", "slow"))) and not has_marks(item.path):
+            raise pytest.UsageError(
+                f"{item.nodeid}: the gate would leave it out: write pytest.mark.process or pytest.mark.slow"
+            )
     items.sort(
         key=lambda item: (
             not item.nodeid.startswith("tests/spark/"),

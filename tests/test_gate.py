@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.conftest import LONGEST_S, NOT_PURE, TESTS, shares
+from tests.conftest import LONGEST_S, NOT_PURE, TESTS, pytest_collection_modifyitems, shares
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
@@ -101,6 +103,17 @@ def test_every_file_is_in_the_share_of_one_worker(workers: int) -> None:
     assert len(found) == workers
     assert sorted(path for share in found for path in share) == sorted(files)
     assert {str(TESTS / path) for path in LONGEST_S} <= files
+
+
+@pytest.mark.parametrize("mark", ["process", "slow"])
+def test_a_mark_that_the_gate_would_not_find_ends_the_run(mark: str) -> None:
+    item: Any = SimpleNamespace(
+        nodeid="tests/unit/base/test_text.py::test_hidden",
+        path=TESTS / "unit" / "base" / "test_text.py",
+        get_closest_marker=lambda name: name if name == mark else None,
+    )
+    with pytest.raises(pytest.UsageError, match="test_hidden: the gate would leave it out"):
+        pytest_collection_modifyitems([item])
 
 
 @pytest.mark.process
