@@ -168,6 +168,14 @@ def pytest_configure_node(node: Any) -> None:
         node.workerinput["share"] = shares(node.workerinput["workercount"])[number]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """End the run if a worker ended before its tests: xdist would leave its share out without a word."""
+    status = getattr(node, "workeroutput", {}).get("exitstatus", pytest.ExitCode.OK)
+    if status in {pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR}:
+        raise pytest.UsageError(f"worker {node.gateway.id} ended with {status}, and its tests were not run")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep pytest-randomly from seeding several generators three times a test; ``_seed`` does enough."""
     config.option.randomly_reset_seed = False

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import LONGEST_S, NOT_PURE, TESTS, pytest_collection_modifyitems, shares
+from tests.conftest import (
+    LONGEST_S,
+    NOT_PURE,
+    TESTS,
+    pytest_collection_modifyitems,
+    pytest_testnodedown,
+    shares,
+)
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
@@ -114,6 +121,13 @@ def test_a_mark_that_the_gate_would_not_find_ends_the_run(mark: str) -> None:
     )
     with pytest.raises(pytest.UsageError, match="test_hidden: the gate would leave it out"):
         pytest_collection_modifyitems([item])
+
+
+@pytest.mark.parametrize("status", [3, 4])
+def test_a_worker_that_ended_before_its_tests_ends_the_run(status: int) -> None:
+    node = SimpleNamespace(gateway=SimpleNamespace(id="gw1"), workeroutput={"exitstatus": status})
+    with pytest.raises(pytest.UsageError, match=f"worker gw1 ended with {status}, and its tests"):
+        pytest_testnodedown(node)
 
 
 @pytest.mark.process
