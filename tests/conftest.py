@@ -269,6 +269,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return Shares(config, log)
 
     class Scheduling(LoadScopeScheduling):
+        def schedule(self) -> None:
+            replaces_one = self.collection is not None
+            super().schedule()
+            if replaces_one:  # a worker does not begin a single test before it gets another, or none is left
+                for node in self.nodes:
+                    self._reschedule(node)
+
         def _split_scope(self, nodeid: str) -> str:
             return together(nodeid)
 

@@ -17,6 +17,7 @@ from tests.conftest import (
     TESTS,
     pytest_collection_modifyitems,
     pytest_testnodedown,
+    pytest_xdist_make_scheduler,
     shares,
 )
 
@@ -128,6 +129,37 @@ def test_a_worker_that_ended_before_its_tests_ends_the_run(status: int) -> None:
     node = SimpleNamespace(gateway=SimpleNamespace(id="gw1"), workeroutput={"exitstatus": status})
     with pytest.raises(pytest.UsageError, match=f"worker gw1 ended with {status}, and its tests"):
         pytest_testnodedown(node)
+
+
+class Worker:
+    """A worker of xdist that only notes what it is told."""
+
+    shutting_down = False
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+
+    def send_runtest_some(self, numbers: list[int]) -> None:
+        """Nothing: no test runs."""
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_a_worker_that_replaces_another_begins_a_single_test() -> None:
+    values = {"dist": "loadscope", "tx": ["popen"]}
+    option = SimpleNamespace(loadscopereorder=False)
+    config: Any = SimpleNamespace(getoption=lambda *_: "", getvalue=values.get, option=option)
+    scheduler, tests = pytest_xdist_make_scheduler(config, None), ["tests/test_gate.py::test_a"]
+    first, second = Worker("gw0"), Worker("gw1")
+    scheduler.add_node(first)
+    scheduler.add_node_collection(first, tests)
+    scheduler.schedule()
+    assert scheduler.remove_node(first) == tests[0]
+    scheduler.add_node(second)
+    scheduler.add_node_collection(second, tests)
+    scheduler.schedule()
+    assert second.shutting_down
 
 
 @pytest.mark.process
