@@ -205,9 +205,9 @@ class ClusterClient:
         """Return the leader of a partition from the cache; None if it is unknown or stale."""
         topic = self._metadata.fresh_topic(tp.topic, self.clock.monotonic_ms())
         found = None if topic is None else topic.partition(tp.partition)
-        return (
-            found.leader_id if found is not None and found.leader_id in self._metadata.view.brokers else None
-        )
+        if found is None or found.leader_id not in self._metadata.view.brokers:
+            return None
+        return found.leader_id
 
     def known_leader_and_epoch(self, tp: TopicPartition) -> LeaderAndEpoch | None:
         """Return the leader of a partition with its epoch, as ``known_leader``."""
