@@ -396,7 +396,7 @@ def test_the_tree_names_no_machine_and_no_package_index() -> None:
 
 
 def test_marks_of_processes_are_where_conftest_looks_for_them() -> None:
-    """What ``conftest.names_marks`` does not see is left out by the gate, and no test would fail."""
+    """A test whose mark ``conftest.names_marks`` does not see is left out, and no test would fail."""
     marking = [file for file in sorted((ROOT / "tests").rglob("*.py")) if names_marks(file)]
     known = re.compile(r"(test_.*|conftest)\.py")
     assert [str(file) for file in marking if not known.fullmatch(file.name)] == []

@@ -87,7 +87,8 @@ class ChunkQueue:
         if max_chunks < 1:
             raise ValueError(f"expected max_chunks of 1 or more, got {max_chunks}")
         self.max_chunks = max_chunks
-        self.lock = threading.RLock()  # Ctrl-C in a wait for another lock would release it for its owner
+        # Re-entrant: Ctrl-C cannot interrupt ``Condition.wait`` while it takes such a lock again.
+        self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._chunks: deque[FetchedDataChunk] = deque()
         self._chunks_in_use = 0

@@ -108,7 +108,7 @@ class FailedAttempts:
     def __init__(self) -> None:
         self.count = 0
         self.advice = ""
-        """What the user can check or do, after the last error."""
+        """The newest advice of the errors, such as what to check. An error of another kind removes it."""
         self._reasons: dict[str, MinikafkaError] = {}
 
     @classmethod
@@ -126,7 +126,7 @@ class FailedAttempts:
         for reason in error.reasons or (copy.copy(error),):
             place = reason.peer or str(reason)
             known = self._reasons.pop(place, None)
-            # What is left before a deadline may be too short for any response.
+            # The time left before a deadline may be too short for any response.
             tells_less = isinstance(reason, NoResponse) and reason.timeout_ms < SHORT_TIMEOUT_MS
             # Moved to the end: the newest reasons are worth showing.
             self._reasons[place] = known if known is not None and tells_less else reason

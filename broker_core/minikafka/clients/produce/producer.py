@@ -62,7 +62,7 @@ class BatchingProducer:
         self._clock = cluster.clock
         self._partitioner = partitioner or StickyPartitioner()
         self._threads = threads
-        # Re-entrant: an interrupted wait for another lock could not take it again, but would release it.
+        # Re-entrant: Ctrl-C cannot interrupt ``Condition.wait`` while it takes such a lock again.
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)

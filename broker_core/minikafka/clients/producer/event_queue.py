@@ -59,7 +59,8 @@ class EventQueue:
         self._max = max_messages * FIELDS_PER_MESSAGE
         self._batch = batch_messages * FIELDS_PER_MESSAGE
         self._queue_ms = queue_ms
-        self._lock = threading.RLock()  # Ctrl-C in a wait for another lock would release it for its owner
+        # Re-entrant: Ctrl-C cannot interrupt ``Condition.wait`` while it takes such a lock again.
+        self._lock = threading.RLock()
         self._filled = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._fields: list[Any] = []

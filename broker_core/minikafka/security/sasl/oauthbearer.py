@@ -103,7 +103,7 @@ class OAuthBearerSaslServer(SaslServer):
         """validate: returns the token for its text, or why it is refused."""
         super().__init__(MECHANISM)
         self.extensions: Mapping[str, str] = {}
-        """What the client sent beside its token. Nobody has validated it."""
+        """The extensions that the client sent beside its token. Nobody has validated them."""
         self._validate = validate
         self._refusal: TokenRefusal | None = None
 

@@ -156,7 +156,7 @@ class UnknownUsers:
     secret: bytes = field(repr=False)
     """A secret that all brokers of a cluster share: another salt on another broker would tell."""
     iterations: int = MIN_ITERATIONS
-    """What real users of the cluster have."""
+    """The iterations of the users that exist: others would tell which ones do not."""
 
     def credential(self, mechanism: ScramMechanism, username: str) -> ScramCredential:
         """Return a credential that no password fits, with a salt as Kafka makes them."""
@@ -258,7 +258,7 @@ class ScramSaslServer(SaslServer):
         """
         super().__init__(mechanism.value)
         self.extensions: Mapping[str, str] = {}
-        """What the client sent along. Kafka's servers know only ``tokenauth``."""
+        """The extensions in the client's first message. Kafka's servers know only ``tokenauth``."""
         self._mechanism = mechanism
         self._credential_of = credential_of
         self._unknown_users = unknown_users

@@ -35,7 +35,7 @@ class UnsecuredLogin:
     claims: Mapping[str, object]
     """The claims but for ``iat`` and ``exp``."""
     extensions: Mapping[str, str]
-    """What the client sends beside a token."""
+    """The extensions that the client sends beside a token."""
     lifetime_s: int
 
     @classmethod
