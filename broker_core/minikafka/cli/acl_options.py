@@ -179,7 +179,7 @@ def parse_principal(text: str, option: str) -> str:
 
 def parse_host(text: str, option: str) -> str:
     """Parse an address into the form of rules. Raise ConfigError for a name: brokers see only addresses."""
-    from minikafka.server.security.authorizer import normalize_host
+    from minikafka.security.authorizer import normalize_host
 
     if text.strip() == WILDCARD_HOST:
         return WILDCARD_HOST

@@ -1,5 +1,6 @@
 """Authentication without sockets: principals, and what configurations and certificates say of them.
 
+    authorizer   the decisions of ACLs
     jaas         the text of ``sasl.jaas.config``
     principals   the principal of a client, and ``ssl.principal.mapping.rules``
     sasl         mechanisms, both sides

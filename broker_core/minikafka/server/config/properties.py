@@ -38,9 +38,9 @@ from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.records.format.compression import Codec
 from minikafka.records.kernels.layout import MIN_SIZE
 from minikafka.registry.paths import ZOOKEEPER_CONNECT
+from minikafka.security.authorizer import Authorizer, parse_super_users
 from minikafka.server.config.listeners import Listener, ListenerConfig
 from minikafka.server.quotas.client_quotas import QuotaConfig
-from minikafka.server.security.authorizer import Authorizer, parse_super_users
 
 Section = TypeVar("Section")
 

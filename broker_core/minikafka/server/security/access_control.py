@@ -18,8 +18,8 @@ from typing import Any
 from minikafka.base.acls import ANONYMOUS, Operation, Resource, ResourceType
 from minikafka.base.reports import report
 from minikafka.base.values import fast_value
+from minikafka.security.authorizer import Authorizer, normalize_host
 from minikafka.server.context import RequestContext
-from minikafka.server.security.authorizer import Authorizer, normalize_host
 from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS, AuthorizationResult, Requester
 
 _log = logging.getLogger(__name__)

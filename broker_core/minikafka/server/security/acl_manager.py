@@ -35,8 +35,8 @@ from minikafka.registry.acls import (
 )
 from minikafka.registry.store import SessionState
 from minikafka.registry.znodes import make
+from minikafka.security.authorizer import DENY_ALL, Authorizer
 from minikafka.server.security.access_control import AccessControl
-from minikafka.server.security.authorizer import DENY_ALL, Authorizer
 from minikafka.server.workers.worker import Worker
 from minikafka.server.zookeeper.guarded_store import GuardedStore
 from minikafka.server.zookeeper.notifications import Notifications

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from minikafka.base.acls import CLUSTER, Acl, AclFilter, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.security.authorizer import Authorizer
 from minikafka.security.principals import KafkaPrincipal
-from minikafka.server.security.authorizer import Authorizer
 from minikafka.wire.apis.create_acls import AclCreation
 from minikafka.wire.apis.describe_acls import ANY, LITERAL, MATCH, PREFIXED, AclBindingFilter
 

@@ -24,10 +24,10 @@ from minikafka.base.errors import ConfigError, ErrorCode
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.registry.acls import acl_path, change_resource
+from minikafka.security.authorizer import Authorizer
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.handlers import handlers
 from minikafka.server.security.access_control import DecisionCache
-from minikafka.server.security.authorizer import Authorizer
 from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource

@@ -17,7 +17,7 @@ from minikafka.base.acls import (
     ResourceType,
 )
 from minikafka.base.errors import ConfigError
-from minikafka.server.security.authorizer import DENY_ALL, Authorizer, normalize_host, parse_super_users
+from minikafka.security.authorizer import DENY_ALL, Authorizer, normalize_host, parse_super_users
 
 ALICE, BOB, ROOT = "User:alice", "User:bob", "User:root"
 HERE, THERE = "192.168.1.1", "192.168.1.2"
