@@ -9,7 +9,7 @@ creates; elsewhere the frozen dataclass is the rule.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ else:
         return lambda decorated: decorated
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def fast_value(cls: type[T]) -> type[T]:
     """Make a class a value class: a dataclass with slots, equality and a hash."""
     return dataclass(slots=True, unsafe_hash=True)(cls)

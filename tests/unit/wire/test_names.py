@@ -14,6 +14,8 @@ from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS
 from minikafka.wire.apis.metadata import METADATA
+from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
+from minikafka.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from minikafka.wire.fields import (
     BOOLEAN,
     BYTES,
@@ -31,7 +33,7 @@ from minikafka.wire.schema import Struct
 
 with warnings.catch_warnings():  # it reads its tables in a way that Python 3.11 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.protocol import admin, consumer, metadata, producer
+    from kafka.protocol import admin, consumer, metadata, producer, sasl
 
 OTHER_NAMES = {
     "OffsetCommitRequest": {"generation_id": "generation_id_or_member_epoch"},
@@ -69,7 +71,7 @@ BETWEEN_BROKERS = (
 
 EVERY_VERSION = [
     pytest.param(api, version, id=f"{api.name}-{version}")
-    for api in APIS.values()
+    for api in (*APIS.values(), SASL_HANDSHAKE, SASL_AUTHENTICATE)
     if api.key not in BETWEEN_BROKERS
     for version in range(api.min_version, api.max_version + 1)
 ]
@@ -121,7 +123,7 @@ def theirs(api: Api[Any, Any], side: str) -> Any:
     """kafka-python's class for one side of an API."""
     name = api.name + side
     return next(
-        getattr(place, name) for place in (admin, consumer, metadata, producer) if hasattr(place, name)
+        getattr(place, name) for place in (admin, consumer, metadata, producer, sasl) if hasattr(place, name)
     )
 
 
