@@ -208,12 +208,17 @@ class AuthenticationFailed(BrokerError):
     what was wrong: for the log of a broker, and for the user of a client.
     """
 
-    def __init__(self, reason: str, peer_text: str = "authentication failed") -> None:
-        super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, peer_text)
+    def __init__(
+        self,
+        reason: str,
+        peer_text: str = "authentication failed",
+        code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED,
+    ) -> None:
+        super().__init__(code, peer_text)
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type[AuthenticationFailed], tuple[str, str]]:
-        return AuthenticationFailed, (self.reason, self.detail)
+    def __reduce__(self) -> tuple[type[AuthenticationFailed], tuple[str, str, ErrorCode]]:
+        return AuthenticationFailed, (self.reason, self.detail, self.code)
 
 
 def without_frames(error: Error) -> Error:

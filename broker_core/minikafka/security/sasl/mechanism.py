@@ -10,18 +10,32 @@ bytes of the peer either are accepted or raise ``AuthenticationFailed``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from minikafka.base.errors import AuthenticationFailed, BrokerError, ErrorCode
+from minikafka.base.secrets import HIDDEN, Password
+
+_MIN_SECRET_CHARS = 4
+"""The length below which a gap in a text would tell more than the text: syllables of any word."""
 
 
 class SaslClient(ABC):
     """The client's side of one exchange."""
 
-    def __init__(self, mechanism: str) -> None:
+    ADVICE: ClassVar[str] = "check username and password in sasl.jaas.config"
+    """The remedy that the user of a client reads if the server refuses."""
+
+    def __init__(self, mechanism: str, *secrets: Password) -> None:
         self.mechanism = mechanism
         self.is_complete = False
-        """True once the server has accepted the client, and has proved itself if the mechanism demands it."""
+        """True once the server has accepted the client, and has proved itself if the mechanism demands it.
+
+        A mechanism whose last message is the client's (GSSAPI) is complete with that message.
+        """
+        self.refusal: str | None = None
+        """The server's words if it has refused the client in a challenge."""
         self._accepts_challenge = False
+        self._secrets = secrets
 
     def initial_response(self) -> bytes:
         """Return the first message, once."""
@@ -46,7 +60,15 @@ class SaslClient(ABC):
     @abstractmethod
     def _evaluate(self, challenge: bytes) -> bytes | None: ...
 
+    def without_secrets(self, text: str) -> str:
+        """Return words of the server without the client's secrets, which it may repeat."""
+        for secret in self._secrets:
+            if len(secret.value) >= _MIN_SECRET_CHARS:
+                text = text.replace(secret.value, HIDDEN)
+        return text
+
     def _failed(self, reason: str) -> AuthenticationFailed:
+        reason = self.without_secrets(reason)
         text = f"{self.mechanism}: {reason}"
         return AuthenticationFailed(text, text)  # nobody to hide it from
 

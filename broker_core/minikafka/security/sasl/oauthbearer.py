@@ -66,11 +66,11 @@ class TokenRefusal:
 class OAuthBearerSaslClient(SaslClient):
     """The client's side of OAUTHBEARER."""
 
+    ADVICE = "check that the broker accepts the token's issuer, audience and scope, and both clocks"
+
     def __init__(self, token: Password, extensions: Mapping[str, str] | None = None) -> None:
         """extensions: letters -> text, which some services want beside the token: a cluster's id."""
-        super().__init__(MECHANISM)
-        self.refusal: str | None = None
-        """The server's answer if it refuses the token."""
+        super().__init__(MECHANISM, token)
         self._token = token
         self._extensions = dict(extensions or {})
 

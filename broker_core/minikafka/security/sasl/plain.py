@@ -19,7 +19,7 @@ class PlainSaslClient(SaslClient):
     """The client's side of PLAIN."""
 
     def __init__(self, username: str, password: Password) -> None:
-        super().__init__(MECHANISM)
+        super().__init__(MECHANISM, password)
         self._username = username
         self._password = password
 

@@ -179,7 +179,7 @@ class ScramSaslClient(SaslClient):
         extensions: Mapping[str, str] | None = None,
     ) -> None:
         """nonce: ``base36`` of random bytes, of this exchange only."""
-        super().__init__(mechanism.value)
+        super().__init__(mechanism.value, password)
         self._mechanism = mechanism
         self._username = username
         self._password = password
