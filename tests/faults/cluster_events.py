@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
 from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler
+from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from minikafka.wire.frame_parts import Part, join
 
 _log = logging.getLogger("minikafka.net")
@@ -243,6 +244,7 @@ class Connection:
         self.in_flight = False
         self.draining = False
         self.memory: dict[str, Any] = {}
+        self.principal = ANONYMOUS
         self._error: NetworkError | None = None
         self._ended = False
         """True when the server's end is closed."""
@@ -397,6 +399,21 @@ class _Exchange:
     def memory(self) -> dict[str, Any]:
         return self._connection.memory
 
+    @property
+    def principal(self) -> KafkaPrincipal:
+        return self._connection.principal
+
+    @principal.setter
+    def principal(self, principal: KafkaPrincipal) -> None:
+        self._connection.principal = principal
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        return None
+
+    def authenticated(self) -> None:
+        """Ignored: the simulation has no such limits."""
+
     def park(self) -> None:
         """Ignored: the simulation has no such limit."""
 
@@ -409,8 +426,11 @@ class _Exchange:
         self._answered = True
         self._connection.answer(parts, pause_ms)
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, response: Sequence[Part] = (), delay_ms: int = 0) -> None:
+        """Close at once: no client of the simulation fails to authenticate."""
         self._answered = True
+        if response:
+            self._connection.answer(response, 0)
         self._connection.end_by_server(reason)
 
 

@@ -66,7 +66,12 @@ class NetworkHarness(Protocol):
     """A network with a server and clients, and ways to wait for them."""
 
     def listen(
-        self, handler: RequestHandler, *, max_request_bytes: int = 1 << 20, port: int = 0
+        self,
+        handler: RequestHandler,
+        *,
+        max_request_bytes: int = 1 << 20,
+        port: int = 0,
+        demands_authentication: bool = False,
     ) -> Server: ...
 
     def connect(self, server: Server) -> Connection: ...
@@ -102,11 +107,15 @@ class SocketNetworkHarness:
         self._connections: list[Connection] = []
 
     def listen(
-        self, handler: RequestHandler, *, max_request_bytes: int = 1 << 20, port: int = 0
+        self,
+        handler: RequestHandler,
+        *,
+        max_request_bytes: int = 1 << 20,
+        port: int = 0,
+        demands_authentication: bool = False,
     ) -> SocketServer:
-        server = SocketServer(
-            [Endpoint("PLAINTEXT", HOST, port)], handler, processors=1, max_request_bytes=max_request_bytes
-        )
+        endpoint = Endpoint("PLAINTEXT", HOST, port, demands_authentication)
+        server = SocketServer([endpoint], handler, processors=1, max_request_bytes=max_request_bytes)
         server.start()
         self._servers.append(server)
         return server
@@ -139,8 +148,16 @@ class MemoryNetworkHarness:
         self.network = self.connector = MemoryNetwork()
         self.clock = self.network.clock
 
-    def listen(self, handler: RequestHandler, *, max_request_bytes: int = 1 << 20, port: int = 0) -> Server:
-        return self.network.listen(HOST, port, handler, max_request_bytes=max_request_bytes)
+    def listen(
+        self,
+        handler: RequestHandler,
+        *,
+        max_request_bytes: int = 1 << 20,
+        port: int = 0,
+        demands_authentication: bool = False,
+    ) -> Server:
+        endpoint = Endpoint("PLAINTEXT", HOST, port, demands_authentication)
+        return self.network.listen_all([endpoint], handler, max_request_bytes=max_request_bytes)
 
     def connect(self, server: Server) -> Connection:
         return self.network.connect(HOST, server.port)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from minikafka.wire.frame_parts import Part, join
 
 
@@ -16,6 +17,8 @@ class RecordedExchange:
 
     def __init__(self, *, fails: bool = False) -> None:
         self.memory: dict[str, Any] = {}
+        self.principal: KafkaPrincipal = ANONYMOUS
+        self.peer_certificate: bytes | None = None
         self.calls: list[tuple[Any, ...]] = []
         self.response: Sequence[Part] | None = None
         self.kept = False
@@ -36,6 +39,9 @@ class RecordedExchange:
         """The response as it arrives."""
         return memoryview(bytearray(join(self.response or ())))
 
+    def authenticated(self) -> None:
+        self.calls.append(("authenticated",))
+
     def park(self) -> None:
         self.calls.append(("park",))
 
@@ -49,6 +55,10 @@ class RecordedExchange:
         if self._fails:
             raise ValueError("cannot be sent")
 
-    def close(self, reason: str) -> None:
-        self.calls.append(("close", reason))
+    def close(self, reason: str, response: Sequence[Part] = (), delay_ms: int = 0) -> None:
+        """Note the call; ``response`` is taken as the response if there is one."""
+        self.calls.append(
+            ("close", reason, response, delay_ms) if response or delay_ms else ("close", reason)
+        )
         self.closed = reason
+        self.response = response or self.response

@@ -2,6 +2,7 @@
 
     interfaces         the interfaces for the packages above: Exchange, RequestHandler, Connection, Connector
     server             a SocketServer: one acceptor thread per listener and N processor threads
+    exchange           one request of a connection, and its response
     channel            a connection of the server: its states, and what may follow each
     connection_quotas  limits on connections
     request_limiter    limits on requests; ``response_memory``: on responses

@@ -3,17 +3,20 @@
     READING        a request is awaited, or received into its own memory
     HELD           the request limits are reached (``net.request_limiter``): it is not read for a while
     IN_SERVICE     the handler has the request; nothing more is read
+    DELAYED        the last response, after which the connection is closed, waits for its time
     SENDING        the response is being sent
     AWAITING_PART  a part of the response is being produced (``wire.frame_parts.LazyPart``)
     THROTTLED      after a response that asked for it, nothing is read for a while; the connection may be idle
-    LINGERING      during the stop: our side is closed; what the peer still sends is discarded until it closes
+    LINGERING      after the last response: our side is closed; what the peer still sends is discarded until
+                   it closes
     CLOSED         the end
 
 The states that may follow a state; CLOSED may follow every one::
 
     READING        HELD, IN_SERVICE, LINGERING
     HELD           READING, LINGERING
-    IN_SERVICE     SENDING
+    IN_SERVICE     DELAYED, SENDING
+    DELAYED        SENDING
     SENDING        READING, AWAITING_PART, THROTTLED, LINGERING
     AWAITING_PART  SENDING
     THROTTLED      READING, LINGERING
@@ -36,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 from minikafka.net.event_loop import NEVER_MS
 from minikafka.net.network_send import NetworkSend, peer_name
 from minikafka.net.response_memory import LargeResponse
+from minikafka.security.principals import ANONYMOUS
 from minikafka.wire.framing import FrameReader
 
 if TYPE_CHECKING:
@@ -53,6 +57,7 @@ class ConnectionState(IntEnum):
     READING = auto()
     HELD = auto()
     IN_SERVICE = auto()
+    DELAYED = auto()
     SENDING = auto()
     AWAITING_PART = auto()
     THROTTLED = auto()
@@ -60,12 +65,13 @@ class ConnectionState(IntEnum):
     CLOSED = auto()
 
 
-READING, HELD, IN_SERVICE, SENDING, AWAITING_PART, THROTTLED, LINGERING, CLOSED = ConnectionState
+READING, HELD, IN_SERVICE, DELAYED, SENDING, AWAITING_PART, THROTTLED, LINGERING, CLOSED = ConnectionState
 
 _NEXT: dict[ConnectionState, frozenset[ConnectionState]] = {
     READING: frozenset({HELD, IN_SERVICE, LINGERING, CLOSED}),
     HELD: frozenset({READING, LINGERING, CLOSED}),
-    IN_SERVICE: frozenset({SENDING, CLOSED}),
+    IN_SERVICE: frozenset({DELAYED, SENDING, CLOSED}),
+    DELAYED: frozenset({SENDING, CLOSED}),
     SENDING: frozenset({READING, AWAITING_PART, THROTTLED, LINGERING, CLOSED}),
     AWAITING_PART: frozenset({SENDING, CLOSED}),
     THROTTLED: frozenset({READING, LINGERING, CLOSED}),
@@ -76,22 +82,28 @@ _INTEREST = {
     READING: READ,
     HELD: 0,
     IN_SERVICE: READ,
+    DELAYED: READ,
     SENDING: WRITE,
     AWAITING_PART: READ,
     THROTTLED: READ,
     LINGERING: READ,
     CLOSED: 0,
 }
-UNANSWERED = frozenset({IN_SERVICE, SENDING, AWAITING_PART})
+UNANSWERED = frozenset({IN_SERVICE, DELAYED, SENDING, AWAITING_PART})
 """A request was received, and its response is not sent."""
 BETWEEN_REQUESTS = frozenset({READING, HELD, THROTTLED})
 """No request was received completely since the last response."""
+
+AWAITS_CLIENT = frozenset({READING, SENDING, THROTTLED})
+"""The client has to send or to receive before anything else can happen."""
 
 
 class Channel:
     """One connection. Only its processor's thread uses it."""
 
     __slots__ = (
+        "authentication_deadline_ms",
+        "close_reason",
         "counted",
         "events",
         "exchange",
@@ -103,6 +115,7 @@ class Channel:
         "memory",
         "name",
         "outgoing",
+        "principal",
         "reader",
         "reserved",
         "resume_ms",
@@ -120,12 +133,17 @@ class Channel:
         self.host, self.name = peer_name(address)
         self.listener = listener
         self.memory: dict[str, Any] = {}
+        self.principal = ANONYMOUS
+        self.authentication_deadline_ms = NEVER_MS
+        """When the connection is closed unless its client has authenticated; NEVER_MS once it has."""
+        self.close_reason = ""
+        """The reason to close the connection after its response; '' to keep it."""
         self.reader = FrameReader(max_request_bytes, window=WINDOW_BYTES)
         self.state = READING
         self.exchange: Exchange | None = None
         self.outgoing: NetworkSend | None = None
         self.large_response: LargeResponse | None = None
-        # How long the current response throttles, and the end of THROTTLED.
+        # How long the current response throttles, and the end of THROTTLED or DELAYED.
         self.throttle_ms = self.resume_ms = 0
         self.interest = _INTEREST[READING]
         """The events that the selector has to report in this state."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from minikafka.security.principals import KafkaPrincipal
 from minikafka.wire.frame_parts import Part
 
 
@@ -23,6 +24,8 @@ class Endpoint:
     """Empty: all addresses."""
     port: int
     """0: choose a free port."""
+    demands_authentication: bool = False
+    """True: a connection has a small limit of request bytes, and a deadline, until ``authenticated``."""
 
 
 class Exchange(Protocol):
@@ -46,6 +49,22 @@ class Exchange(Protocol):
         Only the request in flight may use it: do not touch it after the response.
         """
 
+    principal: KafkaPrincipal
+    """The principal of the connection: ANONYMOUS until a handler sets another one, for all later requests.
+
+    Set it before the response.
+    """
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate of the peer in DER, which the network has verified; None if it has shown none."""
+
+    def authenticated(self) -> None:
+        """Declare that the client has authenticated: lift the limits of ``Endpoint.demands_authentication``.
+
+        Call it before the response. On other listeners it does nothing.
+        """
+
     def park(self) -> None:
         """Declare that the request waits for others and is no longer work: do not hold back other requests.
 
@@ -66,8 +85,12 @@ class Exchange(Protocol):
         than 2 GiB, RuntimeError when this exchange was answered before.
         """
 
-    def close(self, reason: str) -> None:
-        """Close the connection instead of responding; ``reason`` is logged."""
+    def close(self, reason: str, response: Sequence[Part] = (), delay_ms: int = 0) -> None:
+        """Close the connection; ``reason`` is logged.
+
+        With ``response``, its parts are sent before as one last frame, as ``respond`` does. All of this
+        happens ``delay_ms`` from now; meanwhile nothing is read.
+        """
 
 
 class RequestHandler(Protocol):

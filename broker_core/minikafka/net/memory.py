@@ -11,6 +11,8 @@ time is up. Steps in which no callback has work are passed over.
 
 Faults of an address apply to the next ``count`` frames (or connects): see ``Fault``. They are what TCP can
 do: a stream has no gaps, so a dropped frame takes all later ones of its direction with it.
+
+Connections have no TLS, and a client has no deadline to authenticate.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from minikafka.base.clock import NEVER_MS, ManualClock
 from minikafka.base.errors import NetworkError, NoResponse, PeerClosed, RemoteWireError, StorageError
 from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler
+from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
+from minikafka.security.sasl.server_states import MAX_REQUEST_BYTES
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import LENGTH_BYTES, FrameReader, encode_frame
 
@@ -80,7 +84,7 @@ class MemoryNetwork:
         self, endpoints: Sequence[Endpoint], handler: RequestHandler, *, max_request_bytes: int = 104857600
     ) -> MemoryServer:
         """Return a listening server; port 0: the next free number. Raises NetworkError for a used address."""
-        listeners: dict[_Address, str] = {}
+        listeners: dict[_Address, Endpoint] = {}
         for endpoint in endpoints:
             port = endpoint.port
             if port == 0:
@@ -88,7 +92,7 @@ class MemoryNetwork:
             address = _Address(endpoint.host, port)
             if address in self._servers or address in listeners:
                 raise NetworkError(f"cannot listen on {address}: Address already in use")
-            listeners[address] = endpoint.listener
+            listeners[address] = endpoint
         server = MemoryServer(self, listeners, handler, max_request_bytes)
         self._servers |= dict.fromkeys(listeners, server)
         return server
@@ -191,7 +195,7 @@ class MemoryServer:
     def __init__(
         self,
         network: MemoryNetwork,
-        listeners: Mapping[_Address, str],
+        listeners: Mapping[_Address, Endpoint],
         handler: RequestHandler,
         max_request_bytes: int,
     ) -> None:
@@ -202,7 +206,7 @@ class MemoryServer:
 
     @property
     def ports(self) -> Mapping[str, int]:
-        return {listener: address.port for address, listener in self.listeners.items()}
+        return {endpoint.listener: address.port for address, endpoint in self.listeners.items()}
 
     @property
     def port(self) -> int:
@@ -243,11 +247,26 @@ class _MemoryExchange:
 
     @property
     def listener(self) -> str:
-        return self._connection.server.listeners[self._connection.address]
+        return self._connection.endpoint.listener
 
     @property
     def memory(self) -> dict[str, Any]:
         return self._connection.memory
+
+    @property
+    def principal(self) -> KafkaPrincipal:
+        return self._connection.principal
+
+    @principal.setter
+    def principal(self, principal: KafkaPrincipal) -> None:
+        self._connection.principal = principal
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        return None
+
+    def authenticated(self) -> None:
+        self._connection.max_request_bytes = self._connection.server.max_request_bytes
 
     def park(self) -> None:
         """Do nothing: this network holds back no requests."""
@@ -262,9 +281,10 @@ class _MemoryExchange:
         self._answered = True
         self._connection.answer(frame, pause_ms)
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, response: Sequence[Part] = (), delay_ms: int = 0) -> None:
+        frame = encode_frame(response) if response else []
         self._answered = True
-        self._connection.end_by_server(reason)
+        self._connection.end_later(reason, frame, delay_ms)
 
 
 class _MemoryPending:
@@ -295,6 +315,16 @@ class _MemoryPending:
         return self.frame
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of a connection that its server closes."""
+
+    reason: str
+    frame: bytes
+    """The last response; empty for none, or once it was sent."""
+    due_ms: int
+
+
 class MemoryConnection:
     """Both ends of a connection. See ``interfaces.Connection`` for the client's."""
 
@@ -308,12 +338,18 @@ class MemoryConnection:
         self.client_host = client_host
         self.draining = False
         self.memory: dict[str, Any] = {}
+        self.principal = ANONYMOUS
+        self.endpoint = server.listeners[address]
+        self.max_request_bytes = server.max_request_bytes
+        if self.endpoint.demands_authentication:
+            self.max_request_bytes = min(self.max_request_bytes, MAX_REQUEST_BYTES)
         self._pending: deque[_MemoryPending] = deque()
         # Frames with their length, each on its way to the other side.
         self._requests: deque[bytes] = deque()
         self._responses: deque[bytes] = deque()
         self._in_flight = False
         self._paused_until_ms = 0
+        self._end: _End | None = None
         self._lost_requests = False
         self._lost_responses = False
         self._error: NetworkError | None = None
@@ -345,7 +381,9 @@ class MemoryConnection:
             self.network.forget(self)
 
     def ready(self) -> bool:
-        """Return True if a frame may move in either direction."""
+        """Return True if a frame may move in either direction, or the end has come."""
+        if self._end is not None and not self._responses:
+            return self.network.clock.monotonic_ms() >= self._end.due_ms
         if self._responses or not self._requests:
             return bool(self._responses)
         muted = self._in_flight or self.draining
@@ -355,11 +393,15 @@ class MemoryConnection:
         """Move a frame: a response, if there is one. The connection must be ``ready``."""
         if self._responses:
             self._deliver_response(self._responses.popleft())
+        elif self._end is not None:
+            self._begin_end(self._end)
         else:
             self._deliver_request(self._requests.popleft())
 
     def due_ms(self) -> int:
         """Return the time (monotonic) at which a frame may move that may not move now."""
+        if self._end is not None:
+            return self._end.due_ms
         return self._paused_until_ms if self._requests and not self.busy else NEVER_MS
 
     def answer(self, frame: Sequence[Part], pause_ms: int) -> None:
@@ -375,6 +417,20 @@ class MemoryConnection:
             self.end_by_server(str(error))
         if self.closed and not self._requests:
             self.network.forget(self)
+
+    def end_later(self, reason: str, frame: Sequence[Part], delay_ms: int) -> None:
+        """Close the connection from the server's side after a last response, ``delay_ms`` from now."""
+        if self._in_flight and (frame or delay_ms):
+            self._end = _End(reason, join(frame), self.network.clock.monotonic_ms() + delay_ms)
+        else:
+            self.end_by_server(reason)
+
+    def _begin_end(self, end: _End) -> None:
+        if end.frame and not self.closed:
+            self._responses.append(end.frame)
+            self._end = replace(end, frame=b"")
+        else:
+            self.end_by_server(end.reason)
 
     def end_by_server(self, reason: str) -> None:
         """Close the connection from the server's side, and log the reason."""
@@ -394,6 +450,7 @@ class MemoryConnection:
         self._requests.clear()
         self._responses.clear()
         self._in_flight = False
+        self._end = None
         self._fail(error)
         self.network.forget(self)
 
@@ -407,7 +464,7 @@ class MemoryConnection:
             return
         self._in_flight = True
         try:
-            (frame,) = FrameReader(self.server.max_request_bytes).feed(data)
+            (frame,) = FrameReader(self.max_request_bytes).feed(data)
             self.server.handler.on_request(_MemoryExchange(self), frame)
         except RemoteWireError as error:
             self.end_by_server(str(error))

@@ -20,16 +20,17 @@ import selectors
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import RemoteWireError, StorageError
 from minikafka.net.channel import (
     AWAITING_PART,
+    AWAITS_CLIENT,
     BETWEEN_REQUESTS,
     CLOSED,
+    DELAYED,
     HELD,
     IN_SERVICE,
     LINGERING,
@@ -41,13 +42,13 @@ from minikafka.net.channel import (
     Channel,
     ConnectionState,
 )
-from minikafka.net.event_loop import SelectorWakeup, Timers
-from minikafka.net.interfaces import RequestHandler
+from minikafka.net.event_loop import NEVER_MS, SelectorWakeup, Timers
+from minikafka.net.exchange import SocketExchange
+from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.network_send import TURN_BYTES, NetworkSend, error_reason
 from minikafka.net.request_limiter import FREE_BYTES, RequestLimiter
 from minikafka.net.response_memory import STALL_BYTES, ResponseMemory
-from minikafka.wire.frame_parts import Part
-from minikafka.wire.framing import FrameReader, encode_frame
+from minikafka.wire.framing import FrameReader
 
 logger = logging.getLogger("minikafka.net")
 
@@ -65,7 +66,8 @@ class ServerOptions:
     Kafka's names: ``socket.request.max.bytes``, ``connections.max.idle.ms``, ``socket.send.buffer.bytes``,
     ``socket.receive.buffer.bytes`` (None: the system's adaptive default). Ours: ``write_timeout_ms``, after
     which a peer that reads nothing of its response is disconnected; ``linger_ms``, the time that a peer has
-    during the stop to close its side.
+    before the end to close its side; ``authentication_timeout_ms`` and ``unauthenticated_request_bytes``, the
+    limits of a connection whose listener demands authentication, until its client has authenticated.
     """
 
     max_request_bytes: int
@@ -74,52 +76,8 @@ class ServerOptions:
     linger_ms: int
     send_buffer_bytes: int | None
     receive_buffer_bytes: int | None
-
-
-class SocketExchange:
-    """Implements ``interfaces.Exchange``."""
-
-    __slots__ = ("_answered", "_channel", "_processor", "keeps_memory", "parked")
-
-    def __init__(self, processor: Processor, channel: Channel) -> None:
-        self._processor = processor
-        self._channel = channel
-        self._answered = False
-        self.parked = False
-        self.keeps_memory = False
-        """True when the request's bytes are counted until the response."""
-
-    @property
-    def client_host(self) -> str:
-        return self._channel.host
-
-    @property
-    def listener(self) -> str:
-        return self._channel.listener
-
-    @property
-    def memory(self) -> dict[str, Any]:
-        return self._channel.memory
-
-    def park(self) -> None:
-        self.parked = True
-        if not self._answered:
-            self._processor.execute(lambda: self._processor.release_parked(self._channel, self))
-
-    def keep_counted(self, kept: bool = True) -> None:
-        self.keeps_memory = kept
-
-    def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
-        if self._answered:
-            raise RuntimeError(f"a request of {self._channel.name} was answered twice")
-        # Encoded here, so that the caller gets the error for parts that cannot be sent.
-        outgoing = NetworkSend(encode_frame(parts) if parts else [])
-        self._answered = True
-        self._processor.execute(lambda: self._processor.begin_response(self._channel, outgoing, pause_ms))
-
-    def close(self, reason: str) -> None:
-        self._answered = True
-        self._processor.execute(lambda: self._processor.close_channel(self._channel, reason))
+    authentication_timeout_ms: int
+    unauthenticated_request_bytes: int
 
 
 class Processor:
@@ -157,6 +115,7 @@ class Processor:
         self._steps: dict[ConnectionState, Callable[[Channel], None]] = {
             READING: self._receive,
             IN_SERVICE: self._note_sent_ahead,
+            DELAYED: self._note_sent_ahead,
             SENDING: self._write,
             AWAITING_PART: self._note_sent_ahead,
             THROTTLED: self._note_sent_ahead,
@@ -169,9 +128,9 @@ class Processor:
         self._selector.register(self._wakeup.reader, READ, None)
         self._thread.start()
 
-    def add(self, sock: socket.socket, address: object, listener: str) -> None:
-        """Take over a connection that was accepted by ``listener``."""
-        self.execute(lambda: self._register(sock, address, listener))
+    def add(self, sock: socket.socket, address: object, endpoint: Endpoint) -> None:
+        """Take over a connection that was accepted at ``endpoint``."""
+        self.execute(lambda: self._register(sock, address, endpoint))
 
     def execute(self, action: Callable[[], None]) -> None:
         """Run ``action`` on the processor's thread: at once when called there, otherwise soon."""
@@ -220,6 +179,27 @@ class Processor:
         channel.last_active_ms = self._clock.monotonic_ms()
         self._run_step(channel, self._write)
 
+    def begin_close(self, channel: Channel, reason: str, outgoing: NetworkSend, delay_ms: int) -> None:
+        """Close a connection after its last response (perhaps empty), which waits. On this thread only."""
+        if channel.state is not IN_SERVICE:
+            outgoing.close()
+            self.close_channel(channel, reason)
+            return
+        self._release(channel)
+        channel.close_reason = reason
+        channel.outgoing = outgoing
+        if delay_ms:
+            channel.become(DELAYED)
+            channel.resume_ms = self._clock.monotonic_ms() + delay_ms
+            self._timers.set(channel, channel.resume_ms)
+        else:
+            self._send_last(channel)
+
+    def lift_limits(self, channel: Channel) -> None:
+        """Lift the limits of a connection whose client has authenticated. On this thread only."""
+        channel.authentication_deadline_ms = NEVER_MS
+        channel.reader.max_bytes = self._options.max_request_bytes
+
     def release_parked(self, channel: Channel, exchange: SocketExchange) -> None:
         """Stop counting a request in flight that was parked. On this thread only."""
         if channel.exchange is exchange:
@@ -229,6 +209,8 @@ class Processor:
         """Close a connection and log why. On the processor's thread."""
         if channel.state is CLOSED:
             return
+        if channel.close_reason:
+            reason, level = channel.close_reason, logging.WARNING
         channel.become(CLOSED)
         self._watch(channel)
         self._channels.discard(channel)
@@ -288,9 +270,13 @@ class Processor:
             not self._channels or self._clock.monotonic_ms() >= self._drain_until_ms
         )
 
-    def _register(self, sock: socket.socket, address: object, listener: str) -> None:
+    def _register(self, sock: socket.socket, address: object, endpoint: Endpoint) -> None:
         now_ms = self._clock.monotonic_ms()
-        channel = Channel(sock, address, listener, self._options.max_request_bytes, now_ms)
+        options = self._options
+        channel = Channel(sock, address, endpoint.listener, options.max_request_bytes, now_ms)
+        if endpoint.demands_authentication:
+            channel.reader.max_bytes = min(options.max_request_bytes, options.unauthenticated_request_bytes)
+            channel.authentication_deadline_ms = now_ms + options.authentication_timeout_ms
         self._channels.add(channel)
         if self._drain_until_ms is not None:
             self.close_channel(channel, "the server is stopping", logging.DEBUG)
@@ -304,7 +290,7 @@ class Processor:
             # The peer disconnected before the channel was registered.
             self.close_channel(channel, error_reason(error), logging.INFO)
             return
-        self._timers.set(channel, now_ms + self._options.idle_ms)
+        self._timers.set(channel, min(now_ms + options.idle_ms, channel.authentication_deadline_ms))
 
     def _handle_event(self, channel: Channel) -> None:
         step = self._steps.get(channel.state)
@@ -460,7 +446,7 @@ class Processor:
         if channel.large_response is not None:
             channel.large_response.end()
             channel.large_response = None
-        if self._drain_until_ms is not None:
+        if self._drain_until_ms is not None or channel.close_reason:
             self._linger(channel)
         elif channel.throttle_ms:
             channel.become(THROTTLED)
@@ -468,6 +454,14 @@ class Processor:
             self._timers.set(channel, channel.resume_ms)
         else:
             self._resume(channel)
+
+    def _send_last(self, channel: Channel) -> None:
+        """Send the last response, or close the connection if there is none."""
+        outgoing, channel.outgoing = channel.outgoing, None
+        if outgoing is None or outgoing.done:
+            self.close_channel(channel, channel.close_reason)
+        else:
+            self.begin_response(channel, outgoing, 0)
 
     def _write_more(self, channel: Channel, outgoing: NetworkSend) -> None:
         """Continue to write after the next lazy part is ready."""
@@ -525,15 +519,22 @@ class Processor:
             if reason and quiet_ms >= limit_ms:
                 self.close_channel(channel, reason.format(quiet_ms), level)
                 continue
+            if now_ms >= channel.authentication_deadline_ms and channel.state in AWAITS_CLIENT:
+                timeout_ms = self._options.authentication_timeout_ms
+                self.close_channel(channel, f"its client did not authenticate within {timeout_ms} ms")
+                continue
             stalled = self._stalled(channel)
             if stalled:
                 self.close_channel(channel, f"{stalled} in {self._stall_ms} ms, while others need the memory")
                 continue
             check_ms = (channel.last_active_ms if reason else now_ms) + limit_ms
-            if channel.state is THROTTLED and channel.resume_ms > now_ms:
+            check_ms = min(check_ms, max(channel.authentication_deadline_ms, now_ms + STALL_MS))
+            if channel.state in (THROTTLED, DELAYED) and channel.resume_ms > now_ms:
                 check_ms = min(check_ms, channel.resume_ms)
             elif channel.state is THROTTLED:
                 self._run_step(channel, self._resume)
+            elif channel.state is DELAYED:
+                self._run_step(channel, self._send_last)
             if channel.reserved or channel.large_response is not None:
                 check_ms = min(check_ms, now_ms + self._stall_ms)
             self._timers.set(channel, check_ms)
@@ -556,6 +557,6 @@ class Processor:
             return options.write_timeout_ms, "it read nothing of its response for {} ms", logging.WARNING
         if channel.state is LINGERING:
             return options.linger_ms, "the server is stopping", logging.DEBUG
-        if channel.state in (IN_SERVICE, HELD, AWAITING_PART):
+        if channel.state in (IN_SERVICE, DELAYED, HELD, AWAITING_PART):
             return options.idle_ms, "", logging.DEBUG
         return options.idle_ms, "idle for {} ms", logging.INFO

@@ -18,6 +18,7 @@ from minikafka.net.network_send import peer_name
 from minikafka.net.processor import Processor, ServerOptions
 from minikafka.net.request_limiter import RequestLimiter
 from minikafka.net.response_memory import ResponseMemory
+from minikafka.security.sasl.server_states import MAX_REQUEST_BYTES
 
 __all__ = [
     "ConnectionLimits",
@@ -29,6 +30,10 @@ __all__ = [
     "SocketServer",
 ]
 
+AUTHENTICATION_TIMEOUT_MS = 10_000
+"""The time that a client has to authenticate, as Kafka's clients have to connect
+(``socket.connection.setup.timeout.ms``).
+"""
 UNSENT_BYTES = 128 << 20
 """The default limit on memory of large responses that peers have not read yet."""
 _STUCK_MS = 5000
@@ -56,6 +61,8 @@ class SocketServer:
         idle_ms: int = 600_000,
         write_timeout_ms: int = 30_000,
         linger_ms: int = 200,
+        authentication_timeout_ms: int = AUTHENTICATION_TIMEOUT_MS,
+        unauthenticated_request_bytes: int = MAX_REQUEST_BYTES,
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
         queued_requests: int = 500,
@@ -77,6 +84,8 @@ class SocketServer:
             linger_ms=linger_ms,
             send_buffer_bytes=send_buffer_bytes,
             receive_buffer_bytes=receive_buffer_bytes,
+            authentication_timeout_ms=authentication_timeout_ms,
+            unauthenticated_request_bytes=unauthenticated_request_bytes,
         )
         self._clock = clock or SystemClock()
         self._limiter = RequestLimiter(queued_requests, queued_bytes)
@@ -103,17 +112,19 @@ class SocketServer:
         available.
         """
         with contextlib.ExitStack() as undo:
-            sockets: list[tuple[str, socket.socket]] = []
+            sockets: list[tuple[Endpoint, socket.socket]] = []
             for endpoint in self._endpoints:
                 sock = listen(endpoint.host, endpoint.port, self._listen_backlog, self._options)
                 undo.callback(sock.close)
-                sockets.append((endpoint.listener, sock))
+                sockets.append((endpoint, sock))
             undo.pop_all()
-        self._ports = {listener: int(sock.getsockname()[1]) for listener, sock in sockets}
+        self._ports = {endpoint.listener: int(sock.getsockname()[1]) for endpoint, sock in sockets}
         self._processors = [self._processor(number) for number in range(self._count)]
         self._acceptors = [
-            Acceptor(sock, self._assign_connections(listener), f"net-acceptor-{self._ports[listener]}")
-            for listener, sock in sockets
+            Acceptor(
+                sock, self._assign_connections(endpoint), f"net-acceptor-{self._ports[endpoint.listener]}"
+            )
+            for endpoint, sock in sockets
         ]
         for processor in self._processors:
             processor.start()
@@ -145,12 +156,12 @@ class SocketServer:
             clock=self._clock,
         )
 
-    def _assign_connections(self, listener: str) -> Callable[[socket.socket, object], None]:
+    def _assign_connections(self, endpoint: Endpoint) -> Callable[[socket.socket, object], None]:
         def assign(sock: socket.socket, address: object) -> None:
             number = self._connection_quotas.admit(peer_name(address)[0], sock.fileno())
             if number is None:
                 sock.close()
             else:
-                self._processors[number].add(sock, address, listener)
+                self._processors[number].add(sock, address, endpoint)
 
         return assign

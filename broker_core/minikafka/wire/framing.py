@@ -87,6 +87,15 @@ def encode_frame(parts: Sequence[Part]) -> list[Part]:
     return [_LENGTH.pack(size), *parts]
 
 
+def foreign_protocol(prefix: bytes) -> str:
+    """Return the end of a message: the protocol that begins with the four bytes of a length; '' for none."""
+    if prefix[:2] in (b"\x15\x03", b"\x16\x03"):  # an alert, or a handshake
+        return "; these bytes are TLS: give both sides the same security.protocol"
+    if prefix in (b"GET ", b"POST", b"HEAD", b"PUT ", b"HTTP"):
+        return "; these bytes are HTTP: the peer does not speak Kafka's protocol"
+    return ""
+
+
 class FrameReader:
     """Splits one direction of a connection into frames of at most ``max_bytes``.
 
@@ -179,7 +188,8 @@ class FrameReader:
             return None
         size = _LENGTH.unpack_from(window, self._begin)[0]
         if not 0 <= size <= self.max_bytes:
-            raise RemoteWireError(f"invalid frame length {size}: expected 0 to {self.max_bytes}")
+            hint = foreign_protocol(bytes(window[self._begin : start]))
+            raise RemoteWireError(f"invalid frame length {size}: expected 0 to {self.max_bytes}{hint}")
         here = self._end - start
         if here > size:
             self._begin = start + size

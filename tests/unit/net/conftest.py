@@ -34,9 +34,12 @@ def serve() -> Iterator[Callable[..., SocketServer]]:
     servers: list[SocketServer] = []
 
     def start(
-        handler: RequestHandler, listeners: Sequence[str] = ("PLAINTEXT",), **limits: Any
+        handler: RequestHandler,
+        listeners: Sequence[str] = ("PLAINTEXT",),
+        endpoints: Sequence[Endpoint] = (),
+        **limits: Any,
     ) -> SocketServer:
-        endpoints = [Endpoint(name, HOST, 0) for name in listeners]
+        endpoints = endpoints or [Endpoint(name, HOST, 0) for name in listeners]
         server = SocketServer(endpoints, handler, **{"processors": 1, **limits})
         server.start()
         servers.append(server)

@@ -12,6 +12,7 @@ from minikafka.net import channel as module
 from minikafka.net.channel import (
     AWAITING_PART,
     CLOSED,
+    DELAYED,
     HELD,
     IN_SERVICE,
     LINGERING,
@@ -56,10 +57,11 @@ def test_states_follow_each_other_as_documented(channel: Channel) -> None:
 
 def test_selector_reports_what_the_state_waits_for(channel: Channel) -> None:
     found = {READING: channel.interest}
-    for state in (HELD, READING, IN_SERVICE, SENDING, AWAITING_PART, SENDING, THROTTLED, LINGERING, CLOSED):
+    before_sending = (HELD, READING, IN_SERVICE, DELAYED)
+    for state in (*before_sending, SENDING, AWAITING_PART, SENDING, THROTTLED, LINGERING, CLOSED):
         channel.become(state)
         found[state] = channel.interest
-    reading = dict.fromkeys((READING, IN_SERVICE, AWAITING_PART, THROTTLED, LINGERING), READ)
+    reading = dict.fromkeys((READING, IN_SERVICE, DELAYED, AWAITING_PART, THROTTLED, LINGERING), READ)
     assert found == reading | {SENDING: WRITE, HELD: 0, CLOSED: 0}
 
 

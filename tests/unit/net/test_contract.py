@@ -10,6 +10,7 @@ import pytest
 from minikafka.base.errors import NetworkError, PeerClosed, RemoteWireError, StorageError
 from minikafka.base.files import FileSlice, RealFiles
 from minikafka.net.interfaces import Exchange
+from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from tests.support.network import HOST, Answering, Keeping, NetworkHarness
 
 
@@ -164,6 +165,81 @@ def test_a_handler_can_end_the_connection_in_place_of_an_answer(
     with pytest.raises(NetworkError):
         connection.request([b"?"]).result()
     assert "not with me" in caplog.text
+
+
+@pytest.mark.parametrize("response", [[b"denied"], []], ids=["answered", "silent"])
+@pytest.mark.parametrize("delay_ms", [0, 30])
+def test_connection_closes_after_a_last_response(
+    handler: Keeping,
+    harness: NetworkHarness,
+    caplog: pytest.LogCaptureFixture,
+    response: list[bytes],
+    delay_ms: int,
+) -> None:
+    connection = harness.connect(harness.listen(handler))
+    first, second = connection.request([b"1"]), connection.request([b"2"])
+    harness.until(lambda: handler.exchanges, "the first request has come")
+    began_ms = harness.clock.monotonic_ms()
+    handler.exchanges[0].close("wrong password", response, delay_ms)
+    if response:
+        assert bytes(first.result()) == b"denied"
+    for pending in (second,) if response else (first, second):
+        with pytest.raises(PeerClosed):
+            pending.result()
+    assert harness.clock.monotonic_ms() - began_ms >= delay_ms
+    assert len(handler.exchanges) == 1
+    harness.until_later(lambda: "closed: wrong password" in caplog.text, "the reason is logged")
+
+
+def test_other_connections_are_served_during_the_delay_of_a_last_response(
+    handler: Keeping, harness: NetworkHarness
+) -> None:
+    server = harness.listen(handler)
+    refused, other = harness.connect(server), harness.connect(server)
+    first = refused.request([b"1"])
+    harness.until(lambda: handler.exchanges, "the first request has come")
+    handler.exchanges[0].close("wrong password", [b"denied"], 600_000)
+    second = other.request([b"2"])
+    harness.until(lambda: len(handler.exchanges) == 2, "the second request has come")
+    handler.exchanges[1].respond([b"served"])
+    assert bytes(second.result()) == b"served"
+    assert not first.done()
+
+
+def test_a_principal_holds_for_its_connection(handler: Keeping, harness: NetworkHarness) -> None:
+    server = harness.listen(handler)
+    one, other = harness.connect(server), harness.connect(server)
+    alice = KafkaPrincipal.user("alice")
+    one.request([b"1"])
+    harness.until(lambda: handler.exchanges, "the first request has come")
+    assert handler.exchanges[0].principal == ANONYMOUS
+    handler.exchanges[0].principal = alice
+    handler.exchanges[0].respond([])
+    one.request([b"2"])
+    harness.until(lambda: len(handler.exchanges) == 2, "the second request has come")
+    other.request([b"3"])
+    harness.until(lambda: len(handler.exchanges) == 3, "the third request has come")
+    assert [exchange.principal for exchange in handler.exchanges[1:]] == [alice, ANONYMOUS]
+    assert handler.exchanges[0].peer_certificate is None
+
+
+def test_authentication_lifts_the_limit_of_request_bytes(
+    harness: NetworkHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Authenticating:
+        def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+            if frame == b"secret":
+                exchange.authenticated()
+            exchange.respond([b"%d" % len(frame)])
+
+    server = harness.listen(Authenticating(), max_request_bytes=1 << 20, demands_authentication=True)
+    one, other = harness.connect(server), harness.connect(server)
+    assert bytes(one.request([bytes(524_288)]).result()) == b"524288"
+    assert bytes(one.request([b"secret"]).result()) == b"6"
+    assert bytes(one.request([bytes(524_289)]).result()) == b"524289"
+    with pytest.raises(NetworkError):
+        other.request([bytes(524_289)]).result()
+    assert "invalid frame length 524289: expected 0 to 524288" in caplog.text
 
 
 def test_a_request_above_the_limit_ends_its_connection_only(

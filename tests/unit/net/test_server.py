@@ -8,7 +8,7 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,47 +24,10 @@ from minikafka.net.interfaces import Endpoint, Exchange
 from minikafka.net.processor import ROUNDS
 from minikafka.net.server import SocketServer
 from tests.support.network import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, run_processors
+from tests.support.plain_sockets import exactly, framed, is_closed, plain, read_frame
 from tests.unit.net.test_network_send import Made
 
 Serve = Callable[..., SocketServer]
-
-
-@contextlib.contextmanager
-def plain(server: SocketServer, receive_buffer: int | None = None) -> Iterator[socket.socket]:
-    """A plain socket that is connected to ``server``."""
-    with socket.socket() as sock:
-        sock.settimeout(PATIENCE_SECONDS)
-        if receive_buffer is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        sock.connect((HOST, server.port))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield sock
-
-
-def framed(*frames: bytes) -> bytes:
-    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
-
-
-def exactly(sock: socket.socket, size: int) -> bytes:
-    data = bytearray(size)
-    view = memoryview(data)
-    while view:
-        count = sock.recv_into(view)
-        assert count, f"the stream ended {len(view)} bytes early"
-        view = view[count:]
-    return bytes(data)
-
-
-def read_frame(sock: socket.socket) -> bytes:
-    return exactly(sock, struct.unpack(">i", exactly(sock, 4))[0])
-
-
-def is_closed(sock: socket.socket) -> bool:
-    """Return True if the server has closed the connection."""
-    try:
-        return sock.recv(1) == b""
-    except ConnectionError:
-        return True
 
 
 def test_a_request_may_come_one_byte_at_a_time(serve: Serve) -> None:

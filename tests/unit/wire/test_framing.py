@@ -66,10 +66,17 @@ def test_a_large_frame_arrives_exact_through_all_growth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "shown"), [(b"\x00\x00\x00\x0b", "11"), (b"\xff\xff\xff\xff", "-1"), (b"GET ", "1195725856")]
+    ("size", "shown", "hint"),
+    [
+        (b"\x00\x00\x00\x0b", "11", "$"),
+        (b"\xff\xff\xff\xff", "-1", "$"),
+        (b"GET ", "1195725856", "; these bytes are HTTP"),
+        (b"\x16\x03\x01\x02", "369295618", "; these bytes are TLS: .* security.protocol$"),
+        (b"\x15\x03\x03\x00", "352518912", "; these bytes are TLS"),
+    ],
 )
-def test_invalid_length_is_refused_before_its_frame(size: bytes, shown: str) -> None:
-    with pytest.raises(RemoteWireError, match=f"invalid frame length {shown}: expected 0 to 10"):
+def test_invalid_length_is_refused_before_its_frame(size: bytes, shown: str, hint: str) -> None:
+    with pytest.raises(RemoteWireError, match=f"invalid frame length {shown}: expected 0 to 10{hint}"):
         FrameReader(10).feed(size)
 
 

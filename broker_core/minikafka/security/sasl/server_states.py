@@ -25,7 +25,7 @@ from minikafka.base.text import shorten
 from minikafka.security.sasl.mechanism import SaslServer
 
 MAX_REQUEST_BYTES = 524_288
-"""The limit of a request before authentication (``sasl.server.max.receive.size``)."""
+"""The limit of a request before authentication (``sasl.server.max.receive.size``); the network holds it."""
 MIN_REAUTHENTICATION_INTERVAL_MS = 1_000
 
 # Keys of the wire's table of APIs, which this floor does not know.
@@ -37,12 +37,6 @@ _NO_KAFKA_CLIENT = (
     "the client may have another security.protocol than the listener, be older than Kafka 0.10, "
     "or be no client of Kafka"
 )
-_FIRST_BYTES = {
-    b"\x16\x03": "a client with TLS; the listener has none",
-    b"GE": "an HTTP client",
-    b"PO": "an HTTP client",
-    b"HE": "an HTTP client",
-}
 
 
 class SaslState(Enum):
@@ -153,15 +147,6 @@ class SaslServerAuthenticator:
         if self.state is not SaslState.COMPLETE or self._server is None:
             raise BrokerError(ErrorCode.ILLEGAL_SASL_STATE, "the client is not authenticated")
         return self._server.authorization_id
-
-    def receive_length(self, prefix: bytes) -> Step | None:
-        """Return the refusal of a frame by its first four bytes, its length; None for an acceptable one."""
-        length = int.from_bytes(prefix, "big", signed=True)
-        if self.state is SaslState.COMPLETE or 0 <= length <= MAX_REQUEST_BYTES:
-            return None
-        peer = _FIRST_BYTES.get(bytes(prefix[:2]))
-        hint = f"probably {peer}" if peer else f"expected at most {MAX_REQUEST_BYTES} before authentication"
-        return self._fail(f"a request of {length} bytes: {hint}")
 
     def receive_malformed(self, problem: str) -> Step:
         """Return the verdict on a frame that is no request, such as the first one of a 0.9 client."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minikafka.net.interfaces import Exchange
+from minikafka.security.principals import KafkaPrincipal
 from minikafka.wire.frame_parts import Part
 
 
@@ -92,6 +93,21 @@ class _AdmittedExchange:
     def memory(self) -> dict[str, Any]:
         return self._exchange.memory
 
+    @property
+    def principal(self) -> KafkaPrincipal:
+        return self._exchange.principal
+
+    @principal.setter
+    def principal(self, principal: KafkaPrincipal) -> None:
+        self._exchange.principal = principal
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        return self._exchange.peer_certificate
+
+    def authenticated(self) -> None:
+        self._exchange.authenticated()
+
     def park(self) -> None:
         self._exchange.park()
 
@@ -104,9 +120,9 @@ class _AdmittedExchange:
         finally:
             self.leave()
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, response: Sequence[Part] = (), delay_ms: int = 0) -> None:
         try:
-            self._exchange.close(reason)
+            self._exchange.close(reason, response, delay_ms)
         finally:
             self.leave()
 

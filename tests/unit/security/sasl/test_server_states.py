@@ -19,7 +19,6 @@ from minikafka.security.sasl.scram import (
 )
 from minikafka.security.sasl.server_states import (
     API_VERSIONS,
-    MAX_REQUEST_BYTES,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     ApiVersionsAnswer,
@@ -210,28 +209,6 @@ def test_first_frame_of_another_protocol_is_refused_with_a_guess() -> None:
     assert_failed(
         states, states.receive_malformed("no header"), None, "no header; the client may have another"
     )
-
-
-@pytest.mark.parametrize(
-    ("prefix", "reason"),
-    [
-        (
-            (MAX_REQUEST_BYTES + 1).to_bytes(4, "big"),
-            "524289 bytes: expected at most 524288 before authentication",
-        ),
-        (b"\xff\xff\xff\xff", "a request of -1 bytes"),
-        (b"\x16\x03\x01\x02", "probably a client with TLS"),
-        (b"GET ", "probably an HTTP client"),
-    ],
-)
-def test_frame_of_impossible_length_is_refused_before_it_is_read(prefix: bytes, reason: str) -> None:
-    states = connection()
-    assert_failed(states, states.receive_length(prefix), None, reason)
-
-
-def test_length_up_to_the_limit_is_accepted_and_any_after_authentication() -> None:
-    assert connection().receive_length(MAX_REQUEST_BYTES.to_bytes(4, "big")) is None
-    assert authenticated().receive_length((1 << 30).to_bytes(4, "big")) is None
 
 
 # Failures of authentication.

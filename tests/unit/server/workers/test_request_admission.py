@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.net.interfaces import Exchange
+from minikafka.security.principals import KafkaPrincipal
 from minikafka.server.workers.request_admission import RequestAdmission, leave
 from tests.support.recorded_exchange import RecordedExchange
 
@@ -66,8 +67,19 @@ def test_calls_reach_the_exchange() -> None:
     admitted.keep_counted(False)
     admitted.respond([b"x"], 7)
     admitted.close("why")
+    admitted.authenticated()
+    admitted.principal = KafkaPrincipal.user("alice")
+    exchange.peer_certificate = b"DER"
+    assert admitted.principal == exchange.principal == KafkaPrincipal.user("alice")
+    assert admitted.peer_certificate == b"DER"
     assert (admitted.client_host, admitted.listener, exchange.memory) == ("host", "PLAINTEXT", {"key": 1})
-    assert exchange.calls == [("park",), ("keep_counted", False), ("respond", [b"x"], 7), ("close", "why")]
+    assert exchange.calls == [
+        ("park",),
+        ("keep_counted", False),
+        ("respond", [b"x"], 7),
+        ("close", "why"),
+        ("authenticated",),
+    ]
 
 
 def test_other_exchanges_have_nothing_to_leave() -> None:
