@@ -7,7 +7,7 @@ written. No program parses log messages, which are for people.
     {"type": "compiling", "done": 5, "of": 17}         progress of compiling kernels
     {"type": "compiled", "kernel": NAME}               one more kernel, from a process that compiles
     {"type": "opening", "opened": 3, "of": 9, "checked_bytes": N}     progress of opening logs
-    {"type": "refused", "host": ADDRESS}               ACLs deny ClusterAction to the controller at this host
+    {"type": "refused", "principal": "User:NAME", "host": ADDRESS}    ACLs deny ClusterAction to a controller
     {"type": "ready", "address": "HOST:PORT", "cluster_id": ID}       a broker serves
     {"type": "warning", "message": TEXT}               records may be lost, or a log is offline
     {"type": "failed", "message": TEXT}                the reason why the process ends

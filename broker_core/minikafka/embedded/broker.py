@@ -8,6 +8,7 @@ of its start, and that it is ready. It ends with its parent.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -65,10 +66,10 @@ def progress_text(report: Mapping[str, object] | None) -> str | None:
     return None
 
 
-def acl_command(host: str, zookeeper: str) -> str:
-    """Return the command that allows brokers at ``host`` to be controllers."""
+def acl_command(principal: str, host: str, zookeeper: str) -> str:
+    """Return the command that allows brokers with ``principal`` at ``host`` to be controllers."""
     return (
-        "`minikafka acl add --cluster --operation ClusterAction --allow-principal User:ANONYMOUS "
+        f"`minikafka acl add --cluster --operation ClusterAction --allow-principal {shlex.quote(principal)} "
         f"--allow-host {host} --zookeeper {zookeeper}`"
     )
 
@@ -147,27 +148,27 @@ class BrokerProcess:
                     on_progress(f"broker {self.broker_id}: {text}")
 
     def _acl_hint(self) -> str | None:
-        host = self._refused_host()
-        if host is None:
+        command = self._acl_command(self._zookeeper)
+        if command is None:
             return None
-        return "waiting: ACLs deny ClusterAction to its controller; to allow it, run " + acl_command(
-            host, self._zookeeper
-        )
+        return f"waiting: ACLs deny ClusterAction to its controller; to allow it, run {command}"
 
-    def _refused_host(self) -> str | None:
-        """Return the host of a controller that ACLs denied ClusterAction; None if there is none."""
+    def _acl_command(self, zookeeper: str) -> str | None:
+        """Return the command that allows what ACLs denied to the controller; None if nothing was denied."""
         report = self._child.last_report("refused")
-        return None if report is None else str(report.get("host"))
+        if report is None:
+            return None
+        return acl_command(str(report["principal"]), str(report["host"]), zookeeper)
 
     def _timed_out(self, timeout_s: float, last: Mapping[str, object] | None) -> BrokerFailed:
         doing = progress_text(last) or (last and last.get("phase"))
         what = f"was not ready within {timeout_s:g} s" + (f" of its last report: {doing}" if doing else "")
-        host = self._refused_host()
-        if host is None:
+        command = self._acl_command("HOST:PORT")
+        if command is None:
             return self._failed(self._child.failure(what))
         return BrokerFailed(
             f"broker {self.broker_id} {what}: ACLs deny ClusterAction to its controller; start without the "
-            f"authorizer, run {acl_command(host, 'HOST:PORT')} with the address that is printed then, stop, "
+            f"authorizer, run {command} with the address that is printed then, stop, "
             f"and start with the authorizer again (see {self._child.log})",
             None,
         )

@@ -104,8 +104,8 @@ class ClassicProtocol:
             begin(broker.pool, exchange, self._append(exchange, produces, size))
 
         topics = {produced.topic for produced in produces}
-        may, address = broker.access_control.may_auto_create, exchange.client_host
-        awaited = {topic for topic in topics if may(address, topic) and _awaited(broker, topic)}
+        may = broker.access_control.may_auto_create
+        awaited = {topic for topic in topics if may(exchange, topic) and _awaited(broker, topic)}
         operation = _DelayedClassicProduce(broker, awaited, append, exchange)
         if operation.satisfied():
             append()

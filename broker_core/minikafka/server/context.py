@@ -9,6 +9,7 @@ from typing import Any
 from minikafka.base.errors import CoordinationError, RemoteWireError
 from minikafka.base.values import fast_value
 from minikafka.net.server import Exchange
+from minikafka.security.principals import KafkaPrincipal
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import API_VERSIONS, refusal
@@ -35,6 +36,11 @@ class RequestContext:
     def listener(self) -> str:
         """The name of the listener that received the request."""
         return self.exchange.listener
+
+    @property
+    def principal(self) -> KafkaPrincipal:
+        """The principal of the client."""
+        return self.exchange.principal
 
     @property
     def replies_unchanged(self) -> bool:

@@ -21,7 +21,7 @@ def opening(opened: int) -> dict[str, object]:
     return {"type": "opening", "opened": opened, "of": 9, "checked_bytes": 5 << 20}
 
 
-REFUSED: dict[str, object] = {"type": "refused", "host": "127.0.0.1"}
+REFUSED: dict[str, object] = {"type": "refused", "principal": "User:ANONYMOUS", "host": "127.0.0.1"}
 
 
 class SlowChild:

@@ -85,17 +85,10 @@ class TokenAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorAnswer:
-    """Answer the request, which is one of another API, with an error in all its places."""
-
-    error_code: ErrorCode
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """The verdict on what a client sent."""
 
-    answer: ApiVersionsAnswer | HandshakeAnswer | AuthenticateAnswer | TokenAnswer | ErrorAnswer | None
+    answer: ApiVersionsAnswer | HandshakeAnswer | AuthenticateAnswer | TokenAnswer | None
     """None: send nothing."""
     failure: str | None = None
     """The reason for which the connection is closed, for the log; None: it stays open."""
@@ -160,20 +153,22 @@ class SaslServerAuthenticator:
         COMPLETE None is also the verdict on any other API: serve it.
         """
         if self.state is SaslState.COMPLETE:
-            return self._receive_after_authentication(api_key, now_ms)
+            return self._receive_after_authentication(api_key, version, now_ms)
         if self.state is SaslState.AUTHENTICATE and self._with_requests:
             if api_key != SASL_AUTHENTICATE:
-                failure = f"unexpected request (API {api_key}) during authentication"
-                return self._fail(failure, ErrorAnswer(ErrorCode.ILLEGAL_SASL_STATE))
+                return self._fail(f"unexpected request (API {api_key}) during authentication")
         elif api_key == API_VERSIONS and self._before_handshake:
             return self._receive_api_versions(version)
         elif api_key != SASL_HANDSHAKE or not (
             self._before_handshake or self.state is SaslState.HANDSHAKE_REQUEST
         ):
             return self.receive_malformed(f"unexpected API {api_key} version {version} before authentication")
-        if not self._supports(api_key, version):
-            return self._fail(f"version {version} of API {api_key} is not supported")
-        return None
+        return self._check_version(api_key, version)
+
+    def _check_version(self, api_key: int, version: int) -> Step | None:
+        if self._supports(api_key, version):
+            return None
+        return self._fail(f"version {version} of API {api_key} is not supported")
 
     @property
     def _before_handshake(self) -> bool:
@@ -186,7 +181,11 @@ class SaslServerAuthenticator:
         self.state = SaslState.HANDSHAKE_REQUEST
         return Step(ApiVersionsAnswer(ErrorCode.NONE))
 
-    def _receive_after_authentication(self, api_key: int, now_ms: int) -> Step | None:
+    def _receive_after_authentication(self, api_key: int, version: int, now_ms: int) -> Step | None:
+        if api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+            refusal = self._check_version(api_key, version)
+            if refusal is not None:
+                return refusal
         if api_key == SASL_HANDSHAKE:
             if now_ms - self._authenticated_ms < MIN_REAUTHENTICATION_INTERVAL_MS:
                 return Step(HandshakeAnswer(ErrorCode.ILLEGAL_SASL_STATE, ()))
@@ -271,8 +270,6 @@ class SaslServerAuthenticator:
     def _unexpected(self, what: str) -> BrokerError:
         return BrokerError(ErrorCode.ILLEGAL_SASL_STATE, f"unexpected {what} in the state {self.state.name}")
 
-    def _fail(
-        self, reason: str, answer: HandshakeAnswer | AuthenticateAnswer | ErrorAnswer | None = None
-    ) -> Step:
+    def _fail(self, reason: str, answer: HandshakeAnswer | AuthenticateAnswer | None = None) -> Step:
         self.state = SaslState.FAILED
         return Step(answer, reason)

@@ -6,7 +6,7 @@ response (``request_authorizers`` has the rule of each API). So handlers know no
 Metadata, which asks ``RequestContext.may_create`` before it creates a topic.
 
 Decisions are cached until the rules change: an authorizer is an immutable value, and its cached decisions are
-dropped with it. On a plain-text listener every client is ``User:ANONYMOUS``, distinguished by its address.
+dropped with it. A client is its principal and its address (``net.interfaces.Exchange``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import logging
 from functools import partial
 from typing import Any
 
-from minikafka.base.acls import ANONYMOUS, Operation, Resource, ResourceType
+from minikafka.base.acls import Operation, Resource, ResourceType
 from minikafka.base.reports import report
 from minikafka.base.values import fast_value
+from minikafka.net.interfaces import Exchange
 from minikafka.security.authorizer import Authorizer, normalize_host
 from minikafka.server.context import RequestContext
 from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS, AuthorizationResult, Requester
@@ -32,25 +33,27 @@ class DecisionCache:
 
     def __init__(self, authorizer: Authorizer) -> None:
         self.authorizer = authorizer
-        self._known: dict[tuple[str, Operation, ResourceType, str], bool] = {}
+        self._known: dict[tuple[str, str, Operation, ResourceType, str], bool] = {}
 
-    def requester(self, address: str) -> Requester:
-        """Return the client at ``address`` as a requester."""
-        return Requester(partial(self.allows, address))
+    def requester(self, exchange: Exchange) -> Requester:
+        """Return the client of ``exchange`` as a requester."""
+        return Requester(partial(self.allows, str(exchange.principal), exchange.client_host))
 
-    def allows(self, address: str, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Return True if the client at ``address`` may do the operation. Each denial is logged once."""
-        key = (address, operation, kind, name)
+    def allows(
+        self, principal: str, address: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
+        """Return True if ``principal`` at ``address`` may do the operation. Each denial is logged once."""
+        key = (principal, address, operation, kind, name)
         allowed = self._known.get(key)
         if allowed is None:
             host, resource = normalize_host(address), Resource(kind, name)
-            allowed = self.authorizer.allows(ANONYMOUS, host, operation, resource)
+            allowed = self.authorizer.allows(principal, host, operation, resource)
             if not allowed:
                 if operation is Operation.CLUSTER_ACTION:
-                    report("refused", host=host)
+                    report("refused", principal=principal, host=host)
                 _log.info(
                     "denied: principal=%s host=%s operation=%s resource=%s",
-                    ANONYMOUS,
+                    principal,
                     host,
                     operation.label,
                     resource,
@@ -81,11 +84,11 @@ class AccessControl:
         """Put ``authorizer`` in force."""
         self._decisions = DecisionCache(authorizer)
 
-    def may_auto_create(self, address: str, topic: str) -> bool:
-        """Return True if the client at ``address`` may auto-create ``topic`` and then write to it."""
+    def may_auto_create(self, exchange: Exchange, topic: str) -> bool:
+        """Return True if the client of ``exchange`` may auto-create ``topic`` and then write to it."""
         if self._decisions is None:
             return True
-        requester = self._decisions.requester(address)
+        requester = self._decisions.requester(exchange)
         return requester.may_on_topic(Operation.WRITE, topic) and requester.may_create(topic)
 
     def authorize(self, context: RequestContext, request: Any) -> tuple[RequestContext, Any]:
@@ -96,7 +99,7 @@ class AccessControl:
         decisions = self._decisions
         if decisions is None:
             return context, request
-        requester = decisions.requester(context.exchange.client_host)
+        requester = decisions.requester(context.exchange)
         result = REQUEST_AUTHORIZERS[context.api.key](requester, context.version, request)
         if result is None:
             return context, request

@@ -24,7 +24,6 @@ from minikafka.security.sasl.server_states import (
     ApiVersionsAnswer,
     AuthenticateAnswer,
     EnabledMechanism,
-    ErrorAnswer,
     HandshakeAnswer,
     SaslServerAuthenticator,
     SaslState,
@@ -174,10 +173,10 @@ def test_other_api_before_the_handshake_is_refused(api_key: int) -> None:
 
 
 @pytest.mark.parametrize("api_key", [METADATA, SASL_HANDSHAKE, API_VERSIONS])
-def test_other_api_during_authentication_is_illegal_sasl_state(api_key: int) -> None:
+def test_other_api_during_authentication_closes_the_connection(api_key: int) -> None:
     states = after_handshake()
     step = states.receive_request(api_key, 0, NOW_MS)
-    assert_failed(states, step, ErrorAnswer(ErrorCode.ILLEGAL_SASL_STATE), f"API {api_key}")
+    assert_failed(states, step, None, f"API {api_key}")
 
 
 def test_mechanism_that_is_not_enabled_is_answered_with_those_that_are() -> None:
@@ -202,6 +201,13 @@ def test_version_that_is_not_supported_closes_the_connection(api_key: int, versi
     states = connection() if api_key == SASL_HANDSHAKE else after_handshake()
     step = states.receive_request(api_key, version, NOW_MS)
     assert_failed(states, step, None, f"version {version} of API {api_key} is not supported")
+
+
+@pytest.mark.parametrize("api_key", [SASL_HANDSHAKE, SASL_AUTHENTICATE])
+def test_version_that_is_not_supported_ends_an_authenticated_session(api_key: int) -> None:
+    states = authenticated()
+    step = states.receive_request(api_key, 2, NOW_MS + 5_000)
+    assert_failed(states, step, None, f"version 2 of API {api_key} is not supported")
 
 
 def test_first_frame_of_another_protocol_is_refused_with_a_guess() -> None:

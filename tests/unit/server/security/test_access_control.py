@@ -21,10 +21,12 @@ from minikafka.base.acls import (
     ResourceType,
 )
 from minikafka.base.errors import ConfigError, ErrorCode
+from minikafka.net.interfaces import Exchange, RequestHandler
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.registry.acls import acl_path, change_resource
 from minikafka.security.authorizer import Authorizer
+from minikafka.security.principals import KafkaPrincipal
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.handlers import handlers
 from minikafka.server.security.access_control import DecisionCache
@@ -417,6 +419,31 @@ def test_rules_hold_as_soon_as_the_broker_hears_of_them(world: Guarded) -> None:
     assert world.produce("t", b"x").error_code == TOPIC_DENIED
 
 
+class As:
+    """Serves the requests of every connection as those of alice."""
+
+    def __init__(self, handler: RequestHandler) -> None:
+        self._handler = handler
+
+    def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+        exchange.principal = KafkaPrincipal.user("alice")
+        self._handler.on_request(exchange, frame)
+
+
+def test_rules_are_about_the_principal_of_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    world = Simulation()
+    world.machine.intercept = As
+    world.machine.start({**AUTHORIZER, "super.users": ANONYMOUS})
+    store = world.zookeeper.connect()
+    with caplog.at_level("INFO"):
+        assert world.create_topic("t") == TOPIC_DENIED
+    assert "denied: principal=User:alice host=" in caplog.text
+    rule = Acl("User:alice", Permission.ALLOW, WILDCARD_HOST, CREATE)
+    change_resource(store, CLUSTER, lambda rules: rules | {rule})
+    world.settle()
+    assert world.create_topic("t") == 0
+
+
 def test_rules_of_before_the_start_hold_from_the_start_on() -> None:
     world = Simulation()
     rule = Acl(ANONYMOUS, Permission.ALLOW, WILDCARD_HOST, CREATE)
@@ -488,8 +515,8 @@ def test_another_authorizer_is_refused_by_its_name() -> None:
 def test_a_decision_is_made_once_and_a_refusal_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     decisions = DecisionCache(Authorizer())
     with caplog.at_level("INFO"):
-        answers = {decisions.allows("127.0.0.1", WRITE, ResourceType.TOPIC, "t") for _ in range(3)}
+        answers = {
+            decisions.allows("User:alice", "127.0.0.1", WRITE, ResourceType.TOPIC, "t") for _ in range(3)
+        }
     assert answers == {False}
-    assert caplog.messages == [
-        "denied: principal=User:ANONYMOUS host=127.0.0.1 operation=Write resource=Topic:t"
-    ]
+    assert caplog.messages == ["denied: principal=User:alice host=127.0.0.1 operation=Write resource=Topic:t"]
