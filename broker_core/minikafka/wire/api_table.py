@@ -35,6 +35,8 @@ from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
 from minikafka.wire.apis.offset_fetch import OFFSET_FETCH
 from minikafka.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from minikafka.wire.apis.produce import PRODUCE
+from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
+from minikafka.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from minikafka.wire.apis.stop_replica import STOP_REPLICA
 from minikafka.wire.apis.sync_group import SYNC_GROUP
 from minikafka.wire.apis.update_metadata import UPDATE_METADATA
@@ -61,6 +63,7 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         SYNC_GROUP,
         DESCRIBE_GROUPS,
         LIST_GROUPS,
+        SASL_HANDSHAKE,
         API_VERSIONS,
         CREATE_TOPICS,
         DELETE_TOPICS,
@@ -73,6 +76,7 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
         DESCRIBE_LOG_DIRS,
+        SASL_AUTHENTICATE,
         CREATE_PARTITIONS,
         DELETE_GROUPS,
         INCREMENTAL_ALTER_CONFIGS,
@@ -97,6 +101,7 @@ NEWEST_IN_0_10_1: dict[ApiKey, int] = {
     ApiKey.SYNC_GROUP: 0,
     ApiKey.DESCRIBE_GROUPS: 0,
     ApiKey.LIST_GROUPS: 0,
+    ApiKey.SASL_HANDSHAKE: 0,
     ApiKey.API_VERSIONS: 0,
     ApiKey.CREATE_TOPICS: 0,
     ApiKey.DELETE_TOPICS: 0,

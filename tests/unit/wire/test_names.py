@@ -14,8 +14,6 @@ from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS
 from minikafka.wire.apis.metadata import METADATA
-from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
-from minikafka.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from minikafka.wire.fields import (
     BOOLEAN,
     BYTES,
@@ -71,7 +69,7 @@ BETWEEN_BROKERS = (
 
 EVERY_VERSION = [
     pytest.param(api, version, id=f"{api.name}-{version}")
-    for api in (*APIS.values(), SASL_HANDSHAKE, SASL_AUTHENTICATE)
+    for api in APIS.values()
     if api.key not in BETWEEN_BROKERS
     for version in range(api.min_version, api.max_version + 1)
 ]

@@ -20,7 +20,6 @@ from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersio
 from minikafka.wire.apis.fetch import FETCH
 from minikafka.wire.apis.metadata import METADATA
 from minikafka.wire.apis.produce import PRODUCE
-from minikafka.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from minikafka.wire.frame_parts import buffer_of, join
 from minikafka.wire.framing import FrameReader, RequestHeader, encode_frame, response_header, split_response
 
@@ -54,12 +53,11 @@ def recorded() -> Iterator[Recorded]:
             )
 
 
-SPOKEN = {**APIS, SASL_HANDSHAKE.key: SASL_HANDSHAKE}
 ALL = list(recorded())
 SUPPORTED = [
     exchange
     for exchange in ALL
-    if exchange.key in SPOKEN and SPOKEN[ApiKey(exchange.key)].supports(exchange.version)
+    if exchange.key in APIS and APIS[ApiKey(exchange.key)].supports(exchange.version)
 ]
 ANSWERED = [exchange for exchange in SUPPORTED if exchange.response is not None]
 
@@ -81,7 +79,7 @@ def test_every_version_that_0_10_1_answered_is_spoken() -> None:
 def test_recorded_request_decodes_and_encodes_unchanged(exchange: Recorded) -> None:
     header, body = RequestHeader.decode(frame_of(exchange.request))
     assert (header.api_key, header.api_version) == (exchange.key, exchange.version)
-    api = SPOKEN[ApiKey(exchange.key)]
+    api = APIS[ApiKey(exchange.key)]
     request = api.decode_request(exchange.version, body)
     assert (
         join(encode_frame([header.encode(), *api.encode_request(exchange.version, request)]))
@@ -95,7 +93,7 @@ def test_recorded_response_decodes_and_encodes_unchanged(exchange: Recorded) -> 
     correlation_id, body = split_response(frame_of(exchange.response))
     header, _ = RequestHeader.decode(frame_of(exchange.request))
     assert correlation_id == header.correlation_id
-    api = SPOKEN[ApiKey(exchange.key)]
+    api = APIS[ApiKey(exchange.key)]
     response = api.decode_response(exchange.version, body)
     parts = [response_header(correlation_id), *api.encode_response(exchange.version, response)]
     assert join(encode_frame(parts)) == exchange.response
@@ -112,7 +110,7 @@ def shortest(direction: str) -> list[Recorded]:
 @pytest.mark.parametrize("exchange", shortest("request"), ids=str)
 def test_request_one_byte_off_is_the_peers_fault(exchange: Recorded) -> None:
     _, body = RequestHeader.decode(frame_of(exchange.request))
-    api = SPOKEN[ApiKey(exchange.key)]
+    api = APIS[ApiKey(exchange.key)]
     for size in range(len(body)):
         with pytest.raises(RemoteWireError):
             api.decode_request(exchange.version, body[:size])
@@ -124,7 +122,7 @@ def test_request_one_byte_off_is_the_peers_fault(exchange: Recorded) -> None:
 def test_response_one_byte_off_is_the_peers_fault(exchange: Recorded) -> None:
     assert exchange.response is not None
     _, body = split_response(frame_of(exchange.response))
-    api = SPOKEN[ApiKey(exchange.key)]
+    api = APIS[ApiKey(exchange.key)]
     for size in range(len(body)):
         with pytest.raises(RemoteWireError):
             api.decode_response(exchange.version, body[:size])

@@ -45,6 +45,8 @@ from minikafka.server.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     stop_replica,
     sync_group,
     update_metadata,
@@ -80,6 +82,8 @@ _OF_BROKER: dict[ApiKey, _Handle] = {
     ApiKey.DESCRIBE_ACLS: describe_acls.handle,
     ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
+    ApiKey.SASL_HANDSHAKE: sasl_handshake.handle,
+    ApiKey.SASL_AUTHENTICATE: sasl_authenticate.handle,
 }
 _OF_GROUPS: dict[ApiKey, Callable[[GroupCoordinator, RequestContext, Any], Steps | None]] = {
     ApiKey.FIND_COORDINATOR: find_coordinator.handle,

@@ -496,6 +496,8 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
     ),
     ApiKey.LIST_GROUPS: _list_groups,
     ApiKey.API_VERSIONS: _always_allowed,
+    ApiKey.SASL_HANDSHAKE: _always_allowed,
+    ApiKey.SASL_AUTHENTICATE: _always_allowed,
     ApiKey.CREATE_TOPICS: _each_item(
         "topics",
         lambda requester, topic: requester.may_create(topic.name),

@@ -290,7 +290,7 @@ def test_a_request_with_all_that_it_needs_is_not_refused(world: Guarded, case: C
 def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
     none: Any = None
     assert REQUEST_AUTHORIZERS.keys() == handlers(world.machine.broker, none, none, none).keys()
-    tested_below = {K.API_VERSIONS, K.LIST_GROUPS, K.DESCRIBE_LOG_DIRS}
+    tested_below = {K.API_VERSIONS, K.LIST_GROUPS, K.DESCRIBE_LOG_DIRS, K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE}
     assert {case.key for case in CASES} | tested_below == REQUEST_AUTHORIZERS.keys()
 
 
