@@ -8,6 +8,7 @@
     request_limiter    limits on requests; ``response_memory``: on responses
     connection         a blocking, pipelined connection for clients and brokers
     memory             the same interfaces without sockets, threads or time: deterministic, with faults
+    tls                contexts of OpenSSL from Kafka's settings, and what a failed handshake means
     ports              free TCP ports, reachability checks, and the mode of a ZooKeeper server
 
 The project opens sockets only here and in the ZooKeeper client. Frames (``minikafka.wire.framing``) are

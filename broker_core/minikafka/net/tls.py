@@ -1,0 +1,227 @@
+"""TLS by OpenSSL with Kafka's settings: contexts for clients and listeners, and what a failure means.
+
+Only ``net`` knows ``ssl``. OpenSSL reads private keys from files alone: a key reaches it by a file in memory,
+or where the system has none by one in a private directory that is removed at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from minikafka.base.clock import Clock, SystemClock
+from minikafka.base.config.config_def import Faults
+from minikafka.base.errors import ConfigError
+from minikafka.security.certificates import peer_name_of
+from minikafka.security.cipher_suites import OPENSSL_NAMES, is_tls_1_3
+from minikafka.security.ssl_config import TLS_1_2, TLS_1_3, ClientAuth, ReadFile, SslConfig
+from minikafka.security.stores.key_material import KeyMaterial
+
+__all__ = ["ServerTls", "client_context", "peer_name_of", "read_file", "tls_failure"]
+
+_log = logging.getLogger(__name__)
+
+_VERIFY = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+_VERSIONS = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
+
+
+def read_file(location: str) -> bytes:
+    """Return the content of a file of this host."""
+    return Path(location).read_bytes()
+
+
+def client_context(config: SslConfig, read: ReadFile = read_file) -> ssl.SSLContext:
+    """Return the context of connections to brokers: one for all that have the same settings.
+
+    Give ``server_hostname`` for each connection: it is sent (SNI) and, unless the settings say otherwise,
+    must be in the broker's certificate. Raises ConfigErrors.
+    """
+    faults = Faults()
+    keys = faults.attempt(lambda: config.key_material(read), None)
+    trusted = faults.attempt(lambda: config.trusted(read), None)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = config.endpoint_identification_algorithm != ""
+    _configure(context, config, keys, trusted, faults)
+    if trusted is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    return context
+
+
+class ServerTls:
+    """TLS of a listener: the context of new connections, made anew when the files of its stores change."""
+
+    def __init__(
+        self, config: SslConfig, listener: str = "", read: ReadFile = read_file, clock: Clock | None = None
+    ) -> None:
+        """Read the stores. Raises ConfigErrors."""
+        self._config = config
+        self._listener = listener
+        self._read = read
+        self._clock = clock or SystemClock()
+        self._contents = self._files()
+        self.context = self._created(self._contents)
+        """The context of new connections; earlier connections keep theirs."""
+
+    @property
+    def client_auth(self) -> ClientAuth:
+        """The demand for certificates of clients."""
+        return self._config.client_auth
+
+    def reload(self) -> bool:
+        """Make a new context if a file has changed. Return whether there is one.
+
+        If the new files cannot be used, the context stays as it is, and a warning says why: once for each
+        change.
+        """
+        contents = self._files()
+        if contents == self._contents:
+            return False
+        self._contents = contents
+        try:
+            self.context = self._created(contents)
+        except ConfigError as error:
+            _log.warning("listener %s keeps its certificate: %s", self._listener, error)
+            return False
+        _log.info("listener %s uses the new content of %s", self._listener, ", ".join(contents))
+        return True
+
+    def _files(self) -> dict[str, bytes | None]:
+        """Return the content of each file; None if it cannot be read."""
+        contents: dict[str, bytes | None] = {}
+        for location in self._config.files:
+            try:
+                contents[location] = self._read(location)
+            except OSError:
+                contents[location] = None
+        return contents
+
+    def _created(self, contents: Mapping[str, bytes | None]) -> ssl.SSLContext:
+        def read(location: str) -> bytes:
+            content = contents[location]
+            return self._read(location) if content is None else content  # raises the error again
+
+        config, faults = self._config, Faults()
+        keys = faults.attempt(lambda: config.key_material(read), None)
+        trusted = faults.attempt(lambda: config.trusted(read), None)
+        if not config.has_keys:
+            text = "must be given: a listener with TLS has a private key and a certificate"
+            faults.add([ConfigError("ssl.keystore.location", None, text)])
+        if config.client_auth is not ClientAuth.NONE and not config.has_trust:
+            text = f"must be given with ssl.client.auth={config.client_auth.value}: the CAs of the clients"
+            faults.add([ConfigError("ssl.truststore.location", None, text)])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        _configure(context, config, keys, trusted, faults)
+        context.verify_mode = _VERIFY[config.client_auth]
+        return context
+
+
+def _configure(
+    context: ssl.SSLContext,
+    config: SslConfig,
+    keys: KeyMaterial | None,
+    trusted: tuple[bytes, ...] | None,
+    faults: Faults,
+) -> None:
+    """Set what both ends have. Raises ConfigErrors with ``faults`` and those found here."""
+    versions = [_VERSIONS[name] for name in config.enabled_protocols]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    faults.attempt(lambda: _set_cipher_suites(context, config), None)
+    # As in Java, a certificate in the trust store is trusted itself, whoever signed it.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if keys is not None:
+        faults.attempt(lambda: _set_keys(context, config, keys), None)
+    if trusted is not None:
+        faults.attempt(lambda: _set_trusted(context, config, trusted), None)
+    faults.check()
+
+
+def _set_cipher_suites(context: ssl.SSLContext, config: SslConfig) -> None:
+    given = config.cipher_suites
+    if not given:
+        return
+    new = [name for name in given if is_tls_1_3(name)]
+    old = [OPENSSL_NAMES[name] for name in given if not is_tls_1_3(name)]
+
+    def fault(allowed: str) -> ConfigError:
+        return ConfigError("ssl.cipher.suites", ",".join(given), allowed)
+
+    # A version without a suite is not offered, as in Java.
+    if not new:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    if not old:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if context.minimum_version > context.maximum_version:
+        only = TLS_1_2 if TLS_1_3 not in config.enabled_protocols else TLS_1_3
+        raise fault(f"has no suite of {only}, the only version in ssl.enabled.protocols")
+    if old:
+        try:
+            context.set_ciphers(":".join(old))
+        except ssl.SSLError:
+            raise fault("none of the suites is in this OpenSSL") from None
+    enabled = {str(suite["name"]) for suite in context.get_ciphers()}
+    if missing := [name for name in given if not is_tls_1_3(name) and OPENSSL_NAMES[name] not in enabled]:
+        raise fault(f"not in this OpenSSL: {', '.join(missing)}")
+    if new and set(new) != (available := {name for name in enabled if is_tls_1_3(name)}):
+        if not hasattr(context, "set_ciphersuites"):  # it came with Python 3.15
+            allowed = ", ".join(sorted(available))
+            raise fault(
+                f"this Python cannot choose among the suites of {TLS_1_3}: give all of {allowed}, or none"
+            )
+        context.set_ciphersuites(":".join(new))
+
+
+def _set_keys(context: ssl.SSLContext, config: SslConfig, keys: KeyMaterial) -> None:
+    with _file_of(keys.to_pem().value.encode()) as path:
+        try:
+            context.load_cert_chain(path)
+        except ssl.SSLError as error:
+            raise ConfigError(
+                config.keystore_property, config.keystore_location, f"OpenSSL refuses it: {_reason(error)}"
+            ) from None
+
+
+def _set_trusted(context: ssl.SSLContext, config: SslConfig, trusted: tuple[bytes, ...]) -> None:
+    try:
+        context.load_verify_locations(cadata=b"".join(trusted))
+    except ssl.SSLError as error:
+        raise ConfigError(
+            config.truststore_property, config.truststore_location, f"OpenSSL refuses it: {_reason(error)}"
+        ) from None
+
+
+@contextlib.contextmanager
+def _file_of(content: bytes) -> Iterator[str]:
+    """Give a file with ``content`` that no other user can read, until the block ends."""
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = os.memfd_create("key", os.MFD_CLOEXEC)  # not there but on Linux
+            path = f"/proc/self/fd/{descriptor}"
+        except (AttributeError, OSError):
+            path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "key.pem")
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            yield path
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()
+
+
+def tls_failure(error: Exception, host: str | None = None) -> str:
+    """Return in one line why a handshake failed, and what to set.
+
+    host: of the broker; None on the side of the broker.
+    """
+    return _reason(error) if isinstance(error, ssl.SSLError) else str(error)
