@@ -245,6 +245,7 @@ class Connection:
         self.draining = False
         self.memory: dict[str, Any] = {}
         self.principal = ANONYMOUS
+        self.session_end_ms: int | None = None
         self._error: NetworkError | None = None
         self._ended = False
         """True when the server's end is closed."""
@@ -279,7 +280,7 @@ class Connection:
         self._check()
         self._requests.send(join(parts))
 
-    def close(self) -> None:
+    def close(self, drain_ms: int = 0) -> None:
         if not self.closed:
             self.fail("the connection was closed by this client")
 

@@ -57,6 +57,7 @@ class _Losing:
     def __init__(self, connection: Connection, losses: Losses) -> None:
         self._connection = connection
         self._losses = losses
+        self.session_end_ms = connection.session_end_ms
 
     @property
     def peer(self) -> str:
@@ -74,8 +75,8 @@ class _Losing:
     def send(self, parts: Sequence[Part]) -> None:
         self._connection.send(parts)
 
-    def close(self) -> None:
-        self._connection.close()
+    def close(self, drain_ms: int = 0) -> None:
+        self._connection.close(drain_ms)
 
 
 class Losses:

@@ -41,6 +41,7 @@ class _Connection:
     def __init__(self, connector: ThreadedConnector, broker_id: int) -> None:
         self.peer = f"broker {broker_id}"
         self.closed = False
+        self.session_end_ms: int | None = None
         self._connector = connector
         self._broker_id = broker_id
         self._pending: list[_Pending] = []
@@ -59,7 +60,7 @@ class _Connection:
     def send(self, parts: Sequence[Part]) -> None:
         raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self, drain_ms: int = 0) -> None:
         with self._connector.lock:
             self.closed = True
             for pending in self._pending:

@@ -7,10 +7,11 @@
     connection_quotas  limits on connections
     request_limiter    limits on requests; ``response_memory``: on responses
     connection         a blocking, pipelined connection for clients and brokers
+    authentication     such connections on which the client has logged in with SASL
     memory             the same interfaces without sockets, threads or time: deterministic, with faults
     tls                contexts of OpenSSL from Kafka's settings, and what a failed handshake means
     ports              free TCP ports, reachability checks, and the mode of a ZooKeeper server
 
 The project opens sockets only here and in the ZooKeeper client. Frames (``minikafka.wire.framing``) are
-opaque here: this package adds and removes their length, and does not read their content.
+opaque here: this package adds and removes their length, and reads their content only to log in.
 """

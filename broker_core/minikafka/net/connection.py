@@ -27,6 +27,7 @@ from minikafka.wire.framing import MAX_FRAME_BYTES, FrameReader, encode_frame
 
 __all__ = ["Connection", "Connector", "PendingResponse", "SocketConnection", "SocketConnector", "connect"]
 
+_CLOSED_HERE = "the connection was closed by this client"
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
@@ -143,10 +144,13 @@ class SocketConnection:
         self._has_reader = False
         self._has_writer = False
         self._error: NetworkError | None = None
+        self.session_end_ms: int | None = None
 
     @property
     def closed(self) -> bool:
         if self._error is None and not self._pending:
+            if self.session_end_ms is not None and self.session_end_ms <= _now_ms():
+                return True
             self.receive_arrived()
         return self._error is not None
 
@@ -161,8 +165,17 @@ class SocketConnection:
     def send(self, parts: Sequence[Part]) -> None:
         self._write(encode_frame(parts), None)
 
-    def close(self) -> None:
-        self._fail(NetworkError("the connection was closed by this client", self.peer))
+    def close(self, drain_ms: int = 0) -> None:
+        if drain_ms <= 0:
+            self._fail(NetworkError(_CLOSED_HERE, self.peer))
+            return
+        deadline_ms = _now_ms() + drain_ms
+        with self._writing:  # so that no request follows
+            with self._state:
+                newest = list(self._pending)[-1:]
+            while not all(pending.done() for pending in newest) and _now_ms() < deadline_ms:
+                _wait_readable([self], deadline_ms - _now_ms())
+            self._fail(NetworkError(_CLOSED_HERE, self.peer))
 
     def receive_arrived(self) -> None:
         """Read what has arrived, without waiting; nothing when another thread is reading."""

@@ -140,13 +140,20 @@ class PendingResponse(Protocol):
 class Connection(Protocol):
     """A client's connection to one broker. Thread-safe."""
 
+    session_end_ms: int | None
+    """The monotonic time from which on the next request belongs on a new connection, as the session of this
+    one ends soon; None: it has no end. Set by the connector.
+    """
+
     @property
     def peer(self) -> str:
         """``host:port``, for messages."""
 
     @property
     def closed(self) -> bool:
-        """True when the connection has ended. Notices that the peer closed an idle connection."""
+        """True when the connection has ended, or when its session does and no response is in flight. Notices
+        that the peer closed an idle connection.
+        """
 
     def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> PendingResponse:
         """Send ``parts`` as one frame (the length is added). Does not wait for earlier responses.
@@ -161,8 +168,10 @@ class Connection(Protocol):
         Raises NetworkError as ``request`` does.
         """
 
-    def close(self) -> None:
-        """Close the connection. Waiting callers get a NetworkError. A second call does nothing."""
+    def close(self, drain_ms: int = 0) -> None:
+        """Accept no more requests, wait up to ``drain_ms`` for the responses in flight, and close the
+        connection. Waiting callers get a NetworkError. A second call does nothing.
+        """
 
 
 class Connector(Protocol):

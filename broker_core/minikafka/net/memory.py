@@ -353,9 +353,13 @@ class MemoryConnection:
         self._lost_requests = False
         self._lost_responses = False
         self._error: NetworkError | None = None
+        self.session_end_ms: int | None = None
 
     @property
     def closed(self) -> bool:
+        end_ms = self.session_end_ms
+        if end_ms is not None and not self._pending and end_ms <= self.network.clock.monotonic_ms():
+            return True
         return self._error is not None
 
     @property
@@ -374,7 +378,9 @@ class MemoryConnection:
         self._check()
         self._requests.append(join(encode_frame(parts)))
 
-    def close(self) -> None:
+    def close(self, drain_ms: int = 0) -> None:
+        if drain_ms > 0:
+            self.network.wait(lambda: not self._pending, self.network.clock.monotonic_ms() + drain_ms)
         # What was sent before the close still arrives, as on a socket; its answers go nowhere.
         self._fail(NetworkError("the connection was closed by this client", self.peer))
         if not self._requests:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import NetworkError, RemoteWireError
+from minikafka.base.errors import AuthenticationFailed, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.wire.api import Api
@@ -61,7 +61,10 @@ class Peer:
         """Send a request, after connecting if necessary. Raises NetworkError."""
         if self._connection is None or self._connection.closed:
             self.close()
-            self._connection = self.connector.connect(self.address.host, self.address.port)
+            try:
+                self._connection = self.connector.connect(self.address.host, self.address.port)
+            except AuthenticationFailed as error:  # a broker goes on: its peer's credentials may change
+                raise NetworkError(error.reason) from None
         self._correlation_id += 1
         header = RequestHeader(int(api.key), version, self._correlation_id, self._client_id)
         parts = [header.encode(), *api.encode_request(version, request)]

@@ -417,3 +417,33 @@ def test_wait_for_any_ends_when_a_connection_breaks(harness: NetworkHarness) -> 
     connections[1].close()
     assert harness.connector.wait_any(pending, 10_000)
     assert [response.done() for response in pending] == [False, True]
+
+
+def test_close_that_drains_waits_for_the_responses(handler: Keeping, harness: NetworkHarness) -> None:
+    answering = Answering(lambda frame: [frame])
+    connection = harness.connect(harness.listen(answering))
+    pending = [connection.request([str(number).encode()]) for number in range(3)]
+    connection.close(drain_ms=10_000)
+    assert [bytes(response.result()) for response in pending] == [b"0", b"1", b"2"]
+    assert connection.closed
+    with pytest.raises(NetworkError, match="closed by this client"):
+        connection.request([b"more"])
+
+
+def test_close_that_drains_ends_with_its_time(handler: Keeping, harness: NetworkHarness) -> None:
+    connection = harness.connect(harness.listen(handler))
+    pending = connection.request([b"never answered"])
+    connection.close(drain_ms=20)
+    with pytest.raises(NetworkError, match="closed by this client"):
+        pending.result()
+
+
+def test_connection_whose_session_ends_is_closed_once_it_is_idle(harness: NetworkHarness) -> None:
+    connection = harness.connect(harness.listen(Answering()))
+    pending = connection.request([b"in flight"])
+    connection.session_end_ms = harness.clock.monotonic_ms()
+    assert not connection.closed
+    assert bytes(pending.result()) == b"in flight"
+    assert connection.closed
+    connection.session_end_ms += 60_000
+    assert not connection.closed

@@ -6,7 +6,8 @@ a second. A request that is not answered in time leaves its connection out of st
 closed, and all requests in flight on it fail.
 
 After ``connections_max_idle_ms`` without a request a connection is replaced before its next use: a gateway in
-between may have dropped it without notice to either side.
+between may have dropped it without notice to either side. So is one whose session ends soon; the requests in
+flight on it are answered first, and the next one waits for that, so that their order does not change.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NoResponse, RemoteWireError
+from minikafka.base.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ErrorCode,
+    NetworkError,
+    NoResponse,
+    RemoteWireError,
+)
 from minikafka.base.ids import BrokerAddress
 from minikafka.clients.network.retry import Backoff, Deadline, Waiter
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
@@ -234,7 +242,10 @@ class BrokerConnection:
         connection = self._connection
         if connection is None or connection.closed or self._is_idle():
             return None
-        self._last_used_ms = self._config.clock.monotonic_ms()
+        now_ms = self._config.clock.monotonic_ms()
+        if connection.session_end_ms is not None and connection.session_end_ms <= now_ms:
+            return None
+        self._last_used_ms = now_ms
         return connection
 
     def _is_idle(self) -> bool:
@@ -249,7 +260,9 @@ class BrokerConnection:
         self._check_open()
         if deadline.expired:
             raise self._cannot_connect_error(deadline)
-        self.disconnect()
+        replaced, self._connection = self._connection, None
+        if replaced is not None:
+            replaced.close(drain_ms=deadline.remaining_ms())
         try:
             connection = self._config.connector.connect(self._host, self._port)
             try:
@@ -258,10 +271,11 @@ class BrokerConnection:
                 connection.close()
                 raise
         except NetworkError as error:
-            self._failures += 1
-            self._last_failure = error.detail
-            self._reconnect_at_ms = clock.monotonic_ms() + self._config.backoff.delay_ms(self._failures)
+            self._record_failure(error.detail)
             raise NetworkError(error.detail, str(self.name)) from error
+        except AuthenticationFailed as error:  # nobody repeats it; another call may come soon
+            self._record_failure(error.reason)
+            raise
         self._failures = 0
         self._last_used_ms = clock.monotonic_ms()
         self._connection = connection
@@ -270,6 +284,12 @@ class BrokerConnection:
             self.disconnect()
         self._check_open()
         return connection
+
+    def _record_failure(self, reason: str) -> None:
+        self._failures += 1
+        self._last_failure = reason
+        delay_ms = self._config.backoff.delay_ms(self._failures)
+        self._reconnect_at_ms = self._config.clock.monotonic_ms() + delay_ms
 
     def _check_open(self) -> None:
         if self._closed:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
-from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
+from minikafka.base.errors import AuthenticationFailed, BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 from minikafka.clients.network.retry import Deadline
 from minikafka.net.memory import Fault
@@ -213,3 +215,36 @@ def test_a_broker_that_closed_an_idle_connection_costs_no_error(brokers: BrokerH
     brokers.start(1)
     assert ask(brokers, connection).controller_id == 1
     assert connections(brokers) == 2
+
+
+def test_session_that_ends_soon_is_left_when_its_requests_are_answered(brokers: BrokerHarness) -> None:
+    connection = link_to(brokers)
+    ask(brokers, connection)
+    deadline = Deadline(brokers.clock, 1_000)
+    before = connection.send(METADATA, lambda _: MetadataRequest(("a",)), deadline)
+    first = connection._connection
+    assert first is not None
+    first.session_end_ms = brokers.clock.monotonic_ms()
+    after = connection.send(METADATA, lambda _: MetadataRequest(("b",)), deadline)
+    assert first.closed
+    assert connection._connection is not first
+    assert [reply.result().topics[0].name for reply in (after, before)] == ["b", "a"]
+    keys = [key for _, key, _, _ in brokers.requests]
+    assert keys[1:] == [ApiKey.METADATA, ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.METADATA]
+
+
+def test_failed_login_is_raised_at_once_and_delays_the_next_one(
+    brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = []
+
+    def refuse(host: str, port: int) -> NoReturn:
+        times.append(brokers.clock.monotonic_ms())
+        raise AuthenticationFailed("wrong password", "wrong password")
+
+    monkeypatch.setattr(brokers.network, "connect", refuse)
+    connection = link_to(brokers)
+    for _ in range(3):
+        with pytest.raises(AuthenticationFailed, match="wrong password"):
+            ask(brokers, connection)
+    assert times == [0, 50, 150]

@@ -1,0 +1,264 @@
+"""Connections that log in before their first request, with a broker in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from minikafka.base.errors import AuthenticationFailed, ErrorCode, NetworkError
+from minikafka.base.secrets import Password
+from minikafka.net.authentication import SecureConnector
+from minikafka.net.interfaces import Connection, Exchange
+from minikafka.net.memory import Fault, MemoryNetwork
+from minikafka.security.sasl.mechanism import SaslClient
+from minikafka.security.sasl.plain import PlainSaslClient, PlainSaslServer
+from minikafka.security.sasl.scram import (
+    ScramCredential,
+    ScramMechanism,
+    ScramSaslClient,
+    ScramSaslServer,
+    UnknownUsers,
+)
+from minikafka.security.sasl.server_states import (
+    ApiVersionsAnswer,
+    AuthenticateAnswer,
+    EnabledMechanism,
+    HandshakeAnswer,
+    SaslServerAuthenticator,
+    SaslState,
+    Step,
+    TokenAnswer,
+)
+from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateResponse
+from minikafka.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeResponse
+from minikafka.wire.frame_parts import Part
+from minikafka.wire.framing import RequestHeader, response_header
+
+HOST, PORT = "broker", 9092
+PASSWORD = Password("pencil")
+SCRAM = ScramMechanism.SCRAM_SHA_256
+CREDENTIAL = ScramCredential.create(SCRAM, PASSWORD, b"salt", 4096)
+NEW = {17: (0, 1), 18: (0, 2), 36: (0, 1)}
+OLD = {17: (0, 0), 18: (0, 0)}
+TABLES = pytest.mark.parametrize("table", [NEW, OLD], ids=["2.1", "0.10.1"])
+
+
+@dataclass
+class Broker:
+    """A listener with SASL, which echoes the requests of authenticated clients."""
+
+    network: MemoryNetwork
+    table: dict[int, tuple[int, int]]
+    lifetime_ms: int = 0
+    seen: list[RequestHeader] = field(default_factory=list)
+    logins: int = 0
+
+    def __post_init__(self) -> None:
+        self.network.listen(HOST, PORT, self)
+
+    def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+        machine = exchange.memory.setdefault("machine", self._machine())
+        now_ms = self.network.clock.now_ms()
+        if machine.state is SaslState.COMPLETE:
+            exchange.respond([bytes(frame)])
+        elif machine.expects_bare_token:
+            self._answer(exchange, machine.receive_token(bytes(frame), now_ms), [], 0)
+        else:
+            header, body = RequestHeader.decode(frame)
+            self.seen.append(header)
+            step = machine.receive_request(header.api_key, header.api_version, now_ms)
+            if step is None and header.api_key == SASL_HANDSHAKE.key:
+                request = SASL_HANDSHAKE.decode_request(header.api_version, body)
+                step = machine.receive_handshake(header.api_version, request.mechanism)
+            elif step is None:
+                token = SASL_AUTHENTICATE.decode_request(header.api_version, body).auth_bytes
+                step = machine.receive_authenticate(header.api_version, token, now_ms)
+            self._answer(exchange, step, [response_header(header.correlation_id)], header.api_version)
+        self.logins += machine.state is SaslState.COMPLETE
+
+    def _machine(self) -> SaslServerAuthenticator:
+        mechanisms = {
+            "PLAIN": EnabledMechanism(lambda: PlainSaslServer({"alice": PASSWORD}.get), self.lifetime_ms),
+            SCRAM.value: EnabledMechanism(
+                lambda: ScramSaslServer(SCRAM, {"alice": CREDENTIAL}.get, UnknownUsers(b"s"), "server"),
+                self.lifetime_ms,
+            ),
+        }
+        return SaslServerAuthenticator(
+            mechanisms, lambda key, version: key in self.table and version <= self.table[key][1]
+        )
+
+    def _answer(self, exchange: Exchange, step: Step, head: list[Part], version: int) -> None:
+        answer, parts = step.answer, head
+        if isinstance(answer, ApiVersionsAnswer):
+            rows = tuple(ApiVersion(key, *versions) for key, versions in self.table.items())
+            parts = head + API_VERSIONS.encode_response(version, ApiVersionsResponse(answer.error_code, rows))
+        elif isinstance(answer, HandshakeAnswer):
+            response = SaslHandshakeResponse(answer.error_code, answer.mechanisms)
+            parts = head + SASL_HANDSHAKE.encode_response(version, response)
+        elif isinstance(answer, AuthenticateAnswer):
+            verdict = SaslAuthenticateResponse(
+                answer.error_code, answer.error_message, answer.auth_bytes, answer.session_lifetime_ms
+            )
+            parts = head + SASL_AUTHENTICATE.encode_response(version, verdict)
+        elif isinstance(answer, TokenAnswer):
+            parts = [answer.token]
+        if step.failure is None:
+            exchange.respond(parts)
+        else:
+            exchange.close(step.failure, parts if answer else ())
+
+
+@dataclass
+class Alice:
+    """The credentials of a client."""
+
+    mechanism: str = SCRAM.value
+    password: Password = PASSWORD
+    hosts: list[str] = field(default_factory=list)
+
+    def create_client(self, host: str) -> SaslClient:
+        self.hosts.append(host)
+        if self.mechanism == "PLAIN":
+            return PlainSaslClient("alice", self.password)
+        return ScramSaslClient(SCRAM, "alice", self.password, "client")
+
+
+@pytest.fixture
+def network() -> MemoryNetwork:
+    return MemoryNetwork()
+
+
+def connector(network: MemoryNetwork, login: Alice | None = None, **others: object) -> SecureConnector:
+    options = {"is_encrypted": False, "client_id": "c-1", "clock": network.clock, **others}
+    return SecureConnector(network, login or Alice(), **options)  # type: ignore[arg-type]
+
+
+def echo(connection: Connection) -> bytes:
+    return bytes(connection.request([b"hello"]).result())
+
+
+def failure_of(call: Callable[[], object]) -> AuthenticationFailed:
+    with pytest.raises(AuthenticationFailed) as raised:
+        call()
+    assert "pencil" not in repr(raised.value)
+    assert "lion-king" not in repr(raised.value)
+    return raised.value
+
+
+@TABLES
+@pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM.value])
+def test_connection_is_authenticated_before_its_first_request(
+    network: MemoryNetwork, table: dict[int, tuple[int, int]], mechanism: str
+) -> None:
+    broker, login = Broker(network, table), Alice(mechanism)
+    connection = connector(network, login).connect(HOST, PORT)
+    assert echo(connection) == b"hello"
+    assert login.hosts == [HOST]
+    requests = [(header.api_key, header.api_version) for header in broker.seen]
+    assert requests[:2] == [(18, 0), (17, table[17][1])]
+    assert all(request == (36, 1) for request in requests[2:])
+    assert bool(requests[2:]) == (36 in table)
+    assert {header.client_id for header in broker.seen} == {"c-1"}
+
+
+def test_wrong_password_is_an_error_with_the_address_and_the_setting(network: MemoryNetwork) -> None:
+    Broker(network, NEW)
+    login = Alice("PLAIN", Password("lion-king"))
+    error = failure_of(lambda: connector(network, login).connect(HOST, PORT))
+    assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert not error.is_retriable
+    assert str(error).startswith(
+        "SASL_AUTHENTICATION_FAILED: broker:9092: PLAIN: the broker refuses the login"
+    )
+    assert "sasl.jaas.config" in str(error)
+
+
+def test_old_broker_that_closes_twice_has_refused_the_login(network: MemoryNetwork) -> None:
+    broker = Broker(network, OLD)
+    login = Alice("PLAIN", Password("lion-king"))
+    error = failure_of(lambda: connector(network, login).connect(HOST, PORT))
+    assert "during the login" in str(error)
+    assert "sasl.jaas.config" in str(error)
+    assert len(login.hosts) == 2
+    assert broker.logins == 0
+
+
+def test_old_broker_that_stops_during_the_login_has_refused_nothing(network: MemoryNetwork) -> None:
+    Broker(network, OLD)
+
+    class Stopping(Alice):
+        def create_client(self, host: str) -> SaslClient:
+            network.inject(HOST, PORT, Fault.CUT_REQUEST)
+            network.inject(HOST, PORT, Fault.REFUSE)
+            return super().create_client(host)
+
+    with pytest.raises(NetworkError, match="Connection refused"):
+        connector(network, Stopping("PLAIN")).connect(HOST, PORT)
+
+
+def test_mechanism_that_is_not_enabled_names_those_that_are(network: MemoryNetwork) -> None:
+    Broker(network, NEW)
+    error = failure_of(lambda: connector(network, Alice("GSSAPI")).connect(HOST, PORT))
+    assert error.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert "PLAIN, SCRAM-SHA-256" in str(error)
+    assert "sasl.mechanism" in str(error)
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.CUT_RESPONSE])
+def test_connection_that_breaks_before_the_login_may_be_retried(network: MemoryNetwork, fault: Fault) -> None:
+    Broker(network, NEW)
+    network.inject(HOST, PORT, fault)
+    with pytest.raises(NetworkError, match=r"security\.protocol=SASL_SSL") as raised:
+        connector(network, is_encrypted=True).connect(HOST, PORT)
+    assert raised.value.peer == "broker:9092"
+    assert echo(connector(network).connect(HOST, PORT)) == b"hello"
+
+
+def test_silent_broker_ends_the_login_with_the_time_out(network: MemoryNetwork) -> None:
+    Broker(network, NEW)
+    network.inject(HOST, PORT, Fault.DROP_RESPONSE)
+    began_ms = network.clock.monotonic_ms()
+    with pytest.raises(NetworkError, match="not complete within 700 ms"):
+        connector(network, connect_timeout_ms=700).connect(HOST, PORT)
+    assert network.clock.monotonic_ms() - began_ms == 700
+
+
+def test_failed_login_leaves_no_connection(network: MemoryNetwork) -> None:
+    Broker(network, NEW)
+    failure_of(lambda: connector(network, Alice(password=Password("lion-king"))).connect(HOST, PORT))
+    network.run()
+    assert not network._connections
+
+
+def test_error_of_a_login_that_makes_no_client_is_passed_on(network: MemoryNetwork) -> None:
+    Broker(network, NEW)
+
+    class WithoutToken(Alice):
+        def create_client(self, host: str) -> SaslClient:
+            raise NetworkError("no token", "127.0.0.1:1")
+
+    with pytest.raises(NetworkError, match="no token"):
+        connector(network, WithoutToken()).connect(HOST, PORT)
+    network.run()
+    assert not network._connections
+
+
+@pytest.mark.parametrize("part", [0.85, 0.95])
+def test_session_that_ends_soon_counts_as_closed(network: MemoryNetwork, part: float) -> None:
+    Broker(network, NEW, lifetime_ms=10_000)
+    connection = connector(network, uniform=lambda low, high: part).connect(HOST, PORT)
+    assert connection.session_end_ms == network.clock.monotonic_ms() + int(10_000 * part)
+    pending = connection.request([b"slow"])
+    network.clock.advance(int(10_000 * part))
+    assert not connection.closed, "a response is in flight"
+    assert bytes(pending.result()) == b"slow"
+    assert connection.closed
+
+
+def test_session_without_end_has_none(network: MemoryNetwork) -> None:
+    Broker(network, NEW)
+    assert connector(network).connect(HOST, PORT).session_end_ms is None
