@@ -461,6 +461,7 @@ class Operator(Client):
         replicas = self.some_replicas(len(assignment[partition]))
         wanted = Reassignments({TopicPartition(topic, partition): replicas})
         self.store.create(paths.REASSIGN_PARTITIONS, wanted.to_json(), make_parents=True)
+        self.oracle.moving(TopicPartition(topic, partition), replicas)
         self.events.note(self.host, f"moves {topic}-{partition} to {replicas}")
 
     def _elect(self) -> None:

@@ -9,12 +9,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from minikafka.base.clock import Clock
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import controller as deciding
 from minikafka.controller.context import ControllerContext
 from minikafka.controller.controller import Controller
+from minikafka.controller.effect_batch import EffectBatch
 from minikafka.controller.election import EligibleBrokers, next_leader_and_isr
+from minikafka.controller.reassignment import PartitionReassignments
 from minikafka.groups.shard import GroupCoordinatorShard
 from minikafka.log.checkpoints.data_directory import DataDirectory
 from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
@@ -212,6 +216,21 @@ def delete_in_name_only(manager: LogManager, home: DataDirectory, partition: Top
         log.abandon()
 
 
+def leave_old_replicas(
+    reassignments: PartitionReassignments,
+    topic_partition: TopicPartition,
+    known: LeaderAndIsr,
+    out: EffectBatch,
+) -> None:
+    """Do not ask the old replicas of a moved partition to delete their logs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(out, "add_stop_replica", nothing)
+        finish_reassignment(reassignments, topic_partition, known, out)
+
+
+finish_reassignment = PartitionReassignments.finish
+
+
 # Groups.
 
 
@@ -305,6 +324,9 @@ MISTAKES: dict[str, Mistake] = {
     "partitions that a tool adds are ignored": Mistake([(TopicWatches, "keep", nothing)], seeds=(80, 41, 3)),
     "the files of a deleted topic stay": Mistake(
         [(LogManager, "_put_away", delete_in_name_only)], more=True, seeds=(3, 6, 7)
+    ),
+    "the logs of moved replicas stay": Mistake(
+        [(PartitionReassignments, "finish", leave_old_replicas)], seeds=(16, 26, 41)
     ),
     "a coordinator answers before it has read its log": Mistake(
         [(GroupCoordinator, "_shard_of", coordinate_while_loading)],

@@ -6,7 +6,8 @@ While it runs
     The coordinator of a group returns no older offset than the acknowledged one.
 At the end, after the faults
     Every partition has a leader, and all its replicas are in sync and have the same bytes. Deleted topics do
-    not exist, and a new topic of the same name has nothing of them; no request of an operator is left.
+    not exist, and a new topic of the same name has nothing of them; no request of an operator is left. A
+    partition that was moved away from a broker has no log there, if that broker and the controller stayed.
     Messages acknowledged with acks=all are at their offsets; those of idempotent producers once, in order.
     After an unclean election this holds for the messages below the high watermark of the elected replica, and
     for those acknowledged since.
@@ -16,7 +17,7 @@ At the end, after the faults
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from minikafka.base.ids import TopicPartition
@@ -72,6 +73,10 @@ class Oracle:
         """The offset from which replicas elected out of sync may differ from the others."""
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._watermarks: dict[tuple[TopicPartition, int], int] = {}
+        self._moved_from: dict[tuple[TopicPartition, int], Sequence[int | None]] = {}
+        """(Partition, broker that it was moved away from) -> ``_registrations`` before the move."""
+        self._last_replicas: dict[TopicPartition, tuple[int, ...]] = {}
+        """The replicas of partitions of deleted topics, as long as ZooKeeper had them."""
 
     def kept(self, partition: TopicPartition) -> Kept:
         return self.partitions.setdefault(partition, Kept())
@@ -88,6 +93,11 @@ class Oracle:
         for table in (self._leaders, self._watermarks):
             for key in [key for key in table if key[0].topic == topic]:
                 del table[key]
+
+    def moving(self, name: TopicPartition, replicas: tuple[int, ...]) -> None:
+        """Record that an operator requests the move of a partition to ``replicas``."""
+        for number in self.world.machines.keys() - set(replicas):
+            self._moved_from[name, number] = self._registrations(number)
 
     # --- reports of clients ---------------------------------------------------------------------------------
 
@@ -198,6 +208,34 @@ class Oracle:
                 for offset in [offset for offset in table if offset >= end]:
                     del table[offset]
 
+    def _watch_deletions(self) -> None:
+        znodes = self.world.zookeeper._znodes
+        for topic in self.deleted:
+            path = paths.topic_path(topic)
+            if path in znodes:
+                for number, replicas in TopicAssignment.from_json(znodes[path].data, path).partitions.items():
+                    self._last_replicas[TopicPartition(topic, number)] = replicas
+
+    def _registrations(self, broker: int) -> Sequence[int | None]:
+        """Return the transactions that registered a broker and the controller; None if not registered."""
+        znodes = map(self.world.zookeeper._znodes.get, (paths.broker_path(broker), paths.CONTROLLER))
+        return [None if znode is None else znode.created_at for znode in znodes]
+
+    def _may_keep_log(self, machine: Machine, name: TopicPartition) -> bool:
+        """Return True if a broker may keep a log that it does not lead: the partition was moved away from it,
+        and its registration, or the controller's, has ended since the move began. A broker that is away is
+        not asked to delete the log, and a controller that ends may not have asked.
+        """
+        assert machine.running is not None
+        move, partition = (name, machine.number), machine.running.broker.partitions.get(name)
+        leadership = None if partition is None else partition.leadership
+        return (
+            (leadership is None or leadership.leader != machine.number)
+            and machine.number not in self._last_replicas.get(name, ())
+            and move in self._moved_from
+            and self._moved_from[move] != self._registrations(machine.number)
+        )
+
     def coordinates(self, broker: int, name: TopicPartition) -> int:
         """Return the epoch in which a broker leads ``name``, by ZooKeeper and by itself; else -1."""
         znode = self.world.zookeeper._znodes.get(paths.partition_state_path(*name))
@@ -214,6 +252,7 @@ class Oracle:
     def look(self, machine: Machine) -> None:
         """Check the partitions that a broker leads now."""
         self._watch_elections()
+        self._watch_deletions()
         if machine.running is None:
             return
         for name, partition in machine.running.broker.partitions.items():
@@ -261,7 +300,8 @@ class Oracle:
                 return f"topic {topic} is not deleted"
             for machine in world.machines.values():
                 assert machine.running is not None
-                if machine.running.broker.logs.partitions_of(topic):
+                logs = machine.running.broker.logs.partitions_of(topic)
+                if not all(self._may_keep_log(machine, name) for name in logs):
                     return f"{machine.host} still has logs of {topic}"
         for topic in sorted(topics):
             path = paths.topic_path(topic)
@@ -287,7 +327,11 @@ class Oracle:
             assert machine.running is not None
             partition = machine.running.broker.partitions.get(name)
             if machine.number not in replicas:
-                continue  # a log may remain: a broker that was dead at its deletion gets no second request
+                if machine.running.broker.logs.get(name) is not None and not self._may_keep_log(
+                    machine, name
+                ):
+                    return f"{machine.host} still has the log of {name}, which was moved away"
+                continue
             if partition is None or partition.leadership is None:
                 return f"{machine.host} does not know {name}"
             known = partition.leadership

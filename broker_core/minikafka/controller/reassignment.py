@@ -2,8 +2,9 @@
 
 A partition is assigned to its old and new replicas until all new ones are in sync. Then one new value of its
 state makes a new replica the leader, unless one is already, and only the new ones in sync and assigned. Once
-ZooKeeper holds it, the old ones are stopped and deleted, the assignment is written and the request is
-removed: in this order, so that a controller elected in between finds the request and continues.
+ZooKeeper holds it, the old ones are asked to delete their logs, the assignment is written and the request is
+removed: in this order, so that a controller elected in between finds the request and continues. As in 0.10.1
+nobody asks again: a broker that is away, or that the controller did not reach before it ended, keeps its log.
 """
 
 from __future__ import annotations
