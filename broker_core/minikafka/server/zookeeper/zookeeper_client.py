@@ -261,9 +261,9 @@ class ZooKeeperClient:
         remove(self._store, f"{paths.DELETE_TOPICS}/{topic}")
 
     def remove_topic(self, topic: str) -> None:
-        """Remove the topic's znodes, the mark last, so that a crash in between repeats the deletion."""
-        remove(self._store, paths.topic_path(topic))
+        """Remove the topic's znodes: after a crash in between, a mark without a topic is only dropped."""
         remove(self._store, paths.topic_config_path(topic))
+        remove(self._store, paths.topic_path(topic))
         remove(self._store, f"{paths.DELETE_TOPICS}/{topic}")
         self._assignments.pop(topic, None)
         self._stats.pop(topic, None)

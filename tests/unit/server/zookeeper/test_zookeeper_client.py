@@ -478,7 +478,7 @@ def test_a_znode_that_goes_between_two_looks_is_made_by_this_broker(
     assert harness.last(events.Elected).epoch == 2
 
 
-def test_removing_a_topic_takes_its_mark_away_last(harness: ClientHarness) -> None:
+def test_a_topic_loses_its_configs_first_and_its_mark_last(harness: ClientHarness) -> None:
     harness.create_topic("t", {0: (1,)}, {})
     harness.client.request_deletions(["t"])
     harness.settle()
@@ -493,7 +493,7 @@ def test_removing_a_topic_takes_its_mark_away_last(harness: ClientHarness) -> No
 
     harness.store.delete = spy  # type: ignore[method-assign]
     harness.client.remove_topic("t")
-    assert deleted == ["/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"]
+    assert deleted == ["/config/topics/t", "/brokers/topics/t", "/admin/delete_topics/t"]
 
 
 def test_generated_broker_ids_lie_above_the_reserved_ones_and_rise() -> None:
