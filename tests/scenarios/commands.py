@@ -510,6 +510,12 @@ def alter_client(simulation: ScriptSimulation, client: str, **settings: str) -> 
 
 
 @VOCABULARY.command
+def alter_user(simulation: ScriptSimulation, user: str, **settings: str) -> None:
+    """Replace the quotas of the user, or of ``USER/clients/ID``, in ZooKeeper, as Kafka's own tool does."""
+    _alter_entity(simulation, f"users/{user}", settings)
+
+
+@VOCABULARY.command
 def alter_broker(simulation: ScriptSimulation, machine: int, **settings: str) -> None:
     """Replace the broker's settings in ZooKeeper, as Kafka's own tool does."""
     _alter_entity(simulation, f"brokers/{machine}", settings)

@@ -62,6 +62,8 @@ PLACES = (
     Place("/config/topics/t"),
     Place("/config/topics/gone", named=""),
     Place("/config/clients/c"),
+    Place("/config/users/u"),
+    Place("/config/users/u/clients/c"),
     Place("/config/changes/config_change_", sequential=True),
     Place("/config/changes/nonsense"),
     Place("/isr_change_notification/isr_change_", sequential=True),

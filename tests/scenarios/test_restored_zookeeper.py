@@ -246,7 +246,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     for read in (
         lambda: zk_client.settings.of_topics(["t"]),
         zk_client.settings.of_all_topics,
-        zk_client.settings.of_clients,
+        zk_client.settings.of_clients_and_users,
         lambda: zk_client.settings.of(paths.BROKERS, "0"),
         lambda: zk_client.creations(["t"]),
         lambda: observe_topics(zk_client.store, broker.logs.topic_incarnations),

@@ -1,4 +1,4 @@
-"""``minikafka config``: settings of topics, brokers and clients, read and changed while they run."""
+"""``minikafka config``: settings of topics, brokers, clients and users, read and changed while they run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 MIN_ISR = "min.insync.replicas"
 
-app = typer.Typer(help="Read and change settings of topics, brokers and clients.", no_args_is_help=True)
+app = typer.Typer(
+    help="Read and change settings of topics, brokers, clients and users.", no_args_is_help=True
+)
 
 
 class EntityType(str, Enum):
@@ -32,6 +34,7 @@ class EntityType(str, Enum):
     TOPIC = "topic"
     BROKER = "broker"
     CLIENT = "client"
+    USER = "user"
 
     def __str__(self) -> str:
         return self.value  # older releases of typer look up the parsed value by its text
@@ -45,15 +48,22 @@ class EntityType(str, Enum):
 def parse_kind(text: str) -> EntityType:
     """Parse the first argument. Raise ConfigError."""
     if text not in list(EntityType):
-        raise ConfigError("KIND", text, "must be topic, broker or client")
+        raise ConfigError("KIND", text, "must be topic, broker, client or user")
     return EntityType(text)
 
 
 Of = Annotated[
-    EntityType, typer.Argument(parser=parse_kind, metavar="topic|broker|client", show_default=False)
+    EntityType, typer.Argument(parser=parse_kind, metavar="topic|broker|client|user", show_default=False)
 ]
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", show_default=False, help="A topic, or the id of a broker or client.")
+    str,
+    typer.Argument(
+        metavar="NAME", show_default=False, help="A topic, a user, or the id of a broker or client."
+    ),
+]
+User = Annotated[
+    str | None,
+    value_option("--user", "U", "For clients: only the clients with this id of user U, or of '<default>'."),
 ]
 
 
@@ -61,6 +71,7 @@ Name = Annotated[
 def get(
     kind: Of,
     name: Name,
+    user: User = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Include settings with their default value.")
     ] = False,
@@ -71,15 +82,16 @@ def get(
 ) -> None:
     """Show the settings that differ from the default, and their sources.
 
-    For clients, the quotas: `client ID`, or `client '<default>'` for all clients without their own. With
-    --zookeeper, the settings of a broker that are stored there: replication throttles.
+    For clients and users, the quotas: `client ID`, `user NAME`, or '<default>' for all without their own.
+    With --zookeeper, the settings of a broker that are stored there: replication throttles.
     """
-    from minikafka.cli import entity_configs
+    from minikafka.cli.entity_configs import Owner
 
-    if uses_zookeeper(kind, zookeeper):
-        entity_configs.check_changes(kind.plural, name, {})
+    if uses_zookeeper(kind, user, zookeeper):
+        owner = Owner(kind.plural, name, user)
+        owner.check_changes({})
         with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
-            found = entity_configs.entity_rows(store, kind.plural, name, everything=everything)
+            found = owner.rows(store, everything=everything)
             print_rows(found, ["setting", "value", "source"], style, nothing=no_settings_text(kind, name))
         return
 
@@ -111,6 +123,7 @@ def set_(
     kind: Of,
     name: Name,
     settings: Annotated[list[str] | None, typer.Argument(metavar="K=V", show_default=False)] = None,
+    user: User = None,
     delete: Annotated[
         list[str] | None, value_option("--delete", "K", "Reset to the default; may be repeated.")
     ] = None,
@@ -121,21 +134,25 @@ def set_(
 ) -> None:
     """Change settings. Running brokers apply them at once.
 
-    For clients, the quotas producer_byte_rate and consumer_byte_rate, in bytes per second: `client ID`, or
-    `client '<default>'` for all clients without their own. For brokers, the replication throttles
+    For clients and users, the quotas producer_byte_rate and consumer_byte_rate, in bytes per second:
+    `client ID`, `user NAME`, or '<default>' for all without their own. A user's quota is shared by all its
+    clients, and wins over those of client ids. For brokers, the replication throttles
     leader.replication.throttled.rate and follower.replication.throttled.rate, in bytes per second.
     """
     changes = changes_of("--delete", key_values("K=V", settings), delete)
     if not changes:
         raise ConfigError("K=V", None, "required; or set --delete K")
 
-    from minikafka.cli import entity_configs
+    from minikafka.cli.entity_configs import Owner
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
-    if uses_zookeeper(kind, zookeeper):
-        entity_configs.check_changes(kind.plural, name, changes)
+    named: dict[str, object] = {kind.value: name}
+    if uses_zookeeper(kind, user, zookeeper):
+        owner = Owner(kind.plural, name, user)
+        named = owner.named()
+        owner.check_changes(changes)
         with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
-            entity_configs.change_entity(store, kind.plural, name, changes)
+            owner.change(store, changes)
     else:
         with connect.admin_client(bootstrap, data_dir) as admin:
             of = ConfigResourceType[kind.name]
@@ -144,17 +161,20 @@ def set_(
             if of is ConfigResourceType.TOPIC and MIN_ISR in changes:
                 warn_of_too_few_replicas(name, changes, connect.existing_topic(admin, name).fewest_replicas)
     if style is Format.JSON:
-        print_json({kind.value: name, "config": redact_all(changes)})
+        print_json({**named, "config": redact_all(changes)})
     else:
-        say(f"{name} has {format_changes(changes)}")
+        say(f"{name}{f' of user {user}' * bool(user)} has {format_changes(changes)}")
 
 
-def uses_zookeeper(kind: EntityType, zookeeper: str | None) -> bool:
+def uses_zookeeper(kind: EntityType, user: str | None, zookeeper: str | None) -> bool:
     """Return True if the settings are read and changed in ZooKeeper. Raise ConfigError for topics."""
+    if user is not None and kind is not EntityType.CLIENT:
+        allowed = f"is only for clients: `client ID --user {user or 'U'}`, or `user NAME` for all its clients"
+        raise ConfigError("--user", user, allowed)
     if zookeeper and kind is EntityType.TOPIC:
-        allowed = "is only for clients and brokers; for topics use --bootstrap"
+        allowed = "is only for clients, users and brokers; for topics use --bootstrap"
         raise ConfigError("--zookeeper", zookeeper, allowed)
-    return kind is EntityType.CLIENT or bool(zookeeper)
+    return kind in {EntityType.CLIENT, EntityType.USER} or bool(zookeeper)
 
 
 def changes_of(option: str, settings: dict[str, str], deleted: list[str] | None) -> dict[str, str | None]:

@@ -1,77 +1,126 @@
-"""Settings that only ZooKeeper stores: byte rates of clients and of replication."""
+"""Settings that only ZooKeeper stores: byte rates of clients, users and replication."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from minikafka.base.config.config_def import Faults
 from minikafka.base.errors import ConfigError
-from minikafka.base.secrets import redact
+from minikafka.base.secrets import HIDDEN, redact
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import NEW_QUOTA, RATE, RATES, read_config, write_config
+from minikafka.registry.entity_configs import NEW_QUOTA, RATE, RATES, change_config, read_config
+from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity
 
 if TYPE_CHECKING:
     from minikafka.registry.store import Store
 
 
-def entity_rows(store: Store, kind: str, name: str, *, everything: bool) -> list[dict[str, object]]:
-    """Return rows with the settings of a client or broker; with ``everything`` also the clients' defaults."""
-    found: dict[str, dict[str, object]] = {}
-    defaults = [paths.DEFAULT_ENTITY] * (everything and kind == paths.CLIENTS)
-    entity_type = kind.removesuffix("s")
-    for owner in [*defaults, name]:
-        source = owner if owner == paths.DEFAULT_ENTITY else entity_type
-        for setting, value in read_config(store, kind, _entity(kind, owner)).items():
-            found[setting] = {
-                entity_type: name,
-                "setting": setting,
-                "value": redact(setting, value),
-                "source": source,
-            }
-    return [found[setting] for setting in sorted(found)]
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The owner of settings that a command names: a broker, a client, a user, or a client of a user."""
 
+    kind: str
+    """One of ``paths.ENTITY_TYPES``."""
+    name: str
+    user: str | None = None
+    """Of a client: the user, if the settings are about the clients of one user."""
 
-def check_changes(kind: str, name: str, changes: Mapping[str, str | None]) -> None:
-    """Raise ConfigError for names and values that brokers ignore."""
-    from minikafka.server.quotas.client_quotas import QuotaType
+    @property
+    def client(self) -> ClientEntity:
+        """The client or user."""
+        if self.kind == paths.USERS:
+            return ClientEntity.of(user=self.name)
+        return ClientEntity.of(user=self.user, client_id=self.name)
 
-    if kind == paths.BROKERS:
-        known = dict.fromkeys(RATES, RATE)
-        if not (name.isascii() and name.isdecimal()):
-            raise ConfigError("NAME", name, "must be a broker id")
-    else:
-        known = {quota.value: NEW_QUOTA for quota in QuotaType}
-        if not name:
-            raise ConfigError(
-                "NAME", name, f"must be a client id, or {paths.DEFAULT_ENTITY} for clients without their own"
-            )
-    faults = Faults()
-    for key, value in changes.items():
-        if value is None:
-            continue
-        if key in known:
-            faults.attempt(partial(known[key].parse, key, value), None)
+    @property
+    def kind_and_name(self) -> tuple[str, str]:
+        """The type and name of the entity in ZooKeeper."""
+        return (self.kind, self.name) if self.kind == paths.BROKERS else self.client.kind_and_name
+
+    def rows(self, store: Store, *, everything: bool) -> list[dict[str, object]]:
+        """Return rows with the settings; with ``everything`` also those of others that hold for the owner."""
+        entity_type = self.kind.removesuffix("s")
+        sources = {self.kind_and_name: entity_type}
+        if everything and self.kind != paths.BROKERS:
+            for entity in self._precedence():
+                sources.setdefault(entity.kind_and_name, str(entity))
+        found: dict[str, dict[str, object]] = {}
+        for (kind, name), source in sources.items():
+            for setting, value in read_config(store, kind, name).items():
+                secret = setting in _credentials()
+                row = {"setting": setting, "value": HIDDEN if secret else redact(setting, value)}
+                if not secret or source == entity_type:
+                    found.setdefault(setting, {**self.named(), **row, "source": source})
+        return [found[setting] for setting in sorted(found)]
+
+    def named(self) -> dict[str, object]:
+        """Return the fields of a row that name the owner."""
+        whose = {} if self.user is None else {"user": self.user}
+        return {self.kind.removesuffix("s"): self.name, **whose}
+
+    def _precedence(self) -> Iterator[ClientEntity]:
+        """Yield the entities whose quotas hold for the owner, the ones that win first."""
+        from minikafka.server.quotas.client_quotas import precedence
+
+        of_user = self.name if self.kind == paths.USERS else self.user
+        for entity, _ in precedence(of_user or "", "" if self.kind == paths.USERS else self.name):
+            about_user, about_client = entity.user is not None, entity.client_id is not None
+            if (of_user is not None or not about_user) and (self.kind != paths.USERS or not about_client):
+                yield entity
+
+    def check_changes(self, changes: Mapping[str, str | None]) -> None:
+        """Raise ConfigError for names and values that brokers ignore."""
+        from minikafka.server.quotas.client_quotas import QuotaType
+
+        if self.kind == paths.BROKERS:
+            known = dict.fromkeys(RATES, RATE)
+            if not (self.name.isascii() and self.name.isdecimal()):
+                raise ConfigError("NAME", self.name, "must be a broker id")
         else:
-            allowed = f"not a setting of {kind} in ZooKeeper; use {' or '.join(known)}"
-            faults.add([ConfigError(key, value, allowed)])
-    faults.check(changes)
+            known = {quota.value: NEW_QUOTA for quota in QuotaType}
+            _check_name("NAME", self.name, "user" if self.kind == paths.USERS else "client id")
+            if self.user is not None:
+                _check_name("--user", self.user, "user")
+        faults = Faults()
+        for key, value in changes.items():
+            if key in _credentials() and self.kind == paths.USERS:
+                allowed = f"is a password; change it with `minikafka user passwd {self.name}`"
+                faults.add([ConfigError(key, HIDDEN, allowed)])
+            elif value is None:
+                continue
+            elif key in known:
+                faults.attempt(partial(known[key].parse, key, value), None)
+            else:
+                allowed = f"not a setting of {self.kind} in ZooKeeper; use {' or '.join(known)}"
+                faults.add([ConfigError(key, value, allowed)])
+        faults.check(changes)
+
+    def change(self, store: Store, changes: Mapping[str, str | None]) -> None:
+        """Write the changed settings and delete those that are None. Raise ConfigError if one is missing."""
+
+        def changed(config: dict[str, str]) -> dict[str, str]:
+            for key, value in changes.items():
+                if value is not None:
+                    config[key] = value
+                elif config.pop(key, None) is None:
+                    has = ", ".join(config) or "none"
+                    raise ConfigError("--delete", key, f"{self.name} has no such setting; it has {has}")
+            return config
+
+        change_config(store, *self.kind_and_name, changed)
 
 
-def change_entity(store: Store, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
-    """Write the changed settings and delete those that are None. Raise ConfigError if one does not exist."""
-    entity = _entity(kind, name)
-    config = read_config(store, kind, entity)
-    for key, value in changes.items():
-        if value is not None:
-            config[key] = value
-        elif config.pop(key, None) is None:
-            raise ConfigError(
-                "--delete", key, f"{name} has no such setting; it has {', '.join(config) or 'none'}"
-            )
-    write_config(store, kind, entity, config)
+def _check_name(option: str, name: str, what: str) -> None:
+    if not name or name in {".", ".."}:
+        allowed = f"must be a {what}, or {DEFAULT_ENTITY} for those without their own"
+        raise ConfigError(option, name, allowed)
 
 
-def _entity(kind: str, name: str) -> str:
-    return paths.client_entity(name) if kind == paths.CLIENTS else name
+def _credentials() -> frozenset[str]:
+    """Return the names of the settings of users that are secrets."""
+    from minikafka.security.sasl.scram import ScramMechanism
+
+    return frozenset(mechanism.value for mechanism in ScramMechanism)

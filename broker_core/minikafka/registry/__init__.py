@@ -9,9 +9,8 @@
     kinds          the table of all kinds of znodes
 
 One module for each noun has its values, their JSON and their readers: ``brokers``, ``topics``,
-``controller``, ``cluster``, ``entity_configs``, ``consumers`` (with ``consumer_session``,
-``consumer_offsets``, ``sole_consumer``)
-and ``acls``.
+``controller``, ``cluster``, ``entity_configs``, ``users``, ``consumers`` (with ``consumer_session``,
+``consumer_offsets``, ``sole_consumer``) and ``acls``.
 
 Imports ``base``.
 """

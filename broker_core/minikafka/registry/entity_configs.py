@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from minikafka.base.config.types import LONG_MAX, Type, int64, text_type
-from minikafka.base.errors import CoordinationError, NoNode
+from minikafka.base.errors import BadVersion, CoordinationError, NoNode
 from minikafka.registry import paths
 from minikafka.registry.node import Node, dump
 from minikafka.registry.store import Store
@@ -18,6 +20,7 @@ RATES = (LEADER_RATE, FOLLOWER_RATE)
 """Settings of a broker: bytes a second that replication may use."""
 RATE = Type("bytes per second, at least 0", int64(0).convert)
 _DIGITS_MAX = 100
+_USER = re.compile(rf"[^/]+(/{paths.CLIENTS}/[^/]+)?")
 
 
 def _quota(text: str) -> int:
@@ -40,7 +43,7 @@ REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 @dataclass(frozen=True, slots=True)
 class EntityConfig:
-    """The settings of one topic, client or broker."""
+    """The settings of one topic, client, user or broker."""
 
     config: Mapping[str, str] = field(default_factory=dict)
     """Kafka's name of the setting -> value as text."""
@@ -68,7 +71,7 @@ class ConfigChange:
     entity_type: str
     """One of ``paths.ENTITY_TYPES``."""
     entity_name: str
-    """A topic, client or broker; for users it may have more parts, ``alice/clients/app``."""
+    """A topic, client, user or broker; of a user also a client of it, ``alice/clients/app``."""
 
     def to_json(self) -> bytes:
         """Return the data for a new znode under ``CONFIG_CHANGES``, of version 2, which 0.10.1 writes."""
@@ -88,12 +91,15 @@ class ConfigChange:
                 raise node.error("version", "1 or 2")
         if change.entity_type not in paths.ENTITY_TYPES or not change.entity_name:
             raise node.error(key, f"one of {', '.join(paths.ENTITY_TYPES)}, with a name")
+        if change.entity_type == paths.USERS and _USER.fullmatch(change.entity_name) is None:
+            raise node.error(key, f"users/NAME or users/NAME/{paths.CLIENTS}/ID")
         return change
 
 
 ENTITY_CONFIG = Kind(
     "/config/TYPE/NAME",
-    "the settings of an entity; a client's name is encoded as in a URL, or <default>",
+    "the settings of an entity; a client's or user's name is encoded as in a URL, or <default>; "
+    "/config/users/NAME/clients/ID has those of a client id of a user",
     "0.10.1 (version 1)",
     EntityConfig.from_json,
     EntityConfig.to_json,
@@ -126,8 +132,36 @@ def write_config(store: Store, kind: str, name: str, config: Mapping[str, str]) 
     path, data = paths.config_path(kind, name), EntityConfig(config).to_json()
     if not make(store, path, data):
         store.write(path, data)
+    _notify(store, kind, name)
+
+
+def change_config(
+    store: Store, kind: str, name: str, change: Callable[[dict[str, str]], Mapping[str, str]]
+) -> None:
+    """Replace the settings of ``name`` by what ``change`` makes of them, and notify the brokers.
+
+    ``change`` is called again when somebody else has changed the settings meanwhile, so that no change of
+    either is lost. Raises CoordinationError for an invalid znode.
+    """
+    path = paths.config_path(kind, name)
+    written = False
+    while not written:
+        try:
+            held, stat = read_or_raise(store, path, ENTITY_CONFIG)
+        except NoNode:
+            written = make(store, path, EntityConfig(change({})).to_json())
+            continue
+        data = EntityConfig(change(dict(held.config))).to_json()
+        with contextlib.suppress(BadVersion, NoNode):
+            store.write(path, data, stat.version)
+            written = True
+    _notify(store, kind, name)
+
+
+def _notify(store: Store, kind: str, name: str) -> None:
     change = ConfigChange(kind, name).to_json()
-    store.create(f"{paths.CONFIG_CHANGES}/{paths.CONFIG_CHANGE_PREFIX}", change, sequential=True)
+    prefix = f"{paths.CONFIG_CHANGES}/{paths.CONFIG_CHANGE_PREFIX}"
+    store.create(prefix, change, sequential=True, make_parents=True)
 
 
 def check_cluster(store: Store, connect: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, unquote
-
 from minikafka.base.config.types import checked
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.registry.store import is_znode_name
@@ -27,6 +25,7 @@ CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 TOPIC_CONFIGS = "/config/topics"
 CLIENT_CONFIGS = "/config/clients"
+USER_CONFIGS = "/config/users"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
@@ -55,11 +54,10 @@ PERSISTENT_PATHS = (
 
 TOPICS = "topics"
 CLIENTS = "clients"
+USERS = "users"
 BROKERS = "brokers"
-ENTITY_TYPES = (TOPICS, CLIENTS, "users", BROKERS)
+ENTITY_TYPES = (TOPICS, CLIENTS, USERS, BROKERS)
 """The types of entities that have settings, in 0.10.1."""
-DEFAULT_ENTITY = "<default>"
-"""In place of a client's name: all clients without settings of their own."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -90,16 +88,6 @@ def topic_config_path(topic: str) -> str:
 def config_path(kind: str, name: str) -> str:
     """Return the path of the znode of the settings of an entity; ``kind`` is one of ``ENTITY_TYPES``."""
     return f"/config/{kind}/{name}"
-
-
-def client_entity(client_id: str) -> str:
-    """Return the entity name of a client id: URL-encoded, as by later releases, so that it fits in a path."""
-    return client_id if client_id == DEFAULT_ENTITY else quote(client_id, safe="")
-
-
-def client_of(entity: str) -> str:
-    """Return the client id of an entity name: the inverse of ``client_entity``."""
-    return entity if entity == DEFAULT_ENTITY else unquote(entity)
 
 
 def consumer_ids_path(group: str) -> str:

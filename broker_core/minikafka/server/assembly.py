@@ -30,7 +30,7 @@ from minikafka.net.interfaces import Connector
 from minikafka.net.server import RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
 from minikafka.registry.store import Store
-from minikafka.server.admin.dynamic_config import refresh_limits
+from minikafka.server.admin.dynamic_config import refresh_entities
 from minikafka.server.config.listeners import registered
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.control.controlled_shutdown import request_controlled_shutdown
@@ -282,9 +282,9 @@ def start_patiently(
 
 
 def _prepare(broker: Broker, store: GuardedStore, ports: Ports) -> None:
-    """Load the producer id counter, the quotas and the ACLs before the first client connects."""
+    """Load the producer id counter, the quotas, credentials and ACLs before the first client connects."""
     broker.raise_counters()
-    refresh_limits(broker)
+    refresh_entities(broker)
     authorizer = broker.config.authorizer
     if authorizer is not None:
         broker.acl_manager = AclManager(store, ports.clock, ports.worker, authorizer, broker.access_control)

@@ -26,8 +26,9 @@ from minikafka.base.errors import (
 from minikafka.base.ids import check_topic_name
 from minikafka.log.config import LIST_PROPERTIES, TOPIC_CONFIG, LogConfig
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import RATE, RATES, EntityConfig
+from minikafka.registry.entity_configs import RATE, RATES, ConfigChange, EntityConfig
 from minikafka.registry.store import DATA_MAX_BYTES
+from minikafka.registry.users import ClientEntity
 from minikafka.server.config.properties import BROKER_CONFIG
 from minikafka.server.core.broker import Broker
 from minikafka.server.quotas.client_quotas import UNLIMITED
@@ -160,9 +161,19 @@ def refresh_broker(broker: Broker) -> Settings:
     return settings
 
 
-def refresh_limits(broker: Broker) -> None:
-    """Read and apply the quotas of all clients and of replication."""
-    broker.quotas.replace(broker.zk_client.settings.of_clients())
+def refresh_client(broker: Broker, change: ConfigChange) -> None:
+    """Read the configs of a client or user, and apply the quotas and SCRAM credentials."""
+    entity = ClientEntity.changed(change)
+    settings = broker.zk_client.settings.of(change.entity_type, change.entity_name)
+    broker.quotas.change(entity, settings)
+    broker.scram_credentials.change(entity, settings)
+
+
+def refresh_entities(broker: Broker) -> None:
+    """Read and apply the configs of all clients and users, and of this broker."""
+    found = broker.zk_client.settings.of_clients_and_users()
+    broker.quotas.replace(found)
+    broker.scram_credentials.replace(found)
     refresh_broker(broker)
 
 

@@ -18,7 +18,13 @@ from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.registry import paths
-from minikafka.server.admin.dynamic_config import refresh_broker, refresh_limits, refresh_topic
+from minikafka.registry.entity_configs import ConfigChange
+from minikafka.server.admin.dynamic_config import (
+    refresh_broker,
+    refresh_client,
+    refresh_entities,
+    refresh_topic,
+)
 from minikafka.server.control import controller_requests as requests
 from minikafka.server.control.controller_channel import ControllerChannelManager, QueuedRequest
 from minikafka.server.core.broker import Broker
@@ -153,23 +159,22 @@ class ControllerEventManager:
         _log.info("deleted topic %s", topic)
         self.post(events.TopicRemoved(topic))
 
-    def topic_config_changed(self, topic: str) -> None:
-        """Apply a topic's configs to its logs on this broker."""
-        if self._broker.logs.partitions_of(topic):
-            refresh_topic(self._broker, topic)
-
-    def client_config_changed(self, name: str) -> None:
-        """Apply a client's quota."""
-        self._broker.quotas.change(name, self._broker.zk_client.settings.of(paths.CLIENTS, name))
-
-    def broker_config_changed(self, name: str) -> None:
-        """Apply the replication quotas if ``name`` is this broker."""
-        if name.strip() == str(self._broker.broker_id):
-            refresh_broker(self._broker)
+    def config_changed(self, change: ConfigChange) -> None:
+        """Apply an entity's configs: a topic's to its logs, a client's or user's, or those of this broker."""
+        broker, name = self._broker, change.entity_name
+        match change.entity_type:
+            case paths.TOPICS:
+                if broker.logs.partitions_of(name):
+                    refresh_topic(broker, name)
+            case paths.BROKERS:
+                if name.strip() == str(broker.broker_id):
+                    refresh_broker(broker)
+            case _:
+                refresh_client(broker, change)
 
     def configs_missed(self) -> None:
-        """Read all configs again after missed notifications: client and replication quotas, and ACLs."""
-        refresh_limits(self._broker)
+        """Read all again after missed notifications: configs of clients, users and this broker, and ACLs."""
+        refresh_entities(self._broker)
         if self._broker.acl_manager is not None:
             self._broker.acl_manager.read_all()
 

@@ -35,6 +35,7 @@ from minikafka.server.quotas.client_quotas import ClientQuotaManager
 from minikafka.server.quotas.replication_quotas import ReplicationQuotas
 from minikafka.server.security.access_control import AccessControl
 from minikafka.server.security.acl_manager import AclManager
+from minikafka.server.security.scram_credentials import ScramCredentials
 from minikafka.server.workers.request_jobs import RequestJobs
 from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.workers.worker import Worker
@@ -108,6 +109,8 @@ class Broker:
         self.purgatory: Purgatory[DelayedOperation] = Purgatory()
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
         self.quotas = ClientQuotaManager(config.quotas)
+        self.scram_credentials = ScramCredentials()
+        """The SCRAM credentials of users, as in ZooKeeper."""
         self.replication_quotas = ReplicationQuotas(
             broker_id, config.replication.throttle_windows, config.replication.throttle_window_ms
         )

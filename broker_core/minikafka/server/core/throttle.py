@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from minikafka.base.values import fast_value
+from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.quotas.client_quotas import QuotaType
@@ -41,12 +42,15 @@ class MeteredContext(RequestContext):
 
     def _pause_ms(self, response_bytes: int) -> int:
         count = self.request_bytes if self.flow is QuotaType.PRODUCE else response_bytes
-        return pause_of(self.broker, self.header.client_id, self.flow, count)
+        return pause_of(self.broker, ANONYMOUS, self.header.client_id, self.flow, count)
 
 
-def pause_of(broker: Broker, client_id: str | None, flow: QuotaType, count: int) -> int:
+def pause_of(
+    broker: Broker, principal: KafkaPrincipal, client_id: str | None, flow: QuotaType, count: int
+) -> int:
     """Record ``count`` bytes of a client; return the pause for its connection in milliseconds."""
-    return broker.quotas.record(client_id or "", flow, count, broker.clock.monotonic_ms())
+    now_ms = broker.clock.monotonic_ms()
+    return broker.quotas.record(principal.name, client_id or "", flow, count, now_ms)
 
 
 def metered(broker: Broker, context: RequestContext, request: Any, request_bytes: int) -> RequestContext:

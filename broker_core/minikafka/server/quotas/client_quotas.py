@@ -3,11 +3,23 @@
 Measured as in Kafka: the bytes of the last ``quota.window.num`` windows of ``quota.window.size.seconds``, of
 which the newest is not full, divided by their time, or by the time of all but one window when there are
 fewer; so a client may start with a burst. A client above its limit is paused for as long as the excess bytes
-take at the limit. Each client id has its rates and its limits:
+take at the limit.
 
-    /config/clients/CLIENT         producer_byte_rate, consumer_byte_rate (bytes a second)
-    /config/clients/<default>      for all ids that have none of their own
-    quota.producer.default, quota.consumer.default      the broker's properties, if neither exists
+A quota is a limit of one direction, and the first of these that has one holds for a client. Those that use
+it share it, as the second column says: their bytes are counted together.
+
+    /config/users/USER/clients/ID               the clients of this user with this id
+    /config/users/USER/clients/<default>        likewise
+    /config/users/USER                          all clients of this user
+    /config/users/<default>/clients/ID          the clients of one user with this id
+    /config/users/<default>/clients/<default>   likewise
+    /config/users/<default>                     all clients of one user
+    /config/clients/ID                          the clients with this id, of any user
+    /config/clients/<default>                   likewise
+    quota.producer.default, quota.consumer.default (the broker's properties)    likewise
+
+The user is the name of the principal; without authentication that is ANONYMOUS. Kafka's third quota,
+``request_percentage`` (KIP-124), is not supported.
 """
 
 from __future__ import annotations
@@ -18,16 +30,20 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from minikafka.base.config.config_def import setting
 from minikafka.base.config.types import LONG_MAX, int32, int64
 from minikafka.base.errors import ConfigError
 from minikafka.registry.entity_configs import QUOTA
-from minikafka.registry.paths import DEFAULT_ENTITY, client_of
+from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, sanitize
+from minikafka.security.sasl.scram import ScramMechanism
 
 _log = logging.getLogger(__name__)
 
 UNLIMITED = LONG_MAX
+_CREDENTIALS = frozenset(mechanism.value for mechanism in ScramMechanism)
+"""Configs of a user that are no quotas."""
 _SPARE_RATES = 64
 _LONGEST_MS = 0x7FFFFFFF
 """The largest value of ``throttle_time_ms`` in responses: 24 days."""
@@ -126,48 +142,58 @@ class ClientQuotaManager:
             QuotaType.PRODUCE: config.producer_default,
             QuotaType.FETCH: config.consumer_default,
         }
-        self._limits: dict[str, dict[QuotaType, int]] = {}
-        self._rates: dict[tuple[str, QuotaType], Rate] = {}
+        self._limits: dict[ClientEntity, dict[QuotaType, int]] = {}
+        self._rates: dict[tuple[ClientEntity, QuotaType], Rate] = {}
+        """The rates of those who share a quota: their user, their client id, or both."""
+        self._problems: dict[ClientEntity, list[str]] = {}
+        """The problems of configs that were logged, so that each is logged once."""
         self._purge_at = _SPARE_RATES
         self._lock = threading.Lock()
         self.limited = False
         """True if any client has a limit; otherwise nothing needs to be measured."""
         self._decide()
 
-    def replace(self, settings: Mapping[str, Mapping[str, str]]) -> None:
-        """Replace all client configs, which are given by the names of their znodes."""
+    def replace(self, settings: Mapping[ClientEntity, Mapping[str, str]]) -> None:
+        """Replace the configs of all clients and users."""
+        limits = {entity: self._parsed(entity, configs) for entity, configs in settings.items()}
         with self._lock:
-            self._limits = {client_of(name): _parsed(name, configs) for name, configs in settings.items()}
+            self._limits = {entity: own for entity, own in limits.items() if own}
             self._decide()
 
-    def change(self, name: str, settings: Mapping[str, str]) -> None:
-        """Replace the configs of one client's znode; empty if it was deleted."""
-        limits = _parsed(name, settings)
+    def change(self, entity: ClientEntity, settings: Mapping[str, str]) -> None:
+        """Replace the configs of one client or user; empty if they were deleted."""
+        limits = self._parsed(entity, settings)
+        if limits == self._limits.get(entity, {}):
+            return
         text = ", ".join(f"{flow.value}={limit}" for flow, limit in limits.items()) or "no limit of its own"
-        _log.info("quota of clients/%s: %s", name, text)
+        _log.info("quota of %s: %s", entity, text)
         with self._lock:
-            self._limits[client_of(name)] = limits
+            self._limits[entity] = limits
+            if not limits:
+                del self._limits[entity]
             self._decide()
 
-    def record(self, client_id: str, flow: QuotaType, count: int, now_ms: int) -> int:
-        """Add ``count`` bytes of a client; return its pause in milliseconds."""
+    def record(self, user: str, client_id: str, flow: QuotaType, count: int, now_ms: int) -> int:
+        """Add ``count`` bytes of a user's client; return its pause in milliseconds."""
         with self._lock:
-            limit = self._limit(client_id, flow)
+            limit, sharing = self._quota(user, client_id, flow)
             if limit == UNLIMITED:
                 return 0
-            rate = self._rates.get((client_id, flow))
+            rate = self._rates.get((sharing, flow))
             if rate is None:
                 self._forget_idle(now_ms)
-                rate = self._rates[client_id, flow] = Rate(self._config.windows, self._config.window_ms)
+                rate = self._rates[sharing, flow] = Rate(self._config.windows, self._config.window_ms)
             rate.record(count, now_ms)
             return rate.throttle_ms(limit, now_ms)
 
-    def _limit(self, client_id: str, flow: QuotaType) -> int:
-        for name in (client_id, DEFAULT_ENTITY):
-            limit = self._limits.get(name, {}).get(flow)
+    def _quota(self, user: str, client_id: str, flow: QuotaType) -> tuple[int, ClientEntity]:
+        """Return the limit that holds, and those who share it."""
+        levels = precedence(user, client_id)
+        for entity, sharing in levels:
+            limit = self._limits.get(entity, {}).get(flow)
             if limit is not None:
-                return limit
-        return self._defaults[flow]
+                return limit, sharing
+        return self._defaults[flow], levels[-1][1]
 
     def _forget_idle(self, now_ms: int) -> None:
         # Clients can use any number of ids.
@@ -176,18 +202,44 @@ class ClientQuotaManager:
             self._purge_at = 2 * len(self._rates) + _SPARE_RATES
 
     def _decide(self) -> None:
-        own = any(self._limits.values())
-        self.limited = own or any(limit != UNLIMITED for limit in self._defaults.values())
+        self.limited = bool(self._limits) or any(limit != UNLIMITED for limit in self._defaults.values())
+
+    def _parsed(self, entity: ClientEntity, settings: Mapping[str, str]) -> dict[QuotaType, int]:
+        limits: dict[QuotaType, int] = {}
+        problems = []
+        for key, text in settings.items():
+            if key in _CREDENTIALS and entity.user_name is not None:
+                continue
+            if key not in {flow.value for flow in QuotaType}:
+                problems.append(f"unsupported config {key}")
+                continue
+            try:
+                limits[QuotaType(key)] = QUOTA.parse(key, text)
+            except ConfigError as error:
+                problems.append(str(error))
+        before = self._problems.pop(entity, [])
+        if problems:
+            self._problems[entity] = problems
+        for problem in problems:
+            if problem not in before:
+                _log.warning("quota of %s: ignored %s", entity, problem)
+        return limits
 
 
-def _parsed(name: str, settings: Mapping[str, str]) -> dict[QuotaType, int]:
-    limits: dict[QuotaType, int] = {}
-    for key, text in settings.items():
-        if key not in {flow.value for flow in QuotaType}:
-            _log.warning("quota of clients/%s: ignored unsupported config %s", name, key)
-            continue
-        try:
-            limits[QuotaType(key)] = QUOTA.parse(key, text)
-        except ConfigError as error:
-            _log.warning("quota of clients/%s: ignored %s", name, error)
-    return limits
+@lru_cache(256)  # the names may be long; a client sends one request after the other
+def precedence(user: str, client_id: str) -> tuple[tuple[ClientEntity, ClientEntity], ...]:
+    """Return the entities whose quotas may hold for a client, the one that wins first, each with those who
+    share its quota.
+    """
+    own, client = sanitize(user), sanitize(client_id)
+    both, of_user, of_client = ClientEntity(own, client), ClientEntity(own, None), ClientEntity(None, client)
+    return (
+        (both, both),
+        (ClientEntity(own, DEFAULT_ENTITY), both),
+        (of_user, of_user),
+        (ClientEntity(DEFAULT_ENTITY, client), both),
+        (ClientEntity(DEFAULT_ENTITY, DEFAULT_ENTITY), both),
+        (ClientEntity(DEFAULT_ENTITY, None), of_user),
+        (of_client, of_client),
+        (ClientEntity(None, DEFAULT_ENTITY), of_client),
+    )

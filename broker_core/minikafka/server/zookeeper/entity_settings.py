@@ -1,4 +1,4 @@
-"""The configs of topics, clients and brokers in ZooKeeper: ``/config/TYPE/NAME``.
+"""The configs of topics, clients, users and brokers in ZooKeeper: ``/config/TYPE/NAME``.
 
 For the jobs of the worker: every method can be run twice.
 """
@@ -12,6 +12,7 @@ from minikafka.base.secrets import redact
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import ENTITY_CONFIG, write_config
 from minikafka.registry.store import Store
+from minikafka.registry.users import ClientEntity, client_entities
 from minikafka.registry.znodes import Znodes
 
 _log = logging.getLogger(__name__)
@@ -46,17 +47,20 @@ class EntitySettings:
 
     def peek(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
         """Return the own configs of topics without applying them: empty if there are none, or invalid."""
-        return self._read_all({topic: paths.topic_config_path(topic) for topic in topics})
+        by_path = {paths.topic_config_path(topic): topic for topic in topics}
+        found = self._znodes.read_all(by_path, ENTITY_CONFIG)
+        return {topic: found[path][0].config if path in found else {} for path, topic in by_path.items()}
 
     def of(self, kind: str, name: str) -> Mapping[str, str]:
-        """Return the configs of a client or broker by its znode's name; empty if missing or invalid."""
+        """Return the configs of an entity by its znode's name; empty if missing or invalid."""
         config = self._znodes.read(paths.config_path(kind, name), ENTITY_CONFIG)
         return {} if config is None else config.config
 
-    def of_clients(self) -> dict[str, Mapping[str, str]]:
-        """Return the configs of every client."""
-        names = self._store.children(paths.CLIENT_CONFIGS)
-        return self._read_all({name: paths.config_path(paths.CLIENTS, name) for name in names})
+    def of_clients_and_users(self) -> dict[ClientEntity, Mapping[str, str]]:
+        """Return the configs of every client, user, and client of a user."""
+        by_path = client_entities(self._store)
+        found = self._znodes.read_all(by_path, ENTITY_CONFIG)
+        return {by_path[path]: config.config for path, (config, _) in found.items()}
 
     def change(self, kind: str, name: str, config: Mapping[str, str]) -> None:
         """Write the configs of a topic or broker, then the notification, like 0.10.1's tools."""
@@ -65,11 +69,6 @@ class EntitySettings:
     def forget(self, topic: str) -> None:
         """Forget the configs of a deleted topic."""
         self._of_topics.pop(topic, None)
-
-    def _read_all(self, paths_of: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-        """Return the configs in znodes by name; empty for those that are missing or invalid."""
-        found = self._znodes.read_all(paths_of.values(), ENTITY_CONFIG)
-        return {name: found[path][0].config if path in found else {} for name, path in paths_of.items()}
 
     def _apply(self, topic: str, settings: Mapping[str, str]) -> None:
         last = self._of_topics.get(topic)

@@ -11,7 +11,7 @@ notifications before others have read them.)
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from minikafka.base.clock import Clock
@@ -87,31 +87,13 @@ class Notifications(Generic[Value]):
         self._seen_ms[name] = self._clock.monotonic_ms()
 
 
-class ConfigChanges:
-    """The config change notifications: ``/config/changes``, followed like 0.10.1's DynamicConfigManager.
+def config_changes(store: Store, clock: Clock) -> Notifications[ConfigChange]:
+    """Return the config change notifications: ``/config/changes``, as of 0.10.1's DynamicConfigManager.
 
     A tool that changes configs writes them to ``/config/TYPE/NAME``, and then creates a persistent sequential
     znode that names the entity (``ConfigChange``). A broker that was disconnected for so long that it
     missed notifications has lost its session, and reads the configs of its topics when it leads them again.
     """
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._notifications = Notifications(
-            store, clock, paths.CONFIG_CHANGES, paths.CONFIG_CHANGE_PREFIX, CONFIG_CHANGE, "changed configs"
-        )
-
-    def follow(self, changed: Mapping[str, Callable[[str], None]]) -> None:
-        """Handle new notifications in order, then remove old ones. A job.
-
-        ``changed`` has a callback for each entity type, which is called with the name of the entity.
-        """
-
-        def act(change: ConfigChange) -> None:
-            callback = changed.get(change.entity_type)
-            if callback is not None:
-                callback(change.entity_name)
-            else:
-                entity = f"{change.entity_type}/{change.entity_name}"
-                _log.info("ignored changed configs of %s: this version does not support them", entity)
-
-        self._notifications.follow(act)
+    return Notifications(
+        store, clock, paths.CONFIG_CHANGES, paths.CONFIG_CHANGE_PREFIX, CONFIG_CHANGE, "changed configs"
+    )

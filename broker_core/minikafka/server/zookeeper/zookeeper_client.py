@@ -25,7 +25,7 @@ from minikafka.controller.assignment import Assignment
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
 from minikafka.registry.controller import CONTROLLER_REGISTRATION, EPOCH, ControllerRegistration, LogFailures
-from minikafka.registry.entity_configs import EntityConfig
+from minikafka.registry.entity_configs import ConfigChange, EntityConfig
 from minikafka.registry.store import SessionState, Stat, Store
 from minikafka.registry.topics import TOPIC, TopicAssignment
 from minikafka.registry.znodes import Znodes, make, read_or_raise, remove
@@ -35,7 +35,7 @@ from minikafka.server.zookeeper.admin_requests import AdminRequests
 from minikafka.server.zookeeper.cluster_identity import ClusterIdentity
 from minikafka.server.zookeeper.entity_settings import EntitySettings
 from minikafka.server.zookeeper.guarded_store import GuardedStore
-from minikafka.server.zookeeper.notifications import ConfigChanges
+from minikafka.server.zookeeper.notifications import config_changes
 from minikafka.server.zookeeper.partition_states import PartitionStates
 from minikafka.server.zookeeper.registrations import Registrations
 from minikafka.server.zookeeper.session_tickets import SessionTickets
@@ -69,17 +69,11 @@ class ZooKeeperListener(Protocol):
     def delete_unreadable(self, topic: str) -> None:
         """Delete a topic whose znode is invalid."""
 
-    def topic_config_changed(self, topic: str) -> None:
-        """Apply the changed configs of a topic, which need not exist."""
-
-    def client_config_changed(self, name: str) -> None:
-        """Apply the changed configs of a client, given by the name of its znode."""
-
-    def broker_config_changed(self, name: str) -> None:
-        """Apply the changed configs of a broker, which may be another one."""
+    def config_changed(self, change: ConfigChange) -> None:
+        """Apply the changed configs of an entity, which need not exist; a broker may be another one."""
 
     def configs_missed(self) -> None:
-        """Read the configs of clients and of this broker again: notifications may have been missed."""
+        """Read all configs but those of topics again: notifications may have been missed."""
 
     def counters_missed(self) -> None:
         """Check the counters: ZooKeeper may have been restored from an older copy since the last session."""
@@ -124,7 +118,7 @@ class ZooKeeperClient:
         """The stats of the topics' znodes when they were read."""
         self._configs_changed: set[str] = set()
         """Topics with changed configs, which may have changed whether unclean election is allowed."""
-        self._config_changes = ConfigChanges(store, clock)
+        self._config_changes = config_changes(store, clock)
         self._unreadable: frozenset[str] = frozenset()
         self._znodes = Znodes(store)
         self.states = PartitionStates(store)
@@ -620,19 +614,12 @@ class ZooKeeperClient:
         self._listener.post(events.IsrChanged(self.states.read(replicas)))
 
     def _see_config_changes(self) -> None:
-        listener = self._listener
+        def changed_entity(change: ConfigChange) -> None:
+            if change.entity_type == paths.TOPICS:
+                self._configs_changed.add(change.entity_name)
+            self._listener.config_changed(change)
 
-        def topic_config_changed(topic: str) -> None:
-            self._configs_changed.add(topic)
-            listener.topic_config_changed(topic)
-
-        self._config_changes.follow(
-            {
-                paths.TOPICS: topic_config_changed,
-                paths.CLIENTS: listener.client_config_changed,
-                paths.BROKERS: listener.broker_config_changed,
-            }
-        )
+        self._config_changes.follow(changed_entity)
         changed = self._configs_changed & self._assignments.keys()
         if self.is_controller and changed:
             self._unclean_are((self._unclean - changed) | self._unclean_among(changed))

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
+from minikafka.registry.entity_configs import ConfigChange
+from minikafka.registry.users import ClientEntity, sanitize
 from minikafka.server.quotas.client_quotas import UNLIMITED, ClientQuotaManager, QuotaConfig, QuotaType, Rate
+
+USER = "ANONYMOUS"
+A = ClientEntity(None, "a")
 
 
 def quotas(**config: int) -> ClientQuotaManager:
@@ -62,37 +69,42 @@ def test_a_pause_is_never_longer_than_a_response_can_say() -> None:
 
 def test_a_client_has_its_own_limit_or_the_default_or_the_brokers() -> None:
     made = quotas(producer_default=3000, windows=2)
-    made.replace({"app": {"producer_byte_rate": "1000"}, "<default>": {"producer_byte_rate": "2000"}})
-    assert made.record("app", QuotaType.PRODUCE, 6000, 0) == 5000
-    assert made.record("other", QuotaType.PRODUCE, 6000, 0) == 2000
+    made.replace(
+        {
+            ClientEntity(None, "app"): {"producer_byte_rate": "1000"},
+            ClientEntity(None, "<default>"): {"producer_byte_rate": "2000"},
+        }
+    )
+    assert made.record(USER, "app", QuotaType.PRODUCE, 6000, 0) == 5000
+    assert made.record(USER, "other", QuotaType.PRODUCE, 6000, 0) == 2000
     made.replace({})
-    assert made.record("new", QuotaType.PRODUCE, 6000, 0) == 1000
-    assert made.record("new", QuotaType.FETCH, 1 << 40, 0) == 0
+    assert made.record(USER, "new", QuotaType.PRODUCE, 6000, 0) == 1000
+    assert made.record(USER, "new", QuotaType.FETCH, 1 << 40, 0) == 0
 
 
 def test_clients_and_directions_are_measured_apart() -> None:
     made = quotas(producer_default=1000, consumer_default=1000, windows=2)
-    assert made.record("a", QuotaType.PRODUCE, 1000, 0) == 0
-    assert made.record("b", QuotaType.PRODUCE, 1000, 0) == 0
-    assert made.record("a", QuotaType.FETCH, 1000, 0) == 0
-    assert made.record("a", QuotaType.PRODUCE, 1000, 0) == 1000
+    assert made.record(USER, "a", QuotaType.PRODUCE, 1000, 0) == 0
+    assert made.record(USER, "b", QuotaType.PRODUCE, 1000, 0) == 0
+    assert made.record(USER, "a", QuotaType.FETCH, 1000, 0) == 0
+    assert made.record(USER, "a", QuotaType.PRODUCE, 1000, 0) == 1000
 
 
 def test_a_change_holds_for_what_was_measured_before() -> None:
     made = quotas(producer_default=1000, windows=2)
-    assert made.record("a", QuotaType.PRODUCE, 2000, 0) == 1000
-    made.change("a", {"producer_byte_rate": "4000"})
-    assert made.record("a", QuotaType.PRODUCE, 0, 0) == 0
-    made.change("a", {})
-    assert made.record("a", QuotaType.PRODUCE, 0, 0) == 1000
+    assert made.record(USER, "a", QuotaType.PRODUCE, 2000, 0) == 1000
+    made.change(A, {"producer_byte_rate": "4000"})
+    assert made.record(USER, "a", QuotaType.PRODUCE, 0, 0) == 0
+    made.change(A, {})
+    assert made.record(USER, "a", QuotaType.PRODUCE, 0, 0) == 1000
 
 
 def test_nothing_needs_to_be_measured_where_nobody_has_a_limit() -> None:
     made = quotas()
     assert not made.limited
-    made.change("a", {"consumer_byte_rate": "1"})
+    made.change(A, {"consumer_byte_rate": "1"})
     assert made.limited
-    made.change("a", {})
+    made.change(A, {})
     assert not made.limited
     assert quotas(consumer_default=1).limited
 
@@ -102,21 +114,121 @@ def test_nothing_needs_to_be_measured_where_nobody_has_a_limit() -> None:
 )
 def test_limits_are_numbers_as_the_releases_write_them(text: str, limit: int) -> None:
     made = quotas()
-    made.change("a", {"producer_byte_rate": text})
-    assert made._limit("a", QuotaType.PRODUCE) == limit
+    made.change(A, {"producer_byte_rate": text})
+    assert made._quota(USER, "a", QuotaType.PRODUCE)[0] == limit
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1e3", "fast", "²", "9" * 5_000])
 def test_what_is_no_limit_is_left_out_with_a_warning(text: str, caplog: pytest.LogCaptureFixture) -> None:
     made = quotas()
-    made.change("a", {"producer_byte_rate": text, "consumer_byte_rate": "5"})
-    assert made._limit("a", QuotaType.PRODUCE) == UNLIMITED
-    assert made._limit("a", QuotaType.FETCH) == 5
+    made.change(A, {"producer_byte_rate": text, "consumer_byte_rate": "5"})
+    assert made._quota(USER, "a", QuotaType.PRODUCE)[0] == UNLIMITED
+    assert made._quota(USER, "a", QuotaType.FETCH)[0] == 5
     assert "clients/a: ignored producer_byte_rate=" in caplog.text
 
 
 def test_idle_client_ids_are_forgotten() -> None:
     made = quotas(producer_default=1000, windows=2)
     for number in range(10_000):
-        made.record(f"client-{number}", QuotaType.PRODUCE, 1, number * 100)
+        made.record(USER, f"client-{number}", QuotaType.PRODUCE, 1, number * 100)
     assert len(made._rates) < 200
+
+
+LEVELS = (
+    "users/al%20ice/clients/app",
+    "users/al%20ice/clients/<default>",
+    "users/al%20ice",
+    "users/<default>/clients/app",
+    "users/<default>/clients/<default>",
+    "users/<default>",
+    "clients/app",
+    "clients/<default>",
+)
+"""The order of precedence, as in Kafka's ClientQuotaManager."""
+
+
+def entity(path: str) -> ClientEntity:
+    kind, _, name = path.partition("/")
+    return ClientEntity.changed(ConfigChange(kind, name))
+
+
+@pytest.mark.parametrize("first", range(len(LEVELS)))
+def test_the_most_specific_quota_wins_in_the_order_of_kafka(first: int) -> None:
+    made = quotas(producer_default=1)
+    limits = {entity(path): {"producer_byte_rate": str(10 + n)} for n, path in enumerate(LEVELS)}
+    made.replace(dict(list(limits.items())[first:]))
+    assert made._quota("al ice", "app", QuotaType.PRODUCE)[0] == 10 + first
+
+
+def test_a_quota_of_the_other_direction_is_passed_over() -> None:
+    made = quotas()
+    made.change(entity(LEVELS[0]), {"consumer_byte_rate": "5"})
+    made.change(entity(LEVELS[6]), {"producer_byte_rate": "7"})
+    assert made._quota("al ice", "app", QuotaType.PRODUCE)[0] == 7
+    assert made._quota("al ice", "app", QuotaType.FETCH)[0] == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "shared"),
+    [
+        ("users/alice", [("alice", "app"), ("alice", "other")]),
+        ("users/<default>", [("alice", "app"), ("alice", "other")]),
+        ("users/alice/clients/app", [("alice", "app"), ("alice", "app")]),
+        ("clients/app", [("alice", "app"), ("bob", "app")]),
+        ("clients/<default>", [("alice", "app"), ("bob", "app")]),
+    ],
+)
+def test_clients_share_the_quota_that_they_have_together(path: str, shared: list[tuple[str, str]]) -> None:
+    made = quotas(windows=2)
+    made.change(entity(path), {"producer_byte_rate": "1000"})
+    first, second = shared
+    assert made.record(*first, QuotaType.PRODUCE, 1000, 0) == 0
+    assert made.record(*second, QuotaType.PRODUCE, 1000, 0) == 1000
+
+
+@pytest.mark.parametrize(
+    ("path", "apart"),
+    [
+        ("users/<default>", [("alice", "app"), ("bob", "app")]),
+        ("users/alice/clients/<default>", [("alice", "app"), ("alice", "other")]),
+        ("users/<default>/clients/<default>", [("alice", "app"), ("bob", "app")]),
+        ("users/<default>/clients/app", [("alice", "app"), ("bob", "app")]),
+        ("clients/<default>", [("alice", "app"), ("alice", "other")]),
+    ],
+)
+def test_clients_that_a_quota_holds_for_one_by_one_are_apart(path: str, apart: list[tuple[str, str]]) -> None:
+    made = quotas(windows=2)
+    made.change(entity(path), {"producer_byte_rate": "1000"})
+    for client in apart:
+        assert made.record(*client, QuotaType.PRODUCE, 1000, 0) == 0
+
+
+def test_a_user_who_is_called_default_does_not_have_the_default() -> None:
+    made = quotas()
+    made.change(ClientEntity.of(user="<default>"), {"producer_byte_rate": "5"})
+    made.change(ClientEntity(sanitize("<default>"), None), {"producer_byte_rate": "7"})
+    assert made._quota("<default>", "app", QuotaType.PRODUCE)[0] == 7
+    assert made._quota("alice", "app", QuotaType.PRODUCE)[0] == 5
+
+
+def test_a_change_is_logged_with_its_entity_and_only_if_it_is_one(caplog: pytest.LogCaptureFixture) -> None:
+    made = quotas()
+    with caplog.at_level(logging.INFO):
+        for rate in ("5", "5.0"):
+            made.change(entity("users/alice/clients/app"), {"producer_byte_rate": rate})
+        made.change(entity("users/alice/clients/app"), {})
+        made.change(entity("users/alice"), {"SCRAM-SHA-256": "salt=c2FsdA=="})
+    assert caplog.messages == [
+        "quota of users/alice/clients/app: producer_byte_rate=5",
+        "quota of users/alice/clients/app: no limit of its own",
+    ]
+
+
+def test_an_unsupported_config_is_logged_once_until_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+    made = quotas()
+    for _ in range(2):
+        made.replace({entity("users/alice"): {"request_percentage": "50", "producer_byte_rate": "5"}})
+    assert caplog.messages == ["quota of users/alice: ignored unsupported config request_percentage"]
+    made.change(entity("users/alice"), {})
+    made.change(entity("users/alice"), {"request_percentage": "50"})
+    assert len(caplog.messages) == 2

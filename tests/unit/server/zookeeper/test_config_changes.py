@@ -8,9 +8,10 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import CoordinationError, CoordinationLost
+from minikafka.registry.entity_configs import ConfigChange
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.server.zookeeper.entity_settings import log_changes
-from minikafka.server.zookeeper.notifications import EXPIRATION_MS, ConfigChanges
+from minikafka.server.zookeeper.notifications import EXPIRATION_MS, config_changes
 
 CHANGES = "/config/changes"
 
@@ -23,7 +24,7 @@ class NotificationsHarness:
         self.zookeeper = MemoryZooKeeper(self.clock)
         self.store = self.zookeeper.connect()
         self.store.create(CHANGES, make_parents=True)
-        self.changes = ConfigChanges(self.store, self.clock)
+        self.changes = config_changes(self.store, self.clock)
         self.handled: list[str] = []
 
     def notify(self, text: str, name: str = "config_change_") -> str:
@@ -35,7 +36,7 @@ class NotificationsHarness:
     def follow(self) -> list[str]:
         """Follow the notifications and return the topics that were handled."""
         self.handled.clear()
-        self.changes.follow({"topics": self.handled.append})
+        self.changes.follow(lambda change: self.handled.append(change.entity_name))
         return self.handled
 
 
@@ -50,14 +51,20 @@ def test_each_notification_is_told_once_and_in_order() -> None:
     assert harness.follow() == []
 
 
-def test_settings_of_others_than_topics_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_user_and_a_client_of_a_user_are_named_as_in_their_paths() -> None:
     harness = NotificationsHarness()
-    with caplog.at_level(logging.INFO):
-        harness.notify('{"version":2,"entity_path":"users/alice/clients/<default>"}')
-        assert harness.follow() == []
-    assert caplog.messages == [
-        "ignored changed configs of users/alice/clients/<default>: this version does not support them"
-    ]
+    harness.notify('{"version":2,"entity_path":"users/alice"}')
+    harness.notify('{"version":2,"entity_path":"users/alice/clients/<default>"}')
+    assert harness.follow() == ["alice", "alice/clients/<default>"]
+
+
+@pytest.mark.parametrize("path", ["users/", "users/alice/clients", "users/alice/app", "users/a/clients/b/c"])
+def test_a_path_below_users_that_names_nobody_is_ignored(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    harness = NotificationsHarness()
+    harness.notify(f'{{"version":2,"entity_path":"{path}"}}')
+    assert harness.follow() == []
+    (line,) = caplog.messages
+    assert path in line
 
 
 def test_invalid_notification_is_logged_once_and_others_handled(caplog: pytest.LogCaptureFixture) -> None:
@@ -75,13 +82,13 @@ def test_failed_notification_is_handled_again_the_next_time() -> None:
     for topic in ("a", "b", "c"):
         harness.notify_of(topic)
 
-    def lose_the_connection_at_b(topic: str) -> None:
-        if topic == "b":
+    def lose_the_connection_at_b(change: ConfigChange) -> None:
+        if change.entity_name == "b":
             raise CoordinationLost("gone")
-        harness.handled.append(topic)
+        harness.handled.append(change.entity_name)
 
     with pytest.raises(CoordinationLost):
-        harness.changes.follow({"topics": lose_the_connection_at_b})
+        harness.changes.follow(lose_the_connection_at_b)
     assert harness.handled == ["a"]
     assert harness.follow() == ["b", "c"]
 
@@ -91,12 +98,12 @@ def test_settings_that_zookeeper_refuses_to_give_do_not_stop_others(caplog: pyte
     harness.notify_of("secret")
     harness.notify_of("t")
 
-    def refuse_secrets(topic: str) -> None:
-        if topic == "secret":
+    def refuse_secrets(change: ConfigChange) -> None:
+        if change.entity_name == "secret":
             raise CoordinationError("not authorised")
-        harness.handled.append(topic)
+        harness.handled.append(change.entity_name)
 
-    harness.changes.follow({"topics": refuse_secrets})
+    harness.changes.follow(refuse_secrets)
     assert harness.handled == ["t"]
     assert harness.follow() == []
     assert caplog.messages == ["ignored a notification of changed configs: not authorised"]
@@ -146,12 +153,12 @@ def test_notification_removed_by_another_broker_is_skipped() -> None:
     harness.notify_of("c")
     handled: list[str] = []
 
-    def told_while_another_removes(topic: str) -> None:
-        if topic == "a":
+    def handled_while_another_removes(change: ConfigChange) -> None:
+        if change.entity_name == "a":
             harness.store.delete(path)
-        handled.append(topic)
+        handled.append(change.entity_name)
 
-    harness.changes.follow({"topics": told_while_another_removes})
+    harness.changes.follow(handled_while_another_removes)
     assert handled == ["a", "c"]
 
 

@@ -19,6 +19,7 @@ from minikafka.controller.assignment import Assignment
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
 from minikafka.registry.cluster import ProducerIdBlock
+from minikafka.registry.entity_configs import ConfigChange
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.store import SessionTicket, Stat
 from minikafka.server.workers.worker import InlineWorker
@@ -48,7 +49,6 @@ class ClientHarness:
         self.deleted: list[str] = []
         self.vanished: list[str] = []
         self.changed: list[str] = []
-        self.changed_clients: list[str] = []
         self.counters_missed_times = 0
         self.controller_epoch = 0
 
@@ -83,17 +83,11 @@ class ClientHarness:
     def delete_unreadable(self, topic: str) -> None:
         self.deleted.append(topic)
 
-    def topic_config_changed(self, topic: str) -> None:
-        self.changed.append(topic)
-
-    def client_config_changed(self, name: str) -> None:
-        self.changed_clients.append(name)
-
-    def broker_config_changed(self, name: str) -> None:
-        self.changed_clients.append(f"broker {name}")
+    def config_changed(self, change: ConfigChange) -> None:
+        self.changed.append(f"{change.entity_type}/{change.entity_name}")
 
     def configs_missed(self) -> None:
-        self.changed_clients.append("all")
+        self.changed.append("all")
 
     def counters_missed(self) -> None:
         self.counters_missed_times += 1
@@ -220,34 +214,25 @@ def test_changed_settings_are_read_of_their_topic_alone(
     assert [path for path in read if path.startswith("/config/topics/")] == ["/config/topics/b"]
 
 
-def test_who_changes_settings_is_heard(harness: ClientHarness) -> None:
-    harness.store.create(
-        "/config/changes/config_change_", b'{"version":2,"entity_path":"topics/t"}', sequential=True
-    )
+@pytest.mark.parametrize("entity", ["topics/t", "clients/app", "users/a/clients/app", "brokers/7"])
+def test_an_entity_whose_settings_were_changed_is_reported(harness: ClientHarness, entity: str) -> None:
+    change = f'{{"version":2,"entity_path":"{entity}"}}'.encode()
+    harness.store.create("/config/changes/config_change_", change, sequential=True)
     harness.settle()
-    harness.store.create(
-        "/config/changes/config_change_", b'{"version":2,"entity_path":"clients/app"}', sequential=True
-    )
-    harness.settle()
-    assert harness.changed == ["t"]
-    harness.store.create(
-        "/config/changes/config_change_", b'{"version":2,"entity_path":"brokers/7"}', sequential=True
-    )
-    harness.settle()
-    assert harness.changed_clients == ["app", "broker 7"]
+    assert harness.changed == [entity]
 
 
 def test_client_and_broker_configs_are_read_again_in_a_new_session(harness: ClientHarness) -> None:
     harness.zookeeper.expire(harness.store)
     harness.settle()
-    assert harness.changed_clients == ["all"]
+    assert harness.changed == ["all"]
 
 
 def test_config_change_is_written_with_a_notification(harness: ClientHarness) -> None:
     harness.create_topic("t", {0: (1,)}, {"segment.bytes": "100"})
     harness.client.settings.change("topics", "t", {"retention.ms": "5"})
     harness.settle()
-    assert harness.changed == ["t"]
+    assert harness.changed == ["topics/t"]
     assert harness.client.settings.of_topics(["t"]) == {"t": {"retention.ms": "5"}}
     harness.client.settings.change("topics", "by-hand", {"retention.ms": "6"})
     assert harness.client.settings.of_topics(["by-hand"]) == {"by-hand": {"retention.ms": "6"}}, (
