@@ -81,7 +81,7 @@ PAGES = (
     ),
     Page(
         "docs/guides/access-control.md",
-        ("Turn it on", "Add, list and remove rules"),
+        ("Turn it on", "Add, list and remove rules", "Users and passwords"),
         ("--set", "authorizer.class.name=kafka.security.auth.SimpleAclAuthorizer"),
     ),
 )

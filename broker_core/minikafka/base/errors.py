@@ -390,6 +390,14 @@ class MessageStreamsExist(MinikafkaError):
     """A consumer connector creates message streams at most once."""
 
 
+class UserExists(MinikafkaError):
+    """A user that was to be added has a password already."""
+
+
+class NoSuchUser(MinikafkaError):
+    """A user that was to be changed or deleted has no password."""
+
+
 class StorageError(MinikafkaError):
     """The disk failed, or its content cannot be used."""
 

@@ -42,6 +42,7 @@ from minikafka.cli import (
     reassign,
     topic,
     up,
+    user,
 )
 from minikafka.cli.output import NoteHandler, note
 
@@ -115,6 +116,7 @@ app.add_typer(cluster.app, name="cluster")
 app.command("elect", short_help="Elect the preferred leaders.")(elect.elect)
 app.add_typer(reassign.app, name="reassign", short_help="Move partitions to other brokers.")
 app.add_typer(acl.app, name="acl", short_help="Add, list and remove access rules.")
+app.add_typer(user.app, name="user", short_help="Add, list and delete users with passwords.")
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")
 app.command("ps", short_help="List running clusters.")(local_clusters.ps)
@@ -156,8 +158,8 @@ def _run(arguments: list[str]) -> int:
         return status
 
 
-SETTINGS = frozenset({"--set", "--config", "--property", "--add-config"})
-"""Options that take settings, which may contain secrets."""
+SETTINGS = frozenset({"--set", "--config", "--property", "--add-config", "--password"})
+"""Options that take settings, which may contain secrets, or a secret."""
 
 
 def argument_names(arguments: list[str]) -> list[str]:

@@ -96,9 +96,11 @@ def is_typed(bootstrap: str | None) -> bool:
 
 
 @contextlib.contextmanager
-def zookeeper_store(zookeeper: str | None, bootstrap: str | None, data_dir: Path | None) -> Iterator[Store]:
+def zookeeper_store(
+    zookeeper: str | None, bootstrap: str | None, data_dir: Path | None, *, may_be_new: bool = False
+) -> Iterator[Store]:
     """Yield a store in the ZooKeeper of the cluster that the options name. It is closed at the end of the
-    block. Raise ConfigError if they name none, or no cluster uses it.
+    block. Raise ConfigError if they name none, or no cluster uses it, unless the cluster ``may_be_new``.
     """
     if is_typed(bootstrap):
         reason = "this needs ZooKeeper, not brokers; use --zookeeper HOST:PORT/CHROOT"
@@ -120,7 +122,8 @@ def zookeeper_store(zookeeper: str | None, bootstrap: str | None, data_dir: Path
         raise ConfigError("--zookeeper", None, allowed)
     store = ZooKeeperStore(connect, connect_timeout_ms=REACH_TIMEOUT_MS, make_chroot=False)
     try:
-        check_coordinated(store, connect)
+        if not may_be_new or store.exists("/") is None:
+            check_coordinated(store, connect)
         yield store
     finally:
         store.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 
 import pytest
 
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.connection import connect
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.produce import PRODUCE
@@ -36,7 +38,12 @@ def test_they_are_set_and_read_and_go_back_to_those_of_all(
     ok(cli, "set", "client", "a/b", "producer_byte_rate=10", "consumer_byte_rate=7", *to)
     ok(cli, "set", "client", "a/b", "--delete", "consumer_byte_rate", *to)
     own = {"client": "a/b", "setting": "producer_byte_rate", "value": "10", "source": "client"}
-    of_all = {"client": "a/b", "setting": "consumer_byte_rate", "value": "5000000", "source": "<default>"}
+    of_all = {
+        "client": "a/b",
+        "setting": "consumer_byte_rate",
+        "value": "5000000",
+        "source": "clients/<default>",
+    }
     found = ("get", "client", "a/b", "--format", "json", *to)
     assert [json.loads(line) for line in ok(cli, *found).splitlines()] == [own]
     assert [json.loads(line) for line in ok(cli, *found, "--all").splitlines()] == [of_all, own]
@@ -45,6 +52,54 @@ def test_they_are_set_and_read_and_go_back_to_those_of_all(
     for name, key in (("a/b", "producer_byte_rate"), ("<default>", "consumer_byte_rate")):
         ok(cli, "set", "client", name, "--delete", key, *to)
     assert ok(cli, "get", "client", "a/b", "--all", *to) == ""
+
+
+def test_quotas_of_users_win_over_those_of_client_ids(minikafka_cluster: Cluster, cli: CommandLine) -> None:
+    to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
+    ok(cli, "set", "user", "al ice", "producer_byte_rate=10", "consumer_byte_rate=11", *to)
+    ok(cli, "set", "client", "app-2", "producer_byte_rate=12", "consumer_byte_rate=13", *to)
+    said = ok(cli, "set", "client", "app-2", "--user", "al ice", "producer_byte_rate=14", *to)
+    assert said == "app-2 of user al ice has producer_byte_rate=14\n"
+    own = {"user": "al ice", "setting": "producer_byte_rate", "value": "10", "source": "user"}
+    assert json.loads(ok(cli, "get", "user", "al ice", "--format", "json", *to).splitlines()[1]) == own
+    found = ok(cli, "get", "client", "app-2", "--user", "al ice", "--all", "--format", "json", *to)
+    of_both = {"client": "app-2", "user": "al ice"}
+    assert [json.loads(line) for line in found.splitlines()] == [
+        {**of_both, "setting": "consumer_byte_rate", "value": "11", "source": "users/al%20ice"},
+        {**of_both, "setting": "producer_byte_rate", "value": "14", "source": "client"},
+    ]
+    assert cli.run("config", "set", "user", "al ice", "--user", "bob", "consumer_byte_rate=1", *to) == 2
+    assert "is only for clients" in cli.err
+    assert cli.run("config", "set", "user", "al ice", "SCRAM-SHA-256=salt=x", *to) == 2
+    assert "change it with `minikafka user passwd al ice`" in cli.err
+    for owner in (("user", "al ice"), ("client", "app-2")):
+        ok(cli, "set", *owner, "--delete", "producer_byte_rate", "--delete", "consumer_byte_rate", *to)
+    ok(cli, "set", "client", "app-2", "--user", "al ice", "--delete", "producer_byte_rate", *to)
+
+
+def test_the_password_of_a_user_is_not_shown(minikafka_cluster: Cluster, cli: CommandLine) -> None:
+    to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
+    assert cli.run("user", "add", "b/b", "--password", "tiger-88", *to) == 0
+    assert ok(cli, "get", "user", "b/b", *to).splitlines()[1:] == [
+        "SCRAM-SHA-256  ***    user",
+        "SCRAM-SHA-512  ***    user",
+    ]
+    assert cli.run("user", "delete", "b/b", *to) == 0
+    assert ok(cli, "get", "user", "b/b", *to) == ""
+    assert cli.run("user", "add", "b", "--password", "x", *to[:1], f"{to[1]}/else") == 1
+    assert "no Kafka cluster in ZooKeeper at" in cli.err
+
+
+def test_a_user_is_added_before_the_first_broker_runs(tmp_path: Path, cli: CommandLine) -> None:
+    zookeeper = EmbeddedZooKeeper(str(tmp_path))
+    try:
+        to = ("--zookeeper", zookeeper.start())
+        assert cli.run("user", "list", *to) == 1
+        assert cli.run("user", "add", "broker", "--password", "x", *to) == 0
+        assert cli.run("user", "list", *to) == 0
+        assert "broker  SCRAM-SHA-512" in cli.out
+    finally:
+        zookeeper.stop()
 
 
 def test_a_running_broker_acts_on_them(

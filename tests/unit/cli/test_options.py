@@ -4,7 +4,7 @@ import pytest
 
 from minikafka.base.errors import ConfigErrors
 from minikafka.cli.config import EntityType
-from minikafka.cli.entity_configs import check_changes
+from minikafka.cli.entity_configs import Owner
 from minikafka.cli.options import Format
 
 
@@ -17,7 +17,7 @@ def test_parsed_choices_have_their_value_as_text(choice: Format | EntityType) ->
 def test_every_invalid_setting_of_a_client_is_named() -> None:
     changes = {"consumer_byte_rate": "fast", "foo": "1", "bar": None, "producer_byte_rate": "slow"}
     with pytest.raises(ConfigErrors) as refused:
-        check_changes("clients", "a", changes)
+        Owner("clients", "a").check_changes(changes)
     assert [fault.name for fault in refused.value.faults] == [
         "consumer_byte_rate",
         "foo",
