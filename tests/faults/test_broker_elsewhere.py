@@ -77,8 +77,8 @@ def test_clients_follow_a_broker_to_another_host_and_port(
     led = [one for one, its in zookeeper_metadata.assigned(system.store, [TOPIC]).items() if its[0] == MOVES]
     until(lambda: all(system.leader(partition.partition) == MOVES for partition in led), "it does not lead")
     system.recover()
-    endpoint = live_brokers(system.store)[MOVES]
-    assert (led != [], f"{endpoint.host}:{endpoint.port}") == (True, address)
+    registered = live_brokers(system.store)[MOVES].broker
+    assert (led != [], list(map(str, registered.endpoints))) == (True, [f"PLAINTEXT://{address}"])
     assert address.startswith(f"{ELSEWHERE}:")
 
 

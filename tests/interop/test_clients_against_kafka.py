@@ -9,6 +9,7 @@ from itertools import islice
 
 import pytest
 
+from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin, NewTopic
@@ -260,7 +261,8 @@ def test_a_stream_reads_what_the_producer_writes(
     # Kafka 4 has no ZooKeeper; fetchers only want to know of brokers there.
     store = MemoryZooKeeper().connect()
     (broker,) = cluster.metadata().brokers.values()
-    store.create(paths.broker_path(1), BrokerRegistration.of(broker, 0).to_json(), make_parents=True)
+    registration = BrokerRegistration(LiveBroker.plaintext(1, broker.host, broker.port))
+    store.create(paths.broker_path(1), registration.to_json(), make_parents=True)
     manager = ConsumerFetcherManager("g_c", config, store)
     manager.start_connections(
         [PartitionTopicInfo(topic, 0, queue, INVALID_OFFSET, INVALID_OFFSET, 400_000, config.client_id)]

@@ -14,7 +14,8 @@ from random import Random
 
 import pytest
 
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.endpoints import LiveBroker
+from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.controller import Controller
 from minikafka.controller.election import LEADER_DURING_DELETE, NO_LEADER
@@ -82,8 +83,8 @@ class ControllerHarness:
     def live(self) -> list[Broker]:
         return [broker for broker in self.brokers.values() if broker.alive]
 
-    def addresses(self) -> dict[int, BrokerAddress]:
-        return {broker.broker_id: BrokerAddress(broker.broker_id, "h", 1) for broker in self.live()}
+    def addresses(self) -> dict[int, LiveBroker]:
+        return {broker.broker_id: LiveBroker.plaintext(broker.broker_id, "h", 1) for broker in self.live()}
 
     def session_ids(self) -> dict[int, int]:
         return {broker.broker_id: broker.session for broker in self.live()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from minikafka.base.endpoints import addresses_on
 from minikafka.base.ids import TopicPartition
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.frame_parts import buffer_of
@@ -71,4 +72,5 @@ def test_broker_applies_the_controllers_requests(simulation: Simulation) -> None
     roles = [broker.partitions[TopicPartition("twice", index)].is_leader for index in (0, 1)]
     assert roles == [True, False]
     answer_to(simulation, "06-UpdateMetadata-v2#2")
-    assert {other.port for other in broker.metadata_cache.brokers.values()} == {29195, 29196}
+    addresses = addresses_on("PLAINTEXT", broker.metadata_cache.brokers)
+    assert {address.port for address in addresses.values()} == {29195, 29196}

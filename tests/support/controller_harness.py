@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.endpoints import LiveBroker
+from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.controller.controller import Controller
@@ -60,8 +61,8 @@ class Cluster:
         for broker_id in broker_ids:
             self.sessions[broker_id] = max(self.sessions.values(), default=0) + 1
 
-    def addresses(self) -> dict[int, BrokerAddress]:
-        return {broker_id: BrokerAddress(broker_id, f"host-{broker_id}", 9092) for broker_id in self.sessions}
+    def addresses(self) -> dict[int, LiveBroker]:
+        return {number: LiveBroker.plaintext(number, f"host-{number}", 9092) for number in self.sessions}
 
     def tell(self, event: events.Event) -> list[events.Effect]:
         """Give it an event, and the answers to what it then writes; all effects that come of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from minikafka.base.ids import BrokerAddress
+from minikafka.base.endpoints import LiveBroker
 from minikafka.registry import paths
 from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.controller import ControllerRegistration
@@ -21,7 +21,7 @@ def cluster(topics: Topics, brokers: int = 3, leader: int | None = None) -> Memo
         store.create(path, make_parents=True)
     store.create(paths.CONTROLLER, ControllerRegistration(0, 1).to_json())
     for number in range(brokers):
-        registration = BrokerRegistration.of(BrokerAddress(number, "h", 9000 + number), 1)
+        registration = BrokerRegistration(LiveBroker.plaintext(number, "h", 9000 + number), 1)
         store.create(paths.broker_path(number), registration.to_json())
     for topic, partitions in topics.items():
         store.create(paths.topic_path(topic), TopicAssignment(partitions).to_json())

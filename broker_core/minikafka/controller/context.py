@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.endpoints import LiveBroker
+from minikafka.base.ids import TopicPartition
 from minikafka.controller.assignment import Assignment
 from minikafka.controller.election import LEADER_DURING_DELETE, EligibleBrokers
 from minikafka.controller.states import (
@@ -32,7 +33,7 @@ class ControllerContext:
 
     def __init__(self, epoch: int = 0) -> None:
         self.epoch = epoch
-        self.brokers: dict[int, BrokerAddress] = {}
+        self.brokers: dict[int, LiveBroker] = {}
         """The live brokers, including those that are shutting down."""
         self.sessions: dict[int, int] = {}
         self.shutting_down: dict[int, None] = {}
@@ -44,16 +45,14 @@ class ControllerContext:
         self._replicas: dict[TopicPartition, dict[int, ReplicaStatus]] = {}
         self._on_broker: dict[int, dict[TopicPartition, None]] = {}
 
-    def restarted_brokers(
-        self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]
-    ) -> list[int]:
-        """Return the known ones of the live ``brokers`` that have another address or session now."""
+    def restarted_brokers(self, brokers: Mapping[int, LiveBroker], sessions: Mapping[int, int]) -> list[int]:
+        """Return the known ones of the live ``brokers`` that have other endpoints or another session now."""
         return [
             broker_id
-            for broker_id, address in brokers.items()
+            for broker_id, broker in brokers.items()
             if broker_id in self.brokers
             and (
-                self.brokers[broker_id] != address
+                self.brokers[broker_id] != broker
                 or self.sessions.get(broker_id, sessions.get(broker_id))
                 != sessions.get(broker_id, self.sessions.get(broker_id))
             )

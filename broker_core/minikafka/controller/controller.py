@@ -23,7 +23,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.endpoints import LiveBroker
+from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.controller.context import ControllerContext
@@ -91,7 +92,7 @@ class Controller:
         return self._context.epoch
 
     @property
-    def brokers(self) -> Mapping[int, BrokerAddress]:
+    def brokers(self) -> Mapping[int, LiveBroker]:
         """The live brokers."""
         return self._context.brokers
 
@@ -132,7 +133,7 @@ class Controller:
         )
 
     def partitions_with_stale_isr(
-        self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]
+        self, brokers: Mapping[int, LiveBroker], sessions: Mapping[int, int]
     ) -> tuple[TopicPartition, ...]:
         """Return the partitions whose state must be read before BrokersChanged with these brokers.
 
@@ -240,7 +241,7 @@ class Controller:
 
     # --- brokers --------------------------------------------------------------------------------------------
 
-    def _brokers_changed(self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]) -> None:
+    def _brokers_changed(self, brokers: Mapping[int, LiveBroker], sessions: Mapping[int, int]) -> None:
         context, before = self._context, self._context.brokers
         restarted = context.restarted_brokers(brokers, sessions)
         context.brokers, context.sessions = dict(brokers), dict(sessions)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.endpoints import LiveBroker
+from minikafka.base.ids import TopicPartition
 from minikafka.controller.assignment import Assignment
 from minikafka.partition.replica import LeaderAndIsr
 
@@ -26,7 +27,7 @@ class Elected:
     """
 
     epoch: int
-    brokers: Mapping[int, BrokerAddress]
+    brokers: Mapping[int, LiveBroker]
     assignments: Mapping[str, Assignment]
     leaderships: Mapping[TopicPartition, LeaderAndIsr]
     deletions: frozenset[str]
@@ -46,7 +47,7 @@ class Resigned:
 class BrokersChanged:
     """All live brokers. A broker whose session has changed was restarted in between."""
 
-    brokers: Mapping[int, BrokerAddress]
+    brokers: Mapping[int, LiveBroker]
     sessions: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -212,7 +213,7 @@ class SendUpdateMetadata:
     """Send UpdateMetadata: the leaders, for clients. Leader -2 means that the topic is being deleted."""
 
     broker_id: int
-    brokers: Mapping[int, BrokerAddress]
+    brokers: Mapping[int, LiveBroker]
     leaderships: Mapping[TopicPartition, LeaderAndIsr]
 
 

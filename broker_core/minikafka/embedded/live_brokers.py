@@ -62,13 +62,8 @@ class RegisteredBrokers:
 
 
 def addresses_of(broker: BrokerRegistration) -> Addresses:
-    """Return host and port of each listener that can be parsed."""
-    found = []
-    for endpoint in broker.endpoints:
-        host, _, port = endpoint.partition("://")[2].rpartition(":")
-        if port.isascii() and port.isdecimal():
-            found.append((host.strip("[]"), int(port)))
-    return tuple(found)
+    """Return host and port of each listener."""
+    return tuple((endpoint.host, endpoint.port) for endpoint in broker.broker.endpoints)
 
 
 def accepts_connections(addresses: Addresses) -> bool:

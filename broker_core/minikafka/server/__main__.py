@@ -171,9 +171,9 @@ def announce(running: RunningBroker, config: BrokerConfig) -> None:
         address=host_port(address.host, address.port),
         cluster_id=running.broker.metadata_cache.cluster_id,
     )
-    for listener in config.listeners:
-        advertised = running.broker.advertised[listener.name]
-        complaint = unreachable(listener, advertised.port, addresses_of, can_connect)
+    listeners = {listener.name: listener for listener in config.listeners}
+    for endpoint in running.endpoints:
+        complaint = unreachable(listeners[endpoint.listener], endpoint.port, addresses_of, can_connect)
         if complaint is not None:
             _log.warning("%s", complaint)
 

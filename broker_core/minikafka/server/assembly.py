@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from minikafka.base.clock import Clock
+from minikafka.base.endpoints import LiveBroker, addresses_on
 from minikafka.base.errors import ConfigError, CoordinationLost, InconsistentClusterId, SessionExpired
 from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress
@@ -29,9 +30,10 @@ from minikafka.log.manager import Jobs, LogManager, run_sequentially
 from minikafka.net.interfaces import Connector
 from minikafka.net.server import RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
+from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.store import Store
 from minikafka.server.admin.dynamic_config import refresh_entities
-from minikafka.server.config.listeners import registered
+from minikafka.server.config.listeners import registered_endpoints
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.control.controlled_shutdown import request_controlled_shutdown
 from minikafka.server.control.controller_channel import ControllerChannelManager
@@ -79,7 +81,7 @@ class Ports:
 
 
 class RunningBroker:
-    """A started broker. ``address`` is the one that it registered in ZooKeeper."""
+    """A started broker. ``address``: of its first listener; ``endpoints``: those that it registered."""
 
     def __init__(
         self, config: BrokerConfig, ports: Ports, fatal: Callable[[str], None] = lambda reason: None
@@ -132,7 +134,7 @@ class RunningBroker:
         self._fetchers = ReplicaFetcherManager(self.broker, ports.connector, ports.spawn)
         timeout_ms = config.replication.controller_timeout_ms
         self._channels = ControllerChannelManager(
-            broker_id, ports.connector, ports.clock, timeout_ms, ports.spawn
+            broker_id, config.inter_broker_listener, ports.connector, ports.clock, timeout_ms, ports.spawn
         )
         self._stops.callback(self._fetchers.stop)
         self._stops.callback(self._channels.close)
@@ -149,32 +151,23 @@ class RunningBroker:
         self._stops.callback(server.stop)
         self._stops.callback(self.broker.stop_waiting)
         self._stops.callback(coordinator.stop)
-        advertised = self._advertised(config, broker_id, server)
-        self.broker.advertised = advertised
-        self.address = advertised[registered(config.listeners).name]
+        self.endpoints = registered_endpoints(config.listeners, server.ports)
+        self.address = BrokerAddress(broker_id, self.endpoints[0].host, self.endpoints[0].port, config.rack)
 
         def keep_ticket() -> None:
             zk_client.end_predecessor(ports.files, logs.paths[0])
 
         keep_ticket()
-        if not config.beside_0_10:
-            check_protocol_compatibility(zk_client.others(broker_id), ports.connector)
-        zk_client.start(self.address, control, keep_ticket)
+        registration = BrokerRegistration(LiveBroker(broker_id, self.endpoints, config.rack))
+        if config.beside_0_10:
+            registration = BrokerRegistration.beside_0_10(registration.broker)
+        else:
+            others = addresses_on(config.inter_broker_listener, zk_client.others(broker_id))
+            check_protocol_compatibility(others.values(), ports.connector)
+        zk_client.start(registration, control, keep_ticket)
         if config.control.controlled_shutdown:
             self._stops.callback(lambda: request_controlled_shutdown(self.broker, ports.connector))
             self._stops.callback(replicas.stop_following)
-
-    @staticmethod
-    def _advertised(config: BrokerConfig, broker_id: int, server: Server) -> dict[str, BrokerAddress]:
-        return {
-            listener.name: BrokerAddress(
-                broker_id,
-                listener.advertised_host,
-                listener.advertised_port or server.ports[listener.name],
-                config.rack,
-            )
-            for listener in config.listeners
-        }
 
     def step(self) -> bool:
         """Run one step of each connection to another broker, without threads. Return True if any had work."""

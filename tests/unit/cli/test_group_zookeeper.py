@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import CoordinationError, NetworkError
-from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress, TopicPartition
+from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.cli.connect import GroupAccess, group_access
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.consumer import GroupConsumer
@@ -139,7 +140,7 @@ def test_brokers_that_cannot_be_reached_leave_what_zookeeper_knows(
             None,
             "no broker with a PLAINTEXT listener is registered at z:2181",
         )
-    away = BrokerRegistration.of(BrokerAddress(5, "away", 1), 1)
+    away = BrokerRegistration(LiveBroker.plaintext(5, "away", 1), 1)
     store.create(paths.broker_path(5), away.to_json(), make_parents=True)
     with group_access("z:2181", None, None) as found:
         assert (found.cluster, found.why) == (None, "nobody is there")

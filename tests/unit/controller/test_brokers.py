@@ -1,9 +1,8 @@
 """The controller when brokers die, return and restart, and when others write states meanwhile."""
 
-from dataclasses import replace
-
 import pytest
 
+from minikafka.base.endpoints import LiveBroker
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.states import PartitionStatus, ReplicaStatus
@@ -169,7 +168,7 @@ def test_failed_log_without_other_replicas_keeps_its_leader() -> None:
 
 
 def test_a_broker_at_another_address_was_restarted(cluster: Cluster) -> None:
-    moved = {**cluster.addresses(), 1: replace(cluster.addresses()[1], port=1)}
+    moved = {**cluster.addresses(), 1: LiveBroker.plaintext(1, "host-1", 1)}
     cluster.tell(events.BrokersChanged(moved))
     assert cluster.known().leader == 2
 

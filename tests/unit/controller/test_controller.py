@@ -1,14 +1,15 @@
 """The controller's decisions, event by event."""
 
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.endpoints import LiveBroker
+from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.controller import Controller
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.controller.states import PartitionStatus
 from minikafka.partition.replica import LeaderAndIsr
 
-ONE = BrokerAddress(1, "localhost", 9092)
-TWO = BrokerAddress(2, "localhost", 9093)
+ONE = LiveBroker.plaintext(1, "localhost", 9092)
+TWO = LiveBroker.plaintext(2, "localhost", 9093)
 T0 = TopicPartition("t", 0)
 LED_BY_ONE = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1,), controller_epoch=5)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from minikafka.base.ids import BrokerAddress
+from minikafka.base.endpoints import BrokerEndpoint, LiveBroker
 from minikafka.embedded.live_brokers import Addresses, LiveBrokers, RegisteredBrokers, addresses_of
 from minikafka.registry import paths
 from minikafka.registry.brokers import BrokerRegistration
@@ -78,9 +78,9 @@ def test_live_brokers_are_unknown_without_zookeeper(machine: Machine) -> None:
 
 
 def test_addresses_are_those_of_all_listeners() -> None:
-    endpoints = ("PLAINTEXT://127.0.0.1:9092", "SASL_SSL://[::1]:9093", "NONSENSE")
-    broker = BrokerRegistration(1, None, -1, endpoints, 0)
-    assert addresses_of(broker) == (("127.0.0.1", 9092), ("::1", 9093))
+    texts = ("PLAINTEXT://127.0.0.1:9092", "SASL_SSL://[::1]:9093")
+    endpoints = tuple(filter(None, (BrokerEndpoint.parse(text, {}) for text in texts)))
+    assert addresses_of(BrokerRegistration(LiveBroker(1, endpoints))) == (("127.0.0.1", 9092), ("::1", 9093))
 
 
 def test_unreadable_registration_is_ignored_with_one_warning(
@@ -89,7 +89,7 @@ def test_unreadable_registration_is_ignored_with_one_warning(
     zookeeper = MemoryZooKeeper()
     store = zookeeper.connect()
     for number in (1, 2):
-        data = BrokerRegistration.of(BrokerAddress(number, "h", 9000 + number), 0).to_json()
+        data = BrokerRegistration(LiveBroker.plaintext(number, "h", 9000 + number), 0).to_json()
         store.create(paths.broker_path(number), data, make_parents=True)
     store.create(paths.broker_path(3), b"nonsense")
     monkeypatch.setattr("minikafka.registry.zookeeper.ZooKeeperStore", lambda *_, **__: zookeeper.connect())

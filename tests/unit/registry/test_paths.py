@@ -8,47 +8,13 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.errors import BrokerError, CoordinationError
-from minikafka.base.ids import BrokerAddress
 from minikafka.registry import paths
-from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.cluster import ProducerIdBlock
 from minikafka.registry.controller import ControllerRegistration
 from minikafka.registry.entity_configs import ConfigChange, EntityConfig
 from minikafka.registry.topics import PartitionState, TopicAssignment
 
 GOLDEN = Path(__file__).parents[2] / "data" / "zookeeper"
-
-
-def test_a_broker_registers_below_a_number() -> None:
-    data = BrokerRegistration.of(BrokerAddress(1, "h", 9092), 5).to_json()
-    with pytest.raises(CoordinationError, match="/brokers/ids/x"):
-        BrokerRegistration.from_json(data, "/brokers/ids/x")
-
-
-def test_registration_equals_that_of_a_real_broker() -> None:
-    written = BrokerRegistration.of(BrokerAddress(0, "127.0.0.1", 29192), 1795241004646).to_json()
-    node = json.loads((GOLDEN / "01-after-start.json").read_text(encoding="utf-8"))["/brokers/ids/0"]
-    assert json.loads(written) == json.loads(node["data"])
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        BrokerAddress(3, "host.example.com", 9092),
-        BrokerAddress(3, "::1", 9092),
-        BrokerAddress(3, "h", 1, "r1"),
-    ],
-)
-def test_an_address_survives_registration(address: BrokerAddress) -> None:
-    data = BrokerRegistration.of(address, 5).to_json()
-    assert BrokerRegistration.from_json(data, paths.broker_path(3)).address == address
-
-
-def test_rack_is_in_the_json_only_if_set() -> None:
-    without = BrokerRegistration.of(BrokerAddress(0, "h", 1), 5).to_json()
-    with_rack = BrokerRegistration.of(BrokerAddress(0, "h", 1, "r1"), 5).to_json()
-    assert "rack" not in json.loads(without)
-    assert json.loads(with_rack)["rack"] == "r1"
 
 
 @pytest.mark.parametrize(
@@ -74,32 +40,6 @@ def test_a_notification_of_an_earlier_release_is_read() -> None:
 
 def test_no_data_are_no_settings() -> None:
     assert EntityConfig.from_json(b"", "/p") == EntityConfig({})
-
-
-def test_a_registration_of_a_later_release_is_read() -> None:
-    data = {
-        "listener_security_protocol_map": {"INSIDE": "SSL", "PLAINTEXT": "PLAINTEXT"},
-        "endpoints": ["INSIDE://h:1", "PLAINTEXT://h:2"],
-        "jmx_port": -1,
-        "features": {},
-        "host": "h",
-        "timestamp": "1795241004646",
-        "port": 2,
-        "version": 5,
-    }
-    registration = BrokerRegistration.from_json(json.dumps(data).encode(), paths.broker_path(7))
-    assert registration.address == BrokerAddress(7, "h", 2)
-
-
-def test_a_registration_of_an_early_release_is_read() -> None:
-    data = b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"12"}'
-    registration = BrokerRegistration.from_json(data, paths.broker_path(7))
-    assert registration.address == BrokerAddress(7, "h", 9092)
-
-
-def test_a_broker_without_a_plain_listener_has_no_address() -> None:
-    data = b'{"version":3,"host":null,"port":-1,"endpoints":["SSL://h:1"],"jmx_port":-1,"timestamp":"12"}'
-    assert BrokerRegistration.from_json(data, paths.broker_path(7)).address is None
 
 
 def test_an_assignment_is_in_the_order_of_its_partitions() -> None:

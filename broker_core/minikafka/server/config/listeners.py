@@ -4,20 +4,21 @@ A listener has a name, and by ``listener.security.protocol.map`` (as since 0.10.
 the name of a protocol needs no entry there. Two networks, for example a container's and its host's, are two
 listeners: a client gets the address that is advertised for the listener that received its request.
 
-The registration in ZooKeeper holds one endpoint, which a 0.10.1.1 broker can parse: ``registered``. Only this
-broker knows the others, which is all that a cluster of one broker needs.
+All listeners but those of Kafka 0.7 are registered in ZooKeeper, so that every broker knows each broker's
+address on each of them. Brokers connect to each other on one of them (``ListenerConfig.inter_broker``).
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from minikafka.base.config.config_def import Faults, setting
 from minikafka.base.config.types import SECURITY_PROTOCOL, TEXT, integer
+from minikafka.base.endpoints import BrokerEndpoint, SecurityProtocol
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
 
@@ -36,6 +37,8 @@ class Protocol(Enum):
 
 
 PORT = integer(0, 65535)
+_INTER_BROKER_NAME = "inter.broker.listener.name"
+_INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 _UNSUPPORTED = {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
 
@@ -66,7 +69,17 @@ class ListenerConfig:
         "listener.security.protocol.map", TEXT, None, "The protocol of each listener's name."
     )
     inter_broker_protocol: str = setting(
-        "security.inter.broker.protocol", SECURITY_PROTOCOL, "PLAINTEXT", "The protocol between brokers."
+        _INTER_BROKER_PROTOCOL,
+        SECURITY_PROTOCOL,
+        "PLAINTEXT",
+        "The protocol between brokers, on the listener of this name. Not with `inter.broker.listener.name`.",
+    )
+    inter_broker_name: str | None = setting(
+        _INTER_BROKER_NAME,
+        TEXT,
+        None,
+        "The listener on which brokers connect to each other. By default the one that is named as "
+        "`security.inter.broker.protocol`; if there is none and neither is set, the first of `listeners`.",
     )
     host: str | None = setting("host.name", TEXT, None, "The host to listen on, if `listeners` is not set.")
     port: int = setting(
@@ -87,6 +100,41 @@ class ListenerConfig:
             (own,) = parse_listeners(bound, None, self.protocol_map, "")[:1]
             advertised = _plaintext(host or own.host, own.port if port is None else port)
         return parse_listeners(bound, advertised, self.protocol_map, node_name)
+
+    def inter_broker(self, listeners: Iterable[Listener], given: Container[str]) -> str:
+        """Return the name of the listener on which brokers connect to each other.
+
+        ``given``: the properties that are set. Raises ConfigError if there is no such listener.
+        """
+        names = [listener.name for listener in _of_kafka(listeners)]
+        wanted = self.inter_broker_protocol
+        if self.inter_broker_name is not None:
+            if _INTER_BROKER_PROTOCOL in given:
+                problem = f"only one of {_INTER_BROKER_NAME} and {_INTER_BROKER_PROTOCOL} may be set"
+                raise ConfigError(_INTER_BROKER_NAME, self.inter_broker_name, problem)
+            wanted = self.inter_broker_name.upper()
+        if wanted in names:
+            return wanted
+        options = f"the valid options based on the configured listeners are {', '.join(names)}"
+        if self.inter_broker_name is not None:
+            problem = f"must be a listener name defined in advertised.listeners: {options}"
+            raise ConfigError(_INTER_BROKER_NAME, self.inter_broker_name, problem)
+        if _INTER_BROKER_PROTOCOL in given:
+            problem = f"no listener is named {wanted}: set {_INTER_BROKER_NAME} instead; {options}"
+            raise ConfigError(_INTER_BROKER_PROTOCOL, wanted, problem)
+        return names[0]
+
+
+def check_names_beside_0_10(listeners: Iterable[Listener]) -> None:
+    """Raise ConfigError for a listener that 0.10.1 brokers could not know: it has a name of its own."""
+    for listener in _of_kafka(listeners):
+        if listener.name != listener.protocol.value:
+            raise ConfigError(
+                "listeners",
+                listener.name,
+                "0.10.1 brokers, for which inter.broker.protocol.version is set, know a listener by its "
+                f"security protocol alone: name it {listener.protocol.value}, or leave it out",
+            )
 
 
 def _plaintext(host: str, port: int) -> str:
@@ -136,11 +184,26 @@ def parse_listeners(
     return tuple(made)
 
 
-def registered(listeners: Sequence[Listener]) -> Listener:
-    """Return the listener to register in ZooKeeper: named PLAINTEXT, or else the first with that protocol."""
-    plaintext = [listener for listener in listeners if listener.protocol is Protocol.PLAINTEXT]
-    named = [listener for listener in plaintext if listener.name == Protocol.PLAINTEXT.value]
-    return (named or plaintext)[0]
+def registered_endpoints(
+    listeners: Iterable[Listener], ports: Mapping[str, int]
+) -> tuple[BrokerEndpoint, ...]:
+    """Return the endpoints to register in ZooKeeper. ``ports``: the ports that are bound, by listener.
+
+    The framing of Kafka 0.7 has no place there: its clients get no addresses.
+    """
+    return tuple(
+        BrokerEndpoint(
+            listener.name,
+            SecurityProtocol[listener.protocol.value],
+            listener.advertised_host,
+            listener.advertised_port or ports[listener.name],
+        )
+        for listener in _of_kafka(listeners)
+    )
+
+
+def _of_kafka(listeners: Iterable[Listener]) -> list[Listener]:
+    return [listener for listener in listeners if listener.protocol is not Protocol.CLASSIC]
 
 
 def unreachable(

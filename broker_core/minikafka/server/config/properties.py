@@ -39,7 +39,7 @@ from minikafka.records.format.compression import Codec
 from minikafka.records.kernels.layout import MIN_SIZE
 from minikafka.registry.paths import ZOOKEEPER_CONNECT
 from minikafka.security.authorizer import Authorizer, parse_super_users
-from minikafka.server.config.listeners import Listener, ListenerConfig
+from minikafka.server.config.listeners import Listener, ListenerConfig, check_names_beside_0_10
 from minikafka.server.quotas.client_quotas import QuotaConfig
 
 Section = TypeVar("Section")
@@ -292,6 +292,8 @@ class BrokerConfig:
         _IDENTITY,
     )
     listeners: tuple[Listener, ...]
+    inter_broker_listener: str
+    """The name of the listener on which brokers connect to each other."""
     cleaner: CleanerConfig
     groups: GroupSettings
     offsets: OffsetsConfig
@@ -478,10 +480,15 @@ class BrokerConfig:
         # Beside brokers of 0.10 the default message format is one that they can replicate.
         logs = {_FORMAT: release, **properties} if beside_0_10 else properties
         faults.add(_format_faults(logs, beside_0_10))
+        listening = read(ListenerConfig)
+        listeners = faults.attempt(lambda: listening.parse(platform.node() or "localhost"), no_listeners)
+        if beside_0_10:
+            faults.attempt(lambda: check_names_beside_0_10(listeners), None)
         config = read(
             cls,
-            listeners=faults.attempt(
-                lambda: read(ListenerConfig).parse(platform.node() or "localhost"), no_listeners
+            listeners=listeners,
+            inter_broker_listener=faults.attempt(
+                lambda: listening.inter_broker(listeners, properties) if listeners else "", ""
             ),
             cleaner=read(CleanerConfig),
             groups=read(GroupSettings),

@@ -58,12 +58,15 @@ def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingP
         return "not connected to ZooKeeper", ()
     if controller is None:
         return "there is no controller", ()
-    peer = Peer(controller, connector, f"broker-{broker.broker_id}-shutdown")
+    address = controller.address(config.inter_broker_listener)
+    if address is None:
+        return f"controller {controller} has no listener {config.inter_broker_listener}", ()
+    peer = Peer(address, connector, f"broker-{broker.broker_id}-shutdown")
     try:
         peer.send(CONTROLLED_SHUTDOWN, _VERSION, ControlledShutdownRequest(broker.broker_id))
         assert peer.pending is not None
         if not _wait(broker, connector, (peer.pending,), config.replication.controller_timeout_ms):
-            return f"no response from controller {controller}", ()
+            return f"no response from controller {address}", ()
         response = peer.answer()
     except (NetworkError, RemoteWireError) as error:
         return str(error), ()

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from minikafka.base.clock import NEVER_MS, Clock
+from minikafka.base.endpoints import LiveBroker, addresses_on
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress
 from minikafka.net.interfaces import Connector
@@ -127,25 +128,34 @@ class ControllerChannelManager:
     def __init__(
         self,
         own_id: int,
+        listener: str,
         connector: Connector,
         clock: Clock,
         timeout_ms: int,
         spawn: Callable[[InterBrokerConnection, str], None] | None,
     ) -> None:
+        """``listener``: the inter-broker listener of this broker."""
         self._own_id = own_id
+        self._listener = listener
         self._timeout_ms = timeout_ms
         self._connector = connector
         self._clock = clock
         self._spawn = spawn
         self._channels: dict[int, tuple[BrokerAddress, int, ControllerChannel]] = {}
+        self._unreachable: frozenset[LiveBroker] = frozenset()
 
-    def keep(self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]) -> None:
-        """Open and close channels so that exactly these brokers, in these sessions, have one."""
+    def keep(self, brokers: Mapping[int, LiveBroker], sessions: Mapping[int, int]) -> None:
+        """Open and close channels so that exactly these brokers, in these sessions, have one.
+
+        A broker without the inter-broker listener has none: requests to it are dropped.
+        """
+        addresses = addresses_on(self._listener, brokers)
         for broker_id, (address, session, channel) in list(self._channels.items()):
-            if brokers.get(broker_id) != address or sessions.get(broker_id, 0) != session:
+            if addresses.get(broker_id) != address or sessions.get(broker_id, 0) != session:
                 channel.stop()
                 del self._channels[broker_id]
-        for broker_id, address in brokers.items():
+        self._report_unreachable(broker for key, broker in brokers.items() if key not in addresses)
+        for broker_id, address in addresses.items():
             if broker_id != self._own_id and broker_id not in self._channels:
                 channel = ControllerChannel(
                     self._own_id, address, self._connector, self._clock, self._timeout_ms
@@ -153,6 +163,16 @@ class ControllerChannelManager:
                 self._channels[broker_id] = address, sessions.get(broker_id, 0), channel
                 if self._spawn is not None:
                     self._spawn(channel, f"controller-to-{broker_id}")
+
+    def _report_unreachable(self, brokers: Iterable[LiveBroker]) -> None:
+        before, self._unreachable = self._unreachable, frozenset(brokers)
+        for broker in sorted(self._unreachable - before, key=lambda broker: broker.broker_id):
+            _log.error(
+                "%s has no listener %s: this controller cannot reach it; give all brokers that listener, or "
+                "set inter.broker.listener.name to one that all have",
+                broker,
+                self._listener,
+            )
 
     def send(self, broker_id: int, message: QueuedRequest) -> None:
         """Queue a request for a broker; it is dropped when the broker has no channel."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from minikafka.base.endpoints import LiveBroker, addresses_on
 from minikafka.base.errors import ErrorCode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller import events
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.registry import paths
@@ -28,7 +29,7 @@ from minikafka.server.admin.dynamic_config import (
 from minikafka.server.control import controller_requests as requests
 from minikafka.server.control.controller_channel import ControllerChannelManager, QueuedRequest
 from minikafka.server.core.broker import Broker
-from minikafka.server.replication.replica_manager import Brokers, ReplicaManager
+from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.zookeeper.counters import observe_topics
 from minikafka.wire.api import Api
 from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR, LeaderAndIsrResponse
@@ -37,6 +38,7 @@ from minikafka.wire.apis.update_metadata import UPDATE_METADATA
 
 _log = logging.getLogger(__name__)
 
+_Brokers = Mapping[int, LiveBroker]
 _Sent = events.SendLeaderAndIsr | events.SendUpdateMetadata | events.SendStopReplica
 
 
@@ -219,7 +221,7 @@ class ControllerEventManager:
                 effect = events.SendStopReplica(broker_id, tuple(partitions), delete=True)
                 self._perform(effect, controller.epoch, controller.brokers)
 
-    def _perform(self, effect: events.Effect, epoch: int, brokers: Brokers) -> None:
+    def _perform(self, effect: events.Effect, epoch: int, brokers: _Brokers) -> None:
         """Carry out one effect, unless the controller epoch has changed since the decision.
 
         ``epoch`` and ``brokers`` are those at the time of the decision.
@@ -257,7 +259,7 @@ class ControllerEventManager:
             case events.LogLine(text, warning):
                 _log.log(logging.WARNING if warning else logging.INFO, "%s", text)
 
-    def _send(self, effect: _Sent, epoch: int, brokers: Brokers) -> None:
+    def _send(self, effect: _Sent, epoch: int, brokers: _Brokers) -> None:
         own = self._broker.broker_id
         if effect.broker_id == own:
             if self._replicas.take_epoch(epoch):
@@ -267,11 +269,14 @@ class ControllerEventManager:
         message: tuple[Api[Any, Any], int, Any]
         match effect:
             case events.SendLeaderAndIsr(_, leaderships):
-                body = requests.leader_and_isr(own, epoch, leaderships, brokers)
+                body = requests.leader_and_isr(own, epoch, leaderships, self._addresses(brokers))
                 message = LEADER_AND_ISR, requests.LEADER_AND_ISR_VERSION, body
             case events.SendUpdateMetadata(_, known, leaderships):
-                update = requests.update_metadata(own, epoch, known, leaderships)
-                message = UPDATE_METADATA, requests.UPDATE_METADATA_VERSION, update
+                version = requests.UPDATE_METADATA_VERSION
+                if self._broker.config.beside_0_10:
+                    version = requests.UPDATE_METADATA_VERSION_IN_0_10_1
+                update = requests.update_metadata(own, epoch, known, leaderships, version)
+                message = UPDATE_METADATA, version, update
             case events.SendStopReplica(_, partitions, delete):
                 stop = requests.stop_replica(own, epoch, partitions, delete=delete)
                 message = STOP_REPLICA, requests.STOP_REPLICA_VERSION, stop
@@ -280,17 +285,21 @@ class ControllerEventManager:
         api, version, request = message
         self._channels.send(effect.broker_id, QueuedRequest(api, version, request, on_response))
 
+    def _addresses(self, brokers: _Brokers) -> dict[int, BrokerAddress]:
+        return addresses_on(self._broker.config.inter_broker_listener, brokers)
+
     @property
     def controller_epoch(self) -> int:
         """The highest controller epoch that this broker knows."""
         return self._replicas.controller_epoch
 
-    def _apply_locally(self, effect: _Sent, brokers: Brokers) -> None:
+    def _apply_locally(self, effect: _Sent, brokers: _Brokers) -> None:
         """Apply this broker's share of a decision of the local controller."""
         own = self._broker.broker_id
         match effect:
             case events.SendLeaderAndIsr(_, leaderships):
-                codes = self._replicas.become_leader_or_follower(leaderships, brokers)
+                leaders = self._addresses(brokers)
+                codes = self._replicas.become_leader_or_follower(leaderships, leaders)
                 stale = [key for key, code in codes.items() if code is ErrorCode.STALE_CONTROLLER_EPOCH]
                 if stale:
                     self.post(events.LeaderEpochsRefused(frozenset(stale)))

@@ -1,10 +1,15 @@
-"""Conversion between the controller's decisions and its requests, in the versions that 0.10.1 reads."""
+"""Conversion between the controller's decisions and its requests.
+
+LeaderAndIsr and StopReplica have the versions that 0.10.1 reads. UpdateMetadata has version 3, with names of
+listeners; beside 0.10.1 brokers it has version 2, which knows an endpoint by its security protocol alone.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from minikafka.base.endpoints import BrokerEndpoint, LiveBroker, SecurityProtocol
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
 from minikafka.partition.replica import LeaderAndIsr
@@ -21,9 +26,9 @@ _log = logging.getLogger(__name__)
 
 LEADER_AND_ISR_VERSION = 0
 STOP_REPLICA_VERSION = 0
-UPDATE_METADATA_VERSION = 2
-PLAINTEXT = 0
-"""The id of the PLAINTEXT security protocol."""
+UPDATE_METADATA_VERSION = 3
+UPDATE_METADATA_VERSION_IN_0_10_1 = 2
+_PROTOCOLS = frozenset(SecurityProtocol)
 
 
 def leader_and_isr(
@@ -32,7 +37,10 @@ def leader_and_isr(
     leaderships: Mapping[TopicPartition, LeaderAndIsr],
     brokers: Mapping[int, BrokerAddress],
 ) -> LeaderAndIsrRequest:
-    """Return the request with the state of these partitions and the addresses of their leaders."""
+    """Return the request with the state of these partitions and the addresses of their leaders.
+
+    ``brokers``: the addresses on the controller's inter-broker listener.
+    """
     leaders = sorted({leadership.leader for leadership in leaderships.values()} & brokers.keys())
     return LeaderAndIsrRequest(
         controller_id,
@@ -65,10 +73,12 @@ def stop_replica(
 def update_metadata(
     controller_id: int,
     controller_epoch: int,
-    brokers: Mapping[int, BrokerAddress],
+    brokers: Mapping[int, LiveBroker],
     leaderships: Mapping[TopicPartition, LeaderAndIsr],
+    version: int = UPDATE_METADATA_VERSION,
 ) -> UpdateMetadataRequest:
-    """Return the request that updates a broker's metadata cache."""
+    """Return the request that updates a broker's metadata cache, with all endpoints that ``version`` has."""
+    named = version >= UPDATE_METADATA_VERSION
     return UpdateMetadataRequest(
         controller_id,
         controller_epoch,
@@ -76,7 +86,11 @@ def update_metadata(
         tuple(
             UpdateMetadataBroker(
                 broker.broker_id,
-                endpoints=(UpdateMetadataEndpoint(broker.port, broker.host, "", PLAINTEXT),),
+                endpoints=tuple(
+                    UpdateMetadataEndpoint(at.port, at.host, at.listener if named else "", at.protocol)
+                    for at in broker.endpoints
+                    if named or at.is_named_by_protocol
+                ),
                 rack=broker.rack,
             )
             for broker in brokers.values()
@@ -86,21 +100,25 @@ def update_metadata(
 
 def parse_update_metadata(
     request: UpdateMetadataRequest,
-) -> tuple[dict[int, BrokerAddress], dict[TopicPartition, LeaderAndIsr]]:
+) -> tuple[dict[int, LiveBroker], dict[TopicPartition, LeaderAndIsr]]:
     """Return the brokers and the partitions of the request.
 
-    Brokers without a plain-text endpoint and ``invalid_partitions`` are left out.
+    Endpoints with an unknown security protocol and ``invalid_partitions`` are left out.
     """
     brokers = {}
     for broker in request.live_brokers:
-        host, port = broker.host, broker.port
-        for endpoint in broker.endpoints:
-            if endpoint.security_protocol == PLAINTEXT:
-                host, port = endpoint.host, endpoint.port
-                break
-        if port >= 0:
-            brokers[broker.broker_id] = BrokerAddress(broker.broker_id, host, port, broker.rack)
+        known = LiveBroker(broker.broker_id, tuple(_endpoints(broker)), broker.rack)
+        if broker.port >= 0:  # version 0
+            known = LiveBroker.plaintext(broker.broker_id, broker.host, broker.port)
+        brokers[broker.broker_id] = known
     return brokers, _leaderships(request.partitions, invalid_partitions(request.partitions))
+
+
+def _endpoints(broker: UpdateMetadataBroker) -> Iterator[BrokerEndpoint]:
+    for endpoint in broker.endpoints:
+        if endpoint.security_protocol in _PROTOCOLS:
+            protocol = SecurityProtocol(endpoint.security_protocol)
+            yield BrokerEndpoint(endpoint.listener or protocol.name, protocol, endpoint.host, endpoint.port)
 
 
 def _fields(

@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol, TypeVar
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, CoordinationError, CoordinationLost, ErrorCode, SessionExpired
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import TopicPartition
 from minikafka.controller.controller import Controller
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
@@ -99,8 +99,6 @@ class Broker:
         self.pieces = PieceBudget()
         """Bounds the memory of records that are converted for old consumers and not yet sent."""
         self.metadata_cache = MetadataCache(zk_client.cluster_id)
-        self.advertised: Mapping[str, BrokerAddress] = {}
-        """The advertised address by listener name. Set once, when the ports are known."""
         self.partitions: dict[TopicPartition, Partition] = {}
         """The partitions that this broker serves, changed by ``add_partition`` and ``remove_partition``."""
         self.served_version = 0
@@ -137,13 +135,6 @@ class Broker:
         self._lock = threading.Lock()
         self._after: list[Callable[[], None]] = []
         self._stopping = False
-
-    def address_for(self, listener: str, broker: BrokerAddress) -> BrokerAddress:
-        """Return the address of ``broker`` for clients of ``listener``. Every response uses this method.
-
-        The listeners of other brokers are not known, only the address that each has registered.
-        """
-        return self.advertised.get(listener, broker) if broker.broker_id == self.broker_id else broker
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
         """Return a partition that this broker has.

@@ -12,7 +12,8 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from minikafka.base.ids import BrokerAddress, TopicPartition, unify_collision_chars
+from minikafka.base.endpoints import LiveBroker
+from minikafka.base.ids import TopicPartition, unify_collision_chars
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.partition.replica import LeaderAndIsr
 
@@ -24,7 +25,7 @@ class MetadataCache:
     cluster_id: str
     controller_id: int = -1
     """-1 for none."""
-    brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
+    brokers: Mapping[int, LiveBroker] = field(default_factory=dict)
     topics: Mapping[str, Mapping[int, LeaderAndIsr]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     """``unify_collision_chars`` of each topic -> its name: a new topic with the same key collides with it."""
@@ -40,7 +41,7 @@ class MetadataCache:
         return self.names.get(unify_collision_chars(name))
 
     def updated(
-        self, brokers: Mapping[int, BrokerAddress], leaderships: Mapping[TopicPartition, LeaderAndIsr]
+        self, brokers: Mapping[int, LiveBroker], leaderships: Mapping[TopicPartition, LeaderAndIsr]
     ) -> MetadataCache:
         """Return the cache after an UpdateMetadata; a leader of -2 removes the partition."""
         by_topic: dict[str, dict[int, LeaderAndIsr]] = {}

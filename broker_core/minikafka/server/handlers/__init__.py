@@ -99,12 +99,14 @@ _OF_GROUPS: dict[ApiKey, Callable[[GroupCoordinator, RequestContext, Any], Steps
 }
 # Requests of the controller: also jobs, in order.
 _OF_REPLICAS: dict[ApiKey, Callable[[ReplicaManager, RequestContext, Any], None]] = {
-    ApiKey.LEADER_AND_ISR: leader_and_isr.handle,
     ApiKey.STOP_REPLICA: stop_replica.handle,
     ApiKey.UPDATE_METADATA: update_metadata.handle,
 }
 _OF_BROKER[ApiKey.API_VERSIONS] = api_versions.listing(
-    [*_BY_JOB, *_OF_BROKER, *_OF_GROUPS, *_OF_REPLICAS, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.API_VERSIONS]
+    [
+        *(*_BY_JOB, *_OF_BROKER, *_OF_GROUPS, *_OF_REPLICAS),
+        *(ApiKey.LEADER_AND_ISR, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.API_VERSIONS),
+    ]
 )
 
 WORK = frozenset(_BY_JOB)
@@ -125,5 +127,6 @@ def handlers(
         **{key: partial(run, partial(handle, broker)) for key, handle in (_BY_JOB | _OF_BROKER).items()},
         **{key: partial(run, partial(handle, coordinator)) for key, handle in _OF_GROUPS.items()},
         **{key: partial(handle, replicas) for key, handle in _OF_REPLICAS.items()},
+        ApiKey.LEADER_AND_ISR: partial(leader_and_isr.handle, broker, replicas),
         ApiKey.CONTROLLED_SHUTDOWN: partial(controlled_shutdown.handle, control, broker),
     }

@@ -1,8 +1,9 @@
 """FindCoordinator: the broker that coordinates a group (GroupCoordinator in 0.10.1).
 
-Version 1 adds the key type, throttle_time_ms and the error message. The first request creates the offsets
-topic. Until the group's partition has a leader, the response is COORDINATOR_NOT_AVAILABLE, which clients
-retry. Transactions are not supported: UNSUPPORTED_VERSION.
+Version 1 adds the key type, throttle_time_ms and the error message. The address is that of the listener that
+received the request. The first request creates the offsets topic. Until the group's partition has a leader
+with that listener, the response is COORDINATOR_NOT_AVAILABLE, which clients retry. Transactions are not
+supported: UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def handle(coordinator: GroupCoordinator, context: RequestContext, request: Find
     error, message = ErrorCode.NONE, None
     node = BrokerAddress(-1, "", -1)
     try:
-        node = coordinator.broker.address_for(context.listener, _where(coordinator, request))
+        node = _where(coordinator, context.listener, request)
     except BrokerError as problem:
         error, message = problem.code, problem.detail
     context.reply(
@@ -38,7 +39,7 @@ def handle(coordinator: GroupCoordinator, context: RequestContext, request: Find
     )
 
 
-def _where(coordinator: GroupCoordinator, request: FindCoordinatorRequest) -> BrokerAddress:
+def _where(coordinator: GroupCoordinator, listener: str, request: FindCoordinatorRequest) -> BrokerAddress:
     if request.key_type == CoordinatorType.TRANSACTION:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported")
     if request.key_type != CoordinatorType.GROUP:
@@ -56,8 +57,12 @@ def _where(coordinator: GroupCoordinator, request: FindCoordinatorRequest) -> Br
         except BrokerError as error:
             missing = f"cannot create {topic_partition.topic}: {error}"
         raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, missing)
-    address = metadata_cache.brokers.get(leadership.leader)
+    leader = metadata_cache.brokers.get(leadership.leader)
     not_open = leadership.leader == broker.broker_id and topic_partition not in broker.partitions
-    if address is None or not_open:
+    if leader is None or not_open:
         raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"{topic_partition} has no leader")
+    address = leader.address(listener)
+    if address is None:
+        problem = f"broker {leader.broker_id}, which leads {topic_partition}, has no listener {listener}"
+        raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, problem)
     return address

@@ -7,9 +7,15 @@ STALE_CONTROLLER_EPOCH and changes nothing.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Mapping
+
+from minikafka.base.endpoints import addresses_on
 from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import BrokerAddress
 from minikafka.server.context import RequestContext
 from minikafka.server.control import controller_requests as messages
+from minikafka.server.core.broker import Broker
 from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.wire.apis.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -17,12 +23,18 @@ from minikafka.wire.apis.leader_and_isr import (
     LeaderAndIsrResponse,
 )
 
+_log = logging.getLogger(__name__)
 
-def handle(replicas: ReplicaManager, context: RequestContext, request: LeaderAndIsrRequest) -> None:
+
+def handle(
+    broker: Broker, replicas: ReplicaManager, context: RequestContext, request: LeaderAndIsrRequest
+) -> None:
     """Serve one LeaderAndIsr request, as a job."""
-    leaderships, leaders, refused = messages.parse_leader_and_isr(request)
+    leaderships, named, refused = messages.parse_leader_and_isr(request)
 
     def respond() -> LeaderAndIsrResponse:
+        leaders = _addresses(broker, named)
+        _report_unreachable(broker, leaders, {state.leader for state in leaderships.values()})
         codes = {**replicas.become_leader_or_follower(leaderships, leaders), **refused}
         answers = tuple(LeaderAndIsrPartitionError(*key, code) for key, code in codes.items())
         return LeaderAndIsrResponse(ErrorCode.NONE, answers)
@@ -31,3 +43,28 @@ def handle(replicas: ReplicaManager, context: RequestContext, request: LeaderAnd
         return LeaderAndIsrResponse(ErrorCode.STALE_CONTROLLER_EPOCH, ())
 
     replicas.answer_controller(request.controller_epoch, context, respond, refuse)
+
+
+def _addresses(broker: Broker, named: Mapping[int, BrokerAddress]) -> dict[int, BrokerAddress]:
+    """Return the leaders' addresses on this broker's inter-broker listener.
+
+    The request has those of the controller's own inter-broker listener, which may be another one while the
+    brokers are restarted with a new one. They count only for a leader that is not in the metadata cache.
+    """
+    known = broker.metadata_cache.brokers
+    unknown = {broker_id: address for broker_id, address in named.items() if broker_id not in known}
+    return unknown | addresses_on(broker.config.inter_broker_listener, known)
+
+
+def _report_unreachable(
+    broker: Broker, addresses: Mapping[int, BrokerAddress], leaders: Iterable[int]
+) -> None:
+    for leader in sorted(leaders):
+        known = broker.metadata_cache.brokers.get(leader)
+        if known is not None and leader not in addresses:
+            _log.error(
+                "cannot follow partitions of %s: it has no listener %s, which is this broker's "
+                "inter.broker.listener.name",
+                known,
+                broker.config.inter_broker_listener,
+            )

@@ -2,7 +2,9 @@
 
 Versions: 0 has no controller, rack or internal flag, and takes an empty list for all topics; 1 adds them,
 null means all topics and an empty list none; 2 adds the cluster id, 3 throttle_time_ms; from 4 on the client
-can forbid auto-creation; 5 adds offline replicas, 7 leader epochs. A request for an unknown topic creates it
+can forbid auto-creation; 5 adds offline replicas, 7 leader epochs. The addresses are those of the listener
+that received the request. A broker without that listener is left out, and the partitions that it leads have
+LISTENER_NOT_FOUND (before version 6 LEADER_NOT_AVAILABLE). A request for an unknown topic creates it
 when ``auto.create.topics.enable`` and the client allow it; the response has LEADER_NOT_AVAILABLE, which
 clients retry.
 
@@ -12,8 +14,9 @@ and reused until something changes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import Container, Generator, Hashable, Mapping
 
+from minikafka.base.endpoints import addresses_on
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.controller.election import NO_LEADER
@@ -37,6 +40,8 @@ STEP_PARTITIONS = 200
 """Partitions described in one step."""
 PARTITION_BYTES = 500
 """Estimated memory of a partition until it is encoded."""
+_LISTENER_NOT_FOUND_VERSION = 6
+"""The first version whose clients know LISTENER_NOT_FOUND; earlier ones get LEADER_NOT_AVAILABLE."""
 
 
 class _DelayedMetadata(DelayedRequest):
@@ -87,6 +92,7 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
         if of_all and _reply_from_cache(broker, context):
             return
     served = broker.served_version
+    reachable = _Reachable(context, metadata_cache)
     topics: list[MetadataTopic] = []
     done = 0
     for name in names:
@@ -99,10 +105,13 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
             topics.append(_missing_topic(broker, context, name, may_create=request.allow_auto_topic_creation))
         else:
             done += len(partitions)
-            topics.append((yield from _described(broker, name, partitions, metadata_cache)))
+            topics.append((yield from _described(broker, name, partitions, reachable)))
     response = MetadataResponse(
         throttle_time_ms=0,
-        brokers=_brokers(broker, context, metadata_cache),
+        brokers=tuple(
+            MetadataBroker(node_id=at.broker_id, host=at.host, port=at.port, rack=at.rack)
+            for at in reachable.addresses.values()
+        ),
         cluster_id=metadata_cache.cluster_id,
         controller_id=metadata_cache.controller_id,
         topics=tuple(topics),
@@ -115,15 +124,20 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
         context.reply(response)
 
 
-def _brokers(
-    broker: Broker, context: RequestContext, metadata_cache: MetadataCache
-) -> tuple[MetadataBroker, ...]:
-    """Return the brokers' addresses on the request's listener."""
-    addresses = (broker.address_for(context.listener, known) for known in metadata_cache.brokers.values())
-    return tuple(
-        MetadataBroker(node_id=address.broker_id, host=address.host, port=address.port, rack=address.rack)
-        for address in addresses
-    )
+class _Reachable:
+    """The brokers that clients of the request's listener can reach."""
+
+    def __init__(self, context: RequestContext, metadata_cache: MetadataCache) -> None:
+        self.live = metadata_cache.brokers.keys()
+        self.addresses = addresses_on(context.listener, metadata_cache.brokers)
+        has_own_error = context.version >= _LISTENER_NOT_FOUND_VERSION
+        self._not_found = ErrorCode.LISTENER_NOT_FOUND if has_own_error else ErrorCode.LEADER_NOT_AVAILABLE
+
+    def error_of(self, leader: int, offline: Container[int]) -> ErrorCode:
+        """Return the error of a partition with this leader; NONE if clients can reach it."""
+        if leader == NO_LEADER or leader in offline:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        return ErrorCode.NONE if leader in self.addresses else self._not_found
 
 
 def _reply_from_cache(broker: Broker, context: RequestContext) -> bool:
@@ -146,21 +160,21 @@ def _missing_topic(broker: Broker, context: RequestContext, name: str, *, may_cr
 
 
 def _described(
-    broker: Broker, name: str, partitions: Mapping[int, LeaderAndIsr], metadata_cache: MetadataCache
+    broker: Broker, name: str, partitions: Mapping[int, LeaderAndIsr], reachable: _Reachable
 ) -> Generator[int, None, MetadataTopic]:
     described: list[MetadataPartition] = []
     for index, leadership in partitions.items():
         if len(described) % STEP_PARTITIONS == STEP_PARTITIONS - 1:
             yield len(partitions) * PARTITION_BYTES
-        offline = {replica for replica in leadership.replicas if replica not in metadata_cache.brokers}
+        offline = {replica for replica in leadership.replicas if replica not in reachable.live}
         if TopicPartition(name, index) not in broker.partitions:
             offline.add(broker.broker_id)  # if it has a replica, its log is not open
-        alive = leadership.leader != NO_LEADER and leadership.leader not in offline
+        error = reachable.error_of(leadership.leader, offline)
         described.append(
             MetadataPartition(
-                error_code=ErrorCode.NONE if alive else ErrorCode.LEADER_NOT_AVAILABLE,
+                error_code=error,
                 index=index,
-                leader_id=leadership.leader if alive else NO_LEADER,
+                leader_id=NO_LEADER if error else leadership.leader,
                 leader_epoch=leadership.leader_epoch,
                 replica_nodes=leadership.replicas,
                 isr_nodes=leadership.isr,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import ErrorCode, MinikafkaError, StorageError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.reports import report
@@ -48,7 +49,7 @@ _NOT_ITS_LEADERS = "its leader has other messages"
 
 T = TypeVar("T")
 Leaderships = Mapping[TopicPartition, LeaderAndIsr]
-Brokers = Mapping[int, BrokerAddress]
+Addresses = Mapping[int, BrokerAddress]
 
 
 class ReplicaManager:
@@ -75,7 +76,7 @@ class ReplicaManager:
         self._unassigned = UnassignedLogs(broker)
         self._registered_at: int | None = None
         self._controller_epoch = 0
-        self._not_opened: dict[TopicPartition, tuple[LeaderAndIsr, Brokers]] = {}
+        self._not_opened: dict[TopicPartition, tuple[LeaderAndIsr, Addresses]] = {}
         self._open_at_ms = 0
         self._open_pause_ms = 0
         """The pause between attempts to open logs: recovery may read gigabytes."""
@@ -164,7 +165,7 @@ class ReplicaManager:
     # --- leading and following ------------------------------------------------------------------------------
 
     def become_leader_or_follower(
-        self, leaderships: Leaderships, leaders: Brokers
+        self, leaderships: Leaderships, leaders: Addresses
     ) -> dict[TopicPartition, ErrorCode]:
         """Lead or follow each partition; ``leaders`` has the addresses of the leaders.
 
@@ -289,7 +290,7 @@ class ReplicaManager:
         self._touch_topics(_topics(opened))
 
     def _of_these_topics(
-        self, leaderships: Leaderships, created: Mapping[str, int], leaders: Brokers
+        self, leaderships: Leaderships, created: Mapping[str, int], leaders: Addresses
     ) -> Leaderships:
         """Set aside the logs of earlier topics of these names; return the leaderships of the current topics.
 
@@ -378,7 +379,7 @@ class ReplicaManager:
         opened: dict[TopicPartition, Log],
         created: Mapping[str, int],
         leaderships: Leaderships,
-        leaders: Brokers,
+        leaders: Addresses,
     ) -> None:
         """Record the topics of logs and the directory names of new logs: one flush for all of them."""
         made = [key for key in opened if key not in self._broker.partitions]
@@ -399,7 +400,7 @@ class ReplicaManager:
                 del opened[topic_partition]
 
     def _record_epochs(
-        self, opened: dict[TopicPartition, Log], leaderships: Leaderships, leaders: Brokers
+        self, opened: dict[TopicPartition, Log], leaderships: Leaderships, leaders: Addresses
     ) -> None:
         """Record in the journal which epochs start on this broker, with one flush for all partitions."""
         record, own = self._broker.logs.epoch_journal, self._broker.broker_id
@@ -427,7 +428,7 @@ class ReplicaManager:
         self,
         topic_partition: TopicPartition,
         leadership: LeaderAndIsr,
-        leaders: Brokers,
+        leaders: Addresses,
         overrides: Mapping[str, str],
     ) -> Log | None:
         logs, served = self._broker.logs, topic_partition in self._broker.partitions
@@ -492,7 +493,7 @@ class ReplicaManager:
 
     # --- metadata -------------------------------------------------------------------------------------------
 
-    def update_metadata(self, brokers: Brokers, leaderships: Leaderships) -> None:
+    def update_metadata(self, brokers: Mapping[int, LiveBroker], leaderships: Leaderships) -> None:
         """Update the metadata cache with the live brokers and the leaders."""
         broker = self._broker
         gone = [key for key, leadership in leaderships.items() if leadership.leader == LEADER_DURING_DELETE]

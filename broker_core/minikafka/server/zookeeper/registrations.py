@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from minikafka.base.clock import Clock
+from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import ConfigError, CoordinationError, NodeExists, NoNode
-from minikafka.base.ids import BrokerAddress
 from minikafka.registry import paths
 from minikafka.registry.brokers import BROKER, BrokerRegistration, read_registrations
 from minikafka.registry.store import Store
@@ -26,7 +27,7 @@ class Registrations:
         self._end_own = end_own
         self._store = store
         self._clock = clock
-        self._own: BrokerAddress | None = None
+        self._own: BrokerRegistration | None = None
         self._registered_in: int | None = None
         self.registered_at: dict[int, int] = {}
         """The zxids of the registrations that were read last, by broker id."""
@@ -36,10 +37,10 @@ class Registrations:
         """Return True if this broker is registered in the current session."""
         return self._registered_in == self._store.session_id
 
-    def register(self, own: BrokerAddress) -> None:
-        """Register this broker. Raises ConfigError if another broker has its id."""
+    def register(self, own: BrokerRegistration) -> None:
+        """Register this broker as ``own``, as of now. Raises ConfigError if another broker has its id."""
         self._own = own
-        path = paths.broker_path(own.broker_id)
+        path = paths.broker_path(own.broker.broker_id)
         try:
             self._store.create(path, self._value(own), ephemeral=True)
         except NodeExists:
@@ -54,7 +55,7 @@ class Registrations:
                     return
                 raise ConfigError(
                     "broker.id",
-                    own.broker_id,
+                    own.broker.broker_id,
                     f"is already registered by {_holder(data, path)}; configure another id, or stop that "
                     "broker (if it was killed, its registration ends when its ZooKeeper session times out)",
                 ) from None
@@ -68,7 +69,7 @@ class Registrations:
         """Rewrite this broker's registration if another process made it invalid: others could not find it."""
         if self._own is None or not self.is_current:
             return
-        path = paths.broker_path(self._own.broker_id)
+        path = paths.broker_path(self._own.broker.broker_id)
         try:
             data, stat = self._store.read(path)
         except NoNode:
@@ -80,25 +81,28 @@ class Registrations:
                 _log.error("rewriting an invalid znode: %s", error)
                 self._store.write(path, self._value(self._own))
 
-    def read(self) -> tuple[dict[int, BrokerAddress], dict[int, int]]:
-        """Return the live brokers, and the sessions that registered them."""
-        brokers: dict[int, BrokerAddress] = {}
+    def read(self) -> tuple[dict[int, LiveBroker], dict[int, int]]:
+        """Return the live brokers, and the sessions that registered them.
+
+        A broker without an endpoint that can be parsed is left out: no other broker could reach it.
+        """
+        brokers: dict[int, LiveBroker] = {}
         sessions: dict[int, int] = {}
         self.registered_at.clear()
         self.mend()
         for broker_id, (registration, stat) in read_registrations(self._store).items():
-            if registration.address is not None:
-                brokers[broker_id] = registration.address
+            if registration.broker.endpoints:
+                brokers[broker_id] = registration.broker
                 sessions[broker_id] = stat.ephemeral_owner
                 self.registered_at[broker_id] = stat.created_at
         return brokers, sessions
 
-    def _value(self, own: BrokerAddress) -> bytes:
-        return BrokerRegistration.of(own, self._clock.now_ms()).to_json()
+    def _value(self, own: BrokerRegistration) -> bytes:
+        return replace(own, timestamp_ms=self._clock.now_ms()).to_json()
 
 
 def _holder(data: bytes, path: str) -> str:
     try:
-        return str(BROKER.decode(data, path).address)
+        return str(BROKER.decode(data, path).broker)
     except CoordinationError as error:
         return f"an unknown broker: {error}"

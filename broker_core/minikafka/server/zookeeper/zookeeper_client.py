@@ -17,13 +17,15 @@ from functools import partial
 from typing import Protocol
 
 from minikafka.base.clock import Clock
+from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import BadVersion, ConfigError, CoordinationError, NoNode
 from minikafka.base.files import Files
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
+from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.controller import CONTROLLER_REGISTRATION, EPOCH, ControllerRegistration, LogFailures
 from minikafka.registry.entity_configs import ConfigChange, EntityConfig
 from minikafka.registry.store import SessionState, Stat, Store
@@ -159,24 +161,22 @@ class ZooKeeperClient:
         """End the session of the previous broker on ``directory``: see ``SessionTickets.take_over``."""
         self._tickets.take_over(files, directory)
 
-    def others(self, own_id: int) -> list[BrokerAddress]:
+    def others(self, own_id: int) -> dict[int, LiveBroker]:
         """Return the other registered brokers."""
-        return [
-            address for broker_id, address in self._registrations.read()[0].items() if broker_id != own_id
-        ]
+        return {key: broker for key, broker in self._registrations.read()[0].items() if key != own_id}
 
     def start(
-        self, address: BrokerAddress, listener: ZooKeeperListener, keep_ticket: Callable[[], None]
+        self, own: BrokerRegistration, listener: ZooKeeperListener, keep_ticket: Callable[[], None]
     ) -> None:
-        """Register ``address`` and start to watch the cluster. Raises ConfigError if the id is taken."""
-        self._address = address
+        """Register ``own`` and start to watch the cluster. Raises ConfigError if the id is taken."""
+        self._own, self._broker_id = own, own.broker.broker_id
         self._listener = listener
         self._keep_ticket = keep_ticket
-        self._registrations.register(self._address)
+        self._registrations.register(self._own)
         self._store.on_session(self._session_changed)
         for path, see in (
             (paths.CONTROLLER, self._see_controller),
-            (paths.broker_path(address.broker_id), self._registrations.mend),
+            (paths.broker_path(self._broker_id), self._registrations.mend),
             (paths.PREFERRED_ELECTION, self._see_elections),
             (paths.REASSIGN_PARTITIONS, self._see_reassignments),
             (paths.CLUSTER_ID, self._see_cluster),
@@ -279,7 +279,7 @@ class ZooKeeperClient:
         When it is run again after a lost connection it may skip a block. Raises CoordinationError if no ids
         are left, or if the znode is invalid. ``doubtful``: see ``counters.next_producer_ids``.
         """
-        return counters.next_producer_ids(self._store, self._address.broker_id, above, doubtful=doubtful)
+        return counters.next_producer_ids(self._store, self._broker_id, above, doubtful=doubtful)
 
     def raise_producer_ids(self, broker_id: int, above: int) -> int | None:
         """Call ``counters.raise_producer_ids``. Raises CoordinationError like ``take_producer_ids``."""
@@ -339,7 +339,7 @@ class ZooKeeperClient:
             make(self._store, path, b"")
         self._keep_ticket()  # before the session owns anything: the next start must be able to end it
         try:
-            self._registrations.register(self._address)
+            self._registrations.register(self._own)
         except ConfigError as error:
             self._listener.fatal(f"failed to register again after the ZooKeeper session expired: {error}")
             return
@@ -351,7 +351,7 @@ class ZooKeeperClient:
         """Follow the current controller, or become the controller."""
         if not self._registrations.is_current:
             return  # a controller without a registration would take itself for dead
-        own = ControllerRegistration(self._address.broker_id, self._clock.now_ms())
+        own = ControllerRegistration(self._broker_id, self._clock.now_ms())
         try:
             data, stat = self._store.read(paths.CONTROLLER)
         except NoNode:
@@ -403,7 +403,7 @@ class ZooKeeperClient:
             epoch = counters.next_controller_epoch(self._store, self._highest_epoch_seen, newest)
             elected = replace(elected, epoch=epoch)
         self._own_epoch = epoch
-        _log.info("broker %d was elected as controller, epoch %d", self._address.broker_id, epoch)
+        _log.info("broker %d was elected as controller, epoch %d", self._broker_id, epoch)
         self._listener.post(elected)
         self._elected_in = session_id
         if self._unseen_since_ms is not None:

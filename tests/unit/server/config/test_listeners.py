@@ -9,11 +9,18 @@ from typing import cast
 
 import pytest
 
+from minikafka.base.endpoints import BrokerEndpoint, SecurityProtocol
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import BrokerAddress
 from minikafka.server.__main__ import announce
 from minikafka.server.assembly import RunningBroker
-from minikafka.server.config.listeners import Listener, Protocol, parse_listeners, registered, unreachable
+from minikafka.server.config.listeners import (
+    Listener,
+    Protocol,
+    parse_listeners,
+    registered_endpoints,
+    unreachable,
+)
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.core.metadata_cache import MetadataCache
 
@@ -62,11 +69,73 @@ def test_classic_listener_needs_no_advertised_address() -> None:
     assert classic == Listener("CLASSIC", Protocol.CLASSIC, "::1", 9094, "::1", 9094)
 
 
-def test_listener_named_plaintext_or_the_first_is_registered() -> None:
-    first = parse("CLASSIC://:1,A://:2,B://:3", None, "A:PLAINTEXT,B:PLAINTEXT")
-    assert registered(first).name == "A"
-    named = parse("A://:2,PLAINTEXT://:3", None, "A:PLAINTEXT")
-    assert registered(named).name == "PLAINTEXT"
+def test_all_listeners_of_kafka_are_registered_with_bound_ports() -> None:
+    listeners = parse("CLASSIC://:1,A://:0,B://:3", "A://a:0,B://b:9", "A:PLAINTEXT,B:PLAINTEXT")
+    protocol = SecurityProtocol.PLAINTEXT
+    assert registered_endpoints(listeners, {"CLASSIC": 1, "A": 7, "B": 3}) == (
+        BrokerEndpoint("A", protocol, "a", 7),
+        BrokerEndpoint("B", protocol, "b", 9),
+    )
+
+
+TWO = {"listeners": "CLASSIC://:1,A://:2,B://:3", "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"}
+NAME, PROTOCOL = "inter.broker.listener.name", "security.inter.broker.protocol"
+
+
+def inter_broker(**properties: str) -> str:
+    given = {"zookeeper.connect": "localhost:2181", **properties}
+    return BrokerConfig.from_properties(given).inter_broker_listener
+
+
+@pytest.mark.parametrize(
+    ("properties", "name"),
+    [
+        ({}, "PLAINTEXT"),
+        ({PROTOCOL: "PLAINTEXT"}, "PLAINTEXT"),
+        ({NAME: "plaintext"}, "PLAINTEXT"),
+        (
+            {"listeners": "A://:2,PLAINTEXT://:3", "listener.security.protocol.map": "A:PLAINTEXT"},
+            "PLAINTEXT",
+        ),
+        (TWO, "A"),
+        ({**TWO, NAME: "B"}, "B"),
+        ({**TWO, NAME: "b"}, "B"),
+    ],
+)
+def test_brokers_connect_on_the_named_listener(properties: dict[str, str], name: str) -> None:
+    assert inter_broker(**properties) == name
+
+
+@pytest.mark.parametrize(
+    ("properties", "key", "complaint"),
+    [
+        ({NAME: "PLAINTEXT", PROTOCOL: "PLAINTEXT"}, NAME, f"only one of {NAME} and {PROTOCOL}"),
+        (
+            {**TWO, NAME: "C"},
+            NAME,
+            "must be a listener name defined in advertised.listeners: the valid options based on",
+        ),
+        ({**TWO, NAME: "CLASSIC"}, NAME, "options based on the configured listeners are A, B"),
+        ({**TWO, PROTOCOL: "PLAINTEXT"}, PROTOCOL, f"no listener is named PLAINTEXT: set {NAME} instead"),
+        ({PROTOCOL: "SASL_SSL"}, PROTOCOL, "PLAINTEXT"),
+    ],
+)
+def test_invalid_inter_broker_listener_is_rejected_with_advice(
+    properties: dict[str, str], key: str, complaint: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        inter_broker(**properties)
+    assert refused.value.name == key
+    assert complaint in str(refused.value)
+
+
+def test_listener_names_are_refused_beside_0_10_brokers() -> None:
+    with pytest.raises(ConfigError) as refused:
+        inter_broker(**TWO, **{"inter.broker.protocol.version": "0.10.1"})
+    assert refused.value.name == "listeners"
+    assert "name it PLAINTEXT" in str(refused.value)
+    plain = {"listeners": "CLASSIC://:1,PLAINTEXT://:2", "inter.broker.protocol.version": "0.10.1"}
+    assert inter_broker(**plain) == "PLAINTEXT"
 
 
 def test_the_names_of_0_8_count_where_those_of_today_are_not_given() -> None:
@@ -197,11 +266,13 @@ def test_ready_line_comes_before_warnings_of_addresses(
     )
     serving = threading.Event()
     serving.set()
-    own = BrokerAddress(0, "nowhere.invalid", 1)
-    broker = SimpleNamespace(
-        metadata_cache=MetadataCache("id"), advertised={"PLAINTEXT": own, "CLASSIC": own}
+    running = SimpleNamespace(
+        serving=serving,
+        address=BrokerAddress(0, "nowhere.invalid", 1),
+        endpoints=(BrokerEndpoint("PLAINTEXT", SecurityProtocol.PLAINTEXT, "nowhere.invalid", 1),),
+        broker=SimpleNamespace(metadata_cache=MetadataCache("id")),
     )
-    announce(cast("RunningBroker", SimpleNamespace(serving=serving, address=own, broker=broker)), made)
+    announce(cast("RunningBroker", running), made)
     # In one piece: another thread's log, in the same file, could come between the line and its end.
     assert out.writes == ["ready nowhere.invalid:1 zookeeper zk:1/c cluster id\n"]
     (warning,) = caplog.messages

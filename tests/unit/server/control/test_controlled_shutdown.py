@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import ErrorCode, NetworkError
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import TopicPartition
 from minikafka.net.interfaces import Connector, PendingResponse
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.control.controlled_shutdown import request_controlled_shutdown
@@ -20,7 +21,7 @@ from minikafka.wire.apis.controlled_shutdown import (
 )
 from minikafka.wire.framing import response_header
 
-BROKERS = {number: BrokerAddress(number, "h", 9000 + number, None) for number in range(3)}
+BROKERS = {number: LiveBroker.plaintext(number, "h", 9000 + number, None) for number in range(3)}
 BACKOFF_MS = 5_000
 DONE = ControlledShutdownResponse(ErrorCode.NONE, ())
 LEFT = ControlledShutdownResponse(ErrorCode.NONE, (RemainingPartition("t", 0),))
@@ -37,6 +38,7 @@ class ShutdownHarness:
             config=SimpleNamespace(
                 control=SimpleNamespace(shutdown_retries=3, shutdown_backoff_ms=BACKOFF_MS),
                 replication=SimpleNamespace(controller_timeout_ms=30_000),
+                inter_broker_listener="PLAINTEXT",
             ),
         )
         self.answers = list(answers)

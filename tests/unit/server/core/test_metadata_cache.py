@@ -1,11 +1,12 @@
 """The broker's picture of the cluster."""
 
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.endpoints import LiveBroker
+from minikafka.base.ids import TopicPartition
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.core.metadata_cache import MetadataCache
 
-ONE = BrokerAddress(1, "localhost", 9092)
+ONE = LiveBroker.plaintext(1, "localhost", 9092)
 LED = LeaderAndIsr(1, 0, (1,), (1,), 1)
 GOING = LeaderAndIsr(LEADER_DURING_DELETE, 0, (), (1,), 1)
 

@@ -49,6 +49,21 @@ def test_an_answer_about_all_topics_is_made_once(world: Simulation, monkeypatch:
     assert len(made) == 1
 
 
+def test_an_answer_about_all_topics_is_made_once_for_each_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "STEP_PARTITIONS", 2)
+    listeners = {
+        "listeners": "IN://machine-0:9092,OUT://machine-0:9093",
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT",
+    }
+    world = Simulation.serving("t", partitions=3, properties=listeners)
+    made = encodings(world, monkeypatch)
+    ports = []
+    for port in (9092, 9093, 9092, 9093):
+        world.go_to(port)
+        ports.append(world.call(ALL_TOPICS).brokers[0].port)
+    assert (ports, len(made)) == ([9092, 9093, 9092, 9093], 2)
+
+
 def test_a_new_topic_is_in_the_next_answer_about_all(world: Simulation) -> None:
     world.call(ALL_TOPICS)
     world.create_topic("u", partitions=3)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.clock import ManualClock
+from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import CoordinationLost
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.memory_files import MemoryFiles
@@ -31,7 +32,7 @@ from minikafka.wire.framing import RequestHeader
 
 ONE = TopicPartition("my_topic", 0)
 OWN, OTHER = 1, 2
-BROKERS = {broker_id: BrokerAddress(broker_id, "host", 9092 + broker_id) for broker_id in (OWN, OTHER)}
+BROKERS = {broker_id: LiveBroker.plaintext(broker_id, "host", 9092 + broker_id) for broker_id in (OWN, OTHER)}
 
 
 class ReplicaFetcherManager:

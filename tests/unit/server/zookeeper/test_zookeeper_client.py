@@ -10,14 +10,16 @@ from typing import Any, TypeVar
 import pytest
 
 from minikafka.base.clock import ManualClock
+from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import BadVersion, CoordinationError, CoordinationLost, NodeExists, NoNode
 from minikafka.base.files import read_file
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
+from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.cluster import ProducerIdBlock
 from minikafka.registry.entity_configs import ConfigChange
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
@@ -28,6 +30,7 @@ from minikafka.server.zookeeper.zookeeper_client import TOPICS_AT_ONCE, ZooKeepe
 
 E = TypeVar("E", bound=events.Event)
 T0 = TopicPartition("t", 0)
+OWN = BrokerRegistration(LiveBroker.plaintext(1, "localhost", 9092))
 LED = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1,), controller_epoch=1)
 
 
@@ -56,7 +59,7 @@ class ClientHarness:
         def keep_ticket() -> None:
             self.tickets_kept += 1
 
-        self.client.start(BrokerAddress(1, "localhost", 9092), self, keep_ticket)
+        self.client.start(OWN, self, keep_ticket)
         self.settle()
         return self
 
@@ -111,7 +114,7 @@ def harness() -> ClientHarness:
 def test_the_first_broker_becomes_controller_with_epoch_1_and_sees_itself(harness: ClientHarness) -> None:
     elected = harness.last(events.Elected)
     assert elected.epoch == 1
-    assert elected.brokers == {1: BrokerAddress(1, "localhost", 9092)}
+    assert elected.brokers == {1: OWN.broker}
     assert harness.controllers[-1] == 1
 
 
@@ -371,7 +374,7 @@ def test_unsaved_session_is_logged_once_and_saved_later(caplog: pytest.LogCaptur
     harness, files = ClientHarness(), MemoryFiles()
     files.make_dirs("d")
     client = harness.client
-    client.start(BrokerAddress(1, "localhost", 9092), harness, lambda: client.end_predecessor(files, "d"))
+    client.start(OWN, harness, lambda: client.end_predecessor(files, "d"))
     harness.settle()
     harness.zookeeper.expire(harness.store)
     files.fail_next_open(match="zookeeper-session")  # of the old one: there is none

@@ -152,7 +152,7 @@ def generate(
                 count,
                 start_index=rng.randrange(len(broker_ids)),
                 start_shift=rng.randrange(len(broker_ids)),
-                racks={number: live[number].rack for number in broker_ids} if rack_aware else None,
+                racks={number: live[number].broker.rack for number in broker_ids} if rack_aware else None,
             )
         except BrokerError as error:
             raise ConfigError("brokers", list(broker_ids), f"topic {topic!r}: {error.detail}") from None

@@ -4,8 +4,9 @@ import random
 
 import pytest
 
+from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import ConfigError, CoordinationError
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.zookeeper import reassignments
 from minikafka.clients.admin.zookeeper.reassignments import Move, ReassignmentStatus
 from minikafka.registry import paths
@@ -36,8 +37,8 @@ def test_a_proposal_may_give_a_topic_more_replicas() -> None:
 def test_a_proposal_keeps_replicas_in_different_racks() -> None:
     store = cluster({"t": dict.fromkeys(range(4), (0,))}, brokers=0)
     for number, rack in enumerate("aabb"):
-        address = BrokerAddress(number, "h", 9000, rack)
-        store.create(paths.broker_path(number), BrokerRegistration.of(address, 1).to_json())
+        broker = LiveBroker.plaintext(number, "h", 9000, rack)
+        store.create(paths.broker_path(number), BrokerRegistration(broker).to_json())
     for move in reassignments.generate(store, ["t"], [0, 1, 2, 3], replicas=2):
         assert len({number // 2 for number in move.after}) == 2
 

@@ -1,0 +1,65 @@
+"""The brokers' endpoints in the controller's requests, in each version."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.endpoints import BrokerEndpoint, LiveBroker, SecurityProtocol
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.partition.replica import LeaderAndIsr
+from minikafka.server.control import controller_requests as messages
+from minikafka.wire.apis.leader_and_isr import LiveLeader
+from minikafka.wire.apis.update_metadata import (
+    UPDATE_METADATA,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataRequest,
+)
+from minikafka.wire.frame_parts import join
+
+PLAINTEXT = BrokerEndpoint("PLAINTEXT", SecurityProtocol.PLAINTEXT, "a", 9092)
+SASL_SSL = BrokerEndpoint("SASL_SSL", SecurityProtocol.SASL_SSL, "a", 9093)
+OUTSIDE = BrokerEndpoint("OUTSIDE", SecurityProtocol.SSL, "gate", 9094)
+BROKERS = {1: LiveBroker(1, (PLAINTEXT, SASL_SSL, OUTSIDE), "r1"), 2: LiveBroker(2, (OUTSIDE,))}
+T0 = TopicPartition("t", 0)
+
+
+def sent(version: int, brokers: dict[int, LiveBroker] = BROKERS) -> dict[int, LiveBroker]:
+    """The brokers as another broker gets them."""
+    request = messages.update_metadata(0, 1, brokers, {}, version)
+    frame = join(UPDATE_METADATA.encode_request(version, request))
+    return messages.parse_update_metadata(UPDATE_METADATA.decode_request(version, memoryview(frame)))[0]
+
+
+def received(*brokers: UpdateMetadataBroker) -> dict[int, LiveBroker]:
+    return messages.parse_update_metadata(UpdateMetadataRequest(0, 1, (), brokers))[0]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_update_metadata_has_all_endpoints_by_listener(version: int) -> None:
+    assert sent(version) == BROKERS
+
+
+def test_update_metadata_of_0_10_1_has_endpoints_by_protocol() -> None:
+    assert sent(2) == {1: LiveBroker(1, (PLAINTEXT, SASL_SSL), "r1"), 2: LiveBroker(2, ())}
+
+
+def test_endpoint_of_an_early_version_is_named_as_its_protocol() -> None:
+    endpoints = (UpdateMetadataEndpoint(9093, "a", "", 3), UpdateMetadataEndpoint(9092, "a", "", 0))
+    found = received(UpdateMetadataBroker(1, endpoints=endpoints, rack="r1"))
+    assert found == {1: LiveBroker(1, (SASL_SSL, PLAINTEXT), "r1")}
+
+
+def test_broker_of_version_0_has_a_plaintext_endpoint() -> None:
+    assert received(UpdateMetadataBroker(1, "a", 9092)) == {1: LiveBroker.plaintext(1, "a", 9092)}
+
+
+def test_endpoint_with_an_unknown_protocol_is_left_out() -> None:
+    endpoints = (UpdateMetadataEndpoint(1, "a", "NEW", 7), UpdateMetadataEndpoint(9094, "gate", "OUTSIDE", 1))
+    assert received(UpdateMetadataBroker(2, endpoints=endpoints)) == {2: BROKERS[2]}
+
+
+def test_leader_and_isr_has_the_addresses_that_it_is_given() -> None:
+    led = {T0: LeaderAndIsr(1, 0, (1,), (1, 2), 1), TopicPartition("t", 1): LeaderAndIsr(2, 0, (2,), (2,), 1)}
+    request = messages.leader_and_isr(0, 1, led, {1: BrokerAddress(1, "a", 9093)})
+    assert request.live_leaders == (LiveLeader(1, "a", 9093),)
