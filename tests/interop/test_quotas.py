@@ -1,4 +1,4 @@
-"""Quotas of client ids, set by the release's own tool: they hold here, and real clients bear them."""
+"""Quotas of client ids and users, set by the release's own tool: they hold here, and for real clients."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ class Limited:
         host, _, port = cluster.bootstrap_servers.rpartition(":")
         self.connection: SocketConnection = connect(host, int(port))
 
-    def alter(self, *options: str) -> None:
-        """``kafka-configs --alter`` of 0.10.1.1 with these options."""
+    def alter(self, *options: str, user: str | None = None) -> None:
+        """``kafka-configs --alter`` of 0.10.1.1 with these options, about the client id (of a user)."""
+        whose = () if user is None else ("--entity-type", "users", "--entity-name", user)
         printed = KAFKA_0_10.run(
             "kafka.admin.ConfigCommand",
-            *("--zookeeper", self._cluster.zookeeper_connect, "--alter"),
+            *("--zookeeper", self._cluster.zookeeper_connect, "--alter", *whose),
             *("--entity-type", "clients", "--entity-name", self.client_id, *options),
         )
         assert "Updated config for entity" in printed.out
@@ -66,6 +67,16 @@ def test_quota_set_by_tool_applies_and_ends_at_once(limited: Limited) -> None:
     assert wait_until(lambda: limited.throttled_ms(3000) > 0, PATIENCE_S)
     limited.alter("--delete-config", "producer_byte_rate,consumer_byte_rate")
     assert wait_until(lambda: limited.throttled_ms(3000) == 0, PATIENCE_S)
+
+
+def test_quota_of_a_client_of_a_user_wins_over_that_of_the_client(limited: Limited) -> None:
+    limited.alter("--add-config", "producer_byte_rate=1000")
+    assert wait_until(lambda: limited.throttled_ms(3000) > 0, PATIENCE_S)
+    limited.alter("--add-config", "producer_byte_rate=100000000", user="ANONYMOUS")
+    assert wait_until(lambda: limited.throttled_ms(3000) == 0, PATIENCE_S)
+    limited.alter("--delete-config", "producer_byte_rate", user="ANONYMOUS")
+    assert wait_until(lambda: limited.throttled_ms(3000) > 0, PATIENCE_S)
+    limited.alter("--delete-config", "producer_byte_rate")
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=str)
