@@ -19,7 +19,6 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.net.server import Exchange
-from minikafka.security.principals import ANONYMOUS
 from minikafka.server.admin.topics import start_auto_creation
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
@@ -145,7 +144,7 @@ class ClassicProtocol:
                 name = ErrorCode.of(answer.error_code).name
                 exchange.close(f"classic produce request to {produced.topic}-{partition} failed: {name}")
                 return
-        exchange.respond([], pause_of(broker, ANONYMOUS, None, QuotaType.PRODUCE, size))
+        exchange.respond([], pause_of(broker, exchange.principal, None, QuotaType.PRODUCE, size))
 
     def _fetch(
         self,
@@ -158,7 +157,9 @@ class ClassicProtocol:
         def steps() -> Steps:
             answers = yield from _read(broker, exchange, fetches)
             parts = encode(answers)
-            exchange.respond(parts, pause_of(broker, ANONYMOUS, None, QuotaType.FETCH, total_size(parts)))
+            exchange.respond(
+                parts, pause_of(broker, exchange.principal, None, QuotaType.FETCH, total_size(parts))
+            )
 
         begin_here(broker.pool, exchange, broker.clock, steps())
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from minikafka.base.values import fast_value
-from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
+from minikafka.security.principals import KafkaPrincipal
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.quotas.client_quotas import QuotaType
@@ -42,7 +42,7 @@ class MeteredContext(RequestContext):
 
     def _pause_ms(self, response_bytes: int) -> int:
         count = self.request_bytes if self.flow is QuotaType.PRODUCE else response_bytes
-        return pause_of(self.broker, ANONYMOUS, self.header.client_id, self.flow, count)
+        return pause_of(self.broker, self.principal, self.header.client_id, self.flow, count)
 
 
 def pause_of(
