@@ -7,6 +7,12 @@ from functools import cache
 from typing import Any
 
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from minikafka.security.ssl_config import SslConfig
 
@@ -21,7 +27,13 @@ def authority(name: str = "tests") -> trustme.CA:
 
 def key_and_chain(leaf: trustme.LeafCert) -> str:
     """Return a private key and its certificates in PEM, as in one file."""
-    return leaf.private_key_and_cert_chain_pem.bytes().decode()
+    return key_text(leaf) + "".join(part.bytes().decode() for part in leaf.cert_chain_pems)
+
+
+def key_text(leaf: trustme.LeafCert) -> str:
+    """Return a private key in PKCS#8, which is the form that Kafka takes."""
+    key = load_pem_private_key(leaf.private_key_pem.bytes(), None)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 def ca_text(ca: trustme.CA) -> str:
@@ -51,8 +63,10 @@ def client_properties(
     common_name: str | None = None, *, ca: trustme.CA | None = None, **properties: str
 ) -> dict[str, str]:
     """Return the settings of a client, with a certificate of this name or without one."""
-    keys = {} if common_name is None else inline_keys((ca or authority()).issue_cert(common_name=common_name))
-    return {**keys, **inline_trust(ca or authority()), **_dotted(properties)}
+    ca = ca or authority()
+    # With a host, as Java takes no certificate whose list of hosts is empty.
+    keys = {} if common_name is None else inline_keys(ca.issue_cert(*HOSTS, common_name=common_name))
+    return {**keys, **inline_trust(ca), **_dotted(properties)}
 
 
 def broker_tls(*hosts: str, **properties: Any) -> SslConfig:

@@ -15,7 +15,7 @@ from typing import ClassVar, TypeVar
 
 from minikafka.base.config.config_def import AbstractConfig, setting
 from minikafka.base.config.types import PASSWORD, TEXT, WORDS, Type, choice, text_type
-from minikafka.base.errors import ConfigError, StoreError
+from minikafka.base.errors import ConfigError, StoreError, WrongStorePassword
 from minikafka.base.secrets import Password
 from minikafka.security.cipher_suites import check_suite
 from minikafka.security.principals import SslPrincipalMapper
@@ -67,7 +67,6 @@ def _mapper(given: object) -> SslPrincipalMapper:
 
 
 _KEY, _CHAIN = "ssl.keystore.key", "ssl.keystore.certificate.chain"
-_CERTIFICATES = "ssl.truststore.certificates"
 STORE_TYPE = choice({"JKS": "JKS", "PKCS12": "PKCS12", PEM: PEM})
 
 
@@ -168,66 +167,45 @@ class SslConfig(AbstractConfig):
     )
 
     def _conflicts(self) -> Iterator[tuple[str, ConfigError]]:
-        """Kafka's own, of its ``DefaultSslEngineFactory``."""
-        key, chain = self.keystore_key, self.keystore_certificate_chain
-        for given, other, name, missing in ((key, chain, _KEY, _CHAIN), (chain, key, _CHAIN, _KEY)):
-            if given is not None and other is None:
-                yield name, ConfigError(missing, None, f"must be given with {name}")
-        keys = _KEY if key is not None else _CHAIN
-        yield from self._store_conflicts(
-            "ssl.keystore",
-            keys if key is not None or chain is not None else None,
-            self.keystore_type,
-            self.keystore_location,
-            self.keystore_password,
-        )
-        yield from self._store_conflicts(
-            "ssl.truststore",
-            _CERTIFICATES if self.truststore_certificates is not None else None,
-            self.truststore_type,
-            self.truststore_location,
-            self.truststore_password,
+        yield from _half_given(_KEY, self.keystore_key, _CHAIN, self.keystore_certificate_chain)
+        yield from self._keystore.conflicts()
+        yield from self._truststore.conflicts()
+
+    @property
+    def _keystore(self) -> _Store:
+        inline = _KEY if self.keystore_key is not None else None
+        if inline is None and self.keystore_certificate_chain is not None:
+            inline = _CHAIN
+        return _Store(
+            "ssl.keystore", inline, self.keystore_type, self.keystore_location, self.keystore_password
         )
 
-    def _store_conflicts(
-        self, store: str, inline: str | None, kind: str, location: str | None, password: Password | None
-    ) -> Iterator[tuple[str, ConfigError]]:
-        """Yield the faults of a store, of which ``inline`` is given in the properties."""
-        if inline is not None and location is not None:
-            yield inline, ConfigError(f"{store}.location", location, f"must not be given beside {inline}")
-        if inline is not None and kind != PEM:
-            yield inline, ConfigError(f"{store}.type", kind, f"must be PEM, as {inline} is given")
-        if password is None:
-            return
-        if kind == PEM or inline is not None:
-            advice = "; ssl.key.password is that of the key" if store == "ssl.keystore" else ""
-            text = f"must not be given: a store in PEM has no password{advice}"
-            yield f"{store}.type", ConfigError(f"{store}.password", password, text)
-        elif location is None:
-            yield (
-                f"{store}.password",
-                ConfigError(f"{store}.location", None, f"must be given with {store}.password"),
-            )
+    @property
+    def _truststore(self) -> _Store:
+        inline = None if self.truststore_certificates is None else "ssl.truststore.certificates"
+        return _Store(
+            "ssl.truststore", inline, self.truststore_type, self.truststore_location, self.truststore_password
+        )
 
     @property
     def keystore_property(self) -> str:
         """The setting that has the private key, or names its file."""
-        return _KEY if self.keystore_key is not None else "ssl.keystore.location"
+        return self._keystore.property
 
     @property
     def truststore_property(self) -> str:
         """The setting that has the certificates of the CAs, or names their file."""
-        return _CERTIFICATES if self.truststore_certificates is not None else "ssl.truststore.location"
+        return self._truststore.property
 
     @property
     def has_keys(self) -> bool:
         """True if there is a private key."""
-        return self.keystore_key is not None or self.keystore_location is not None
+        return self._keystore.is_given
 
     @property
     def has_trust(self) -> bool:
         """True if there is a trust store; otherwise the CAs of the system are trusted."""
-        return self.truststore_certificates is not None or self.truststore_location is not None
+        return self._truststore.is_given
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -238,16 +216,12 @@ class SslConfig(AbstractConfig):
         """Return the key and its certificates; None if none are given. Raises ConfigError."""
         if self.keystore_key is not None and self.keystore_certificate_chain is not None:
             key, chain = self.keystore_key.value, self.keystore_certificate_chain.value
-            return _opened(
-                "ssl.keystore.key", None, lambda: KeyMaterial.from_pem(key, chain, self.key_password)
-            )
-        location = self.keystore_location
+            return self._keystore.open(lambda: KeyMaterial.from_pem(key, chain, self.key_password))
+        location, password = self.keystore_location, self.keystore_password
         if location is None:
             return None
-        return _opened(
-            "ssl.keystore.location",
-            location,
-            lambda: KeyMaterial.from_store(read(location), self.keystore_password, self.key_password),
+        return self._keystore.open(
+            lambda: KeyMaterial.from_store(read(location), password, self.key_password)
         )
 
     def trusted(self, read: ReadFile) -> tuple[bytes, ...] | None:
@@ -257,22 +231,73 @@ class SslConfig(AbstractConfig):
         """
         if self.truststore_certificates is not None:
             text = self.truststore_certificates.value
-            return _opened("ssl.truststore.certificates", None, lambda: certificates_in(text))
-        location = self.truststore_location
+            return self._truststore.open(lambda: certificates_in(text))
+        location, password = self.truststore_location, self.truststore_password
         if location is None:
             return None
-        return _opened(
-            "ssl.truststore.location",
-            location,
-            lambda: trusted_certificates(read(location), self.truststore_password),
-        )
+        return self._truststore.open(lambda: trusted_certificates(read(location), password))
 
 
-def _opened(name: str, value: str | None, load: Callable[[], Found]) -> Found:
-    """Return what a store has. Raises ConfigError."""
-    try:
-        return load()
-    except OSError as error:
-        raise ConfigError(name, value, f"cannot be read: {error.strerror or error}") from None
-    except StoreError as error:
-        raise ConfigError(name, value, str(error)) from None
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """The settings of the key store or the trust store."""
+
+    name: str
+    inline: str | None
+    """The setting that has its content; None if it is a file."""
+    type: str
+    location: str | None
+    password: Password | None
+
+    @property
+    def is_given(self) -> bool:
+        return self.inline is not None or self.location is not None
+
+    @property
+    def property(self) -> str:
+        return self.inline or f"{self.name}.location"
+
+    def conflicts(self) -> Iterator[tuple[str, ConfigError]]:
+        """Yield the faults that Kafka's ``DefaultSslEngineFactory`` finds too."""
+        inline, password = self.inline, f"{self.name}.password"
+        if inline is not None and self.location is not None:
+            fault = ConfigError(f"{self.name}.location", self.location, f"must not be given with {inline}")
+            yield inline, fault
+        if inline is not None and self.type != PEM:
+            yield inline, ConfigError(f"{self.name}.type", self.type, f"must be PEM with {inline}")
+        if self.password is None:
+            return
+        if self.type == PEM or inline is not None:
+            key = "" if self.name == "ssl.truststore" else "; that of its key is ssl.key.password"
+            fault = ConfigError(password, self.password, f"must not be given: PEM has no password{key}")
+            yield f"{self.name}.type", fault
+        elif self.location is None:
+            yield password, ConfigError(f"{self.name}.location", None, f"must be given with {password}")
+
+    def open(self, load: Callable[[], Found]) -> Found:
+        """Return what ``load`` finds in the store. Raises ConfigError."""
+        try:
+            return load()
+        except OSError as error:
+            text = f"cannot be read: {error.strerror or error}"
+        except WrongStorePassword as error:
+            text = f"{error}; check {' and '.join(self._passwords())}"
+        except StoreError as error:
+            text = str(error)
+        raise ConfigError(self.property, None if self.inline else self.location, text)
+
+    def _passwords(self) -> Iterator[str]:
+        if self.type != PEM:
+            yield f"{self.name}.password"
+        if self.name == "ssl.keystore":
+            yield "ssl.key.password"
+
+
+def _half_given(
+    one: str, value: object, other: str, other_value: object
+) -> Iterator[tuple[str, ConfigError]]:
+    """Yield the fault of one of two settings that is given without the other."""
+    if value is not None and other_value is None:
+        yield one, ConfigError(other, None, f"must be given with {one}")
+    if other_value is not None and value is None:
+        yield other, ConfigError(one, None, f"must be given with {other}")

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from minikafka.base.binary import INT32, INT64, read_integer
 from minikafka.base.errors import RemoteWireError, StoreError, WrongStorePassword
 from minikafka.base.secrets import Password
+from minikafka.security.der import OCTET_STRING, SEQUENCE, DerValue
 from minikafka.security.stores.formats import JKS_MAGIC
 
 _DIGEST_BYTES = hashlib.sha1().digest_size
@@ -29,7 +30,6 @@ _SALT_BYTES = 20
 _WHITENER = b"Mighty Aphrodite"
 _KEY_PROTECTOR = bytes.fromhex("06 0a 2b 06 01 04 01 2a 02 11 01 01")
 """The object identifier 1.3.6.1.4.1.42.2.17.1.1 in DER: Sun's algorithm for keys in JKS."""
-_SEQUENCE, _OCTET_STRING = 0x30, 0x04
 _PRIVATE_KEY, _CERTIFICATE = 1, 2
 
 
@@ -46,11 +46,12 @@ class PrivateKeyEntry:
 
     def private_key(self, password: Password) -> bytes:
         """Return the key, a PrivateKeyInfo (PKCS#8) in DER. Raises WrongStorePassword or StoreError."""
-        info = _content(self.protected_key, _SEQUENCE)
-        algorithm = _content(info, _SEQUENCE)
+        try:
+            algorithm, protected = _encrypted_key(self.protected_key)
+        except StoreError as error:
+            raise StoreError(f"the key {self.alias!r} is damaged: {error}") from None
         if not algorithm.startswith(_KEY_PROTECTOR):
             raise StoreError(f"the key {self.alias!r} is protected by an algorithm that JKS does not have")
-        protected = _content(info[_size(info) :], _OCTET_STRING)
         if len(protected) < _SALT_BYTES + _DIGEST_BYTES:
             raise StoreError(f"the key {self.alias!r} is truncated")
         salt, masked = protected[:_SALT_BYTES], protected[_SALT_BYTES:-_DIGEST_BYTES]
@@ -171,24 +172,9 @@ def _unmasked(masked: bytes, secret: bytes, salt: bytes) -> bytes:
     return bytes(left ^ right for left, right in zip(masked, stream, strict=False))
 
 
-def _header(data: bytes) -> tuple[int, int]:
-    """Return the length of a DER value's tag and length, and of its content. Raises StoreError."""
-    if len(data) < 2:
-        raise StoreError("the protected key is truncated")
-    if data[1] < 0x80:
-        return 2, data[1]
-    header = 2 + (data[1] & 0x7F)
-    return header, int.from_bytes(data[2:header], "big")
-
-
-def _size(data: bytes) -> int:
-    """Return the bytes of the DER value at the beginning of ``data``."""
-    return sum(_header(data))
-
-
-def _content(data: bytes, tag: int) -> bytes:
-    """Return the content of the DER value at the beginning of ``data``. Raises StoreError for another tag."""
-    header, length = _header(data)
-    if data[0] != tag or len(data) < header + length:
-        raise StoreError("the protected key is damaged")
-    return data[header : header + length]
+def _encrypted_key(data: bytes) -> tuple[bytes, bytes]:
+    """Return the algorithm and the masked key of an EncryptedPrivateKeyInfo. Raises StoreError."""
+    parts = list(DerValue.parse(data).expect(SEQUENCE).values())
+    if len(parts) != 2:
+        raise StoreError(f"it has {len(parts)} parts: expected an algorithm and a key")
+    return parts[0].expect(SEQUENCE).content, parts[1].expect(OCTET_STRING).content

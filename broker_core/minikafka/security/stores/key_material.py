@@ -49,6 +49,8 @@ class KeyMaterial:
         if store_password is None:
             raise StoreError(f"the file is a {kind.value} store, whose password must be given")
         if kind is StoreFormat.PKCS12:
+            if key_password not in (None, store_password):
+                raise WrongStorePassword("a key in a PKCS12 store has the password of the store")
             key, chain = read_pkcs12_key(data, store_password)
             return _checked(key, chain)
         keys = JavaKeyStore.parse(data, store_password).private_keys

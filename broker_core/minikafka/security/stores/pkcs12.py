@@ -1,7 +1,7 @@
 """The format PKCS12: that of ``.p12`` and ``.pfx`` files, and of all that keytool writes since Java 9.
 
-``cryptography`` decrypts it. It returns one key without a word on others, so keys are counted before: their
-bags stand in the clear in the stores of keytool and OpenSSL, with only the keys in them encrypted.
+``cryptography`` decrypts it. It returns one key without a word on others, so keys are counted before: in
+the stores of keytool and OpenSSL only the keys themselves are encrypted, not that they are there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from minikafka.security.der import OCTET_STRING, SEQUENCE, DerValue, object_iden
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+    from cryptography.hazmat.primitives.serialization.pkcs12 import (
+        PKCS12Certificate,
+        PKCS12KeyAndCertificates,
+    )
 
 _DATA = "1.2.840.113549.1.7.1"
 _KEY_BAGS = {"1.2.840.113549.1.12.10.1.1", "1.2.840.113549.1.12.10.1.2"}
@@ -31,19 +34,31 @@ def read_pkcs12_key(data: bytes, password: Password) -> tuple[PrivateKeyTypes, t
     store, aliases = _opened(data, password), key_aliases(data)
     if len(aliases) > 1:
         raise StoreError(several_keys(aliases))
-    if store.key is None or store.cert is None:
-        raise StoreError(
-            "the store has no private key" if store.key is None else "the key has no certificate"
-        )
-    leaf, *others = (_der(found.certificate) for found in (store.cert, *store.additional_certs))
+    if store.key is None:
+        raise StoreError("the store has no private key")
+    if store.cert is None:
+        raise StoreError("the private key has no certificate")
+    leaf, *others = (_der(found) for found in (store.cert, *store.additional_certs))
     return store.key, _chain(leaf, others)
 
 
 def read_pkcs12_certificates(data: bytes, password: Password | None) -> tuple[bytes, ...]:
-    """Return the certificates of a trust store, in DER: also that of a key, as in Java. Raises StoreError."""
+    """Return the certificates of a trust store, in DER. Raises StoreError.
+
+    Beside a key, these are the key's own and those with a name of their own, as in Java: the rest of its
+    chain, which keytool names by the subject and OpenSSL not at all, proves who the owner is, and nothing
+    else.
+    """
     store = _opened(data, password)
-    first = [] if store.cert is None else [store.cert]
-    return tuple(_der(found.certificate) for found in (*first, *store.additional_certs))
+    others = store.additional_certs
+    if store.cert is None:
+        return tuple(map(_der, others))
+    return (_der(store.cert), *(_der(found) for found in others if _has_own_name(found)))
+
+
+def _has_own_name(found: PKCS12Certificate) -> bool:
+    name = (found.friendly_name or b"").decode("utf-8", "replace")
+    return name not in ("", Certificate.parse(_der(found)).name)
 
 
 def several_keys(aliases: list[str]) -> str:
@@ -93,12 +108,10 @@ def _chain(leaf: bytes, others: list[bytes]) -> tuple[bytes, ...]:
     return tuple(chain)
 
 
-def _der(certificate: object) -> bytes:
+def _der(found: PKCS12Certificate) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding
-    from cryptography.x509 import Certificate as X509Certificate
 
-    assert isinstance(certificate, X509Certificate)
-    return certificate.public_bytes(Encoding.DER)
+    return found.certificate.public_bytes(Encoding.DER)
 
 
 def _type_of(value: DerValue) -> str:

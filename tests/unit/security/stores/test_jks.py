@@ -157,7 +157,7 @@ def test_damaged_store_is_refused_with_the_reason(data: bytes, says: str) -> Non
         (b"", "truncated"),
         (b"\x31\x00", "damaged"),
         (b"\x30\x05\x30\x00", "damaged"),
-        (b"\x30\x02\x30\x00", "an algorithm that JKS does not have"),
+        (b"\x30\x04\x30\x00\x04\x00", "an algorithm that JKS does not have"),
         (b"\x30\x84\xff\xff\xff\xff", "damaged"),
     ],
 )
