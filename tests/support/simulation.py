@@ -13,11 +13,11 @@ from typing import Any
 
 from minikafka.base.clock import NEVER_MS, ManualClock
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.net.interfaces import Connector, Endpoint, PendingResponse, RequestHandler
+from minikafka.net.interfaces import Connector, PendingResponse, RequestHandler
 from minikafka.net.memory import MemoryConnection, MemoryNetwork, MemoryServer
 from minikafka.records.format.message_set import Record, StoredRecord, build_message_set, iterate
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
-from minikafka.server.assembly import Ports, RunningBroker
+from minikafka.server.assembly import Ports, RunningBroker, endpoints_of
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.core.broker import Broker
 from minikafka.server.workers.worker import InlineWorker
@@ -167,7 +167,7 @@ class Machine:
         servers: list[MemoryServer] = []
 
         def listen(config: BrokerConfig, handler: RequestHandler) -> MemoryServer:
-            endpoints = [Endpoint(at.name, at.host, at.port) for at in config.listeners]
+            endpoints = endpoints_of(config)
             servers.append(simulation.network.listen_all(endpoints, self.intercept(handler)))
             return servers[-1]
 

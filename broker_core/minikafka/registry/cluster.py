@@ -1,12 +1,16 @@
-"""The cluster's id, and the producer ids that were allocated to its brokers."""
+"""The cluster's id, the producer ids that were allocated to its brokers, and a secret of theirs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from minikafka.registry.node import Node, dump
-from minikafka.registry.paths import CLUSTER_ID, PRODUCER_IDS
-from minikafka.registry.znodes import Kind
+from minikafka.registry.paths import CLUSTER_ID, PRODUCER_IDS, UNKNOWN_USERS
+from minikafka.registry.store import Store
+from minikafka.registry.znodes import Kind, Znodes, make
+
+_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,29 @@ class ProducerIdBlock:
         return block
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownUsersSecret:
+    """Random bytes that all brokers of a cluster know."""
+
+    secret: bytes = field(repr=False)
+
+    def to_json(self) -> bytes:
+        """Return the data for ``UNKNOWN_USERS``."""
+        return dump({"version": 1, "secret": self.secret.hex()})
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str = UNKNOWN_USERS) -> UnknownUsersSecret:
+        """Parse the secret in ``data``."""
+        node = Node(data, path)
+        try:
+            secret = bytes.fromhex(node.text("secret"))
+        except ValueError:
+            secret = b""
+        if len(secret) < _SECRET_BYTES:
+            raise node.error("secret", f"at least {_SECRET_BYTES} bytes in hexadecimal digits")
+        return cls(secret)
+
+
 CLUSTER = Kind(
     CLUSTER_ID,
     "the cluster's id, created once and never replaced; its version is a string",
@@ -78,3 +105,19 @@ PRODUCER_ID_BLOCK = Kind(
     "no producer ids are allocated until you fix it",
 )
 """It is never passed over: ids that are in use would be allocated again."""
+
+UNKNOWN_USERS_SECRET = Kind(
+    UNKNOWN_USERS,
+    "a secret, from which brokers make the salts of SCRAM users that do not exist",
+    "this project's own (version 1), if a listener has SCRAM",
+    UnknownUsersSecret.from_json,
+    UnknownUsersSecret.to_json,
+    "each broker makes salts of its own, which tell who does not exist; remove it, and restart the brokers",
+)
+
+
+def unknown_users_secret(store: Store, random_bytes: Callable[[int], bytes]) -> bytes:
+    """Return the secret that the brokers of a cluster share, created by the first that asks."""
+    own = UnknownUsersSecret(random_bytes(_SECRET_BYTES))
+    make(store, UNKNOWN_USERS, own.to_json())
+    return (Znodes(store).read(UNKNOWN_USERS, UNKNOWN_USERS_SECRET) or own).secret

@@ -6,7 +6,7 @@ from typing import Any
 
 from minikafka.registry.acls import ACL_CHANGE, RESOURCE_ACLS
 from minikafka.registry.brokers import BROKER
-from minikafka.registry.cluster import CLUSTER, PRODUCER_ID_BLOCK
+from minikafka.registry.cluster import CLUSTER, PRODUCER_ID_BLOCK, UNKNOWN_USERS_SECRET
 from minikafka.registry.consumer_offsets import OFFSET
 from minikafka.registry.consumers import CONSUMER, OWNER
 from minikafka.registry.controller import (
@@ -33,6 +33,7 @@ KINDS: tuple[Kind[Any], ...] = (
     LOG_FAILURE,
     CLUSTER,
     PRODUCER_ID_BLOCK,
+    UNKNOWN_USERS_SECRET,
     ENTITY_CONFIG,
     CONFIG_CHANGE,
     CONSUMER,

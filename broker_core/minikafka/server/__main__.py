@@ -37,11 +37,11 @@ from minikafka.log.manager import Jobs
 from minikafka.net.connection import SocketConnector
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.net.ports import addresses_of, can_connect, wait_for_zookeeper
-from minikafka.net.server import Endpoint, RequestHandler, Server, SocketServer
+from minikafka.net.server import RequestHandler, Server, SocketServer
 from minikafka.records import kernels
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore, servers_of
-from minikafka.server.assembly import Ports, RunningBroker, start_patiently
+from minikafka.server.assembly import Ports, RunningBroker, endpoints_of, start_patiently
 from minikafka.server.config.listeners import unreachable
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.inter_broker_connection import InterBrokerConnection
@@ -189,7 +189,7 @@ def _config(path: str, overrides: list[str]) -> BrokerConfig:
 def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
     def listen(config: BrokerConfig, handler: RequestHandler) -> Server:
         server = SocketServer(
-            [Endpoint(listener.name, listener.host, listener.port) for listener in config.listeners],
+            endpoints_of(config),
             handler,
             processors=config.network_threads,
             max_request_bytes=config.request_max_bytes,

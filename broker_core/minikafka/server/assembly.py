@@ -28,7 +28,7 @@ from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
 from minikafka.log.manager import Jobs, LogManager, run_sequentially
 from minikafka.net.interfaces import Connector
-from minikafka.net.server import RequestHandler, Server
+from minikafka.net.server import Endpoint, RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
 from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.store import Store
@@ -49,6 +49,7 @@ from minikafka.server.replication.isr_writer import IsrWriter
 from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherManager
 from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.security.acl_manager import AclManager
+from minikafka.server.security.authentication import authenticating
 from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.workers.worker import Worker
 from minikafka.server.zookeeper.counters import next_broker_id, observe_topics
@@ -147,7 +148,8 @@ class RunningBroker:
         self.broker.log_failed = failing.failed
         self.housekeeper = Housekeeper(self.broker, coordinator, control, in_sync, cleaning, failing)
         self._stops.callback(self.housekeeper.write_watermarks)
-        server = ports.listen(config, Dispatcher(self.broker, coordinator, replicas, control))
+        dispatcher = Dispatcher(self.broker, coordinator, replicas, control)
+        server = ports.listen(config, authenticating(dispatcher, self.broker, ports.random_bytes))
         self._stops.callback(server.stop)
         self._stops.callback(self.broker.stop_waiting)
         self._stops.callback(coordinator.stop)
@@ -249,6 +251,19 @@ def _open(logs: LogManager, zk_client: ZooKeeperClient) -> None:
     """Open all logs, and check which topics they may belong to."""
     logs.open_all(zk_client.settings.of_all_topics(), zk_client.tree)
     observe_topics(zk_client.store, logs.topic_incarnations)
+
+
+def endpoints_of(config: BrokerConfig) -> list[Endpoint]:
+    """Return the endpoint of each listener."""
+    return [
+        Endpoint(
+            listener.name,
+            listener.host,
+            listener.port,
+            demands_authentication=config.security[listener.name].sasl is not None,
+        )
+        for listener in config.listeners
+    ]
 
 
 def start_patiently(

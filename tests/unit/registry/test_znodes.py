@@ -13,7 +13,7 @@ import pytest
 from minikafka.base.errors import CoordinationError, NoNode
 from minikafka.registry.acls import ACL_CHANGE, RESOURCE_ACLS
 from minikafka.registry.brokers import BROKER
-from minikafka.registry.cluster import CLUSTER, PRODUCER_ID_BLOCK
+from minikafka.registry.cluster import CLUSTER, PRODUCER_ID_BLOCK, UNKNOWN_USERS_SECRET
 from minikafka.registry.consumer_offsets import OFFSET
 from minikafka.registry.consumers import OWNER
 from minikafka.registry.controller import (
@@ -59,6 +59,7 @@ LIKE_RECORDED = {
         b'{"version":1,"broker":0,"event":1,"partitions":[{"topic":"a","partition":3}]}'
     ),
     PRODUCER_ID_BLOCK.path: b'{"version":1,"broker":3,"block_start":"1000","block_end":"1999"}',
+    UNKNOWN_USERS_SECRET.path: b'{"version":1,"secret":"%s"}' % (b"0f" * 32),
     "/kafka-acl/Topic/orders": (
         b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}'
     ),

@@ -32,14 +32,27 @@ class Protocol(Enum):
     """The protocol of a listener."""
 
     PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
     CLASSIC = "CLASSIC"
     """The framing of Kafka 0.7, ``minikafka.wire.classic``."""
+
+    @property
+    def has_tls(self) -> bool:
+        """True if connections are encrypted."""
+        return self in (Protocol.SSL, Protocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        """True if clients authenticate by SASL."""
+        return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
 
 
 PORT = integer(0, 65535)
 _INTER_BROKER_NAME = "inter.broker.listener.name"
 _INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
-_UNSUPPORTED = {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}
+_UNSUPPORTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +178,7 @@ def parse_listeners(
         if given is None:
             advertised_host, advertised_port = host, port
         else:
-            if name not in given and protocol is Protocol.PLAINTEXT:
+            if name not in given and protocol is not Protocol.CLASSIC:
                 problem = f"no address for listener {name}: add {name}://HOST:PORT"
                 raise ConfigError("advertised.listeners", advertised or "", problem)
             advertised_host, advertised_port = given.get(name, (host, port))
@@ -178,8 +191,8 @@ def parse_listeners(
     if unknown:
         problem = f"unknown listener {', '.join(unknown)}: listeners has {', '.join(bound)}"
         raise ConfigError("advertised.listeners", advertised or "", problem)
-    if all(listener.protocol is not Protocol.PLAINTEXT for listener in made):
-        problem = "a PLAINTEXT listener is required for other brokers and current clients"
+    if all(listener.protocol is Protocol.CLASSIC for listener in made):
+        problem = "another listener is required for other brokers and current clients, such as PLAINTEXT"
         raise ConfigError("listeners", listeners, problem)
     return tuple(made)
 
@@ -216,7 +229,7 @@ def unreachable(
 
     ``port`` is the advertised one. ``addresses_of`` returns none for a name that cannot be resolved.
     """
-    if listener.protocol is not Protocol.PLAINTEXT:
+    if listener.protocol is Protocol.CLASSIC:
         return None  # its clients get no addresses
     host = listener.advertised_host
     addresses = addresses_of(host)
@@ -271,12 +284,12 @@ def _protocols(text: str | None) -> dict[str, str]:
 
 def _protocol(listeners: str, name: str, protocols: dict[str, str]) -> Protocol:
     wanted = protocols.get(name, name)
-    supported = " and ".join(Protocol.__members__)
-    if wanted in Protocol.__members__:
-        return Protocol[wanted]
+    supported = " and ".join(sorted(Protocol.__members__.keys() - _UNSUPPORTED, reverse=True))
     if wanted in _UNSUPPORTED:
         problem = f"unsupported protocol {wanted} for listener {name}: this version supports {supported}"
         raise ConfigError("listeners", listeners, problem)
+    if wanted in Protocol.__members__:
+        return Protocol[wanted]
     if name in protocols:
         key, text = "listener.security.protocol.map", f"{name}:{wanted}"
         raise ConfigError(key, text, f"unknown protocol {wanted}: expected {supported}")

@@ -39,6 +39,12 @@ from minikafka.records.format.compression import Codec
 from minikafka.records.kernels.layout import MIN_SIZE
 from minikafka.registry.paths import ZOOKEEPER_CONNECT
 from minikafka.security.authorizer import Authorizer, parse_super_users
+from minikafka.server.config.listener_security import (
+    AuthenticationConfig,
+    ListenerSecurity,
+    names_of_listeners,
+    security_of,
+)
 from minikafka.server.config.listeners import Listener, ListenerConfig, check_names_beside_0_10
 from minikafka.server.quotas.client_quotas import QuotaConfig
 
@@ -294,6 +300,9 @@ class BrokerConfig:
     listeners: tuple[Listener, ...]
     inter_broker_listener: str
     """The name of the listener on which brokers connect to each other."""
+    security: Mapping[str, ListenerSecurity]
+    """The security of each listener, by its name."""
+    authentication: AuthenticationConfig
     cleaner: CleanerConfig
     groups: GroupSettings
     offsets: OffsetsConfig
@@ -484,9 +493,12 @@ class BrokerConfig:
         listeners = faults.attempt(lambda: listening.parse(platform.node() or "localhost"), no_listeners)
         if beside_0_10:
             faults.attempt(lambda: check_names_beside_0_10(listeners), None)
+        own = names_of_listeners(listeners, properties)
         config = read(
             cls,
             listeners=listeners,
+            security=faults.attempt(lambda: security_of(listeners, properties), {}),
+            authentication=read(AuthenticationConfig),
             inter_broker_listener=faults.attempt(
                 lambda: listening.inter_broker(listeners, properties) if listeners else "", ""
             ),
@@ -500,11 +512,13 @@ class BrokerConfig:
             connection_limits=read(ConnectionLimits),
             log=faults.attempt(lambda: LogConfig.from_properties(logs), LogConfig()),
             beside_0_10=beside_0_10,
-            unknown=tuple(sorted(set(properties) - set(BROKER_CONFIG.keys))),
+            unknown=tuple(sorted(properties.keys() - BROKER_CONFIG.keys - own)),
             properties=dict(properties),
         )
         # Of two for a property that logs have in common with the broker, the last, as in BROKER_CONFIG.
-        faults.check(properties, BROKER_CONFIG.unknown(properties))
+        faults.check(
+            properties, BROKER_CONFIG.unknown({name: properties[name] for name in properties.keys() - own})
+        )
         versions = ValueVersions.written_for(config.protocol_version)
         return replace(config, groups=replace(config.groups, versions=versions))
 

@@ -168,7 +168,7 @@ def test_the_names_of_0_8_count_where_those_of_today_are_not_given() -> None:
         ("A://:9", None, "A:CLASSIC,a:PLAINTEXT", "listener.security.protocol.map", "each name once"),
         ("PLAINTEXT://:1,plaintext://:2", None, None, "listeners", "listener PLAINTEXT appears twice"),
         ("PLAINTEXT://:1,CLASSIC://:1", None, None, "listeners", "a different port"),
-        ("CLASSIC://:1", None, None, "listeners", "a PLAINTEXT listener is required"),
+        ("CLASSIC://:1", None, None, "listeners", "another listener is required"),
         (
             "PLAINTEXT://:1",
             "PLAINTEXT://0.0.0.0:1",
