@@ -1,0 +1,68 @@
+"""Requests to another broker: failed connections and logins are retried after a pause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from minikafka.base.clock import ManualClock
+from minikafka.base.errors import AuthenticationFailed, MinikafkaError, NetworkError
+from minikafka.base.ids import BrokerAddress
+from minikafka.net.interfaces import Connection, PendingResponse
+from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
+
+ADDRESS = BrokerAddress(2, "h", 9092)
+PAUSE_MS = 300
+REFUSED = AuthenticationFailed("h:9092: wrong password", "h:9092: wrong password")
+
+
+class FailingConnector:
+    """Fails each connection with the next of ``errors``."""
+
+    def __init__(self, *errors: MinikafkaError) -> None:
+        self.errors = list(errors)
+
+    def connect(self, host: str, port: int) -> Connection:
+        raise self.errors.pop(0)
+
+    def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
+        raise AssertionError("nothing was sent")
+
+
+class Asking(InterBrokerConnection):
+    """Asks for the API versions again and again."""
+
+    def ask(self) -> bool:
+        self.peer.negotiate()
+        return True
+
+    def take(self, response: Any) -> None:
+        raise AssertionError("nothing was answered")
+
+    def failed(self, reason: str) -> int:
+        return PAUSE_MS
+
+    def next_ms(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("error", [REFUSED, NetworkError("connection refused", "h:9092")])
+def test_failed_connection_is_retried_after_a_pause(error: MinikafkaError) -> None:
+    clock, connector = ManualClock(0), FailingConnector(error, error)
+    asking = Asking(Peer(ADDRESS, connector, "test"), clock, 1_000)
+    assert asking.step()
+    assert not asking.step()
+    clock.advance(PAUSE_MS)
+    assert asking.step()
+    assert connector.errors == []
+
+
+def test_refused_login_is_logged_once_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock(0)
+    asking = Asking(Peer(ADDRESS, FailingConnector(REFUSED, REFUSED), "test"), clock, 1_000)
+    asking.step()
+    clock.advance(PAUSE_MS)
+    asking.step()
+    assert caplog.messages == ["request to broker 2 at h:9092 failed, retrying: h:9092: wrong password"]
