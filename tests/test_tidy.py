@@ -58,7 +58,6 @@ SHORT_FOLDERS = ("broker_core/minikafka/wire/apis/", "broker_core/minikafka/serv
 SHORT_MODULES = {
     "broker_core/minikafka/base/clock.py": "a port",
     "broker_core/minikafka/base/exports.py": "imported by every package before anything else",
-    "broker_core/minikafka/base/memory.py": "memory that the system gets back, for three floors",
     "broker_core/minikafka/base/printable.py": "imported by every log line; needs nothing else",
     "broker_core/minikafka/base/text.py": "no other floor may hold it",
     "broker_core/minikafka/base/values.py": "a decorator for all floors",

@@ -1,4 +1,4 @@
-"""Large blocks of memory that return to the system as soon as they are freed.
+"""Large blocks of memory that return to the system as soon as they are freed; when garbage is collected.
 
 Memory from an allocator stays with the process when smaller blocks lie between the freed ones. A separate
 mapping does not; and a page of it uses no memory before something is written to it.
@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import gc
 import mmap
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 MAPPED_BYTES = 1 << 20
 """Blocks above this size get their own mapping. Creating one takes a few microseconds."""
@@ -28,6 +32,23 @@ def collect_rarely() -> None:
     them, except objects that refer to each other.
     """
     gc.set_threshold(*COLLECTED_AFTER)
+
+
+def without_collection(create: Callable[[], T]) -> T:
+    """Return ``create()``, many new objects without cycles, which are not searched for garbage meanwhile.
+
+    Python searches after every 700 new objects, and moves those that live on to older generations, so that
+    searches of all objects follow. If another thread disables the garbage collector meanwhile, it is enabled
+    again at the end.
+    """
+    enabled = gc.isenabled()
+    try:
+        if enabled:  # if it is not, another thread may be in here, and enable it before this one disables it
+            gc.disable()
+        return create()
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def allocate(size_bytes: int) -> bytearray | mmap.mmap:

