@@ -38,6 +38,8 @@ class OAuthBearerToken:
     expires_ms: int
     """The time in epoch milliseconds from which on it is not valid."""
     scope: frozenset[str] = frozenset()
+    begins_ms: int | None = None
+    """The time in epoch milliseconds at which it was issued; None: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

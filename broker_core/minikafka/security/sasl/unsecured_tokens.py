@@ -9,22 +9,20 @@ server wants (``unsecuredValidator…``). Whoever uses ``UnsecuredValidator`` as
 from __future__ import annotations
 
 import json
-from base64 import b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, NoReturn
 
 from minikafka.base.config.types import whole_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
 from minikafka.security.jaas import JaasConfig
 from minikafka.security.sasl.oauthbearer import OAuthBearerToken, TokenRefusal
+from minikafka.security.sasl.token_claims import MAX_SECONDS, ClaimReader, InvalidToken, decoded, parts_of
 
 _LOGIN = "unsecuredLogin"
 _VALIDATOR = "unsecuredValidator"
-_MAX_SECONDS = 1e12
-"""Times beyond are no times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,8 @@ class UnsecuredLogin:
         issued_s = now_ms / 1000
         claims = {**self.claims, "iat": issued_s, "exp": issued_s + self.lifetime_s}
         value = ".".join((_encoded({"alg": "none"}), _encoded(claims), ""))
-        return OAuthBearerToken(Password(value), self.principal_name, now_ms + self.lifetime_s * 1000)
+        expires_ms = now_ms + self.lifetime_s * 1000
+        return OAuthBearerToken(Password(value), self.principal_name, expires_ms, begins_ms=now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,93 +95,26 @@ class UnsecuredValidator:
         """Return the token, or why it is not valid now."""
         try:
             return self._validated(value, now_ms)
-        except _Invalid as error:
+        except InvalidToken as error:
             return error.refusal
 
     def _validated(self, value: str, now_ms: int) -> OAuthBearerToken:
-        parts = value.split(".")
-        if len(parts) != 3:
-            raise _Invalid(
-                f"the token has {len(parts)} parts: expected a header, claims and an empty signature"
-            )
-        if _decoded("header", parts[0]).get("alg") != "none" or parts[2]:
-            raise _Invalid("the token is signed: unsecured ones have the algorithm 'none' and no signature")
-        claims = _decoded("claims", parts[1])
-        expires_ms, issued_ms, begins_ms = (_time_ms(claims, name) for name in ("exp", "iat", "nbf"))
-        if expires_ms is None:
-            raise _Invalid("the token has no claim 'exp'")
-        if expires_ms <= now_ms - self.clock_skew_ms:
-            raise _Invalid(f"the token expired {now_ms - expires_ms} ms ago")
-        for name, time_ms in (("iat", issued_ms), ("nbf", begins_ms)):
-            if time_ms is not None and time_ms > now_ms + self.clock_skew_ms:
-                raise _Invalid(f"the token's {name!r} is {time_ms - now_ms} ms ahead of this clock")
-            if time_ms is not None and time_ms >= expires_ms:
-                raise _Invalid(f"the token expires before its {name!r}")
-        scope = _scope(claims.get(self.scope_claim))
-        missing = [element for element in self.required_scope if element not in scope]
+        header, claims, signature = parts_of(value)
+        if decoded("header", header).get("alg") != "none" or signature:
+            raise InvalidToken("it is signed: unsecured ones have the algorithm 'none' and no signature")
+        reader = ClaimReader(self.principal_claim, self.scope_claim, self.clock_skew_ms)
+        token = reader.token(value, decoded("claims", claims), now_ms)
+        missing = [element for element in self.required_scope if element not in token.scope]
         if missing:
-            raise _Invalid(
-                f"the token's scope lacks {', '.join(missing)}",
-                "insufficient_scope",
-                " ".join(self.required_scope),
+            raise InvalidToken(
+                f"its scope lacks {', '.join(missing)}", "insufficient_scope", " ".join(self.required_scope)
             )
-        return OAuthBearerToken(Password(value), _principal(claims, self.principal_claim), expires_ms, scope)
-
-
-class _Invalid(Exception):
-    def __init__(self, reason: str, status: str = "invalid_token", scope: str | None = None) -> None:
-        self.refusal = TokenRefusal(reason, status, scope)
+        return token
 
 
 def _encoded(fields: Mapping[str, object]) -> str:
     text = json.dumps(fields, separators=(",", ":")).encode("ascii")
     return urlsafe_b64encode(text).decode("ascii").rstrip("=")
-
-
-def _decoded(name: str, part: str) -> Mapping[str, Any]:
-    try:
-        text = b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
-        fields = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise _Invalid(f"the token's {name} is not JSON in base64url") from None
-    if not isinstance(fields, dict):
-        raise _Invalid(f"the token's {name} is not a JSON object")
-    return fields
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:
-    value = claims.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MAX_SECONDS:
-        raise _Invalid(f"the token's claim {name!r} is not a time in seconds")
-    return round(value * 1000)
-
-
-def _principal(claims: Mapping[str, Any], name: str) -> str:
-    value = claims.get(name)
-    if not isinstance(value, str) or not value.strip() or not _is_unicode(value):
-        raise _Invalid(f"the token has no name of a user in its claim {name!r}")
-    return value
-
-
-def _scope(value: object) -> frozenset[str]:
-    """Return the scope: a text with blanks between its elements, or a list. Anything else has none."""
-    elements = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
-    return frozenset(element.strip() for element in elements if isinstance(element, str) and element.strip())
-
-
-def _is_unicode(text: str) -> bool:
-    """Return False for text with half a character, which JSON can express and UTF-8 cannot."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _text(config: JaasConfig, option: str, default: str) -> str:
@@ -192,7 +124,7 @@ def _text(config: JaasConfig, option: str, default: str) -> str:
 
 def _whole(config: JaasConfig, option: str, default: int) -> int:
     value = whole_number(_text(config, option, str(default)))
-    if value is None or not 0 <= value < _MAX_SECONDS:
+    if value is None or not 0 <= value < MAX_SECONDS:
         raise ConfigError(config.setting, None, f"option {option} must be a whole number of at least 0")
     return value
 
