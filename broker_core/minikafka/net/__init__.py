@@ -9,6 +9,9 @@
     connection         a blocking, pipelined connection for clients and brokers
     authentication     such connections on which the client has logged in with SASL
     memory             the same interfaces without sockets, threads or time: deterministic, with faults
+    login_ports        the effects of logins: identity providers, the libraries of AWS and Kerberos
+    token_cache        the token of a client, kept and renewed
+    http               requests to identity providers
     tls                contexts of OpenSSL from Kafka's settings, and what a failed handshake means
     ports              free TCP ports, reachability checks, and the mode of a ZooKeeper server
 

@@ -1,0 +1,238 @@
+"""The effects of logins: signatures of AWS beside kafka-python's, and the Kerberos library by a stand-in."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from minikafka.base.errors import AuthenticationFailed, ConfigError
+from minikafka.base.secrets import Password
+from minikafka.net.login_ports import aws_presigner, kerberos_contexts, login_ports
+from minikafka.security.sasl.aws_msk_iam import TOKEN_HOST, AwsMskIamSaslClient, AwsOptions
+from minikafka.security.sasl.login import KerberosOptions, login
+from minikafka.security.sasl.sasl_config import LOGIN_MODULES, SaslConfig
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from kafka.net.sasl.msk import AwsMskIamClient
+
+HOST = "b-1.demo.kafka.us-west-2.amazonaws.com"
+REGION = "us-west-2"
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An environment without credentials, and the file for those of profiles."""
+    for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ROLE_ARN"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    return tmp_path / "credentials"
+
+
+def fields_of(presigned: str) -> dict[str, str]:
+    return json.loads(AwsMskIamSaslClient(Password(presigned), "kafka-python").initial_response())
+
+
+@pytest.mark.parametrize("token", [None, "session/token=+"])
+def test_signature_is_that_of_another_implementation(
+    monkeypatch: pytest.MonkeyPatch, token: str | None
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tiger")
+    if token is not None:
+        monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+    ours = fields_of(aws_presigner(AwsOptions())(HOST, REGION))
+    theirs = AwsMskIamClient(HOST, "KEY", "tiger", REGION, token)
+    theirs.timestamp, theirs.datestamp = ours["x-amz-date"], ours["x-amz-date"][:8]
+    assert ours == json.loads(theirs.first_message())
+
+
+def test_profile_of_the_jaas_text_is_used(aws: Path) -> None:
+    aws.write_text("[dev]\naws_access_key_id=DEV\naws_secret_access_key=tiger\n")
+    credential = fields_of(aws_presigner(AwsOptions(profile_name="dev"))(HOST, REGION))["x-amz-credential"]
+    assert credential.startswith("DEV/")
+
+
+def test_region_of_the_environment_fills_the_host_of_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tiger")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    url = urlsplit(aws_presigner(AwsOptions())(TOKEN_HOST, None))
+    assert url.hostname == "kafka.eu-west-1.amazonaws.com"
+    assert "/eu-west-1/kafka-cluster/" in parse_qs(url.query)["X-Amz-Credential"][0]
+
+
+def test_role_is_assumed_with_the_options_of_the_jaas_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+
+    class Sts:
+        def assume_role(self, **arguments: object) -> dict[str, object]:
+            asked.append(arguments)
+            end = datetime.now(timezone.utc) + timedelta(hours=1)
+            keys = {"AccessKeyId": "ROLE", "SecretAccessKey": "s", "SessionToken": "t", "Expiration": end}
+            return {"Credentials": keys}
+
+    def create_client(session: object, service: str, **arguments: object) -> Sts:
+        asked.append({"service": service, **arguments})
+        return Sts()
+
+    monkeypatch.setattr("botocore.session.Session.create_client", create_client)
+    options = AwsOptions(
+        role_arn="arn:aws:iam::1:role/r",
+        role_external_id="e",
+        role_access_key_id="KEY",
+        role_secret_access_key=Password("tiger"),
+        sts_region="eu-west-1",
+    )
+    presign = aws_presigner(options)
+    assert fields_of(presign(HOST, REGION))["x-amz-credential"].startswith("ROLE/")
+    presign(HOST, REGION)
+    client, role = asked
+    assert (client["service"], client["region_name"]) == ("sts", "eu-west-1")
+    assert (client["aws_access_key_id"], client["aws_secret_access_key"]) == ("KEY", "tiger")
+    assert role == {
+        "RoleArn": "arn:aws:iam::1:role/r",
+        "RoleSessionName": "aws-msk-iam-auth",
+        "ExternalId": "e",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "region", "text"),
+    [
+        (AwsOptions(), REGION, "none found; set awsProfileName or awsRoleArn"),
+        (AwsOptions(role_arn="arn:aws:iam::1:role/r"), REGION, "none found"),
+        (AwsOptions(profile_name="absent"), REGION, "absent"),
+    ],
+)
+def test_missing_credentials_are_a_clear_error(options: AwsOptions, region: str, text: str) -> None:
+    with pytest.raises(AuthenticationFailed, match=text):
+        aws_presigner(options)(HOST, region)
+
+
+def test_unknown_region_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tiger")
+    with pytest.raises(AuthenticationFailed, match="'localhost' does not name it; set AWS_"):
+        aws_presigner(AwsOptions())("localhost", None)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "module", "extra"),
+    [("AWS_MSK_IAM", "botocore.session", "aws"), ("GSSAPI", "gssapi", "kerberos")],
+)
+def test_missing_library_is_named_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch, mechanism: str, module: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    jaas = Password(f"{LOGIN_MODULES[mechanism]} required;")
+    config = SaslConfig(mechanism=mechanism, jaas_config=jaas, kerberos_service_name="kafka")
+    with pytest.raises(ConfigError) as refused:
+        login(config, login_ports())
+    assert f"pip install 'minikafka[{extra}]'" in str(refused.value)
+    assert str(refused.value).startswith(f"sasl.mechanism='{mechanism}': needs the package ")
+
+
+def test_user_and_password_need_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("botocore.session", "gssapi"):
+        monkeypatch.setitem(sys.modules, module, None)
+    jaas = Password(f'{LOGIN_MODULES["SCRAM-SHA-256"]} required username="a" password="b";')
+    made = login(SaslConfig(mechanism="SCRAM-SHA-256", jaas_config=jaas), login_ports())
+    first, second = (made.create_client(HOST).initial_response() for _ in range(2))
+    assert first != second
+
+
+# Kerberos, with a stand-in for the library: there is no KDC here.
+
+
+class Library(SimpleNamespace):
+    """What ``gssapi`` has of which a login makes use."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            NameType=SimpleNamespace(hostbased_service="host", kerberos_principal="principal"),
+            MechType=SimpleNamespace(kerberos="krb5"),
+            exceptions=SimpleNamespace(GSSError=RuntimeError),
+            Name=lambda name, kind: (name, kind),
+            Credentials=lambda **arguments: arguments,
+            SecurityContext=self._context,
+        )
+        self.made: list[dict[str, object]] = []
+        self.error: Exception | None = None
+
+    def _context(self, **arguments: object) -> object:
+        self.made.append(arguments)
+
+        def step(token: bytes | None) -> bytes:
+            if self.error is not None:
+                raise self.error
+            return b"token"
+
+        return SimpleNamespace(
+            complete=False,
+            step=step,
+            wrap=lambda message, encrypt: SimpleNamespace(message=b"w" + message),
+            unwrap=lambda message: SimpleNamespace(message=message[1:]),
+        )
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    library = Library()
+    monkeypatch.setitem(sys.modules, "gssapi", library)
+    return library
+
+
+@pytest.mark.parametrize(
+    ("options", "credentials"),
+    [
+        (KerberosOptions("kafka"), None),
+        (
+            KerberosOptions("kafka", "app@EXAMPLE.COM", "/etc/app.keytab"),
+            {
+                "name": ("app@EXAMPLE.COM", "principal"),
+                "usage": "initiate",
+                "store": {"client_keytab": "/etc/app.keytab", "ccache": "MEMORY:minikafka"},
+            },
+        ),
+        (
+            KerberosOptions("kafka", ticket_cache="/run/cc"),
+            {"name": None, "usage": "initiate", "store": {"ccache": "/run/cc"}},
+        ),
+    ],
+)
+def test_context_is_that_of_the_service_on_the_brokers_host(
+    library: Library, options: KerberosOptions, credentials: object
+) -> None:
+    context = kerberos_contexts(options)("broker.example.com")
+    assert library.made == [
+        {
+            "name": ("kafka@broker.example.com", "host"),
+            "creds": credentials,
+            "usage": "initiate",
+            "mech": "krb5",
+        }
+    ]
+    assert (context.complete, context.step(None)) == (False, b"token")
+    assert (context.wrap(b"m"), context.unwrap(b"wm")) == (b"wm", b"m")
+
+
+def test_error_of_the_library_names_the_service_and_what_to_check(library: Library) -> None:
+    library.error = RuntimeError("No Kerberos\ncredentials available")
+    context = kerberos_contexts(KerberosOptions("kafka"))("broker.example.com")
+    with pytest.raises(AuthenticationFailed) as failed:
+        context.step(None)
+    text = str(failed.value)
+    assert "no Kerberos context with kafka/broker.example.com: No Kerberos\\ncredentials available" in text
+    assert "check principal and keytab (or kinit), sasl.kerberos.service.name, and the clocks" in text
