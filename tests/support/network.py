@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,15 @@ from typing import Any, Protocol
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.net.connection import SocketConnector
-from minikafka.net.interfaces import Connection, Connector, Endpoint, Exchange, RequestHandler, Server
+from minikafka.net.interfaces import (
+    Connection,
+    Connector,
+    Endpoint,
+    Exchange,
+    RequestHandler,
+    Server,
+    ServerTlsContext,
+)
 from minikafka.net.memory import MemoryNetwork
 from minikafka.net.server import SocketServer
 from minikafka.wire.frame_parts import Part
@@ -101,8 +110,11 @@ class SocketNetworkHarness:
 
     clock = SystemClock()
 
-    def __init__(self) -> None:
-        self.connector = SocketConnector(request_timeout_ms=PATIENCE_SECONDS * 1000)
+    def __init__(
+        self, server_tls: ServerTlsContext | None = None, client_tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._tls = server_tls
+        self.connector = SocketConnector(request_timeout_ms=PATIENCE_SECONDS * 1000, tls=client_tls)
         self._servers: list[SocketServer] = []
         self._connections: list[Connection] = []
 
@@ -114,7 +126,7 @@ class SocketNetworkHarness:
         port: int = 0,
         demands_authentication: bool = False,
     ) -> SocketServer:
-        endpoint = Endpoint("PLAINTEXT", HOST, port, demands_authentication)
+        endpoint = Endpoint("LISTENER", HOST, port, demands_authentication, self._tls)
         server = SocketServer([endpoint], handler, processors=1, max_request_bytes=max_request_bytes)
         server.start()
         self._servers.append(server)

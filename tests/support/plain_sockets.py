@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
 
@@ -21,6 +22,13 @@ def plain(server: SocketServer, receive_buffer: int | None = None) -> Iterator[s
         sock.connect((HOST, server.port))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield sock
+
+
+@contextlib.contextmanager
+def encrypted(server: SocketServer, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
+    """A blocking socket with TLS that is connected to ``server``."""
+    with plain(server) as sock, context.wrap_socket(sock, server_hostname=HOST) as wrapped:
+        yield wrapped
 
 
 def framed(*frames: bytes) -> bytes:

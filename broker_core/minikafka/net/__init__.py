@@ -4,7 +4,9 @@
     server             a SocketServer: one acceptor thread per listener and N processor threads
     exchange           one request of a connection, and its response
     channel            a connection of the server: its states, and what may follow each
-    connection_quotas  limits on connections
+    handshake          the server's side of TLS handshakes
+    ssl_transport      TLS in the place of a socket, for both sides
+    connection_quotas  limits on connections, and on the lines that anybody's connections cause in the log
     request_limiter    limits on requests; ``response_memory``: on responses
     connection         a blocking, pipelined connection for clients and brokers
     authentication     such connections on which the client has logged in with SASL

@@ -15,7 +15,7 @@ from minikafka.base.errors import NetworkError
 from minikafka.net.event_loop import SelectorWakeup
 from minikafka.net.network_send import error_reason
 from minikafka.net.ports import server_ports
-from minikafka.net.processor import ServerOptions
+from minikafka.net.server_options import ServerOptions
 
 logger = logging.getLogger("minikafka.net")
 

@@ -224,5 +224,5 @@ class _LoginExchange:
 
 def _at(peer: str, error: AuthenticationFailed) -> AuthenticationFailed:
     """Return ``error`` with the address of the broker."""
-    text = f"{peer}: {error.reason}"
+    text = error.reason if error.reason.startswith(peer) else f"{peer}: {error.reason}"
     return AuthenticationFailed(text, text, error.code)

@@ -1,5 +1,6 @@
 """A server's connection and its state.
 
+    HANDSHAKE      the first one of a connection with TLS: the handshake is not complete
     READING        a request is awaited, or received into its own memory
     HELD           the request limits are reached (``net.request_limiter``): it is not read for a while
     IN_SERVICE     the handler has the request; nothing more is read
@@ -13,6 +14,7 @@
 
 The states that may follow a state; CLOSED may follow every one::
 
+    HANDSHAKE      READING, LINGERING
     READING        HELD, IN_SERVICE, LINGERING
     HELD           READING, LINGERING
     IN_SERVICE     DELAYED, SENDING
@@ -22,11 +24,12 @@ The states that may follow a state; CLOSED may follow every one::
     THROTTLED      READING, LINGERING
     LINGERING
 
-A state before READING needs its rows in the three tables here, and its step in ``Processor``.
+The state also says what a selector reports (``Channel.interest``), unless TLS waits for something else.
+While nothing is read, the connection stays registered for reading, which saves two system calls per request
+in the usual case; it is removed when its peer sends ahead.
 
-The state also says what a selector reports (``Channel.interest``). While nothing is read, the connection
-stays registered for reading, which saves two system calls per request in the usual case; it is removed when
-its peer sends ahead.
+``Channel.sock`` is the plain socket until the first byte of a client with TLS has arrived: those that send
+nothing cost no more than a connection without TLS.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ from minikafka.security.principals import ANONYMOUS
 from minikafka.wire.framing import FrameReader
 
 if TYPE_CHECKING:
-    from minikafka.net.interfaces import Exchange
+    from minikafka.net.interfaces import Endpoint, Exchange
+    from minikafka.net.ssl_transport import SslTransport
 
 WINDOW_BYTES = 4096
 """The read-ahead of a connection: small requests that arrive together are received together."""
@@ -54,6 +58,7 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 class ConnectionState(IntEnum):
     """See the module."""
 
+    HANDSHAKE = auto()
     READING = auto()
     HELD = auto()
     IN_SERVICE = auto()
@@ -65,9 +70,12 @@ class ConnectionState(IntEnum):
     CLOSED = auto()
 
 
-READING, HELD, IN_SERVICE, DELAYED, SENDING, AWAITING_PART, THROTTLED, LINGERING, CLOSED = ConnectionState
+(HANDSHAKE, READING, HELD, IN_SERVICE, DELAYED, SENDING, AWAITING_PART, THROTTLED, LINGERING, CLOSED) = (
+    ConnectionState
+)
 
 _NEXT: dict[ConnectionState, frozenset[ConnectionState]] = {
+    HANDSHAKE: frozenset({READING, LINGERING, CLOSED}),
     READING: frozenset({HELD, IN_SERVICE, LINGERING, CLOSED}),
     HELD: frozenset({READING, LINGERING, CLOSED}),
     IN_SERVICE: frozenset({DELAYED, SENDING, CLOSED}),
@@ -79,6 +87,7 @@ _NEXT: dict[ConnectionState, frozenset[ConnectionState]] = {
     CLOSED: frozenset(),
 }
 _INTEREST = {
+    HANDSHAKE: READ,
     READING: READ,
     HELD: 0,
     IN_SERVICE: READ,
@@ -94,7 +103,7 @@ UNANSWERED = frozenset({IN_SERVICE, DELAYED, SENDING, AWAITING_PART})
 BETWEEN_REQUESTS = frozenset({READING, HELD, THROTTLED})
 """No request was received completely since the last response."""
 
-AWAITS_CLIENT = frozenset({READING, SENDING, THROTTLED})
+AWAITS_CLIENT = frozenset({HANDSHAKE, READING, SENDING, THROTTLED})
 """The client has to send or to receive before anything else can happen."""
 
 
@@ -105,13 +114,13 @@ class Channel:
         "authentication_deadline_ms",
         "close_reason",
         "counted",
+        "endpoint",
         "events",
         "exchange",
         "host",
         "interest",
         "large_response",
         "last_active_ms",
-        "listener",
         "memory",
         "name",
         "outgoing",
@@ -124,14 +133,17 @@ class Channel:
         "state",
         "throttle_ms",
         "timer_ms",
+        "tls",
     )
 
     def __init__(
-        self, sock: socket.socket, address: object, listener: str, max_request_bytes: int, now_ms: int
+        self, sock: socket.socket, address: object, endpoint: Endpoint, max_request_bytes: int, now_ms: int
     ) -> None:
-        self.sock = sock
+        self.sock: socket.socket | SslTransport = sock
+        self.tls: SslTransport | None = None
+        """``sock`` if it is encrypted."""
         self.host, self.name = peer_name(address)
-        self.listener = listener
+        self.endpoint = endpoint
         self.memory: dict[str, Any] = {}
         self.principal = ANONYMOUS
         self.authentication_deadline_ms = NEVER_MS
@@ -139,13 +151,13 @@ class Channel:
         self.close_reason = ""
         """The reason to close the connection after its response; '' to keep it."""
         self.reader = FrameReader(max_request_bytes, window=WINDOW_BYTES)
-        self.state = READING
+        self.state = READING if endpoint.tls is None else HANDSHAKE
         self.exchange: Exchange | None = None
         self.outgoing: NetworkSend | None = None
         self.large_response: LargeResponse | None = None
         # How long the current response throttles, and the end of THROTTLED or DELAYED.
         self.throttle_ms = self.resume_ms = 0
-        self.interest = _INTEREST[READING]
+        self.interest = _INTEREST[self.state]
         """The events that the selector has to report in this state."""
         self.events = 0
         """The events for which the socket is registered."""
@@ -162,6 +174,25 @@ class Channel:
         assert state in _NEXT[self.state], f"{self.name}: {self.state.name} to {state.name}"
         self.state = state
         self.interest = _INTEREST[state]
+
+    def encrypt(self, tls: SslTransport) -> None:
+        """Use ``tls``, which has taken over the socket."""
+        self.sock = self.tls = tls
+
+    def await_transport(self) -> None:
+        """Have the selector report what the next call of a step waits for, after BlockingIOError."""
+        if self.tls is not None and self.state in AWAITS_CLIENT:
+            self.interest = self.tls.writer_wants if self.state is SENDING else self.tls.reader_wants
+
+    def discard(self, size: int) -> int:
+        """Read and drop bytes, encrypted or not. Return their number. Raises BlockingIOError, OSError."""
+        sock = self.sock
+        return len(sock.recv(size)) if isinstance(sock, socket.socket) else sock.discard(size)
+
+    @property
+    def is_readable(self) -> bool:
+        """True when bytes have been received that the selector does not report."""
+        return self.reader.ahead or (self.tls is not None and self.tls.pending() > 0)
 
     def mute(self) -> None:
         """Report nothing in this state, as the peer sends what is not read now."""

@@ -6,24 +6,41 @@ otherwise both sides could wait for each other to read.
 
 The socket is non-blocking; waiting uses ``poll``. The first error is kept and raised to all callers, now and
 later.
+
+With TLS the handshake is part of making a connection, and has the same time as TCP before it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import select
+import selectors
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-from minikafka.base.errors import NetworkError, NoResponse, PeerClosed, RemoteWireError, StorageError
+from minikafka.base.errors import (
+    AuthenticationFailed,
+    NetworkError,
+    NoResponse,
+    PeerClosed,
+    RemoteWireError,
+    StorageError,
+)
 from minikafka.base.ids import host_port
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
-from minikafka.net.network_send import NetworkSend, connection_error, error_reason
+from minikafka.net.network_send import NetworkSend, TlsFailed, connection_error, error_reason
 from minikafka.wire.frame_parts import Part
-from minikafka.wire.framing import MAX_FRAME_BYTES, FrameReader, encode_frame
+from minikafka.wire.framing import MAX_FRAME_BYTES, FrameReader, encode_frame, foreign_protocol
+
+if TYPE_CHECKING:
+    import ssl
+
+    from minikafka.net.ssl_transport import SslTransport
 
 __all__ = ["Connection", "Connector", "PendingResponse", "SocketConnection", "SocketConnector", "connect"]
 
@@ -42,14 +59,17 @@ class SocketConnector:
         max_response_bytes: int = MAX_FRAME_BYTES,
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """tls: of a client; None for connections that are not encrypted."""
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._max_response_bytes = max_response_bytes
+        self._tls = tls
         self._buffers = ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
 
     def connect(self, host: str, port: int) -> SocketConnection:
-        """Return a new connection. Raises NetworkError with the address and the reason."""
+        """Return a new connection. Raises NetworkError, and AuthenticationFailed if TLS refuses the peer."""
         peer = host_port(host, port)
         try:
             sock = socket.create_connection((host, port), self._connect_timeout_ms / 1000)
@@ -65,10 +85,33 @@ class SocketConnector:
             for option, size in self._buffers:
                 if size is not None:
                     sock.setsockopt(socket.SOL_SOCKET, option, size)
-        except OSError as error:
+            transport = sock if self._tls is None else self._encrypted(sock, self._tls, host)
+        except (OSError, ValueError) as error:  # ValueError: a name that TLS cannot send
             sock.close()
-            raise connection_error(peer, "cannot connect", error) from None
-        return SocketConnection(sock, peer, self._request_timeout_ms, self._max_response_bytes)
+            raise _broken(peer, "cannot connect", error, is_first=True) from None
+        except BaseException:
+            sock.close()
+            raise
+        return SocketConnection(transport, peer, self._request_timeout_ms, self._max_response_bytes)
+
+    def _encrypted(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> SslTransport:
+        """Return the transport after the handshake. Raises OSError, ValueError."""
+        from minikafka.net.ssl_transport import SslTransport
+
+        deadline_ms = _now_ms() + self._connect_timeout_ms
+        transport = SslTransport(sock, context, host)
+        try:
+            while True:
+                try:
+                    transport.handshake()
+                    return transport
+                except BlockingIOError:
+                    if not _poll(transport, _events_of(transport.reader_wants), deadline_ms):
+                        text = f"the TLS handshake was not complete within {self._connect_timeout_ms} ms"
+                        raise TimeoutError(text) from None
+        except BaseException:
+            transport.close()
+            raise
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
         """See ``interfaces.Connector``."""
@@ -100,7 +143,7 @@ class _SocketPending:
         self.max_bytes = max_bytes
         self.made_ms = _now_ms()
         self.frame: memoryview | None = None
-        self.error: NetworkError | None = None
+        self.error: NetworkError | AuthenticationFailed | None = None
 
     def settled(self) -> bool:
         """Return whether the response or an error is present."""
@@ -116,7 +159,7 @@ class _SocketPending:
             self.connection.wait_for(self, timeout_ms)
         if self.error is not None:
             # A new instance each time: several threads may raise it, and each adds its own traceback.
-            raise type(self.error)(*self.error.args)
+            raise copy.copy(self.error)
         assert self.frame is not None
         return self.frame
 
@@ -129,10 +172,11 @@ class SocketConnection:
     """See ``interfaces.Connection``."""
 
     def __init__(
-        self, sock: socket.socket, peer: str, request_timeout_ms: int, max_response_bytes: int
+        self, sock: socket.socket | SslTransport, peer: str, request_timeout_ms: int, max_response_bytes: int
     ) -> None:
         self.peer = peer
         self._sock = sock
+        self._tls = None if isinstance(sock, socket.socket) else sock
         self._request_timeout_ms = request_timeout_ms
         self._max_response_bytes = max_response_bytes
         self._reader = FrameReader(max_response_bytes, first_allocation=INITIAL_RESPONSE_BYTES)
@@ -143,7 +187,8 @@ class SocketConnection:
         self._pending: deque[_SocketPending] = deque()
         self._has_reader = False
         self._has_writer = False
-        self._error: NetworkError | None = None
+        self._error: NetworkError | AuthenticationFailed | None = None
+        self._has_received = False
         self.session_end_ms: int | None = None
 
     @property
@@ -202,7 +247,7 @@ class SocketConnection:
                     continue
             if self.acquire_reader():
                 try:
-                    while not pending.settled() and self._wait(_READABLE, deadline_ms):
+                    while not pending.settled() and self._wait(self.readable_events(), deadline_ms):
                         self._receive_frame()
                 finally:
                     self.release_reader()
@@ -238,7 +283,7 @@ class SocketConnection:
                     self._fail(NetworkError(text, self.peer))
                 self._wait_writable(deadline_ms)
         except (OSError, StorageError) as error:
-            self._fail(connection_error(self.peer, "cannot send", error))
+            self._fail(self._broken("cannot send", error))
         except BaseException:
             # For example Ctrl-C: half a frame may be sent, and nothing can follow it.
             self._fail(NetworkError("sending was interrupted", self.peer))
@@ -248,11 +293,12 @@ class SocketConnection:
 
     def _wait_writable(self, deadline_ms: int) -> None:
         """Wait until the socket is writable, and read meanwhile unless another thread does."""
+        wanted = select.POLLOUT if self._tls is None else _events_of(self._tls.writer_wants)
         if not self.acquire_reader():
-            self._wait(select.POLLOUT, deadline_ms)
+            self._wait(wanted, deadline_ms)
             return
         try:
-            if self._wait(select.POLLOUT | _READABLE, deadline_ms) & _READABLE:
+            if self._wait(wanted | self.readable_events(), deadline_ms) & self.readable_events():
                 self._receive_frame()
         finally:
             self.release_reader()
@@ -261,10 +307,9 @@ class SocketConnection:
         """Return the ready events of the socket: 0 after the deadline or when the connection has ended."""
         if self._error is not None:
             return 0
-        poller = select.poll()
-        poller.register(self._sock, events)
-        ready = poller.poll(max(0, deadline_ms - _now_ms()))
-        return ready[0][1] if ready else 0
+        if self._tls is not None and events & select.POLLIN and self._tls.pending():
+            return select.POLLIN
+        return _poll(self._sock, events, deadline_ms)
 
     def _receive_frame(self) -> bool:
         """Read up to the end of a frame. Return whether a frame was complete. Only in the reader role."""
@@ -274,7 +319,9 @@ class SocketConnection:
                     count = self._sock.recv_into(space)
                 if count == 0:
                     unanswered = "before it answered" if self._pending else "while idle"
-                    self._fail(PeerClosed(f"the peer closed the connection {unanswered}", self.peer))
+                    begun = (self._reader.frame_bytes or 0).to_bytes(4, "big")
+                    text = f"the peer closed the connection {unanswered}{foreign_protocol(begun)}"
+                    self._fail(PeerClosed(text, self.peer))
                     return False
                 if not self._reader.inside_frame and self._pending:
                     self._reader.max_bytes = self._pending[0].max_bytes
@@ -285,7 +332,7 @@ class SocketConnection:
         except BlockingIOError:
             return False
         except (OSError, RemoteWireError) as error:
-            self._fail(connection_error(self.peer, "cannot receive", error))
+            self._fail(self._broken("cannot receive", error))
         except BaseException:
             self._fail(NetworkError("receiving was interrupted", self.peer))
             raise
@@ -296,8 +343,13 @@ class SocketConnection:
             if not self._pending:
                 self._fail(NetworkError("unexpected response without a request", self.peer))
                 return
+            self._has_received = True
             self._pending.popleft().frame = frame
             self._state.notify_all()
+
+    def readable_events(self) -> int:
+        """Return the events of the socket after which something may be received."""
+        return _READABLE if self._tls is None else _events_of(self._tls.reader_wants) | _READABLE
 
     def fileno(self) -> int:
         """Return the descriptor for ``poll``, which is valid while the reader role is held."""
@@ -318,7 +370,10 @@ class SocketConnection:
             self._close_when_unused()
             self._state.notify_all()
 
-    def _fail(self, error: NetworkError) -> None:
+    def _broken(self, doing: str, error: Exception) -> NetworkError | AuthenticationFailed:
+        return _broken(self.peer, doing, error, is_first=not self._has_received)
+
+    def _fail(self, error: NetworkError | AuthenticationFailed) -> None:
         """End the connection: the first error wins, and all waiting callers get it."""
         with self._state:
             if self._error is None:
@@ -339,7 +394,21 @@ class SocketConnection:
     def _check(self) -> None:
         """Raise the error that ended the connection, if one did."""
         if self._error is not None:
-            raise type(self._error)(*self._error.args)
+            raise copy.copy(self._error)
+
+
+def _broken(
+    peer: str, doing: str, error: Exception, *, is_first: bool
+) -> NetworkError | AuthenticationFailed:
+    """Return the error of a broken connection.
+
+    ``is_first``: nothing has been received. If TLS has failed then, the two sides do not accept each other,
+    and a retry would not help. (A TLS 1.3 broker refuses a certificate after the client's own handshake.)
+    """
+    if is_first and isinstance(error, TlsFailed):
+        text = f"{peer}: {error_reason(error)}"
+        return AuthenticationFailed(text, text)
+    return connection_error(peer, doing, error)
 
 
 _SHARED_POLL_MS = 10
@@ -352,11 +421,24 @@ def _wait_readable(connections: Collection[SocketConnection], timeout_ms: int) -
     try:
         poller = select.poll()
         for connection in held:
-            poller.register(connection, _READABLE)
+            poller.register(connection, connection.readable_events())
         poller.poll(timeout_ms if len(held) == len(connections) else min(timeout_ms, _SHARED_POLL_MS))
     finally:
         for connection in held:
             connection.release_reader()
+
+
+def _events_of(wanted: int) -> int:
+    """Return the events to poll for one of a selector."""
+    return _READABLE if wanted == selectors.EVENT_READ else select.POLLOUT
+
+
+def _poll(sock: socket.socket | SslTransport, events: int, deadline_ms: int) -> int:
+    """Return the ready events: 0 after the deadline."""
+    poller = select.poll()
+    poller.register(sock, events)
+    ready = poller.poll(max(0, deadline_ms - _now_ms()))
+    return ready[0][1] if ready else 0
 
 
 def _now_ms() -> int:

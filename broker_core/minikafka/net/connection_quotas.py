@@ -6,8 +6,9 @@ import logging
 import resource
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from minikafka.base.clock import Clock
 from minikafka.base.config.config_def import setting
@@ -24,6 +25,7 @@ MIN_CONNECTIONS = 64
 """Connections that are accepted even when logs use most descriptors."""
 REFUSAL_LOG_INTERVAL_MS = 10_000
 """The interval between logged refusals, as clients usually reconnect at once."""
+_LINES, _LINES_OF_A_HOST = 50, 5
 
 
 def _counts(text: str) -> dict[str, int]:
@@ -66,6 +68,41 @@ def descriptors_for_connections() -> int:
     return limit - min(RESERVED_DESCRIPTORS, limit // 4)
 
 
+class LogLimit:
+    """Bounds the lines about peers that anybody can cause. Thread-safe.
+
+    In each interval of 10 s: one line for the same reason of a host, 5 lines for a host, 50 for all.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._end_ms = 0
+        self._seen: set[tuple[str, str]] = set()
+        self._by_host: Counter[str] = Counter()
+        self._suppressed = 0
+
+    def admit(self, host: str = "", reason: str = "") -> str | None:
+        """Return the end of the line, which counts those suppressed before; None: do not log this one."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            if now_ms >= self._end_ms:
+                self._end_ms = now_ms + REFUSAL_LOG_INTERVAL_MS
+                self._seen.clear()
+                self._by_host.clear()
+            if (
+                (host, reason) in self._seen
+                or self._by_host[host] >= _LINES_OF_A_HOST
+                or len(self._seen) >= _LINES
+            ):
+                self._suppressed += 1
+                return None
+            self._seen.add((host, reason))
+            self._by_host[host] += 1
+            suppressed, self._suppressed = self._suppressed, 0
+            return f"; {suppressed} more since the last message" if suppressed else ""
+
+
 class ConnectionQuotas:
     """Counts connections by address and by processor. Thread-safe."""
 
@@ -75,13 +112,11 @@ class ConnectionQuotas:
         """``descriptors``: new connections must be below; the system assigns the lowest free number."""
         self._limits = limits
         self._descriptors = descriptors
-        self._clock = clock
+        self._log_limit = LogLimit(clock)
         self._lock = threading.Lock()
         self._by_ip: Counter[str] = Counter()
         self._by_processor = [0] * processors
         self._last = 0
-        self._next_log_ms = clock.monotonic_ms()
-        self._suppressed = 0
 
     def admit(self, ip: str, descriptor: int = 0) -> int | None:
         """Count a new connection and return the processor with the fewest; None if a limit is reached.
@@ -123,10 +158,38 @@ class ConnectionQuotas:
         return None
 
     def _log_refusal(self, ip: str, refusal: str) -> None:
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._next_log_ms:
-            self._suppressed += 1
-            return
-        more = f"; {self._suppressed} more since the last message" if self._suppressed else ""
-        logger.warning("refused a connection from %s: %s%s", ip, refusal, more)
-        self._next_log_ms, self._suppressed = now_ms + REFUSAL_LOG_INTERVAL_MS, 0
+        more = self._log_limit.admit()
+        if more is not None:
+            logger.warning("refused a connection from %s: %s%s", ip, refusal, more)
+
+
+PROTECTED_MS = 1_000
+"""The time in which a client that is there, on a machine that is not overloaded, has authenticated."""
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class UnauthenticatedConnections(Generic[Item]):
+    """The connections of one processor whose clients have not authenticated. Not thread-safe.
+
+    Above ``limit`` of a listener the oldest one is surplus, so that connections that stay silent keep nobody
+    out. If the oldest is younger than ``PROTECTED_MS``, the new one is surplus: in a storm of clients some
+    get through, where each would displace another.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._added_ms: dict[str, dict[Item, int]] = {}
+
+    def add(self, listener: str, item: Item, now_ms: int) -> Item | None:
+        """Count a connection. Return the one to close, which may be the new one; None if there is room."""
+        added_ms = self._added_ms.setdefault(listener, {})
+        added_ms[item] = now_ms
+        if len(added_ms) <= self._limit:
+            return None
+        oldest = next(iter(added_ms))
+        return oldest if now_ms - added_ms[oldest] >= PROTECTED_MS else item
+
+    def remove(self, listener: str, item: Item) -> None:
+        """Stop counting a connection. A second call does nothing."""
+        self._added_ms.get(listener, {}).pop(item, None)

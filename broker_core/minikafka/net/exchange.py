@@ -50,7 +50,7 @@ class SocketExchange:
 
     @property
     def listener(self) -> str:
-        return self._channel.listener
+        return self._channel.endpoint.listener
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -66,7 +66,8 @@ class SocketExchange:
 
     @property
     def peer_certificate(self) -> bytes | None:
-        return None
+        tls = self._channel.tls
+        return None if tls is None else tls.peer_certificate()
 
     def authenticated(self) -> None:
         self._processor.execute(lambda: self._processor.lift_limits(self._channel))

@@ -9,10 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.wire.frame_parts import Part
+
+if TYPE_CHECKING:
+    import ssl
+
+
+class ServerTlsContext(Protocol):
+    """TLS of a listener."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context of new connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,8 @@ class Endpoint:
     """0: choose a free port."""
     demands_authentication: bool = False
     """True: a connection has a small limit of request bytes, and a deadline, until ``authenticated``."""
+    tls: ServerTlsContext | None = None
+    """None: connections are not encrypted. With TLS the handshake has the deadline, too."""
 
 
 class Exchange(Protocol):
@@ -178,7 +191,11 @@ class Connector(Protocol):
     """Makes connections, over real sockets or in memory."""
 
     def connect(self, host: str, port: int) -> Connection:
-        """Return a new connection. Raises NetworkError with the address and the reason."""
+        """Return a new connection.
+
+        Raises NetworkError with the address and the reason, and AuthenticationFailed where a retry would not
+        help: the two sides do not accept each other.
+        """
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
         """Wait until one of ``pending`` is done. Return False after ``timeout_ms``. Closes nothing.

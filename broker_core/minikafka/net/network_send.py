@@ -4,6 +4,10 @@ Memory is sent with ``sendmsg``, many pieces in a call. A file slice is sent wit
 page cache to the socket without a copy to user space. Where ``sendfile`` is missing, or does not support the
 file or socket, the slice is read and sent in pieces. A lazy part is sent as it is produced; when it is not
 ready, the call ends.
+
+An encrypted connection takes all of a piece or none of it, and then wants the same bytes again. Pieces are
+copied together, files and lazy parts included, in a buffer of the thread, and only their size is kept: what
+waits for a slow peer takes no memory, and is copied again for the next attempt.
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import threading
 from collections import deque
 from collections.abc import Iterable
+from typing import Protocol
 
 from minikafka.base.errors import NetworkError, StorageError
 from minikafka.base.files import FileSlice
@@ -21,6 +27,7 @@ from minikafka.net.request_limiter import FREE_BYTES
 from minikafka.wire.frame_parts import LazyPart, Part, part_size
 
 HAS_SENDFILE = hasattr(os, "sendfile")
+_HAS_PREADV = hasattr(os, "preadv")
 
 TURN_BYTES = 1 << 20
 """The approximate maximum that one ``NetworkSend.write`` sends: a fast reader must not delay the others."""
@@ -31,7 +38,36 @@ _COPY_BYTES = 256 * 1024
 """Bytes that are read from a file and sent in one call without ``sendfile``."""
 _MORE = getattr(socket, "MSG_MORE", 0)
 """Linux: more data follows, so that the few bytes before a slice get no packet of their own."""
+_ENCRYPTED_BYTES = 256 * 1024
+"""The size of a piece for an encrypted connection."""
+_SLOW_ENCRYPTED_BYTES = 32 * 1024
+"""Its size for a peer that reads slowly: only whole pieces count as progress."""
 _NO_SENDFILE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTSOCK, errno.EOVERFLOW}
+
+
+class TlsFailed(ConnectionError):
+    """TLS has failed, on this side or, by an alert, on the peer's: the text says why and what to set."""
+
+
+class EncryptedTransport(Protocol):
+    """A connection that encrypts: ``net.ssl_transport``."""
+
+    def send(self, data: memoryview) -> int:
+        """Send all of ``data``. Raises BlockingIOError: then the next call must have the same data."""
+
+
+class _Scratch(threading.local):
+    """The buffer of a thread in which pieces are copied together, once there is an encrypted connection."""
+
+    buffer: bytearray | None = None
+
+    def view(self, size: int) -> memoryview:
+        if self.buffer is None:
+            self.buffer = bytearray(_ENCRYPTED_BYTES)
+        return memoryview(self.buffer)[:size]
+
+
+_scratch = _Scratch()
 
 
 class NetworkSend:
@@ -56,6 +92,9 @@ class NetworkSend:
         self.shared = tuple(shared.values())
         """Large immutable parts, without duplicates, which other responses may share."""
         self._sendfile = HAS_SENDFILE
+        # Of an encrypted connection: the size of the next piece, and of the piece that it wants again.
+        self._piece_bytes = _ENCRYPTED_BYTES
+        self._again_bytes = 0
         self.waits_for: LazyPart | None = None
         """The lazy part that must produce its next bytes before anything more can be sent."""
 
@@ -64,12 +103,15 @@ class NetworkSend:
         """True when everything was sent."""
         return not self._parts
 
-    def write(self, sock: socket.socket) -> int:
+    def write(self, sock: socket.socket | EncryptedTransport) -> int:
         """Send what the socket accepts now, up to ``TURN_BYTES``. Return the number of bytes.
 
         Raises OSError when the connection is broken, StorageError when a file has become shorter than its
         slice.
         """
+        if type(sock) is not socket.socket:
+            assert not isinstance(sock, socket.socket), "plain IO would pass by an SSLSocket's encryption"
+            return self._write_encrypted(sock)
         total = 0
         self.waits_for = None
         try:
@@ -84,6 +126,73 @@ class NetworkSend:
         except BlockingIOError:
             pass
         return total
+
+    def _write_encrypted(self, transport: EncryptedTransport) -> int:
+        total = 0
+        self.waits_for = None
+        try:
+            while self._parts and total < TURN_BYTES and self.waits_for is None:
+                piece = self._gather(self._again_bytes or self._piece_bytes)
+                if piece:
+                    self._again_bytes = len(piece)
+                    transport.send(piece)
+                    self._remove(len(piece))
+                    total += len(piece)
+                    self._again_bytes = 0
+                    self._piece_bytes = min(2 * self._piece_bytes, _ENCRYPTED_BYTES)
+        except BlockingIOError:
+            self._piece_bytes = _SLOW_ENCRYPTED_BYTES
+        return total
+
+    def _gather(self, size: int) -> memoryview:
+        """Return the next bytes, at most ``size``: empty when a lazy part is not ready.
+
+        ``size`` bytes are returned again by a call that has returned as many before.
+        """
+        first = self._parts[0]
+        if isinstance(first, memoryview) and len(first) >= size:
+            return first[:size]
+        space, filled = _scratch.view(size), 0
+        for part in self._parts:
+            room = space[filled:]
+            if not room:
+                break
+            if isinstance(part, memoryview):
+                count = min(len(part), len(room))
+                room[:count] = part[:count]
+            elif isinstance(part, FileSlice):
+                count = _read_into(part, room)
+            else:
+                data = part.ready()
+                if data is None:
+                    self.waits_for = None if filled else part
+                    break
+                count = min(len(data), len(room))
+                room[:count] = data[:count]
+            filled += count
+            if count < part_size(part):
+                break
+        if self._again_bytes and filled < size:
+            raise StorageError(f"{size - filled} bytes of a response have gone while it was sent")
+        return space[:filled]
+
+    def _remove(self, count: int) -> None:
+        """Remove the first ``count`` bytes, which are sent."""
+        while count:
+            part = self._parts[0]
+            removed = min(count, part_size(part))
+            count -= removed
+            if isinstance(part, LazyPart):
+                part.sent(removed)
+                if not part.length:
+                    part.close()
+                    self._parts.popleft()
+            elif removed == part_size(part):
+                self._parts.popleft()
+            elif isinstance(part, memoryview):
+                self._parts[0] = part[removed:]
+            else:
+                self._parts[0] = part.part(removed, part.length - removed)
 
     def close(self) -> None:
         """Release all parts. A second call does nothing."""
@@ -139,17 +248,40 @@ class NetworkSend:
 
     def _send_file(self, sock: socket.socket, piece: FileSlice) -> int | None:
         """Call ``os.sendfile``, which Linux and macOS have in this form. Return None if unsupported."""
-        descriptor = piece.file.descriptor()
+        descriptor = _descriptor(piece)
         if descriptor is None:
             return None
-        if descriptor < 0:
-            raise StorageError(f"{piece.file.path} was closed while a slice of it was sent")
         try:
             return os.sendfile(sock.fileno(), descriptor, piece.position, min(piece.length, TURN_BYTES))
         except OSError as error:
             if error.errno in _NO_SENDFILE:
                 return None
             raise
+
+
+def _descriptor(piece: FileSlice) -> int | None:
+    descriptor = piece.file.descriptor()
+    if descriptor is not None and descriptor < 0:
+        raise StorageError(f"{piece.file.path} was closed while a slice of it was sent")
+    return descriptor
+
+
+def _read_into(piece: FileSlice, room: memoryview) -> int:
+    """Read the beginning of a slice into ``room``. Return the number of bytes, which is positive."""
+    room = room[: piece.length]
+    descriptor = _descriptor(piece)
+    if descriptor is None or not _HAS_PREADV:
+        data = piece.file.read_at(piece.position, len(room))
+        count = len(data)
+        room[:count] = data
+    else:
+        try:
+            count = os.preadv(descriptor, [room], piece.position)
+        except OSError as error:
+            raise StorageError(f"cannot read {piece.file.path}: {error_reason(error)}") from None
+    if not count:
+        raise _shorter(piece)
+    return count
 
 
 def _read(piece: FileSlice) -> bytes:

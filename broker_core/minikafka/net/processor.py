@@ -21,7 +21,6 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import RemoteWireError, StorageError
@@ -31,6 +30,7 @@ from minikafka.net.channel import (
     BETWEEN_REQUESTS,
     CLOSED,
     DELAYED,
+    HANDSHAKE,
     HELD,
     IN_SERVICE,
     LINGERING,
@@ -42,12 +42,15 @@ from minikafka.net.channel import (
     Channel,
     ConnectionState,
 )
+from minikafka.net.connection_quotas import LogLimit, UnauthenticatedConnections
 from minikafka.net.event_loop import NEVER_MS, SelectorWakeup, Timers
 from minikafka.net.exchange import SocketExchange
+from minikafka.net.handshake import HandshakeFailed, HandshakeQueue, continue_handshake
 from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.network_send import TURN_BYTES, NetworkSend, error_reason
 from minikafka.net.request_limiter import FREE_BYTES, RequestLimiter
 from minikafka.net.response_memory import STALL_BYTES, ResponseMemory
+from minikafka.net.server_options import ServerOptions, idle_limit
 from minikafka.wire.framing import FrameReader
 
 logger = logging.getLogger("minikafka.net")
@@ -57,27 +60,6 @@ STALL_MS = 1_000
 """
 ROUNDS = 8
 """Requests of one connection, received together, that are served before other connections."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """Limits of a server.
-
-    Kafka's names: ``socket.request.max.bytes``, ``connections.max.idle.ms``, ``socket.send.buffer.bytes``,
-    ``socket.receive.buffer.bytes`` (None: the system's adaptive default). Ours: ``write_timeout_ms``, after
-    which a peer that reads nothing of its response is disconnected; ``linger_ms``, the time that a peer has
-    before the end to close its side; ``authentication_timeout_ms`` and ``unauthenticated_request_bytes``, the
-    limits of a connection whose listener demands authentication, until its client has authenticated.
-    """
-
-    max_request_bytes: int
-    idle_ms: int
-    write_timeout_ms: int
-    linger_ms: int
-    send_buffer_bytes: int | None
-    receive_buffer_bytes: int | None
-    authentication_timeout_ms: int
-    unauthenticated_request_bytes: int
 
 
 class Processor:
@@ -94,6 +76,7 @@ class Processor:
         *,
         limiter: RequestLimiter,
         response_memory: ResponseMemory,
+        log_limit: LogLimit,
         on_close: Callable[[str], None],
         clock: Clock | None = None,
     ) -> None:
@@ -101,6 +84,7 @@ class Processor:
         self._options = options
         self._limiter = limiter
         self._response_memory = response_memory
+        self._log_limit = log_limit
         self._on_close = on_close
         self._clock = clock or SystemClock()
         self._selector = selectors.DefaultSelector()
@@ -110,9 +94,14 @@ class Processor:
         self._held: deque[Channel] = deque()
         self._ready: dict[Channel, None] = {}
         """Channels with a read-ahead request, which the selector does not report."""
+        self._handshakes = HandshakeQueue(lambda channel: self._run_step(channel, self._shake_hands))
+        self._unauthenticated: UnauthenticatedConnections[Channel] = UnauthenticatedConnections(
+            options.unauthenticated_connections
+        )
         self._timers: Timers[Channel] = Timers()
         self._drain_until_ms: int | None = None
         self._steps: dict[ConnectionState, Callable[[Channel], None]] = {
+            HANDSHAKE: self._handshakes.add,
             READING: self._receive,
             IN_SERVICE: self._note_sent_ahead,
             DELAYED: self._note_sent_ahead,
@@ -197,6 +186,7 @@ class Processor:
 
     def lift_limits(self, channel: Channel) -> None:
         """Lift the limits of a connection whose client has authenticated. On this thread only."""
+        self._unauthenticated.remove(channel.endpoint.listener, channel)
         channel.authentication_deadline_ms = NEVER_MS
         channel.reader.max_bytes = self._options.max_request_bytes
 
@@ -206,11 +196,19 @@ class Processor:
             self._release(channel, keep_bytes=exchange.keeps_memory)
 
     def close_channel(self, channel: Channel, reason: str, level: int = logging.WARNING) -> None:
-        """Close a connection and log why. On the processor's thread."""
+        """Close a connection and log why. On the processor's thread.
+
+        The log of connections whose clients have not authenticated is limited: anybody can make them.
+        """
         if channel.state is CLOSED:
             return
         if channel.close_reason:
             reason, level = channel.close_reason, logging.WARNING
+        if channel.authentication_deadline_ms != NEVER_MS:
+            self._unauthenticated.remove(channel.endpoint.listener, channel)
+            if level >= logging.INFO:
+                more = self._log_limit.admit(channel.host, reason)
+                reason, level = (reason, logging.DEBUG) if more is None else (reason + more, level)
         channel.become(CLOSED)
         self._watch(channel)
         self._channels.discard(channel)
@@ -229,7 +227,9 @@ class Processor:
     def _run(self) -> None:
         try:
             while not self._ended():
-                for key, _ in self._selector.select(self._select_timeout_seconds()):
+                events = self._selector.select(self._select_timeout_seconds())
+                self._handshakes.begin_turn()
+                for key, _ in events:
                     if key.data is None:
                         self._wakeup.clear()
                     else:
@@ -237,11 +237,12 @@ class Processor:
                 for _ in range(ROUNDS):
                     ready, self._ready = self._ready, {}
                     for channel in ready:
-                        if channel.reader.ahead:
+                        if channel.is_readable:
                             self._handle_event(channel)
                 # Actions posted meanwhile run after the next select.
                 for _ in range(len(self._posted)):
                     self._run_posted(self._posted.popleft())
+                self._handshakes.end_turn()
                 self._handle_timeouts()
         finally:
             # Also after an error in the loop: close the remaining connections.
@@ -254,7 +255,7 @@ class Processor:
 
     def _select_timeout_seconds(self) -> float | None:
         """Return the time-out of ``select``; None: wait for an event."""
-        if self._posted or self._ready:
+        if self._posted or self._ready or self._handshakes.waiting:
             return 0
         times = [at_ms for at_ms in (self._timers.next_ms(), self._drain_until_ms) if at_ms is not None]
         return max(0, min(times) - self._clock.monotonic_ms()) / 1000 if times else None
@@ -273,11 +274,18 @@ class Processor:
     def _register(self, sock: socket.socket, address: object, endpoint: Endpoint) -> None:
         now_ms = self._clock.monotonic_ms()
         options = self._options
-        channel = Channel(sock, address, endpoint.listener, options.max_request_bytes, now_ms)
+        channel = Channel(sock, address, endpoint, options.max_request_bytes, now_ms)
+        self._channels.add(channel)
         if endpoint.demands_authentication:
             channel.reader.max_bytes = min(options.max_request_bytes, options.unauthenticated_request_bytes)
+        if endpoint.demands_authentication or endpoint.tls is not None:
             channel.authentication_deadline_ms = now_ms + options.authentication_timeout_ms
-        self._channels.add(channel)
+            surplus = self._unauthenticated.add(endpoint.listener, channel, now_ms)
+            if surplus is not None:
+                limit = f"{options.unauthenticated_connections} connections of {endpoint.listener}"
+                self.close_channel(surplus, f"more than {limit} have not authenticated")
+                if surplus is channel:
+                    return
         if self._drain_until_ms is not None:
             self.close_channel(channel, "the server is stopping", logging.DEBUG)
             return
@@ -300,10 +308,10 @@ class Processor:
     def _run_step(self, channel: Channel, step: Callable[[Channel], None]) -> None:
         """Run ``step``; an error closes only this connection."""
         try:
-            try:  # noqa: SIM105  (a context manager costs more than many a step)
+            try:
                 step(channel)
             except BlockingIOError:
-                pass
+                channel.await_transport()
             if channel.events != channel.interest:
                 self._watch(channel)
         except OSError as error:
@@ -320,6 +328,20 @@ class Processor:
             self.close_channel(channel, os.strerror(error), logging.INFO)
         else:
             channel.mute()
+
+    def _shake_hands(self, channel: Channel) -> None:
+        try:
+            continue_handshake(channel)
+        except HandshakeFailed as error:
+            channel.close_reason = str(error)
+            self._linger(channel)  # the peer gets the alert
+            return
+        channel.become(READING)
+        channel.last_active_ms = self._clock.monotonic_ms()
+        if not channel.endpoint.demands_authentication:
+            self.lift_limits(channel)
+        if channel.is_readable:
+            self._ready[channel] = None
 
     def _receive(self, channel: Channel) -> None:
         if self._may_read(channel):
@@ -386,6 +408,8 @@ class Processor:
                 self._hold(channel)
                 return
             if received >= TURN_BYTES:
+                if channel.is_readable:
+                    self._ready[channel] = None
                 return
             with reader.space() as space:
                 large = (reader.frame_bytes or 0) > FREE_BYTES
@@ -440,6 +464,7 @@ class Processor:
                 self._stall_ms if channel.large_response is not None else self._options.write_timeout_ms
             )
             self._timers.set(channel, self._clock.monotonic_ms() + timeout_ms)
+            channel.await_transport()
             return
         outgoing.close()
         channel.outgoing = None
@@ -474,11 +499,11 @@ class Processor:
     def _resume(self, channel: Channel) -> None:
         """Read the next request."""
         channel.become(READING)
-        if channel.reader.ahead:
+        if channel.is_readable:
             self._ready[channel] = None
 
     def _discard(self, channel: Channel) -> None:
-        if not channel.sock.recv(64 * 1024):
+        if not channel.discard(64 * 1024):
             self.close_channel(channel, "the server is stopping", logging.DEBUG)
 
     def _begin_drain(self, deadline_ms: int) -> None:
@@ -486,6 +511,8 @@ class Processor:
         for channel in list(self._channels):
             if channel.state in BETWEEN_REQUESTS:
                 self._run_step(channel, self._linger)
+            elif channel.state is HANDSHAKE:
+                self.close_channel(channel, "the server is stopping", logging.DEBUG)
 
     def _linger(self, channel: Channel) -> None:
         """Shut down our side only.
@@ -514,7 +541,7 @@ class Processor:
         """Close channels that stall, idle or linger too long, and resume those whose pause is over."""
         now_ms = self._clock.monotonic_ms()
         for channel in self._timers.due(now_ms):
-            limit_ms, reason, level = self._idle_limit(channel)
+            limit_ms, reason, level = idle_limit(channel.state, self._options)
             quiet_ms = now_ms - channel.last_active_ms
             if reason and quiet_ms >= limit_ms:
                 self.close_channel(channel, reason.format(quiet_ms), level)
@@ -549,14 +576,3 @@ class Processor:
         seen, channel.seen_bytes = channel.seen_bytes, channel.reader.received_bytes
         stalls = seen is not None and channel.seen_bytes - seen < STALL_BYTES
         return f"it sent less than {STALL_BYTES} bytes of its request" if stalls else ""
-
-    def _idle_limit(self, channel: Channel) -> tuple[int, str, int]:
-        """Return the limit of inactivity in the current state, the reason to log ('': none) and its level."""
-        options = self._options
-        if channel.state is SENDING:
-            return options.write_timeout_ms, "it read nothing of its response for {} ms", logging.WARNING
-        if channel.state is LINGERING:
-            return options.linger_ms, "the server is stopping", logging.DEBUG
-        if channel.state in (IN_SERVICE, DELAYED, HELD, AWAITING_PART):
-            return options.idle_ms, "", logging.DEBUG
-        return options.idle_ms, "idle for {} ms", logging.INFO

@@ -12,12 +12,23 @@ from collections.abc import Callable, Mapping, Sequence
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import ConfigError
 from minikafka.net.acceptor import Acceptor, listen
-from minikafka.net.connection_quotas import ConnectionLimits, ConnectionQuotas, descriptors_for_connections
+from minikafka.net.connection_quotas import (
+    ConnectionLimits,
+    ConnectionQuotas,
+    LogLimit,
+    descriptors_for_connections,
+)
 from minikafka.net.interfaces import Endpoint, Exchange, RequestHandler, Server
 from minikafka.net.network_send import peer_name
-from minikafka.net.processor import Processor, ServerOptions
+from minikafka.net.processor import Processor
 from minikafka.net.request_limiter import RequestLimiter
 from minikafka.net.response_memory import ResponseMemory
+from minikafka.net.server_options import (
+    AUTHENTICATION_TIMEOUT_MS,
+    UNAUTHENTICATED_CONNECTIONS,
+    UNSENT_BYTES,
+    ServerOptions,
+)
 from minikafka.security.sasl.server_states import MAX_REQUEST_BYTES
 
 __all__ = [
@@ -30,12 +41,6 @@ __all__ = [
     "SocketServer",
 ]
 
-AUTHENTICATION_TIMEOUT_MS = 10_000
-"""The time that a client has to authenticate, as Kafka's clients have to connect
-(``socket.connection.setup.timeout.ms``).
-"""
-UNSENT_BYTES = 128 << 20
-"""The default limit on memory of large responses that peers have not read yet."""
 _STUCK_MS = 5000
 """The time after the drain for which a stop waits for a blocking handler."""
 
@@ -62,6 +67,7 @@ class SocketServer:
         write_timeout_ms: int = 30_000,
         linger_ms: int = 200,
         authentication_timeout_ms: int = AUTHENTICATION_TIMEOUT_MS,
+        unauthenticated_connections: int = UNAUTHENTICATED_CONNECTIONS,
         unauthenticated_request_bytes: int = MAX_REQUEST_BYTES,
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
@@ -85,11 +91,13 @@ class SocketServer:
             send_buffer_bytes=send_buffer_bytes,
             receive_buffer_bytes=receive_buffer_bytes,
             authentication_timeout_ms=authentication_timeout_ms,
+            unauthenticated_connections=-(-unauthenticated_connections // processors),
             unauthenticated_request_bytes=unauthenticated_request_bytes,
         )
         self._clock = clock or SystemClock()
         self._limiter = RequestLimiter(queued_requests, queued_bytes)
         self._response_memory = ResponseMemory(unsent_bytes)
+        self._log_limit = LogLimit(self._clock)
         self._connection_quotas = ConnectionQuotas(
             limits or ConnectionLimits(), processors, self._clock, descriptors_for_connections()
         )
@@ -152,6 +160,7 @@ class SocketServer:
             self._options,
             limiter=self._limiter,
             response_memory=self._response_memory,
+            log_limit=self._log_limit,
             on_close=lambda ip: self._connection_quotas.release(number, ip),
             clock=self._clock,
         )

@@ -92,6 +92,9 @@ class Peer:
         except (NetworkError, RemoteWireError):
             self.close()
             raise
+        except AuthenticationFailed as error:
+            self.close()
+            raise NetworkError(error.reason) from None
         if api is API_VERSIONS:
             self._newest = {known.api_key: known.max_version for known in response.api_keys}
         return response

@@ -10,12 +10,21 @@ import pytest
 
 from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.server import SocketServer
+from minikafka.net.tls import ServerTls, client_context
 from tests.support.network import HOST, Keeping, MemoryNetworkHarness, NetworkHarness, SocketNetworkHarness
+from tests.support.tls import broker_tls, client_tls
 
 
-@pytest.fixture(params=[SocketNetworkHarness, MemoryNetworkHarness], ids=["sockets", "memory"])
+def tls_harness() -> SocketNetworkHarness:
+    """Return a network of real sockets with TLS."""
+    return SocketNetworkHarness(ServerTls(broker_tls()), client_context(client_tls()))
+
+
+@pytest.fixture(
+    params=[SocketNetworkHarness, tls_harness, MemoryNetworkHarness], ids=["sockets", "tls", "memory"]
+)
 def harness(request: pytest.FixtureRequest) -> Iterator[NetworkHarness]:
-    """Both networks, one after the other."""
+    """All networks, one after the other."""
     harness: NetworkHarness = request.param()
     yield harness
     harness.close()

@@ -13,6 +13,7 @@ from minikafka.net.channel import (
     AWAITING_PART,
     CLOSED,
     DELAYED,
+    HANDSHAKE,
     HELD,
     IN_SERVICE,
     LINGERING,
@@ -24,13 +25,14 @@ from minikafka.net.channel import (
     Channel,
     ConnectionState,
 )
+from minikafka.net.interfaces import Endpoint
 
 
 @pytest.fixture
 def channel() -> Iterator[Channel]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield Channel(ours, ("127.0.0.1", 1), "PLAINTEXT", 1000, 0)
+        yield Channel(ours, ("127.0.0.1", 1), Endpoint("PLAINTEXT", "", 0), 1000, 0)
 
 
 def documented() -> dict[str, list[str]]:
@@ -56,12 +58,14 @@ def test_states_follow_each_other_as_documented(channel: Channel) -> None:
 
 
 def test_selector_reports_what_the_state_waits_for(channel: Channel) -> None:
-    found = {READING: channel.interest}
+    found = {READING: channel.interest, HANDSHAKE: READ}
     before_sending = (HELD, READING, IN_SERVICE, DELAYED)
     for state in (*before_sending, SENDING, AWAITING_PART, SENDING, THROTTLED, LINGERING, CLOSED):
         channel.become(state)
         found[state] = channel.interest
-    reading = dict.fromkeys((READING, IN_SERVICE, DELAYED, AWAITING_PART, THROTTLED, LINGERING), READ)
+    reading = dict.fromkeys(
+        (HANDSHAKE, READING, IN_SERVICE, DELAYED, AWAITING_PART, THROTTLED, LINGERING), READ
+    )
     assert found == reading | {SENDING: WRITE, HELD: 0, CLOSED: 0}
 
 

@@ -13,15 +13,18 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.net.connection_quotas import (
     MIN_CONNECTIONS,
+    PROTECTED_MS,
     REFUSAL_LOG_INTERVAL_MS,
     RESERVED_DESCRIPTORS,
     ConnectionLimits,
     ConnectionQuotas,
+    LogLimit,
+    UnauthenticatedConnections,
     descriptors_for_connections,
 )
 from minikafka.net.server import SocketServer
 from tests.support.network import HOST, Answering, eventually
-from tests.unit.net.test_server import framed, is_closed, plain, read_frame
+from tests.support.plain_sockets import framed, is_closed, plain, read_frame
 
 Serve = Callable[..., SocketServer]
 
@@ -142,3 +145,27 @@ def test_connections_of_all_listeners_count_together(serve: Serve) -> None:
         assert read_frame(sock) == b"?"
         with socket.create_connection((HOST, server.ports["B"])) as other:
             assert is_closed(other)
+
+
+def test_oldest_unauthenticated_connection_makes_room_unless_it_is_young() -> None:
+    connections: UnauthenticatedConnections[str] = UnauthenticatedConnections(2)
+    assert connections.add("A", "first", 0) is None
+    assert connections.add("A", "second", 1) is None
+    assert connections.add("B", "of another listener", 1) is None
+    assert connections.add("A", "in a storm", PROTECTED_MS - 1) == "in a storm"
+    connections.remove("A", "in a storm")
+    assert connections.add("A", "third", PROTECTED_MS) == "first"
+    connections.remove("A", "first")
+    connections.remove("A", "second")
+    connections.remove("A", "second")
+    assert connections.add("A", "fourth", 2 * PROTECTED_MS) is None
+
+
+def test_lines_about_peers_are_limited_by_reason_by_host_and_in_all() -> None:
+    clock = ManualClock()
+    limit = LogLimit(clock)
+    assert [limit.admit("h", reason) for reason in "aab"] == ["", None, "; 1 more since the last message"]
+    assert [limit.admit("h", reason) for reason in "cdefg"].count(None) == 2
+    assert sum(limit.admit(f"host {number}", "a") is not None for number in range(100)) == 45
+    clock.advance(REFUSAL_LOG_INTERVAL_MS)
+    assert limit.admit("h", "a") == "; 55 more since the last message"

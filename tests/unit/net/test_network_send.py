@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -67,6 +70,100 @@ def test_slices_of_files_in_memory_are_read(pair: tuple[socket.socket, socket.so
     file = MemoryFiles().open("f", create=True)
     file.write_at(0, b"0123456789")
     assert pump(NetworkSend([FileSlice(file, 2, 5)]), pair, 100) == b"23456"
+
+
+class Encrypted:
+    """A transport that takes all of a piece or nothing, and then wants the same piece again."""
+
+    def __init__(self, refused: Iterator[bool]) -> None:
+        self.received = bytearray()
+        self.sizes: list[int] = []
+        self._refused = refused
+        self._again: bytes | None = None
+
+    def send(self, data: memoryview) -> int:
+        assert self._again in (None, bytes(data))
+        if next(self._refused):
+            self._again = bytes(data)
+            raise BlockingIOError
+        self._again = None
+        self.received += data
+        self.sizes.append(len(data))
+        return len(data)
+
+
+def send_all(parts: list[Part], transport: Encrypted) -> None:
+    """Send ``parts``, and prepare lazy ones as a processor does."""
+    outgoing = NetworkSend(parts)
+    while not outgoing.done:
+        outgoing.write(transport)
+        if outgoing.waits_for is not None:
+            outgoing.waits_for.prepare(lambda: None)
+    outgoing.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_encrypted_pieces_are_offered_again_until_they_are_taken(file: File, seed: int) -> None:
+    random = Random(seed)
+    in_memory = MemoryFiles().open("f", create=True)
+    in_memory.write_at(0, random.randbytes(100_000))
+
+    def part() -> Part:
+        size = random.choice([1, 100, 5_000, 300_000])
+        start = random.randrange(90_000)
+        return random.choice(
+            [
+                random.randbytes(size),
+                bytearray(random.randbytes(size)),
+                memoryview(random.randbytes(size)),
+                FileSlice(file, start, size),
+                FileSlice(in_memory, start, min(size, 10_000)),
+                Made([random.randbytes(size), random.randbytes(7)]),
+            ]
+        )
+
+    parts = [part() for _ in range(random.randrange(1, 30))]
+    expected = join(parts)
+    transport = Encrypted(iter(lambda: random.random() < 0.4, None))
+    send_all(parts, transport)
+    assert transport.received == expected
+    assert max(transport.sizes) <= 256 * 1024
+
+
+def test_small_pieces_and_files_share_an_encrypted_piece(file: File) -> None:
+    transport = Encrypted(itertools.repeat(False))
+    parts: list[Part] = [b"head", FileSlice(file, 0, 1_000), b"middle", FileSlice(file, 5, 70_000)]
+    send_all(parts, transport)
+    assert transport.sizes == [71_010]
+
+
+def test_peer_that_reads_slowly_gets_smaller_encrypted_pieces() -> None:
+    transport = Encrypted(itertools.chain([False, True], itertools.repeat(False)))
+    send_all([bytes(2 << 20)], transport)
+    assert [size >> 10 for size in transport.sizes[:6]] == [256, 256, 64, 128, 256, 256]
+
+
+def test_file_that_shrinks_between_two_offers_is_an_error(tmp_path: Path) -> None:
+    file = RealFiles().open(str(tmp_path / "shrinks"), create=True)
+    file.write_at(0, bytes(100_000))
+    outgoing = NetworkSend([FileSlice(file, 0, 100_000)])
+    transport = Encrypted(iter([True, False]))
+    assert outgoing.write(transport) == 0
+    file.truncate(50_000)
+    with pytest.raises(StorageError, match="50000 bytes"):
+        outgoing.write(transport)
+    file.close()
+
+
+def test_nothing_is_sent_beside_the_encryption_of_a_socket() -> None:
+    ours, theirs = socket.socketpair()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with (
+        theirs,
+        context.wrap_socket(ours, do_handshake_on_connect=False, server_hostname="x") as wrapped,
+        pytest.raises(AssertionError, match="encryption"),
+    ):
+        NetworkSend([b"secret"]).write(wrapped)
 
 
 @pytest.mark.parametrize("sendfile", [True, False])

@@ -19,8 +19,8 @@ from minikafka.net.interfaces import Exchange
 from minikafka.net.request_limiter import FREE_BYTES, LARGE_BYTES, RequestLimiter
 from minikafka.net.server import SocketServer
 from tests.support.network import HOST, PATIENCE_SECONDS, Keeping, eventually, run_processors
+from tests.support.plain_sockets import framed, is_closed, plain, read_frame
 from tests.support.seeds import seeds
-from tests.unit.net.test_server import framed, is_closed, plain, read_frame
 
 Serve = Callable[..., SocketServer]
 

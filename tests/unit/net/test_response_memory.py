@@ -10,8 +10,8 @@ from minikafka.net import processor
 from minikafka.net.request_limiter import FREE_BYTES
 from minikafka.net.response_memory import STALL_BYTES, LargeResponse, ResponseMemory
 from tests.support.network import Answering, Keeping, eventually
+from tests.support.plain_sockets import framed, is_closed, plain, read_frame
 from tests.unit.net.test_request_limiter import Serve
-from tests.unit.net.test_server import framed, is_closed, plain, read_frame
 
 LARGE = 8 << 20
 """More than the buffers of a connection hold."""

@@ -1,0 +1,92 @@
+"""The server's side of TLS handshakes.
+
+A handshake takes up to a millisecond of computing. So none continues when its event comes: those of a turn
+wait for its end, and there take no more time than the turn's other work, but one goes on in any case.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+
+from minikafka.base.errors import NetworkError
+from minikafka.net.channel import HANDSHAKE, READ, Channel
+from minikafka.net.network_send import TlsFailed
+from minikafka.net.ssl_transport import HANDSHAKE_RECORD, SslTransport
+
+_PEEK_BYTES = 4
+
+
+class HandshakeFailed(NetworkError):
+    """A client and this listener did not agree on TLS. The text is for the broker's log."""
+
+
+def continue_handshake(channel: Channel) -> None:
+    """Continue the handshake of a connection to its end.
+
+    It begins with a look at the first bytes: OpenSSL does not say which other protocol a client speaks. It
+    would also answer with an alert, whose first bytes a client without TLS takes for a length of 350 MB.
+
+    Raises BlockingIOError when it has to wait for the peer, HandshakeFailed, OSError when the peer has left.
+    """
+    tls = channel.tls
+    if tls is None:
+        context = channel.endpoint.tls
+        assert context is not None
+        assert isinstance(channel.sock, socket.socket)
+        first = channel.sock.recv(_PEEK_BYTES, socket.MSG_PEEK)
+        if not first:
+            raise ConnectionResetError("the peer disconnected before a TLS handshake")
+        if first[0] != HANDSHAKE_RECORD:
+            raise HandshakeFailed(_other_protocol(first, sasl=channel.endpoint.demands_authentication))
+        tls = SslTransport(channel.sock, context.context)
+        channel.encrypt(tls)
+    try:
+        tls.handshake()
+    except TlsFailed as error:
+        raise HandshakeFailed(f"TLS handshake failed: {error}") from None
+
+
+def _other_protocol(first: bytes, *, sasl: bool) -> str:
+    protocol = "SASL_SSL" if sasl else "SSL"
+    if first.strip().isalpha() and first.isupper():
+        return (
+            f"an HTTP client (it sent {first.decode()!r}): this is a listener of Kafka with TLS ({protocol})"
+        )
+    return f"a client without TLS (it sent {first.hex(' ')}): set its security.protocol={protocol}"
+
+
+class HandshakeQueue:
+    """Channels of one processor whose handshakes can continue, in the order of their events."""
+
+    def __init__(self, step: Callable[[Channel], None]) -> None:
+        self._step = step
+        self.waiting: deque[Channel] = deque()
+        self._turn_began = 0.0
+
+    def add(self, channel: Channel) -> None:
+        """Let the handshake continue in its turn; the selector need not report it until then."""
+        channel.mute()
+        self.waiting.append(channel)
+
+    def begin_turn(self) -> None:
+        """Note when the processor's other work begins."""
+        if self.waiting:
+            self._turn_began = time.perf_counter()
+
+    def end_turn(self) -> None:
+        """Continue handshakes for as long as the other work of the turn took, at least one."""
+        if not self.waiting:
+            return
+        now = time.perf_counter()
+        began, self._turn_began = self._turn_began, 0.0
+        until = now + (now - began if began else 0)
+        while self.waiting:
+            channel = self.waiting.popleft()
+            if channel.state is HANDSHAKE:
+                channel.interest = READ
+                self._step(channel)
+            if time.perf_counter() >= until:
+                return
