@@ -7,12 +7,16 @@ from functools import cache
 from typing import Any
 
 import trustme
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
     load_pem_private_key,
 )
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+from cryptography.x509 import load_pem_x509_certificate
 
 from minikafka.security.ssl_config import SslConfig
 
@@ -34,6 +38,18 @@ def key_text(leaf: trustme.LeafCert) -> str:
     """Return a private key in PKCS#8, which is the form that Kafka takes."""
     key = load_pem_private_key(leaf.private_key_pem.bytes(), None)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def pkcs12_store(
+    leaf: trustme.LeafCert, password: bytes | None, *, with_key: bool = True, with_certificate: bool = True
+) -> bytes:
+    """Return a store in PKCS12 with a key, its certificate, and that of the CA."""
+    key = load_pem_private_key(leaf.private_key_pem.bytes(), None) if with_key else None
+    assert key is None or isinstance(key, EllipticCurvePrivateKey)
+    own = load_pem_x509_certificate(leaf.cert_chain_pems[0].bytes()) if with_certificate else None
+    ca = load_pem_x509_certificate(ca_text(authority()).encode())
+    protection = NoEncryption() if password is None else BestAvailableEncryption(password)
+    return serialize_key_and_certificates(b"key", key, own, [ca], protection)
 
 
 def ca_text(ca: trustme.CA) -> str:
@@ -86,3 +102,47 @@ def der_of(leaf: trustme.LeafCert) -> bytes:
 
 def _dotted(properties: dict[str, str]) -> dict[str, str]:
     return {f"ssl.{name.replace('_', '.')}": value for name, value in properties.items()}
+
+
+class TlsHandshake:
+    """Both ends of a connection in memory. ``run`` raises the first error; ``fail`` returns both ends'."""
+
+    def __init__(
+        self,
+        server: ssl.SSLContext,
+        client: ssl.SSLContext,
+        host: str = "localhost",
+        session: ssl.SSLSession | None = None,
+    ) -> None:
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.server = server.wrap_bio(to_server, to_client, server_side=True)
+        self.client = client.wrap_bio(to_client, to_server, server_hostname=host, session=session)
+        self._errors: dict[ssl.SSLObject, ssl.SSLError] = {}
+
+    def _go_on(self) -> None:
+        """Do the handshake, and read what comes after it."""
+        complete = set()
+        for _ in range(4):
+            for end in (self.client, self.server):
+                try:
+                    if end not in self._errors and end not in complete:
+                        end.do_handshake()
+                        complete.add(end)
+                    if end not in self._errors:
+                        end.read(1)
+                except ssl.SSLWantReadError:
+                    pass
+                except ssl.SSLError as error:
+                    self._errors[end] = error
+
+    def run(self) -> None:
+        """Complete the handshake. Raises SSLError."""
+        self._go_on()
+        for error in self._errors.values():
+            raise error
+        assert self.client.version()
+
+    def fail(self) -> tuple[ssl.SSLError, ssl.SSLError]:
+        """Return the errors of client and server."""
+        self._go_on()
+        return self._errors[self.client], self._errors[self.server]

@@ -1,4 +1,4 @@
-"""TLS by OpenSSL with Kafka's settings: contexts for clients and listeners, and what a failure means.
+"""TLS by OpenSSL with Kafka's settings: the contexts of clients and listeners.
 
 Only ``net`` knows ``ssl``. OpenSSL reads private keys from files alone: a key reaches it by a file in memory,
 or where the system has none by one in a private directory that is removed at once.
@@ -12,17 +12,18 @@ import os
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.config.config_def import Faults
 from minikafka.base.errors import ConfigError
-from minikafka.security.certificates import peer_name_of
+from minikafka.net.tls_failures import presented_certificate, tls_failure
 from minikafka.security.cipher_suites import OPENSSL_NAMES, is_tls_1_3
 from minikafka.security.ssl_config import TLS_1_2, TLS_1_3, ClientAuth, ReadFile, SslConfig
 from minikafka.security.stores.key_material import KeyMaterial
 
-__all__ = ["ServerTls", "client_context", "peer_name_of", "read_file", "tls_failure"]
+__all__ = ["ServerTls", "client_context", "presented_certificate", "read_file", "tls_failure"]
 
 _log = logging.getLogger(__name__)
 
@@ -62,14 +63,19 @@ class ServerTls:
     def __init__(
         self, config: SslConfig, listener: str = "", read: ReadFile = read_file, clock: Clock | None = None
     ) -> None:
-        """Read the stores. Raises ConfigErrors."""
+        """Read the stores. A certificate that is not valid now is a warning. Raises ConfigErrors.
+
+        listener: its name, for messages.
+        """
         self._config = config
         self._listener = listener
         self._read = read
         self._clock = clock or SystemClock()
         self._contents = self._files()
-        self.context = self._created(self._contents)
+        self.context, fault = self._created(self._contents)
         """The context of new connections; earlier connections keep theirs."""
+        if fault is not None:
+            _log.warning("listener %s: %s; clients refuse it: renew it", listener, fault)
 
     @property
     def client_auth(self) -> ClientAuth:
@@ -79,18 +85,21 @@ class ServerTls:
     def reload(self) -> bool:
         """Make a new context if a file has changed. Return whether there is one.
 
-        If the new files cannot be used, the context stays as it is, and a warning says why: once for each
-        change.
+        If the new files cannot be used, or their certificate is not valid now, the context stays as it is,
+        and a warning says why: once for each change. Sessions of TLS end with their context.
         """
         contents = self._files()
         if contents == self._contents:
             return False
         self._contents = contents
         try:
-            self.context = self._created(contents)
+            context, fault = self._created(contents)
         except ConfigError as error:
-            _log.warning("listener %s keeps its certificate: %s", self._listener, error)
+            context, fault = self.context, str(error)
+        if fault is not None:
+            _log.warning("listener %s keeps its earlier certificates: %s", self._listener, fault)
             return False
+        self.context = context
         _log.info("listener %s uses the new content of %s", self._listener, ", ".join(contents))
         return True
 
@@ -104,7 +113,9 @@ class ServerTls:
                 contents[location] = None
         return contents
 
-    def _created(self, contents: Mapping[str, bytes | None]) -> ssl.SSLContext:
+    def _created(self, contents: Mapping[str, bytes | None]) -> tuple[ssl.SSLContext, str | None]:
+        """Return a context, and why its certificate is not valid now. Raises ConfigErrors."""
+
         def read(location: str) -> bytes:
             content = contents[location]
             return self._read(location) if content is None else content  # raises the error again
@@ -122,7 +133,8 @@ class ServerTls:
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         _configure(context, config, keys, trusted, faults)
         context.verify_mode = _VERIFY[config.client_auth]
-        return context
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, timezone.utc)
+        return context, None if keys is None else keys.validity_fault(now)
 
 
 def _configure(
@@ -217,11 +229,3 @@ def _file_of(content: bytes) -> Iterator[str]:
 
 def _reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).replace("_", " ").lower()
-
-
-def tls_failure(error: Exception, host: str | None = None) -> str:
-    """Return in one line why a handshake failed, and what to set.
-
-    host: of the broker; None on the side of the broker.
-    """
-    return _reason(error) if isinstance(error, ssl.SSLError) else str(error)

@@ -6,17 +6,6 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    NoEncryption,
-    load_pem_private_key,
-)
-from cryptography.hazmat.primitives.serialization.pkcs12 import (
-    PKCS12PrivateKeyTypes,
-    serialize_key_and_certificates,
-)
-from cryptography.x509 import Certificate as X509Certificate
-from cryptography.x509 import load_pem_x509_certificate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +13,7 @@ from minikafka.base.errors import StoreError, WrongStorePassword
 from minikafka.base.secrets import Password
 from minikafka.security.certificates import peer_name_of
 from minikafka.security.stores.pkcs12 import key_aliases, read_pkcs12_certificates, read_pkcs12_key
-from tests.support.tls import authority, ca_text, key_and_chain
+from tests.support.tls import authority, pkcs12_store
 
 STORES = Path(__file__).parents[3] / "data" / "key_stores"
 CHAIN = (STORES / "chain.p12").read_bytes()
@@ -37,17 +26,9 @@ def names(certificates: tuple[bytes, ...]) -> list[str]:
     return [peer_name_of(der).partition(",")[0] for der in certificates]
 
 
-def openssl_store(
-    *, with_key: bool = True, with_certificate: bool = True, password: bytes | None = b"x"
-) -> bytes:
-    """Return a store with a key of CN=a and the certificate of its CA, which has no name."""
-    leaf = authority().issue_cert(common_name="a")
-    key = load_pem_private_key(key_and_chain(leaf).encode(), None) if with_key else None
-    assert key is None or isinstance(key, PKCS12PrivateKeyTypes)
-    own = load_pem_x509_certificate(leaf.cert_chain_pems[0].bytes()) if with_certificate else None
-    ca: X509Certificate = load_pem_x509_certificate(ca_text(authority()).encode())
-    protection = NoEncryption() if password is None else BestAvailableEncryption(password)
-    return serialize_key_and_certificates(b"a", key, own, [ca], protection)
+LEAF = authority().issue_cert(common_name="a")
+OPENSSL = pkcs12_store(LEAF, b"x")
+"""With the certificate of the CA, which has no name there."""
 
 
 def test_chain_begins_with_the_certificate_of_the_key() -> None:
@@ -56,7 +37,7 @@ def test_chain_begins_with_the_certificate_of_the_key() -> None:
 
 
 def test_chain_of_an_openssl_store_has_its_ca() -> None:
-    _, chain = read_pkcs12_key(openssl_store(), Password("x"))
+    _, chain = read_pkcs12_key(OPENSSL, Password("x"))
     assert names(chain)[0] == "CN=a"
     assert len(chain) == 2
 
@@ -67,11 +48,11 @@ def test_certificates_of_a_trust_store_are_all_trusted() -> None:
 
 def test_rest_of_a_chain_is_not_trusted() -> None:
     assert names(read_pkcs12_certificates(CHAIN, PASSWORD)) == ["CN=client", "CN=a"]
-    assert names(read_pkcs12_certificates(openssl_store(), Password("x"))) == ["CN=a"]
+    assert names(read_pkcs12_certificates(OPENSSL, Password("x"))) == ["CN=a"]
 
 
 def test_certificates_without_a_key_are_trusted_without_a_name() -> None:
-    store = openssl_store(with_key=False, with_certificate=False, password=None)
+    store = pkcs12_store(LEAF, None, with_key=False, with_certificate=False)
     assert len(read_pkcs12_certificates(store, None)) == 1
 
 
@@ -88,7 +69,7 @@ def test_store_without_a_key_is_refused() -> None:
 
 def test_key_without_a_certificate_is_refused() -> None:
     with pytest.raises(StoreError, match="no certificate"):
-        read_pkcs12_key(openssl_store(with_certificate=False), Password("x"))
+        read_pkcs12_key(pkcs12_store(LEAF, b"x", with_certificate=False), Password("x"))
 
 
 @pytest.mark.parametrize("store", [CHAIN, TRUST], ids=["keytool", "trust"])
