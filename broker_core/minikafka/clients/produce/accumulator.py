@@ -6,11 +6,12 @@ Invariants
     may go to any partition move to another one together, and in their order.
     ``used_bytes`` counts all batches from ``append`` to ``deallocate``, in flight or waiting.
 
-No I/O and no clock: the time is an argument, and the producer calls every method under its lock.
+No I/O and no clock: the time is an argument, and the producer calls its methods under its lock.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -53,7 +54,8 @@ class RecordAccumulator:
         """Notified of results, and of memory that became free."""
         self._limit = min(config.batch_bytes, config.max_request_bytes)
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._flushing = 0
+        self._flushes: set[object] = set()
+        """One for each ``flush`` in progress."""
         self.used_bytes = 0
 
     def has_room(self, size_bytes: int) -> bool:
@@ -203,13 +205,15 @@ class RecordAccumulator:
             found.extend(queue.batches)
         return found
 
-    def begin_flush(self) -> None:
-        """Send batches without linger time until a matching ``end_flush``."""
-        self._flushing += 1
-
-    def end_flush(self) -> None:
-        """Undo one ``begin_flush``."""
-        self._flushing -= 1
+    @contextlib.contextmanager
+    def flush(self) -> Iterator[None]:
+        """Send batches without linger time until the end of the block, with or without the lock."""
+        flush = object()  # not a counter: Ctrl-C may come before it is counted
+        try:
+            self._flushes.add(flush)
+            yield
+        finally:
+            self._flushes.discard(flush)
 
     def _queue(self, tp: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(tp)
@@ -222,6 +226,6 @@ class RecordAccumulator:
         first = queue.batches[0]
         if first.group.failures:
             return first.group.not_before_ms - now_ms
-        if first.closed or self._flushing or len(queue.batches) > 1:
+        if first.closed or self._flushes or len(queue.batches) > 1:
             return 0
         return first.created_ms + self._config.linger_ms - now_ms

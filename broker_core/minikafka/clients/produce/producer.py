@@ -218,20 +218,17 @@ class BatchingProducer:
         Raises NetworkError if ``timeout_ms`` passes first; without it ``delivery_timeout_ms`` of each record
         is the limit.
         """
-        with self._lock:
-            # Futures and not batches: the futures of a batch that is split move to other batches.
-            left = [future for batch in self._accumulator.incomplete_batches() for future in batch.futures]
-            self._accumulator.begin_flush()
-            self._wake_worker()
-        try:
+        with self._accumulator.flush():
+            with self._lock:
+                # Futures and not batches: the futures of a batch that is split move to other batches.
+                batches = self._accumulator.incomplete_batches()
+                left = [future for batch in batches for future in batch.futures]
+                self._wake_worker()
             if not self.wait(left, self._deadline(timeout_ms)):
                 undone = sum(future.count for future in left if not future.done)
                 raise NetworkError(
                     f"timed out after {timeout_ms} ms flushing: {counted(undone, 'record')} left"
                 )
-        finally:
-            with self._lock:
-                self._accumulator.end_flush()
 
     def close(self, timeout_ms: int | None = None) -> None:
         """Send all queued records, then end; a second call does nothing.
@@ -290,8 +287,7 @@ class BatchingProducer:
             return
         deadline = deadline or self._cluster.deadline(self.config.max_block_ms)
         # Room becomes free sooner if batches do not linger.
-        self._accumulator.begin_flush()
-        try:
+        with self._accumulator.flush():
             self._wake_worker()
             if not self._wait(lambda: self._closing or self._accumulator.has_room(size), deadline):
                 raise NetworkError(
@@ -299,8 +295,6 @@ class BatchingProducer:
                     f"{self._accumulator.used_bytes} of {self.config.buffer_bytes} bytes (buffer.memory) "
                     "wait for the brokers"
                 )
-        finally:
-            self._accumulator.end_flush()
         if self._closing:
             raise NetworkError("the producer is closed")
 
