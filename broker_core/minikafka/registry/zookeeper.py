@@ -15,13 +15,11 @@ Watches: a ZooKeeper watch fires once. Each watch here reads the znode again and
 does both in one step, so no change is missed. After a lost connection all watches read again, in the order in
 which they were set, many at a time (``zookeeper_watches``).
 
-kazoo logs every attempt as a warning. Here it has the logger ``minikafka.registry.zookeeper.kazoo``, silent
-below ERROR unless its level is set; each change of the session is logged once.
+Each change of the session is logged once; for kazoo's own log see ``kazoo_clients``.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
 import queue
@@ -35,11 +33,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import KazooState
-from kazoo.retry import KazooRetry
 
 from minikafka.base.errors import (
     BadVersion,
@@ -48,9 +43,8 @@ from minikafka.base.errors import (
     CoordinationLost,
     NodeExists,
     NoNode,
-    NotEmpty,
-    SessionExpired,
 )
+from minikafka.registry import kazoo_clients
 from minikafka.registry.store import (
     ChildrenCallback,
     DataCallback,
@@ -62,38 +56,16 @@ from minikafka.registry.store import (
     parent_of,
 )
 from minikafka.registry.zookeeper_rollback import RollbackWatch
+from minikafka.registry.zookeeper_security import UNSECURED, ZooKeeperSecurity, is_open
 from minikafka.registry.zookeeper_watches import Fired, PersistentWatch, read_again
 
 DEFAULT_SESSION_TIMEOUT_MS = 6000
 """Kafka's ``zookeeper.session.timeout.ms``."""
 
 _log = logging.getLogger(__name__)
-_kazoo_log = logging.getLogger(__name__ + ".kazoo")
-if _kazoo_log.level == logging.NOTSET:
-    _kazoo_log.setLevel(logging.ERROR)
 
 _IN_FLIGHT_MAX = 256
 """Requests sent before the first is answered; ZooKeeper flushes them together."""
-
-_ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[CoordinationError], str], ...] = (
-    (kazoo_errors.NoNodeError, NoNode, "the znode or its parent does not exist"),
-    (kazoo_errors.NodeExistsError, NodeExists, "the znode already exists"),
-    (kazoo_errors.NotEmptyError, NotEmpty, "the znode has children"),
-    (kazoo_errors.BadVersionError, BadVersion, "version conflict"),
-    (
-        (
-            kazoo_errors.ConnectionLoss,
-            kazoo_errors.ConnectionClosedError,
-            kazoo_errors.OperationTimeoutError,
-            kazoo_errors.SessionMovedError,
-            KazooTimeoutError,
-        ),
-        CoordinationLost,
-        "lost the connection to ZooKeeper before an answer",
-    ),
-    # Below the others: kazoo derives ConnectionClosedError from it.
-    (kazoo_errors.SessionExpiredError, SessionExpired, "the ZooKeeper session has expired"),
-)
 
 Item = TypeVar("Item")
 
@@ -102,18 +74,6 @@ _Work = Callable[[], None] | PersistentWatch | None
 
 _TRANSACTION_SIDE_ERRORS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 """Results of a transaction's other operations after one has failed."""
-
-
-@contextlib.contextmanager
-def _translate_errors(doing: str, path: str) -> Iterator[None]:
-    """Translate kazoo's errors into CoordinationError and its subclasses."""
-    try:
-        yield
-    except (kazoo_errors.KazooException, KazooTimeoutError) as error:
-        for theirs, ours, why in _ERRORS:
-            if isinstance(error, theirs):
-                raise ours(f"cannot {doing} {path}: {why}") from error
-        raise CoordinationError(f"cannot {doing} {path}: {str(error) or type(error).__name__}") from error
 
 
 def parse_connect(connect: str) -> tuple[str, str]:
@@ -160,7 +120,9 @@ class ZooKeeperStore:
         waited_ms: int = 0,
         request_timeout_ms: int | None = None,
         make_chroot: bool = True,
+        security: ZooKeeperSecurity = UNSECURED,
     ) -> None:
+        self._security = security
         self._hosts, self._chroot = parse_connect(connect)
         self._session_timeout_ms = session_timeout_ms
         self._granted_ms = session_timeout_ms
@@ -180,12 +142,12 @@ class ZooKeeperStore:
             self._hosts,
             self._connected,
             connect=self._started_client,
-            disconnect=_stop,
+            disconnect=kazoo_clients.stop,
             end_session=self.end_session,
             check_interval_s=lambda: self._granted_ms / 1000,
         )
         self._client.add_listener(self._on_kazoo_state)
-        _start(self._client, self._hosts, self._connect_timeout_ms, waited_ms)
+        kazoo_clients.start(self._client, self._hosts, self._connect_timeout_ms, waited_ms)
         self._thread = threading.Thread(target=self._run, name="minikafka-zookeeper", daemon=True)
         self._thread.start()
         try:
@@ -230,7 +192,7 @@ class ZooKeeperStore:
         full = self._full(path)
 
         def send() -> Any:
-            return self._client.create_async(full, bytes(data), ephemeral=ephemeral, sequence=sequential)
+            return self._client.create_async(full, bytes(data), self._acl(full), ephemeral, sequential)
 
         try:
             made = self._submit("create", path, send)()
@@ -245,17 +207,14 @@ class ZooKeeperStore:
         """See ``Store.create_all``."""
         for path, data in nodes.items():
             check_data(path, data)
-        requests = {path: (bytes(data),) for path, data in nodes.items()}
+        requests = {path: (bytes(data), self._acl(self._full(path))) for path, data in nodes.items()}
         answers = self._send_all("create", self._client.create_async, requests)
         return _refused(answers, (NodeExists, NoNode))
 
     def read_all(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
         """See ``Store.read_all``."""
-        found = {}
-        for path, answer in self._send_all("read", self._client.get_async, dict.fromkeys(paths, ())):
-            with contextlib.suppress(NoNode):
-                found[path] = _state(answer())
-        return found
+        answers = self._send_all("read", self._client.get_async, dict.fromkeys(paths, ()))
+        return {path: _state(answer) for path, answer in _present(answers)}
 
     def read(self, path: str) -> tuple[bytes, Stat]:
         """See ``Store.read``."""
@@ -297,7 +256,7 @@ class ZooKeeperStore:
         for doing, place, answer in zip(("find", "delete"), (guard_path, path), answers, strict=True):
             # Errors of an operation that was not tried or was undone carry no information.
             if isinstance(answer, Exception) and not isinstance(answer, _TRANSACTION_SIDE_ERRORS):
-                with _translate_errors(doing, place):
+                with kazoo_clients.translate_errors(doing, place):
                     raise answer
 
     def exists(self, path: str) -> Stat | None:
@@ -312,6 +271,28 @@ class ZooKeeperStore:
     def children(self, path: str) -> list[str]:
         """See ``Store.children``."""
         return sorted(self._send("list", path, self._client.get_children_async)())
+
+    def set_acls(self) -> int:
+        """Give all open znodes the ACLs of new ones; return the number that were changed.
+
+        Those below a znode come first, so that a run that was interrupted is continued by another one.
+        ZooKeeper's own znodes stay as they are, and those that have another ACL.
+        """
+        levels, paths = [], ["/"]
+        own = {"/zookeeper"} if not self._chroot else set()
+        while paths:
+            levels.append(paths)
+            answers = self._send_all("list", self._client.get_children_async, dict.fromkeys(paths, ()))
+            found = {f"{above.rstrip('/')}/{name}" for above, names in _present(answers) for name in names}
+            paths = sorted(found - own)
+        client, changed = self._client, 0
+        for paths in reversed(levels):
+            answers = self._send_all("read the ACL of", client.get_acls_async, dict.fromkeys(paths, ()))
+            unprotected = [path for path, (acl, _) in _present(answers) if is_open(acl)]
+            acls = {path: (self._acl(self._full(path)),) for path in unprotected}
+            changes = {path: acl for path, acl in acls.items() if not is_open(*acl)}
+            changed += sum(1 for _ in _present(self._send_all("protect", client.set_acls_async, changes)))
+        return changed
 
     def watch_children(self, path: str, callback: ChildrenCallback) -> PersistentWatch:
         """See ``Store.watch_children``."""
@@ -357,7 +338,7 @@ class ZooKeeperStore:
         """Ask ZooKeeper to end a session; return False if it does not exist."""
         client = self._started_client((ticket.session_id, ticket.password))
         identity = client.client_id  # a new one if the old one has expired
-        _stop(client)
+        kazoo_clients.stop(client)
         return identity is not None and identity[0] == ticket.session_id
 
     def close(self) -> None:
@@ -368,7 +349,7 @@ class ZooKeeperStore:
             self._closed = True
             self._watches.clear()
         self._session_callbacks.clear()
-        _stop(self._client)
+        kazoo_clients.stop(self._client)
         self._connected.set()  # wakes the callers that wait for a connection
         self._queue.put(None)
         if threading.current_thread() is not self._thread:
@@ -377,17 +358,11 @@ class ZooKeeperStore:
     def _started_client(self, identity: tuple[int, bytes] | None = None) -> Any:
         """Return another client, of the given session or a new one. Raises CoordinationLost."""
         client = self._new_client(identity)
-        _start(client, self._hosts, self._connect_timeout_ms)
+        kazoo_clients.start(client, self._hosts, self._connect_timeout_ms)
         return client
 
     def _new_client(self, identity: tuple[int, bytes] | None = None) -> Any:
-        return KazooClient(
-            self._hosts,
-            timeout=self._session_timeout_ms / 1000,
-            client_id=identity,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
-            logger=_kazoo_log,
-        )
+        return kazoo_clients.new_client(self._hosts, self._session_timeout_ms, self._security, identity)
 
     def _track_granted_timeout(self, client: Any) -> None:
         """Derive the granted time-out from the read time-out, which is two thirds of it; kazoo hides it."""
@@ -408,6 +383,10 @@ class ZooKeeperStore:
     def _full(self, path: str) -> str:
         check_path(path)
         return self._chroot + path if path != "/" else self._chroot or "/"
+
+    def _acl(self, full: str) -> Any:
+        """Return the ACL of a new znode."""
+        return self._security.acl.access(full[len(self._chroot) :] or "/").acl
 
     def _send(self, doing: str, path: str, send: Callable[..., Any], *more: object) -> Callable[[], Any]:
         """Send one request for ``path``; the returned function waits for the answer."""
@@ -431,11 +410,11 @@ class ZooKeeperStore:
         if not self._connected.wait(self._request_timeout_s if patient else 0):
             raise CoordinationLost(f"cannot {doing} {path}: no connection to ZooKeeper at {self._hosts}")
         self._check_open()
-        with _translate_errors(doing, path):
+        with kazoo_clients.translate_errors(doing, path):
             sent = send()
 
         def answer() -> Any:
-            with _translate_errors(doing, path):
+            with kazoo_clients.translate_errors(doing, path):
                 return sent.get(timeout=max(0.1, deadline - time.monotonic()))
 
         return answer
@@ -449,7 +428,8 @@ class ZooKeeperStore:
             above = parent_of(above)
         for path in reversed(missing):
             with contextlib.suppress(NodeExists):
-                self._submit("create", path, partial(self._client.create_async, path, None))()
+                create = partial(self._client.create_async, path, None, self._acl(path))
+                self._submit("create", path, create)()
 
     def _watch(
         self,
@@ -553,23 +533,6 @@ class ZooKeeperStore:
                 _log.exception("unexpected error in a callback for a ZooKeeper change")
 
 
-def _start(client: Any, hosts: str, timeout_ms: int, waited_ms: int = 0) -> None:
-    """Connect the client. Raises CoordinationLost, after stopping it."""
-    client.start_async().wait(max(0, timeout_ms - waited_ms) / 1000)
-    atexit.unregister(client.handler.stop)  # its threads are daemons: an exit does not wait for a blocked one
-    if not client.connected:
-        _stop(client)
-        raise CoordinationLost(
-            f"no answer from ZooKeeper at {hosts} within {timeout_ms} ms: check that it is running, "
-            "or correct the address"
-        )
-
-
-def _stop(client: Any) -> None:
-    client.stop()
-    client.close()
-
-
 def _refused(
     answers: Iterable[tuple[str, Callable[[], Any]]], expected: tuple[type[CoordinationError], ...]
 ) -> frozenset[str]:
@@ -581,6 +544,13 @@ def _refused(
         except expected:
             refused.add(path)
     return frozenset(refused)
+
+
+def _present(answers: Iterable[tuple[str, Callable[[], Any]]]) -> Iterator[tuple[str, Any]]:
+    """Yield the answers of those paths that exist."""
+    for path, answer in answers:
+        with contextlib.suppress(NoNode):
+            yield path, answer()
 
 
 def _batches(paths: Iterable[Item]) -> Iterator[list[Item]]:

@@ -28,8 +28,9 @@ from minikafka.base.errors import (
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import SESSION_TIMEOUT_MAX_MS, EmbeddedZooKeeper
 from minikafka.net.ports import free_port
+from minikafka.registry.kazoo_clients import translate_errors
 from minikafka.registry.store import SessionState, SessionTicket
-from minikafka.registry.zookeeper import ZooKeeperStore, _translate_errors, parse_connect
+from minikafka.registry.zookeeper import ZooKeeperStore, parse_connect
 from tests.support.raising import raising
 
 PATIENCE_S = 30.0
@@ -85,7 +86,7 @@ def test_a_bad_connect_string_is_refused(connect: str) -> None:
 def test_every_error_of_kazoo_becomes_one_of_ours(theirs: Exception, ours: type[CoordinationError]) -> None:
     with (
         pytest.raises(CoordinationError, match=r"cannot write /a: \w+") as caught,
-        _translate_errors("write", "/a"),
+        translate_errors("write", "/a"),
     ):
         raise theirs
     assert type(caught.value) is ours
