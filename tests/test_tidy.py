@@ -81,6 +81,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/records/kernels/arrays.py": "imported without a compiler",
     "broker_core/minikafka/records/kernels/signatures.py": "types of all kernels",
     "broker_core/minikafka/registry/kinds.py": "the table of all kinds of znodes",
+    "broker_core/minikafka/registry/zookeeper_address.py": "imported by configurations, without a client",
     "broker_core/minikafka/security/stores/formats.py": "chooses the reader, so that only one is imported",
     "broker_core/minikafka/server/control/protocol_compatibility.py": "one check at the start",
     "spark_source/pyspark_minikafka/catalog.py": "imported where pyarrow is not",

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from minikafka.base.config.types import checked
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.registry.store import is_znode_name
-
-
-def _check_connect(text: str) -> None:
-    if not text:
-        raise ValueError
-    from minikafka.registry.zookeeper import parse_connect  # imports the client library
-
-    parse_connect(text)
-
-
-ZOOKEEPER_CONNECT = checked("HOST:PORT, or HOST:PORT/CHROOT", _check_connect)
-"""The type of ``zookeeper.connect``."""
 
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"

@@ -23,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
-import re
 import threading
 import time
 from collections import deque
@@ -33,17 +32,9 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import KazooState
 
-from minikafka.base.errors import (
-    BadVersion,
-    ConfigError,
-    CoordinationError,
-    CoordinationLost,
-    NodeExists,
-    NoNode,
-)
+from minikafka.base.errors import BadVersion, CoordinationError, CoordinationLost, NodeExists, NoNode
 from minikafka.registry import kazoo_clients
 from minikafka.registry.store import (
     ChildrenCallback,
@@ -55,6 +46,7 @@ from minikafka.registry.store import (
     check_path,
     parent_of,
 )
+from minikafka.registry.zookeeper_address import parse_connect
 from minikafka.registry.zookeeper_rollback import RollbackWatch
 from minikafka.registry.zookeeper_security import UNSECURED, ZooKeeperSecurity, is_open
 from minikafka.registry.zookeeper_watches import Fired, PersistentWatch, read_again
@@ -74,32 +66,6 @@ _Work = Callable[[], None] | PersistentWatch | None
 
 _TRANSACTION_SIDE_ERRORS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 """Results of a transaction's other operations after one has failed."""
-
-
-def parse_connect(connect: str) -> tuple[str, str]:
-    """Split ``HOST:PORT[,HOST:PORT…][/CHROOT]`` into hosts and chroot (``""`` when there is none).
-
-    Raises ConfigError for ``zookeeper.connect``.
-    """
-    hosts, _, below = connect.strip().partition("/")
-    chroot = "/" + below.strip("/") if below.strip("/") else ""
-    try:
-        servers, _ = collect_hosts(hosts)
-        # kazoo treats port 0 as no port, and would use 2181.
-        if any(port > 0xFFFF for _, port in servers) or re.search(r":0+(,|$)", hosts):
-            raise ValueError("a port must be 1 to 65535")
-        if chroot:
-            check_path(chroot)
-    except (ValueError, CoordinationError) as error:
-        allowed = f"HOST:PORT[,HOST:PORT...][/CHROOT] ({error})"
-        raise ConfigError("zookeeper.connect", connect, allowed) from None
-    return hosts, chroot
-
-
-def servers_of(connect: str) -> list[tuple[str, int]]:
-    """Return host and port of each server in ``connect``. Raises ConfigError as ``parse_connect``."""
-    servers, _ = collect_hosts(parse_connect(connect)[0])
-    return [(host, port) for host, port in servers]
 
 
 class ZooKeeperStore:

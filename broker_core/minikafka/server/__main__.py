@@ -40,7 +40,8 @@ from minikafka.net.ports import addresses_of, can_connect, wait_for_zookeeper
 from minikafka.net.server import RequestHandler, Server, SocketServer
 from minikafka.records import kernels
 from minikafka.registry.store import Store
-from minikafka.registry.zookeeper import ZooKeeperStore, servers_of
+from minikafka.registry.zookeeper import ZooKeeperStore
+from minikafka.registry.zookeeper_address import servers_of
 from minikafka.server.assembly import Ports, RunningBroker, endpoints_of, start_patiently
 from minikafka.server.config.listeners import unreachable
 from minikafka.server.config.properties import BrokerConfig

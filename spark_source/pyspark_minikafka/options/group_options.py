@@ -109,7 +109,7 @@ def _zookeeper(options: Mapping[str, str]) -> str | None:
     name, text = _property(options, ZOOKEEPER)
     if text is None:
         return None
-    from minikafka.registry.paths import ZOOKEEPER_CONNECT  # not for queries without such a group
+    from minikafka.registry.zookeeper_address import ZOOKEEPER_CONNECT  # not for queries without such a group
 
     connect: str = ZOOKEEPER_CONNECT.parse(name, text)
     return connect

@@ -30,7 +30,8 @@ from minikafka.embedded.zookeeper import SESSION_TIMEOUT_MAX_MS, EmbeddedZooKeep
 from minikafka.net.ports import free_port
 from minikafka.registry.kazoo_clients import translate_errors
 from minikafka.registry.store import SessionState, SessionTicket
-from minikafka.registry.zookeeper import ZooKeeperStore, parse_connect
+from minikafka.registry.zookeeper import ZooKeeperStore
+from minikafka.registry.zookeeper_address import parse_connect
 from tests.support.raising import raising
 
 PATIENCE_S = 30.0

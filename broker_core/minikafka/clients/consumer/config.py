@@ -14,7 +14,8 @@ from minikafka.base.config.unknown_names import closest_match, did_you_mean
 from minikafka.base.errors import ConfigError
 from minikafka.clients.common_client_configs import CHECKED_BY_CLIENTS, CLIENT_ID, LEGAL_NAME, LEGAL_TEXT
 from minikafka.clients.consumer.assignment import STRATEGIES, STRATEGY
-from minikafka.registry.paths import BROKER_IDS, ZOOKEEPER_CONNECT
+from minikafka.registry.paths import BROKER_IDS
+from minikafka.registry.zookeeper_address import ZOOKEEPER_CONNECT, parse_connect
 
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 """Values of ``offsets.storage``."""
@@ -215,8 +216,6 @@ class ConsumerConfig(AbstractConfig):
     @property
     def no_brokers_hint(self) -> str:
         """The end of an error message: the path without brokers, and the settings to check."""
-        from minikafka.registry.zookeeper import parse_connect  # imports the client library
-
         connect = self.zookeeper_connect
         hosts, chroot = parse_connect(connect)
         here = f"{chroot!r} here" if chroot else "none here"

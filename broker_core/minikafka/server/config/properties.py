@@ -37,7 +37,7 @@ from minikafka.log.layout import Layout
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.records.format.compression import Codec
 from minikafka.records.kernels.layout import MIN_SIZE
-from minikafka.registry.paths import ZOOKEEPER_CONNECT
+from minikafka.registry.zookeeper_address import ZOOKEEPER_CONNECT
 from minikafka.security.authorizer import Authorizer, parse_super_users
 from minikafka.server.config.listener_security import (
     AuthenticationConfig,
