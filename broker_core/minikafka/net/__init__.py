@@ -14,7 +14,7 @@
     login_ports        the effects of logins: identity providers, the libraries of AWS and Kerberos
     token_cache        the token of a client, kept and renewed
     http               requests to identity providers
-    tls                contexts of OpenSSL from Kafka's settings, and what a failed handshake means
+    tls                contexts of OpenSSL from the settings; ``tls_failures``: causes of failed handshakes
     ports              free TCP ports, reachability checks, and the mode of a ZooKeeper server
 
 The project opens sockets only here and in the ZooKeeper client. Frames (``minikafka.wire.framing``) are

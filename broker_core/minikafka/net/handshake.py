@@ -46,7 +46,7 @@ def continue_handshake(channel: Channel) -> None:
     try:
         tls.handshake()
     except TlsFailed as error:
-        raise HandshakeFailed(f"TLS handshake failed: {error}") from None
+        raise HandshakeFailed(str(error)) from None
 
 
 def _other_protocol(first: bytes, *, sasl: bool) -> str:

@@ -21,7 +21,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from minikafka.base.errors import NetworkError
 from minikafka.net.network_send import error_reason
-from minikafka.net.tls import client_context, tls_failure
+from minikafka.net.tls import client_context
+from minikafka.net.tls_failures import tls_failure
 from minikafka.security.sasl.oidc import MAX_RESPONSE_BYTES, HttpRequest, HttpResponse
 from minikafka.security.sasl.sasl_config import TOKEN_ENDPOINT, address_fault
 from minikafka.security.ssl_config import SslConfig

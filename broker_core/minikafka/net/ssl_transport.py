@@ -21,7 +21,7 @@ import ssl
 import threading
 
 from minikafka.net.network_send import TlsFailed
-from minikafka.net.tls import tls_failure
+from minikafka.net.tls_failures import presented_certificate, tls_failure
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -142,7 +142,10 @@ class SslTransport:
             raise ConnectionAbortedError("TLS has ended on this connection")
 
     def _failed(self, error: ssl.SSLError) -> TlsFailed:
-        return TlsFailed(tls_failure(error, self._host))
+        return TlsFailed(tls_failure(error, self._host, self._presented))
+
+    def _presented(self) -> bytes | None:
+        return None if self._host is None else presented_certificate(self._ssl, self._host)
 
     def _raise_alert(self) -> None:
         """Raise the error that an alert of the peer reports, which it may have sent before it left."""

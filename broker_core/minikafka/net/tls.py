@@ -18,12 +18,9 @@ from pathlib import Path
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.config.config_def import Faults
 from minikafka.base.errors import ConfigError
-from minikafka.net.tls_failures import presented_certificate, tls_failure
 from minikafka.security.cipher_suites import OPENSSL_NAMES, is_tls_1_3
 from minikafka.security.ssl_config import TLS_1_2, TLS_1_3, ClientAuth, ReadFile, SslConfig
 from minikafka.security.stores.key_material import KeyMaterial
-
-__all__ = ["ServerTls", "client_context", "presented_certificate", "read_file", "tls_failure"]
 
 _log = logging.getLogger(__name__)
 

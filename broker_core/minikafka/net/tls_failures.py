@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import time
 from collections.abc import Callable
-from typing import Any
 
 from minikafka.base.errors import StoreError
 from minikafka.base.printable import printable
@@ -22,6 +22,9 @@ _TRUSTSTORE = "ssl.truststore.location or ssl.truststore.certificates"
 
 _MAX_CHARACTERS = 300
 """The most of a certificate's names that a message has."""
+
+_PRESENTED_SECONDS = 1.0
+_RECEIVE_BYTES = 1 << 14
 
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _SELF_SIGNED = 18
@@ -100,7 +103,7 @@ def tls_failure(
     """
     found, advice = _cause(error, host, presented)
     # Names in certificates are the peer's to choose.
-    return printable(f"TLS failed: {found}; {advice}" if advice else f"TLS failed: {found}")
+    return printable(f"TLS handshake failed: {found}; {advice}" if advice else f"TLS failed: {found}")
 
 
 def _cause(
@@ -206,18 +209,32 @@ def _parsed(der: bytes | None) -> Certificate | None:
     return None
 
 
-def presented_certificate(address: Any, host: str, timeout_ms: int = 1000) -> bytes | None:
-    """Return the certificate that a server shows, in DER, unverified and for messages alone; None if it shows
-    none in time.
+def presented_certificate(connected: socket.socket, host: str) -> bytes | None:
+    """Return the certificate of the server that a socket is connected to, in DER: unverified, for messages
+    alone. None if the server shows none in time.
 
-    address: of the server, as ``socket.getpeername`` returns it.
+    A second connection asks for it, and with TLS 1.3 ends before the server knows that its handshake is over.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    end = context.wrap_bio(incoming, outgoing, server_hostname=host)
     try:
-        sock = socket.create_connection(address[:2], timeout_ms / 1000)
-        with sock, context.wrap_socket(sock, server_hostname=host) as connection:
-            return connection.getpeercert(binary_form=True)
+        with socket.create_connection(connected.getpeername()[:2], _PRESENTED_SECONDS) as sock:
+            deadline = time.monotonic() + _PRESENTED_SECONDS
+            while time.monotonic() < deadline:
+                try:
+                    end.do_handshake()
+                    return end.getpeercert(binary_form=True)
+                except ssl.SSLWantReadError:
+                    sock.sendall(outgoing.read())
+                    incoming.write(sock.recv(_RECEIVE_BYTES) or _end_of(incoming))
     except (OSError, ValueError):
-        return None
+        pass
+    return None
+
+
+def _end_of(incoming: ssl.MemoryBIO) -> bytes:
+    incoming.write_eof()
+    return b""

@@ -240,7 +240,7 @@ def test_garbage_in_records_is_refused_with_an_alert(
         while sock.recv(1_000):
             pass
     eventually(lambda: closings(caplog), "it is logged")
-    assert "closed: TLS handshake failed: " in closings(caplog)[0]
+    assert "closed: TLS " in closings(caplog)[0]
 
 
 def test_refused_clients_fill_no_log(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
