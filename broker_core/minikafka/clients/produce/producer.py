@@ -311,8 +311,8 @@ class BatchingProducer:
 
     def _step_or_wait(self, left_ms: int | None) -> bool:
         """Without threads: execute tasks, or wait. Return False if there will never be a task."""
-        self._lock.release()
         try:
+            self._lock.release()  # in the block: Ctrl-C may come right after it
             if not self._runner.step(left_ms):
                 with self._lock:
                     due_ms = self._sender.next_due_ms(self._clock.monotonic_ms())

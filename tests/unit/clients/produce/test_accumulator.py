@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import threading
-from types import FrameType
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce import accumulator as accumulator_module
 from minikafka.clients.produce.accumulator import AppendResult, RecordAccumulator
 from minikafka.clients.produce.batch import message_bytes
 from minikafka.clients.produce.config import BatchingConfig
@@ -169,41 +165,6 @@ def test_flushing_ends_lingering() -> None:
             pass
         assert sendable(queue) == [(A, 1)]
     assert sendable(queue) == []
-
-
-def interrupted_at(number: int, queue: RecordAccumulator) -> bool:
-    """Flush, with Ctrl-C at this one of the places where Python looks for signals: the begin of a function,
-    and after a call of C. Return False if there are fewer.
-    """
-    left = [number]
-
-    def interrupt(frame: FrameType, event: str, _: object) -> None:
-        files = {accumulator_module.__file__, contextlib.__file__}
-        if frame.f_code.co_filename in files and event in {"call", "c_return"}:
-            left[0] -= 1
-            if left[0] < 0:
-                sys.setprofile(None)
-                raise KeyboardInterrupt
-
-    before = sys.getprofile()
-    sys.setprofile(interrupt)
-    try:
-        with queue.flush():
-            return False
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.setprofile(before)
-
-
-def test_ctrl_c_at_any_place_of_a_flush_ends_it() -> None:
-    queue = accumulator(linger_ms=1_000)
-    put(queue, A)
-    places = 0
-    while interrupted_at(places, queue):
-        assert sendable(queue) == []
-        places += 1
-    assert places > 5
 
 
 def test_batches_expire_in_order_and_not_while_under_way() -> None:
