@@ -10,10 +10,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def first_of(names: Sequence[object], most: int) -> str:
-    """Return the first ``most`` names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(str, names[:most])) + more
+def first_of(names: Sequence[object], most: int, noun: str = "") -> str:
+    """Return the first ``most`` names, and how many more there are: ``a, b and 2 more``, or with their
+    ``noun``.
+    """
+    left = len(names) - most
+    more = counted(left, f"more {noun}") if noun else f"{left} more"
+    return ", ".join(map(str, names[:most])) + (f" and {more}" if left > 0 else "")
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from minikafka.base.ids import TopicPartition
-from minikafka.base.text import counted
+from minikafka.base.text import counted, first_of
 from minikafka.clients.network.outage_log import OutageLog
 from minikafka.clients.produce.batch import ProducerBatch
 
@@ -85,14 +85,8 @@ class RetryLog:
             limit = f", for {max(1, round(left_ms / 1000))} s more"
         lasts_ms, reason = now_ms - oldest.since_ms, oldest.reason or NO_LEADER_KNOWN
         count = sum(batch.count for batch in batches)
+        partitions = first_of(sorted(lasting), LISTED_PARTITIONS_MAX, "partition")
         return (
-            f"{still}{counted(count, 'record')} for {_named(lasting)} not acknowledged for "
+            f"{still}{counted(count, 'record')} for {partitions} not acknowledged for "
             f"{round(lasts_ms / 1000)} s: {reason}; retrying{limit}"
         )
-
-
-def _named(partitions: Iterable[TopicPartition]) -> str:
-    names = sorted(partitions)
-    shown = ", ".join(map(str, names[:LISTED_PARTITIONS_MAX]))
-    more = len(names) - LISTED_PARTITIONS_MAX
-    return f"{shown} and {counted(more, 'more partition')}" if more > 0 else shown
