@@ -13,6 +13,7 @@
     memory             the same interfaces without sockets, threads or time: deterministic, with faults
     login_ports        the effects of logins: identity providers, the libraries of AWS and Kerberos
     token_cache        the token of a client, kept and renewed
+    key_cache          the keys of an identity provider, kept and fetched again
     http               requests to identity providers
     tls                contexts of OpenSSL from the settings; ``tls_failures``: causes of failed handshakes
     ports              free TCP ports, reachability checks, and the mode of a ZooKeeper server

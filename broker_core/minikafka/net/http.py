@@ -24,7 +24,7 @@ from minikafka.net.network_send import error_reason
 from minikafka.net.tls import client_context
 from minikafka.net.tls_failures import tls_failure
 from minikafka.security.sasl.oidc import MAX_RESPONSE_BYTES, HttpRequest, HttpResponse
-from minikafka.security.sasl.sasl_config import TOKEN_ENDPOINT, address_fault
+from minikafka.security.sasl.sasl_config import address_fault
 from minikafka.security.ssl_config import SslConfig
 
 _PORTS = {"http": 80, "https": 443}
@@ -37,7 +37,7 @@ def fetch(request: HttpRequest) -> HttpResponse:
     The whole of it takes at most the time limits of ``request``. Raises NetworkError with the address, the
     reason and what to do; and ConfigError for an address or ``ssl.…`` options that cannot be used.
     """
-    fault = address_fault(TOKEN_ENDPOINT, request.url, request.allow_http)
+    fault = address_fault(request.setting, request.url, request.allow_http)
     if fault is not None:
         raise fault
     url = urlsplit(request.url)

@@ -12,10 +12,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TypeVar
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import MinikafkaError, NetworkError
 from minikafka.security.sasl.oauthbearer import OAuthBearerToken
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -23,9 +26,28 @@ RENEWAL_BACKOFF_MS = 10_000
 """The time after a failed renewal until the next attempt, as in Kafka."""
 
 
+THREAD_NAME = "minikafka-identity-provider"
+
+
 def in_background(task: Callable[[], None]) -> None:
     """Run ``task`` on a thread that does not keep the process alive."""
-    threading.Thread(target=task, name="minikafka-token-renewal", daemon=True).start()
+    threading.Thread(target=task, name=THREAD_NAME, daemon=True).start()
+
+
+def with_retries(
+    attempt: Callable[[], T], backoff_ms: int, longest_ms: int, clock: Clock, sleep: Callable[[float], None]
+) -> T:
+    """Return what ``attempt`` returns. A NetworkError is repeated for ``longest_ms``, with growing pauses."""
+    end_ms = clock.monotonic_ms() + longest_ms
+    while True:
+        try:
+            return attempt()
+        except NetworkError:
+            pause_ms = min(backoff_ms, end_ms - clock.monotonic_ms())
+            if pause_ms <= 0:
+                raise
+        sleep(pause_ms / 1000)
+        backoff_ms *= 2
 
 
 class TokenCache:
@@ -83,7 +105,8 @@ class TokenCache:
     def _run(self, attempt: Future[OAuthBearerToken]) -> OAuthBearerToken:
         """Fetch a token, for this caller and those that wait for ``attempt``."""
         try:
-            token = self._fetch_with_retries()
+            backoff = self._retry_backoff_ms, self._retry_backoff_max_ms
+            token = with_retries(self._fetch, *backoff, self._clock, self._sleep)
             refresh_ms = self._refresh_time_of(token)
         except BaseException as error:
             with self._lock:
@@ -100,17 +123,3 @@ class TokenCache:
             self._attempt, self._token, self._refresh_ms = None, token, refresh_ms
         attempt.set_result(token)
         return token
-
-    def _fetch_with_retries(self) -> OAuthBearerToken:
-        """Fetch a token, and repeat that with growing pauses while it makes sense."""
-        end_ms = self._clock.monotonic_ms() + self._retry_backoff_max_ms
-        backoff_ms = self._retry_backoff_ms
-        while True:
-            try:
-                return self._fetch()
-            except NetworkError:
-                pause_ms = min(backoff_ms, end_ms - self._clock.monotonic_ms())
-                if pause_ms <= 0:
-                    raise
-            self._sleep(pause_ms / 1000)
-            backoff_ms *= 2

@@ -1,3 +1,4 @@
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -12,9 +13,14 @@ import javax.security.auth.login.Configuration;
 import javax.security.sasl.Sasl;
 import javax.security.sasl.SaslClient;
 import javax.security.sasl.SaslServer;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.SaslConfigs;
 import org.apache.kafka.common.security.auth.AuthenticateCallbackHandler;
 import org.apache.kafka.common.security.auth.SaslExtensionsCallback;
+import org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler;
 import org.apache.kafka.common.security.oauthbearer.OAuthBearerTokenCallback;
+import org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallback;
+import org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler;
 import org.apache.kafka.common.security.oauthbearer.internals.OAuthBearerSaslClient;
 import org.apache.kafka.common.security.oauthbearer.internals.OAuthBearerSaslServer;
 import org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler;
@@ -37,10 +43,14 @@ import org.apache.kafka.common.security.scram.internals.ScramSaslServer;
  *     message BYTES                                    answers with the next message and "complete" or "continue"
  *     credential MECHANISM PASSWORD                    answers with a new credential
  *     jaas TEXT                                        answers with module, flag, and a line for each option
+ *     validate TOKEN [SETTING VALUE]…                  answers with user, end in ms, and the scope, or an error
+ *     fetch [SETTING VALUE]… - [OPTION VALUE]…         answers with a token of an identity provider, user and end
  *
  * OAUTHBEARER takes the options of its JAAS configuration in place of a password.
  */
 public final class SaslMechanisms {
+    private static final String JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url";
+    private static final String TOKEN_URL = "sasl.oauthbearer.token.endpoint.url";
     private static SaslClient client;
     private static SaslServer server;
 
@@ -57,6 +67,8 @@ public final class SaslMechanisms {
                 case "credential" -> Lines.reply(ScramCredentialUtils.credentialToString(
                     new ScramFormatter(ScramMechanism.forMechanismName(words[1])).generateCredential(text(words[2]), 4096)));
                 case "jaas" -> parse(text(words[1]));
+                case "validate" -> validate(text(words[1]), options(words, 2));
+                case "fetch" -> fetch(words);
                 default -> throw new IllegalArgumentException(words[0]);
             }
         });
@@ -131,6 +143,38 @@ public final class SaslMechanisms {
             @Override
             public void close() { }
         });
+    }
+
+    private static void validate(String token, Map<String, String> settings) throws Exception {
+        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", settings.get(JWKS_URL));
+        var validator = new OAuthBearerValidatorCallbackHandler();
+        validator.configure(parsed(settings), "OAUTHBEARER", entries(Map.of()));
+        var asked = new OAuthBearerValidatorCallback(token);
+        validator.handle(new Callback[] {asked});
+        validator.close();
+        if (asked.token() == null) throw new IllegalArgumentException(asked.errorStatus());
+        Lines.reply(encode(asked.token().principalName()), Long.toString(asked.token().lifetimeMs()));
+    }
+
+    private static void fetch(String[] words) throws Exception {
+        int dash = List.of(words).indexOf("-");
+        Map<String, String> settings = options(Arrays.copyOf(words, dash), 1);
+        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", settings.get(TOKEN_URL));
+        var login = new OAuthBearerLoginCallbackHandler();
+        login.configure(parsed(settings), "OAUTHBEARER", entries(options(words, dash + 1)));
+        var asked = new OAuthBearerTokenCallback();
+        login.handle(new Callback[] {asked});
+        login.close();
+        var token = asked.token();
+        Lines.reply(encode(token.value()), encode(token.principalName()), Long.toString(token.lifetimeMs()));
+    }
+
+    private static Map<String, Object> parsed(Map<String, String> settings) {
+        var definition = new ConfigDef();
+        SaslConfigs.addClientSaslSupport(definition);
+        var values = new HashMap<>(definition.parse(settings));
+        values.values().removeIf(value -> value == null);
+        return values;
     }
 
     private static void parse(String text) throws Exception {

@@ -11,7 +11,7 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import AuthenticationFailed, NetworkError
 from minikafka.base.secrets import Password
-from minikafka.net.token_cache import RENEWAL_BACKOFF_MS, TokenCache
+from minikafka.net.token_cache import RENEWAL_BACKOFF_MS, THREAD_NAME, TokenCache
 from minikafka.security.sasl.oauthbearer import OAuthBearerToken
 
 LIFETIME_MS = 100_000
@@ -187,6 +187,6 @@ def test_renewal_runs_on_a_thread_that_ends(harness: Harness) -> None:
     cache()
     assert fetched.wait(10)
     for thread in threading.enumerate():
-        if thread.name == "minikafka-token-renewal":
+        if thread.name == THREAD_NAME:
             thread.join(10)
             assert not thread.is_alive()

@@ -7,6 +7,7 @@
     server_states     the states of a connection, from its first request to an authenticated client
     client_states     the same at the other end: the requests of a client until it is authenticated
     unsecured_tokens  tokens for it without a signature, for development
+    signed_tokens     tokens for it with a signature, as a broker validates them
     token_claims      the parts and claims of any token
     aws_msk_iam       AWS_MSK_IAM, and Amazon's tokens for OAUTHBEARER
     gssapi            GSSAPI (RFC 4752)

@@ -21,7 +21,7 @@ from minikafka.base.printable import printable
 from minikafka.base.secrets import Password
 from minikafka.base.text import shorten
 from minikafka.security.sasl.oauthbearer import MECHANISM, OAuthBearerToken
-from minikafka.security.sasl.sasl_config import ALLOW_HTTP, TOKEN_ENDPOINT, SaslConfig
+from minikafka.security.sasl.sasl_config import TOKEN_ENDPOINT, SaslConfig, allows_http, ssl_options
 from minikafka.security.sasl.token_claims import MAX_SECONDS, InvalidToken, decoded, parts_of, time_ms
 
 DEFAULT_TIMEOUT_MS = 10_000
@@ -55,6 +55,8 @@ class HttpRequest:
     """True if the user permits an address without TLS that is not on this host."""
     ssl_options: Mapping[str, Password] = field(default_factory=dict, repr=False)
     """``ssl.…`` settings of the connection; none of them: the system's certificate authorities."""
+    setting: str = TOKEN_ENDPOINT
+    """The name of the setting that has the address."""
 
     @property
     def place(self) -> str:
@@ -125,8 +127,8 @@ def token_request(config: SaslConfig) -> HttpRequest:
         body.encode("ascii"),
         config.connect_timeout_ms or DEFAULT_TIMEOUT_MS,
         config.read_timeout_ms or DEFAULT_TIMEOUT_MS,
-        str(config.option(ALLOW_HTTP)).lower() == "true",
-        {name: value for name, value in config.jaas.options.items() if name.startswith("ssl.")},
+        allows_http(config.jaas),
+        ssl_options(config.jaas),
     )
 
 

@@ -383,8 +383,7 @@ class SaslConfig(AbstractConfig):
             text = "must be given: the identity provider's address for tokens, from its documentation"
             yield ConfigError(TOKEN_ENDPOINT, None, text)
             return
-        allow_http = str(self.option(ALLOW_HTTP)).lower() == "true"
-        fault = address_fault(TOKEN_ENDPOINT, url, allow_http)
+        fault = address_fault(TOKEN_ENDPOINT, url, allows_http(jaas))
         if fault is not None:
             yield fault
         if urlsplit(url).scheme.lower() == "file":
@@ -403,6 +402,17 @@ def _aws_faults(jaas: JaasConfig) -> Iterator[ConfigError]:
     roles = [option for option in jaas.options if option.startswith("awsRole") and option != "awsRoleArn"]
     if roles and "awsRoleArn" not in jaas.options:
         yield ConfigError(jaas.setting, None, f"the option {roles[0]} requires the option awsRoleArn")
+
+
+def allows_http(jaas: JaasConfig) -> bool:
+    """Return True if a JAAS text permits addresses without TLS."""
+    value = jaas.options.get(ALLOW_HTTP)
+    return value is not None and value.value.strip().lower() == "true"
+
+
+def ssl_options(jaas: JaasConfig) -> dict[str, Password]:
+    """Return the options ``ssl.…`` of a JAAS text, which are those of connections to identity providers."""
+    return {name: value for name, value in jaas.options.items() if name.startswith("ssl.")}
 
 
 def address_fault(name: str, url: str, allow_http: bool) -> ConfigError | None:
