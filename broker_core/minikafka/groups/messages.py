@@ -17,11 +17,11 @@ versions leave to the coordinator. Source: ``GroupMetadataManager.scala`` of 0.1
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import Annotated, TypeVar
 
 from minikafka.base.binary import INT16
+from minikafka.base.config.types import Release
 from minikafka.base.errors import RemoteWireError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
@@ -110,19 +110,11 @@ class ValueVersions:
     group: int = 1
 
     @classmethod
-    def written_for(cls, inter_broker_version: str) -> ValueVersions:
-        """Return the versions that brokers of a release can read: ``0.10.1``, ``2.1`` or ``2.1-IV0``.
-
-        Raises ValueError when the text is not a release.
-        """
-        match = re.fullmatch(r"(\d+(?:\.\d+){1,3})(?:-IV(\d+))?", inter_broker_version)
-        if match is None:
-            raise ValueError(f"{inter_broker_version!r} is not a release such as 0.10.1 or 2.1-IV2")
-        release = [int(part) for part in match[1].split(".")]
-        step = int(match[2]) if match[2] else NEWEST_VALUE
-        if release >= [2, 1]:
-            return cls(offset=2 if release == [2, 1] and step == 0 else 3, group=2)
-        return cls(offset=1, group=1 if release >= [0, 10, 1] else 0)
+    def written_for(cls, release: Release) -> ValueVersions:
+        """Return the versions that brokers of a release can read."""
+        if release.numbers >= (2, 1):
+            return cls(offset=2 if release == Release((2, 1), 0) else 3, group=2)
+        return cls(offset=1, group=1 if release.numbers >= (0, 10, 1) else 0)
 
 
 def offset_key(group: str, topic_partition: TopicPartition) -> bytes:

@@ -23,14 +23,15 @@ from minikafka.base.config.types import (
     BOOLEAN,
     LONG_MAX,
     LONG_MIN,
+    Release,
     Type,
     choice,
     int32,
     int64,
     integer,
-    matching,
     one_of,
     real_number,
+    release_type,
     text_type,
     whole_number,
 )
@@ -92,17 +93,16 @@ def _imported_policies(policies: frozenset[str]) -> frozenset[str]:
     return policies
 
 
-def _magic_of(version: str) -> int:
+def _has_formats(release: Release) -> bool:
+    """Return True from 0.8.0 to 0.11.x.x, and from 1.0 to 3.x."""
+    first, second, *others = release.numbers
+    return 8 <= second <= 11 and bool(others) if first == 0 else first <= 3
+
+
+def _magic_of(release: Release) -> int:
     """Return the message format that a release introduced."""
-    if version.startswith(("0.8.", "0.9.")):
-        return 0
-    return 1 if version.startswith("0.10.") else 2
+    return 0 if release.numbers < (0, 10) else 1 if release.numbers < (0, 11) else 2
 
-
-_RELEASE = matching(
-    re.compile(r"(0\.(8|9|10|11)|[1-3])\.\d+(\.\d+)*(-IV\d+)?"),
-    "a release from 0.8.0 on, such as 0.10.1 or 2.1-IV2",
-)
 
 _REPLICA = re.compile(r"\s*([0-9]{1,10}):([0-9]{1,10})\s*")  # no more digits than the ids have
 _ALL_REPLICAS = "*"
@@ -289,7 +289,7 @@ class LogConfig:
     )
     message_magic: int = setting(
         "message.format.version",
-        _RELEASE.then(_magic_of),
+        release_type("a release from 0.8.0 on, such as 0.10.1 or 2.1-IV2", _has_formats).then(_magic_of),
         "2.1-IV2",
         "The newest message format that is stored, by the release that brought it.",
         MESSAGES,

@@ -23,6 +23,7 @@ from minikafka.base.secrets import Password
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 
+_RELEASE = re.compile(r"((?:0|[1-9][0-9]*)(?:\.(?:0|[1-9][0-9]*))+)(?:-IV(0|[1-9][0-9]*))?")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -150,6 +151,41 @@ def matching(pattern: re.Pattern[str], allowed: str) -> Type:
         if pattern.fullmatch(text) is None:
             raise ValueError
         return text
+
+    return text_type(allowed, convert)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of Kafka, such as 0.10.1, or a step in the development of one, such as 2.1-IV2.
+
+    numbers: two or more.
+    step: the number behind ``-IV``; None for the release itself, which is later than all its steps.
+    """
+
+    numbers: tuple[int, ...]
+    step: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Release:
+        """Raises ValueError for other text."""
+        found = _RELEASE.fullmatch(text)
+        if found is None:
+            raise ValueError
+        return cls(tuple(map(int, found[1].split("."))), None if found[2] is None else int(found[2]))
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self.numbers)) + ("" if self.step is None else f"-IV{self.step}")
+
+
+def release_type(allowed: str, is_allowed: Callable[[Release], bool]) -> Type:
+    """Return the type of a release of Kafka: of those that the setting allows."""
+
+    def convert(text: str) -> Release:
+        found = Release.parse(text)
+        if not is_allowed(found):
+            raise ValueError
+        return found
 
     return text_type(allowed, convert)
 

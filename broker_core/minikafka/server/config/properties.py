@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -20,12 +19,14 @@ from minikafka.base.config.config_def import REQUIRED, ConfigDef, ConfigKey, Fau
 from minikafka.base.config.types import (
     BOOLEAN,
     TEXT,
+    Release,
     as_text,
     choice,
     int32,
     int64,
     integer,
     real_number,
+    release_type,
     text_type,
 )
 from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, with_suggestions
@@ -84,29 +85,30 @@ def _directories(text: str) -> tuple[str, ...]:
 _DIRECTORIES = text_type("one or more different directories, separated by commas", _directories)
 
 
-_STEPS = {
-    **dict.fromkeys(("0.8.0", "0.8.1", "0.8.2", "0.9.0"), 0),
-    "0.10.0": 2,
-    "0.10.1": 3,
-    "0.10.2": 1,
-    "0.11.0": 3,
-    "1.0": 1,
-    "1.1": 1,
-    "2.0": 2,
-    "2.1": 3,
+_STEPS: Mapping[tuple[int, ...], int] = {
+    (0, 8, 0): 0,
+    (0, 8, 1): 0,
+    (0, 8, 2): 0,
+    (0, 9, 0): 0,
+    (0, 10, 0): 2,
+    (0, 10, 1): 3,
+    (0, 10, 2): 1,
+    (0, 11, 0): 3,
+    (1, 0): 1,
+    (1, 1): 1,
+    (2, 0): 2,
+    (2, 1): 3,
 }
 """Kafka's releases up to the newest one that this broker knows -> steps of the protocol, ``-IV0`` on."""
-_RELEASE_FORM = re.compile(r"(0\.[0-9]+\.[0-9]+|[1-9]\.[0-9]+)(?:\.[0-9]+)?(?:-IV([0-9]))?")
 
 
-def _known_release(text: str) -> str:
-    found = _RELEASE_FORM.fullmatch(text)
-    if found is None or int(found[2] or -1) >= _STEPS.get(found[1], -1):
-        raise ValueError
-    return text
+def _is_known(release: Release) -> bool:
+    series = release.numbers[: 2 if release.numbers[0] else 3]  # one more number is a bug-fix release of it
+    step = -1 if release.step is None else release.step
+    return len(release.numbers) <= len(series) + 1 and step < _STEPS.get(series, -1)
 
 
-_RELEASE = text_type("a release of Kafka from 0.8.0 to 2.1, such as 0.10.1 or 2.1-IV2", _known_release)
+_RELEASE = release_type("a release of Kafka from 0.8.0 to 2.1, such as 0.10.1 or 2.1-IV2", _is_known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +379,7 @@ class BrokerConfig:
         "Threads that open and recover logs, for each directory; by default one a processor, for all.",
         _IDENTITY,
     )
-    protocol_version: str = setting(
+    protocol_version: Release = setting(
         _PROTOCOL,
         _RELEASE,
         "0.10.1",
@@ -482,12 +484,12 @@ class BrokerConfig:
             return section(**faults.take(definition_of(section).read(properties)), **others)
 
         no_listeners: tuple[Listener, ...] = ()
-        release = ""
+        oldest: Release | None = None
         if _PROTOCOL in properties:
-            release = faults.attempt(lambda: str(_RELEASE.parse(_PROTOCOL, properties[_PROTOCOL])), "")
-        beside_0_10 = release.startswith("0.10.")
+            oldest = faults.attempt(lambda: _RELEASE.parse(_PROTOCOL, properties[_PROTOCOL]), None)
+        beside_0_10 = oldest is not None and oldest.numbers[:2] == (0, 10)
         # Beside brokers of 0.10 the default message format is one that they can replicate.
-        logs = {_FORMAT: release, **properties} if beside_0_10 else properties
+        logs = {_FORMAT: str(oldest), **properties} if beside_0_10 else properties
         faults.add(_format_faults(logs, beside_0_10))
         listening = read(ListenerConfig)
         listeners = faults.attempt(lambda: listening.parse(platform.node() or "localhost"), no_listeners)

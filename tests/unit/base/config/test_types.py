@@ -16,6 +16,7 @@ from minikafka.base.config.types import (
     PASSWORD,
     TEXT,
     WORDS,
+    Release,
     Type,
     as_text,
     capped_int64,
@@ -27,6 +28,7 @@ from minikafka.base.config.types import (
     matching,
     one_of,
     real_number,
+    release_type,
     whole_number,
 )
 from minikafka.base.errors import ConfigError
@@ -155,3 +157,25 @@ def test_password_shows_its_value_to_nobody_who_prints_it() -> None:
     assert "tiger" not in str(ConfigError("any.name", secret, "must be longer"))
     assert pickle.loads(pickle.dumps(secret)).value == secret.value == "tiger"
     assert {secret: 1}[Password("tiger")] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("0.10.1", Release((0, 10, 1))), ("2.1-IV2", Release((2, 1), 2)), (" 0.8.2.1 ", Release((0, 8, 2, 1)))],
+)
+def test_a_release_is_read_and_written_as_its_numbers_and_step(text: str, found: Release) -> None:
+    assert release_type("a release", lambda _: True).parse("x", text) == found
+    assert str(found) == text.strip()
+
+
+@pytest.mark.parametrize("text", ["", "2", "two", "0.10.1-IVx", "2.1-IV", "2.1-", "2.", "02.1", "2.\u0661"])
+def test_text_that_is_not_a_release_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        release_type("a release of 2", lambda found: found.numbers[0] == 2).parse("x", text)
+    assert refused.value.allowed == "must be a release of 2"
+
+
+def test_a_setting_names_the_releases_that_it_allows() -> None:
+    with pytest.raises(ConfigError) as refused:
+        release_type("a release of 2", lambda found: found.numbers[0] == 2).parse("x", "3.0")
+    assert refused.value.allowed == "must be a release of 2"

@@ -78,11 +78,11 @@ def test_value_that_another_property_replaces_is_checked_too() -> None:
 
 @pytest.mark.parametrize("release", ["0.8.2.1", "0.10.0-IV1", "0.10.1.1", "1.1", " 2.1-IV2 ", "2.1.1"])
 def test_release_that_this_broker_knows_is_accepted(release: str) -> None:
-    assert config(**{"inter.broker.protocol.version": release}).protocol_version == release.strip()
+    assert str(config(**{"inter.broker.protocol.version": release}).protocol_version) == release.strip()
 
 
 @pytest.mark.parametrize(
-    "release", ["3.9", "2.2", "2.1-IV3", "1.2", "0.10.3", "0.10.x", "0.9.0-IV1", "2", ""]
+    "release", ["3.9", "2.2", "2.1-IV3", "1.2", "1.0.0.0", "0.10", "0.10.3", "0.10.x", "0.9.0-IV1", "2", ""]
 )
 def test_release_that_this_broker_does_not_know_is_refused(release: str) -> None:
     with pytest.raises(ConfigErrors) as refused:
