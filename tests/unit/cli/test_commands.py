@@ -35,6 +35,7 @@ NOUNS = [
     "elect",
     "reassign",
     "acl",
+    "user",
     "log",
     "perf",
     "ps",
@@ -188,7 +189,7 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["config", "set", "topic", "t"], "K=V: required"),
         (["config", "set", "topic", "t", "a.b"], "K=V='a.b'"),
         (["config", "set", "topic", "t", "--delete", "a.b=1"], "--delete='a.b=1'"),
-        (["config", "get", "group", "g"], "KIND='group': must be topic, broker or client"),
+        (["config", "get", "group", "g"], "KIND='group': must be topic, broker, client or user"),
         (["config", "get", "client", "c"], "--zookeeper: required (the address that `minikafka up` printed)"),
         (
             ["config", "get", "client", "c", "--bootstrap", "h:1"],
