@@ -63,10 +63,10 @@ class SslTransport:
             except BLOCKED as error:
                 self.reader_wants = _event_of(error)
                 raise BlockingIOError from None
-            except ssl.SSLEOFError as error:
+            except OSError as error:
+                if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+                    raise self._failed(error) from None
                 raise ConnectionResetError(tls_failure(error, self._host)) from None
-            except ssl.SSLError as error:
-                raise self._failed(error) from None
             self._open = True
 
     def recv_into(self, buffer: memoryview, size: int = 0) -> int:
