@@ -1,0 +1,194 @@
+"""The security of a cluster on this machine: its CA, the certificate of its brokers, and its first users.
+
+    D/ca.key              signs the certificates of brokers; may be kept elsewhere until one is to be renewed
+    D/ca.pem              the certificate of the CA: all that a client needs to know the brokers
+    D/broker.pem          key and certificate of the brokers
+    D/users.properties    user -> password: the brokers' own, and the first user's
+    D/client.properties   what clients of that user set, also of Java (``--command-config``)
+
+Each file can be read by its owner alone, from its first byte on. ``prepare`` can be repeated: it keeps what
+is there, and renews a certificate that ends soon or lacks a host. A file that it cannot use is an error, as
+another one in its place would shut clients out; only ``client.properties``, which is made of the others, is
+written anew. Files are replaced as a whole, and the certificate of a CA is written after its key, so that a
+crash leaves nothing half-made.
+
+Only one process at a time may call ``prepare``: the holder of the data directory.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from minikafka.base.config.property_files import parse_properties, properties_text
+from minikafka.base.errors import ConfigError, StoreError
+from minikafka.base.files import Files, make_dirs_durably, replace_file
+from minikafka.base.secrets import Password
+from minikafka.embedded.certificate_authority import CertificateAuthority, covers, is_issued_by
+from minikafka.security.certificates import Certificate
+from minikafka.security.stores.key_material import KeyMaterial, certificates_in
+
+T = TypeVar("T")
+
+CA_KEY, CA_CERTIFICATE, BROKER = "ca.key", "ca.pem", "broker.pem"
+USERS, CLIENT = "users.properties", "client.properties"
+
+BROKER_USER = "broker"
+"""The user that the brokers are for each other."""
+FIRST_USER = "admin"
+MECHANISM = "SCRAM-SHA-512"
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+RENEW_BEFORE = timedelta(days=30)
+"""A certificate is renewed when the rest of its life is shorter: a cluster may run for weeks."""
+_PASSWORD_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSecurity:
+    """The files of a secured cluster, and its users."""
+
+    directory: str
+    users: Mapping[str, Password]
+    """The brokers' own user and the first one, by name, with their passwords."""
+    made: tuple[str, ...] = ()
+    """The files that were made or renewed now."""
+
+    def path(self, name: str) -> str:
+        """Return the path of one of the files."""
+        return os.path.join(self.directory, name)
+
+    def broker_properties(self) -> dict[str, str]:
+        """Return the settings of TLS and SASL of each broker, whose listeners are all SASL_SSL."""
+        return {
+            "security.inter.broker.protocol": "SASL_SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": self.path(BROKER),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.path(CA_CERTIFICATE),
+            "sasl.enabled.mechanisms": MECHANISM,
+            "sasl.mechanism.inter.broker.protocol": MECHANISM,
+            f"listener.name.sasl_ssl.{MECHANISM.lower()}.sasl.jaas.config": self._jaas(BROKER_USER),
+            "super.users": ";".join(f"User:{user}" for user in (BROKER_USER, FIRST_USER)),
+        }
+
+    def client_properties(self) -> dict[str, str]:
+        """Return the settings of clients of the first user."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": MECHANISM,
+            "sasl.jaas.config": self._jaas(FIRST_USER),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.path(CA_CERTIFICATE),
+        }
+
+    def _jaas(self, user: str) -> str:
+        quoted = self.users[user].value.replace("\\", "\\\\").replace('"', '\\"')
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        return f'{module} required username="{user}" password="{quoted}";'
+
+
+def prepare(files: Files, directory: str, hosts: Sequence[str], now: datetime) -> ClusterSecurity:
+    """Make what is missing in ``directory``, and renew what ends soon.
+
+    hosts: names and addresses by which clients reach the brokers, beside those of this machine itself.
+    Raises StoreError with the file that cannot be used and what to do, ConfigError for a host that no
+    certificate can have, and StorageError.
+    """
+    folder = _Folder(files, directory)
+    make_dirs_durably(files, directory)
+    certificate = folder.ca_certificate(now)
+    folder.broker_certificate(certificate, tuple(dict.fromkeys((*hosts, *LOCAL_HOSTS))), now)
+    users = folder.users()
+    security = ClusterSecurity(directory, users)
+    folder.write_if_other(CLIENT, properties_text(security.client_properties()))
+    return ClusterSecurity(directory, users, tuple(folder.made))
+
+
+class _Folder:
+    """Reads and writes the files."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self.made: list[str] = []
+
+    def ca_certificate(self, now: datetime) -> str:
+        """Return the certificate of the CA, which is made if there is none."""
+        found = self._read(CA_CERTIFICATE)
+        if found is None:
+            ca = CertificateAuthority.create(now)
+            self._write(CA_KEY, ca.key.value)
+            self._write(CA_CERTIFICATE, ca.certificate)
+            return ca.certificate
+        fault = self._usable(
+            CA_CERTIFICATE, lambda: Certificate.parse(certificates_in(found)[0]).validity_fault(now)
+        )
+        if fault is not None:
+            raise self._unusable(
+                CA_CERTIFICATE, f"{fault}; move the folder away to make a new CA for all clients"
+            )
+        return found
+
+    def broker_certificate(self, ca_certificate: str, hosts: Sequence[str], now: datetime) -> None:
+        """Make the certificate of the brokers, unless there is one that is good for some time."""
+        found = self._read(BROKER)
+        if found is not None:
+            material = self._usable(BROKER, lambda: KeyMaterial.from_pem(found, found, None))
+            if not is_issued_by(material.chain[0], ca_certificate):
+                raise self._unusable(
+                    BROKER, f"not issued by the CA in {CA_CERTIFICATE}; move it away to get a new one"
+                )
+            known = Certificate.parse(material.chain[0])
+            if known.validity_fault(now + RENEW_BEFORE) is None and covers(known, hosts):
+                return
+            # Hosts that it had are kept: another client may use them.
+            hosts = tuple(dict.fromkeys((*hosts, *known.dns_names, *known.ip_addresses)))
+        key = self._read(CA_KEY)
+        if key is None:
+            raise self._unusable(
+                CA_KEY, f"not there: it is needed to renew {BROKER}; put it back for that time"
+            )
+        ca = self._usable(CA_KEY, lambda: CertificateAuthority.read(key, ca_certificate))
+        self._write(BROKER, ca.issue(hosts, now).to_pem().value)
+
+    def users(self) -> dict[str, Password]:
+        """Return the users with their passwords; those that are missing are made."""
+        text = self._read(USERS) or ""
+        found = self._usable(USERS, lambda: parse_properties(text, USERS))
+        users = {name: Password(value) for name, value in found.items() if value}
+        missing = [name for name in (BROKER_USER, FIRST_USER) if name not in users]
+        if missing:
+            users |= {name: Password(secrets.token_urlsafe(_PASSWORD_BYTES)) for name in missing}
+            self._write(USERS, properties_text({name: password.value for name, password in users.items()}))
+        return users
+
+    def write_if_other(self, name: str, text: str) -> None:
+        """Write a file that is made of others, unless it has this content."""
+        if self._read(name) != text:
+            self._write(name, text)
+
+    def _read(self, name: str) -> str | None:
+        """Return a file's text, and let its owner alone read it from now on; None if it is not there."""
+        path = os.path.join(self._directory, name)
+        if not self._files.exists(path):
+            return None
+        with closing(self._files.open(path, private=True)) as file:
+            return file.read_at(0, file.size()).decode("utf-8", "replace")
+
+    def _write(self, name: str, text: str) -> None:
+        replace_file(self._files, os.path.join(self._directory, name), text.encode(), private=True)
+        self.made.append(name)
+
+    def _usable(self, name: str, load: Callable[[], T]) -> T:
+        try:
+            return load()
+        except (StoreError, ConfigError) as error:
+            raise self._unusable(name, f"{error}; restore it, or move it away to get a new one") from None
+
+    def _unusable(self, name: str, why: str) -> StoreError:
+        return StoreError(f"{os.path.join(self._directory, name)}: {why}")
