@@ -80,6 +80,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/records/format/record.py": "values of every format",
     "broker_core/minikafka/records/kernels/arrays.py": "imported without a compiler",
     "broker_core/minikafka/records/kernels/signatures.py": "types of all kernels",
+    "broker_core/minikafka/net/zookeeper_tls.py": "joins what two floors know",
     "broker_core/minikafka/registry/kinds.py": "the table of all kinds of znodes",
     "broker_core/minikafka/registry/zookeeper_address.py": "imported by configurations, without a client",
     "broker_core/minikafka/security/stores/formats.py": "chooses the reader, so that only one is imported",

@@ -7,9 +7,18 @@ from typing import Annotated
 
 import typer
 
+from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted
 from minikafka.cli import connect
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, number_option
+from minikafka.cli.options import (
+    Bootstrap,
+    DataDir,
+    Format,
+    OutputFormat,
+    RequiredZooKeeper,
+    ZooKeeperDataDir,
+    number_option,
+)
 from minikafka.cli.output import note, print_json, print_rows, say
 from minikafka.cli.signals import stop_on_signal
 
@@ -125,3 +134,25 @@ def health(
                 healthy = state is not None and state.healthy
                 found.print_change(state, style, at)
     return 0 if healthy else 1
+
+
+@app.command("protect-zookeeper", short_help="Give existing znodes the ACLs of zookeeper.set.acl.")
+def protect_zookeeper(
+    zookeeper: RequiredZooKeeper = None, data_dir: ZooKeeperDataDir = None, style: OutputFormat = Format.TABLE
+) -> None:
+    """Give the znodes that are open to everybody the ACLs that brokers with zookeeper.set.acl give new ones.
+
+    As Kafka's zookeeper-security-migration. Restart all brokers with the credentials first: the others lose
+    access. MINIKAFKA_ZOOKEEPER_CONFIG names a file with zookeeper.set.acl and the credentials.
+    """
+    from minikafka.registry.zookeeper_security import AclPolicy
+
+    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
+        if store.security.acl is AclPolicy.OPEN:
+            allowed = "must name a file with zookeeper.set.acl and the credentials of the brokers"
+            raise ConfigError(connect.ZOOKEEPER_CONFIG_VARIABLE, None, allowed)
+        changed = store.set_acls()
+    if style is Format.JSON:
+        print_json({"protected": changed})
+    else:
+        say(f"protected {counted(changed, 'znode')}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minikafka.base.config.property_files import read_properties
 from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name
 from minikafka.cli.options import (
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
     from minikafka.clients.network.metadata import TopicMetadata
     from minikafka.embedded.local_files import LocalCluster
     from minikafka.registry.store import Store
+    from minikafka.registry.zookeeper import ZooKeeperStore
+    from minikafka.registry.zookeeper_security import ZooKeeperSecurity
 
 CLIENT_ID = "minikafka-cli"
 REACH_TIMEOUT_MS = 5_000
+ZOOKEEPER_CONFIG_VARIABLE = "MINIKAFKA_ZOOKEEPER_CONFIG"
+"""Names a file with the broker's properties about the security of ZooKeeper, for commands that use it."""
 UNKNOWN_TOPIC_TIMEOUT_MS = 800
 """The time to wait for the metadata of a topic that seems not to exist: users want a quick answer."""
 
@@ -98,7 +103,7 @@ def is_typed(bootstrap: str | None) -> bool:
 @contextlib.contextmanager
 def zookeeper_store(
     zookeeper: str | None, bootstrap: str | None, data_dir: Path | None, *, may_be_new: bool = False
-) -> Iterator[Store]:
+) -> Iterator[ZooKeeperStore]:
     """Yield a store in the ZooKeeper of the cluster that the options name. It is closed at the end of the
     block. Raise ConfigError if they name none, or no cluster uses it, unless the cluster ``may_be_new``.
     """
@@ -113,6 +118,7 @@ def zookeeper_store(
     from minikafka.registry.entity_configs import check_cluster as check_coordinated
     from minikafka.registry.zookeeper import ZooKeeperStore
 
+    security = _zookeeper_security()
     if zookeeper:
         connect = zookeeper
     elif data_dir is not None:
@@ -120,13 +126,23 @@ def zookeeper_store(
     else:
         allowed = "required (the address that `minikafka up` printed); or set --data-dir D"
         raise ConfigError("--zookeeper", None, allowed)
-    store = ZooKeeperStore(connect, connect_timeout_ms=REACH_TIMEOUT_MS, make_chroot=False)
+    store = ZooKeeperStore(connect, connect_timeout_ms=REACH_TIMEOUT_MS, make_chroot=False, security=security)
     try:
         if not may_be_new or store.exists("/") is None:
             check_coordinated(store, connect)
         yield store
     finally:
         store.close()
+
+
+def _zookeeper_security() -> ZooKeeperSecurity:
+    """Return the security of ZooKeeper's client by the file that the environment names; none without it."""
+    from minikafka.net.zookeeper_tls import zookeeper_security
+    from minikafka.security.zookeeper_config import ZooKeeperClientConfig
+
+    file = os.environ.get(ZOOKEEPER_CONFIG_VARIABLE)
+    properties = read_properties(file, ZOOKEEPER_CONFIG_VARIABLE) if file else {}
+    return zookeeper_security(ZooKeeperClientConfig.among(properties))
 
 
 @dataclass(frozen=True, slots=True)

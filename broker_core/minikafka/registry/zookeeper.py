@@ -88,7 +88,7 @@ class ZooKeeperStore:
         make_chroot: bool = True,
         security: ZooKeeperSecurity = UNSECURED,
     ) -> None:
-        self._security = security
+        self.security = security
         self._hosts, self._chroot = parse_connect(connect)
         self._session_timeout_ms = session_timeout_ms
         self._granted_ms = session_timeout_ms
@@ -328,7 +328,7 @@ class ZooKeeperStore:
         return client
 
     def _new_client(self, identity: tuple[int, bytes] | None = None) -> Any:
-        return kazoo_clients.new_client(self._hosts, self._session_timeout_ms, self._security, identity)
+        return kazoo_clients.new_client(self._hosts, self._session_timeout_ms, self.security, identity)
 
     def _track_granted_timeout(self, client: Any) -> None:
         """Derive the granted time-out from the read time-out, which is two thirds of it; kazoo hides it."""
@@ -352,7 +352,7 @@ class ZooKeeperStore:
 
     def _acl(self, full: str) -> Any:
         """Return the ACL of a new znode."""
-        return self._security.acl.access(full[len(self._chroot) :] or "/").acl
+        return self.security.acl.access(full[len(self._chroot) :] or "/").acl
 
     def _send(self, doing: str, path: str, send: Callable[..., Any], *more: object) -> Callable[[], Any]:
         """Send one request for ``path``; the returned function waits for the answer."""

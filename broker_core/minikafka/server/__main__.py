@@ -38,6 +38,7 @@ from minikafka.net.connection import SocketConnector
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.net.ports import addresses_of, can_connect, wait_for_zookeeper
 from minikafka.net.server import RequestHandler, Server, SocketServer
+from minikafka.net.zookeeper_tls import zookeeper_security
 from minikafka.records import kernels
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
@@ -202,15 +203,19 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
         server.start()
         return server
 
+    security = zookeeper_security(config.zookeeper)
+
     def connect() -> Store:
         began, patience_ms = time.monotonic(), config.zookeeper_connection_timeout_ms
-        wait_for_zookeeper(servers_of(config.zookeeper_connect), patience_ms)
+        if security.tls is None:
+            wait_for_zookeeper(servers_of(config.zookeeper_connect), patience_ms)
         waited_ms = int((time.monotonic() - began) * 1000)
         return ZooKeeperStore(
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connect_timeout_ms=patience_ms,
             waited_ms=waited_ms,
+            security=security,
         )
 
     for directory in filter(is_open_to_others, config.log_dirs):

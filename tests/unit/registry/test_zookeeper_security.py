@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import ssl
 import threading
@@ -15,13 +14,11 @@ import trustme
 
 from minikafka.base.errors import CoordinationError, CoordinationLost
 from minikafka.base.secrets import Password
-from minikafka.embedded.java import find_java, jar_directories
-from minikafka.embedded.process import ChildProcess, wait_until
-from minikafka.net.ports import can_connect, free_port
 from minikafka.registry.kazoo_clients import TlsHandler
 from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.registry.zookeeper_security import Access, AclPolicy, ZooKeeperSecurity
-from tests.support.tls import authority, key_and_chain
+from tests.support.tls import authority
+from tests.support.tls_zookeeper import tls_zookeeper
 
 PATIENCE_S = 30
 OWN = ZooKeeperSecurity(Password("broker:tiger-7"), AclPolicy.KAFKA)
@@ -146,35 +143,8 @@ def ca() -> trustme.CA:
 
 @pytest.fixture(scope="module")
 def tls_address(ca: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of a ZooKeeper that wants TLS, and a certificate of its clients."""
-    directory = tmp_path_factory.mktemp("tls")
-    (directory / "key.pem").write_text(key_and_chain(ca.issue_cert("127.0.0.1")))
-    ca.cert_pem.write_to_path(str(directory / "ca.pem"))
-    port = free_port()
-    settings = {
-        "dataDir": "./data",
-        "secureClientPort": port,
-        "secureClientPortAddress": "127.0.0.1",
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "admin.enableServer": "false",
-        "tickTime": 500,
-        "ssl.keyStore.location": directory / "key.pem",
-        "ssl.trustStore.location": directory / "ca.pem",
-    }
-    (directory / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    jars = os.pathsep.join(f"{path}/*" for path in jar_directories(os.environ))
-    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    process = ChildProcess(
-        [find_java().path, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", jars, main, "zoo.cfg"],
-        name="zookeeper",
-        log=str(directory / "log"),
-        directory=str(directory),
-    )
-    try:
-        assert wait_until(lambda: can_connect("127.0.0.1", port), PATIENCE_S), (directory / "log").read_text()
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
+    with tls_zookeeper(ca, tmp_path_factory.mktemp("tls")) as address:
+        yield address
 
 
 def context(ca: trustme.CA, *, with_key: bool = True) -> ssl.SSLContext:

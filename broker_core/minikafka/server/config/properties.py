@@ -40,6 +40,8 @@ from minikafka.records.format.compression import Codec
 from minikafka.records.kernels.layout import MIN_SIZE
 from minikafka.registry.zookeeper_address import ZOOKEEPER_CONNECT
 from minikafka.security.authorizer import Authorizer, parse_super_users
+from minikafka.security.zookeeper_config import ZooKeeperClientConfig
+from minikafka.security.zookeeper_config import keys as zookeeper_keys
 from minikafka.server.config.listener_security import (
     AuthenticationConfig,
     ListenerSecurity,
@@ -299,6 +301,8 @@ class BrokerConfig:
         "ZooKeeper's address: HOST:PORT, or HOST:PORT/CHROOT. Required.",
         _IDENTITY,
     )
+    zookeeper: ZooKeeperClientConfig
+    """The security of the connection to ZooKeeper."""
     listeners: tuple[Listener, ...]
     inter_broker_listener: str
     """The name of the listener on which brokers connect to each other."""
@@ -495,9 +499,12 @@ class BrokerConfig:
         listeners = faults.attempt(lambda: listening.parse(platform.node() or "localhost"), no_listeners)
         if beside_0_10:
             faults.attempt(lambda: check_names_beside_0_10(listeners), None)
-        own = names_of_listeners(listeners, properties)
+        own = names_of_listeners(listeners, properties) | ZooKeeperClientConfig.CHECKED.keys()
         config = read(
             cls,
+            zookeeper=faults.attempt(
+                lambda: ZooKeeperClientConfig.among(properties), ZooKeeperClientConfig()
+            ),
             listeners=listeners,
             security=faults.attempt(lambda: security_of(listeners, properties), {}),
             authentication=read(AuthenticationConfig),
@@ -545,6 +552,7 @@ BROKER_CONFIG = ConfigDef(
         *broker_keys(_LOGS),
         *_in_group(_LOGS, CleanerConfig),
         *_in_group(_LOGS, BrokerConfig),
+        *(replace(key, group=_IDENTITY) for key in zookeeper_keys()),
         *_in_group(_CONNECTIONS, ListenerConfig, ConnectionLimits),
         *_in_group(REPLICATION, ReplicationConfig),
         *_in_group(_CONTROLLER, ControlConfig),
