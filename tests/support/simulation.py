@@ -167,7 +167,7 @@ class Machine:
         servers: list[MemoryServer] = []
 
         def listen(config: BrokerConfig, handler: RequestHandler) -> MemoryServer:
-            endpoints = endpoints_of(config)
+            endpoints = endpoints_of(config, {})
             servers.append(simulation.network.listen_all(endpoints, self.intercept(handler)))
             return servers[-1]
 

@@ -4,7 +4,7 @@ ZooKeeper knows a client by its credentials (the scheme ``digest``) or by the ce
 (``x509``), and each znode has its own ACL; those of its parents do not count. As Kafka with
 ``zookeeper.set.acl``, a client leaves to everybody else
 
-    nothing     in /config/users, /config/brokers and /delegation_token, which have secrets
+    nothing     in /config/users, /config/brokers, /delegation_token and /cluster/unknown_users: secrets
     everything  in /consumers, where consumers of any kind write
     reading     in all other znodes
 
@@ -21,10 +21,10 @@ from typing import Any, Protocol
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from minikafka.base.secrets import Password
-from minikafka.registry.paths import BROKERS, CONSUMERS, USERS
+from minikafka.registry.paths import BROKERS, CONSUMERS, UNKNOWN_USERS, USERS
 
-SENSITIVE = (f"/config/{USERS}", f"/config/{BROKERS}", "/delegation_token")
-"""The znodes that Kafka lets nobody else read; with all that begins like them."""
+SENSITIVE = (f"/config/{USERS}", f"/config/{BROKERS}", "/delegation_token", UNKNOWN_USERS)
+"""The znodes that Kafka lets nobody else read, and one of ours; with all that begins like them."""
 
 
 class Access(Enum):

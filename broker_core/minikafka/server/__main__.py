@@ -18,13 +18,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
 from minikafka.base.cache_dirs import is_open_to_others, write_address
 from minikafka.base.clock import SystemClock
+from minikafka.base.config.config_def import Faults
 from minikafka.base.config.property_files import key_values, read_properties
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
@@ -38,12 +39,14 @@ from minikafka.net.connection import SocketConnector
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.net.ports import addresses_of, can_connect, wait_for_zookeeper
 from minikafka.net.server import RequestHandler, Server, SocketServer
+from minikafka.net.tls import ServerTls
 from minikafka.net.zookeeper_tls import zookeeper_security
 from minikafka.records import kernels
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.registry.zookeeper_address import servers_of
 from minikafka.server.assembly import Ports, RunningBroker, endpoints_of, start_patiently
+from minikafka.server.config.listener_security import ListenerProperties
 from minikafka.server.config.listeners import unreachable
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.inter_broker_connection import InterBrokerConnection
@@ -189,15 +192,18 @@ def _config(path: str, overrides: list[str]) -> BrokerConfig:
 
 
 def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
+    tls = tls_of(config)
+
     def listen(config: BrokerConfig, handler: RequestHandler) -> Server:
         server = SocketServer(
-            endpoints_of(config),
+            endpoints_of(config, tls),
             handler,
             processors=config.network_threads,
             max_request_bytes=config.request_max_bytes,
             idle_ms=config.connection_idle_max_ms,
             queued_requests=config.queued_max_requests,
             queued_bytes=config.queued_max_bytes,
+            unauthenticated_request_bytes=config.authentication.receive_max_bytes,
             limits=_resolved(config.connection_limits),
         )
         server.start()
@@ -245,12 +251,32 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             ),
             run_all=lambda jobs: _in_parallel(jobs, config.recovery_threads),
             spawn=_spawn,
+            renew_certificates=lambda: _renew(tls.values()),
             pool=ThreadWorkPool("requests", min(config.io_threads, os.cpu_count() or 1), MEMORY_BYTES),
         ),
         ending.fatal,
     )
     running.housekeeper.start()
     return running
+
+
+def tls_of(config: BrokerConfig) -> dict[str, ServerTls]:
+    """Return the TLS of each listener that has it, by the listener's name. Raises ConfigErrors."""
+    faults, found = Faults(), {}
+    for name, security in config.security.items():
+        if security.ssl is not None:
+            own = ListenerProperties(config.properties, name)
+            try:
+                found[name] = ServerTls(security.ssl, name)
+            except ConfigError as error:
+                faults.add(own.faults_as_given(error.faults))
+    faults.check()
+    return found
+
+
+def _renew(listeners: Iterable[ServerTls]) -> None:
+    for tls in listeners:
+        tls.reload()
 
 
 def _spawn(connection: InterBrokerConnection, name: str) -> None:

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import shlex
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from minikafka.base.clock import Clock
@@ -27,7 +27,7 @@ from minikafka.log.checkpoints.meta_properties import claim_directories, known_c
 from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
 from minikafka.log.manager import Jobs, LogManager, run_sequentially
-from minikafka.net.interfaces import Connector
+from minikafka.net.interfaces import Connector, ServerTlsContext
 from minikafka.net.server import Endpoint, RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
 from minikafka.registry.brokers import BrokerRegistration
@@ -79,6 +79,8 @@ class Ports:
     """Runs a connection to another broker on a thread of that name; None: ``RunningBroker.step`` does."""
     pool: WorkPool = field(default_factory=InlineWorkPool)
     """Runs long requests outside of the processors."""
+    renew_certificates: Callable[[], None] = lambda: None
+    """Makes new connections use the certificates that are in the files now."""
 
 
 class RunningBroker:
@@ -114,10 +116,8 @@ class RunningBroker:
         )
         self._stops.callback(logs.close)
         store = ports.connect_store()
-        self._stops.callback(store.close)
-        self._stops.callback(ports.worker.stop)
-        self._stops.callback(ports.loader.stop)
-        self._stops.callback(ports.pool.stop)
+        for end in (store.close, ports.worker.stop, ports.loader.stop, ports.pool.stop):
+            self._stops.callback(end)
         zk_client = _zk_client(config, ports, store)
         _open(logs, zk_client)
         broker_id = self._agree_on_broker_id(config, logs.paths, ports.files, zk_client)
@@ -146,7 +146,9 @@ class RunningBroker:
         cleaning = self._cleaning(config, ports, logs)
         failing = FailingLogs(self.broker, replicas, ports.files, fatal)
         self.broker.log_failed = failing.failed
-        self.housekeeper = Housekeeper(self.broker, coordinator, control, in_sync, cleaning, failing)
+        self.housekeeper = Housekeeper(
+            self.broker, coordinator, control, in_sync, cleaning, failing, ports.renew_certificates
+        )
         self._stops.callback(self.housekeeper.write_watermarks)
         dispatcher = Dispatcher(self.broker, coordinator, replicas, control)
         server = ports.listen(config, authenticating(dispatcher, self.broker, ports.random_bytes))
@@ -253,14 +255,15 @@ def _open(logs: LogManager, zk_client: ZooKeeperClient) -> None:
     observe_topics(zk_client.store, logs.topic_incarnations)
 
 
-def endpoints_of(config: BrokerConfig) -> list[Endpoint]:
-    """Return the endpoint of each listener."""
+def endpoints_of(config: BrokerConfig, tls: Mapping[str, ServerTlsContext]) -> list[Endpoint]:
+    """Return the endpoint of each listener. tls: that of listeners with TLS, by their names."""
     return [
         Endpoint(
             listener.name,
             listener.host,
             listener.port,
             demands_authentication=config.security[listener.name].sasl is not None,
+            tls=tls.get(listener.name),
         )
         for listener in config.listeners
     ]

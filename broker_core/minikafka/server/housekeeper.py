@@ -28,6 +28,8 @@ _GO_ON_MS = 10
 """The pause between the steps of a pass over all groups, in which others get the core's lock."""
 _FIRST_RETENTION_MS = 30_000
 """The delay of the first retention check, as in 0.10.1."""
+_CERTIFICATES_MS = 10_000
+"""The interval of looks at the files of certificates."""
 _COUNTERS_MS = 60_000
 """The interval of checks that ZooKeeper's counters, after a restore or an edit, are above the ids in use."""
 
@@ -60,8 +62,12 @@ class Housekeeper:
         in_sync: IsrWriter,
         cleaning: LogCleanerManager | None,
         failing: FailingLogs,
+        renew_certificates: Callable[[], None],
     ) -> None:
-        """``cleaning`` compacts logs; None if compaction is off."""
+        """``cleaning`` compacts logs; None if compaction is off.
+
+        ``renew_certificates`` looks for new certificates of listeners.
+        """
         self._broker = broker
         self._coordinator = coordinator
         self._cleaning = cleaning
@@ -86,6 +92,7 @@ class Housekeeper:
             task(in_sync.shrink_isrs, max(1, config.replication.lag_time_max_ms // 2)),
             task(in_sync.report_changes, REPORT_CHECK_MS),
             task(self._look_at_counters, _COUNTERS_MS),
+            task(renew_certificates, _CERTIFICATES_MS),
             *(
                 [task(control.rebalance, config.control.rebalance_interval_ms)]
                 * config.control.rebalance_leaders

@@ -20,6 +20,7 @@ from minikafka.security.jaas import JaasConfig
 from minikafka.security.sasl import oauthbearer, plain
 from minikafka.security.sasl.scram import ScramMechanism
 from minikafka.security.sasl.server_states import MAX_REQUEST_BYTES
+from minikafka.security.sasl.signed_tokens import JWKS_ENDPOINT, SignedTokenConfig
 from minikafka.security.sasl.unsecured_tokens import UnsecuredValidator
 from minikafka.security.ssl_config import SslConfig
 from minikafka.server.config.listeners import Listener, Protocol
@@ -39,6 +40,7 @@ _LOGIN_MODULES = {
 """Mechanism -> the class of its JAAS configuration, without the package."""
 _MECHANISM_PREFIXES = frozenset(mechanism.lower() for mechanism in _LOGIN_MODULES)
 _UNSECURED = "OAuthBearerUnsecuredValidatorCallbackHandler"
+_SIGNED = "OAuthBearerValidatorCallbackHandler"
 _DEFAULT_CALLBACKS = {
     plain.MECHANISM: "PlainServerCallbackHandler",
     **{mechanism.value: "ScramServerCallbackHandler" for mechanism in ScramMechanism},
@@ -88,8 +90,9 @@ class SaslServerConfig:
         TEXT,
         None,
         "The class that checks clients, with `listener.name.NAME.MECHANISM.` before it. OAUTHBEARER needs "
-        f"it: `org.apache.kafka.common.security.oauthbearer.internals.unsecured.{_UNSECURED}` accepts tokens "
-        "that anyone can make, for development.",
+        f"it: `org.apache.kafka.common.security.oauthbearer.{_SIGNED}` for tokens of a provider, or "
+        f"`org.apache.kafka.common.security.oauthbearer.internals.unsecured.{_UNSECURED}` for tokens that "
+        "anyone can make, for development.",
     )
     max_reauth_ms: int = setting(
         "connections.max.reauth.ms",
@@ -100,7 +103,7 @@ class SaslServerConfig:
 
 
 _SSL_NAMES = frozenset({*definition_of(SslConfig).keys, *SslConfig.CHECKED})
-_SASL_NAMES = frozenset(definition_of(SaslServerConfig).keys)
+_SASL_NAMES = frozenset({*definition_of(SaslServerConfig).keys, *definition_of(SignedTokenConfig).keys})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,8 @@ class ServerMechanism:
     max_reauth_ms: int
     unsecured_validator: UnsecuredValidator | None = None
     """For OAUTHBEARER with tokens that have no signature."""
+    signed_tokens: SignedTokenConfig | None = None
+    """For OAUTHBEARER with tokens that an identity provider has signed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +162,14 @@ class ListenerProperties:
             made = section(**values)
         except ConfigError as error:  # settings that are valid alone
             found += error.faults
-        faults.add(
-            ConfigError(self.name(fault.name, mechanism), fault.value, fault.allowed) for fault in found
-        )
+        faults.add(self.faults_as_given(found, mechanism))
         return made
+
+    def faults_as_given(
+        self, faults: Iterable[ConfigError], mechanism: str | None = None
+    ) -> list[ConfigError]:
+        """Return ``faults`` with the names under which the settings were given."""
+        return [ConfigError(self.name(fault.name, mechanism), fault.value, fault.allowed) for fault in faults]
 
     def name(self, plain_name: str, mechanism: str | None = None) -> str:
         """Return the name under which a setting was given; the plain one if it was not."""
@@ -195,6 +204,9 @@ def security_of(
 ) -> dict[str, ListenerSecurity]:
     """Return the security of each listener, by its name. Raises ConfigErrors with what is to be set."""
     faults, found = Faults(), {}
+    # A wrong value is a fault even if no listener uses it.
+    for section in (SslConfig, SaslServerConfig, SignedTokenConfig):
+        faults.add(definition_of(section).read(properties)[1])
     for listener in listeners:
         protocol, own = listener.protocol, ListenerProperties(properties, listener.name)
         if protocol is Protocol.CLASSIC:
@@ -249,7 +261,7 @@ def _mechanism(properties: ListenerProperties, name: str, faults: Faults) -> Ser
     mechanism = ServerMechanism(name, _jaas(properties, name, config.jaas), config.max_reauth_ms)
     handler = (config.callback_handler or "").rpartition(".")[2]
     if name == oauthbearer.MECHANISM:
-        return replace(mechanism, unsecured_validator=_token_validator(properties, mechanism.jaas, handler))
+        return _with_tokens(properties, mechanism, handler, faults)
     if handler not in ("", _DEFAULT_CALLBACKS[name]):
         raise ConfigError(
             properties.name(_CALLBACKS, name),
@@ -277,15 +289,25 @@ def _jaas(properties: ListenerProperties, mechanism: str, text: Password | None)
     return jaas
 
 
-def _token_validator(
-    properties: ListenerProperties, jaas: JaasConfig | None, handler: str
-) -> UnsecuredValidator:
+def _with_tokens(
+    properties: ListenerProperties, mechanism: ServerMechanism, handler: str, faults: Faults
+) -> ServerMechanism:
+    """Return OAUTHBEARER with what makes tokens valid, which must be chosen: there is no default."""
+    name = mechanism.name
+    jaas = mechanism.jaas or JaasConfig.parse(f"{_LOGIN_MODULES[name]} required;")
     if handler == _UNSECURED:
-        module = JaasConfig.parse(f"{_LOGIN_MODULES[oauthbearer.MECHANISM]} required;")
-        return UnsecuredValidator.from_jaas(jaas or module)
+        return replace(mechanism, jaas=jaas, unsecured_validator=UnsecuredValidator.from_jaas(jaas))
+    if handler == _SIGNED:
+        config = properties.read(SignedTokenConfig, faults, name)
+        name_of = properties.own_name if config.jwks_endpoint_url is None else properties.name
+        faults.add(
+            ConfigError(name_of(fault.name, name), fault.value, fault.allowed)
+            for fault in config.faults(jaas)
+        )
+        return replace(mechanism, jaas=jaas, signed_tokens=config)
     raise ConfigError(
-        properties.own_name(_CALLBACKS, oauthbearer.MECHANISM),
+        properties.own_name(_CALLBACKS, name),
         handler or None,
-        f"must be set, because OAUTHBEARER is enabled: {_UNSECURED} accepts tokens without a signature, "
-        "which anyone can make: for development only",
+        f"must be set, as OAUTHBEARER is enabled, to Kafka's class {_SIGNED}, with {JWKS_ENDPOINT}; or, for "
+        f"development only, to {_UNSECURED}: it accepts tokens without a signature, which anyone can make",
     )

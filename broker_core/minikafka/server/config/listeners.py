@@ -52,7 +52,6 @@ class Protocol(Enum):
 PORT = integer(0, 65535)
 _INTER_BROKER_NAME = "inter.broker.listener.name"
 _INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
-_UNSUPPORTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +283,7 @@ def _protocols(text: str | None) -> dict[str, str]:
 
 def _protocol(listeners: str, name: str, protocols: dict[str, str]) -> Protocol:
     wanted = protocols.get(name, name)
-    supported = " and ".join(sorted(Protocol.__members__.keys() - _UNSUPPORTED, reverse=True))
-    if wanted in _UNSUPPORTED:
-        problem = f"unsupported protocol {wanted} for listener {name}: this version supports {supported}"
-        raise ConfigError("listeners", listeners, problem)
+    supported = ", ".join(Protocol.__members__)
     if wanted in Protocol.__members__:
         return Protocol[wanted]
     if name in protocols:

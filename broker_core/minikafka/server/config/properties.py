@@ -40,11 +40,14 @@ from minikafka.records.format.compression import Codec
 from minikafka.records.kernels.layout import MIN_SIZE
 from minikafka.registry.zookeeper_address import ZOOKEEPER_CONNECT
 from minikafka.security.authorizer import Authorizer, parse_super_users
+from minikafka.security.sasl.signed_tokens import SignedTokenConfig
+from minikafka.security.ssl_config import SslConfig
 from minikafka.security.zookeeper_config import ZooKeeperClientConfig
 from minikafka.security.zookeeper_config import keys as zookeeper_keys
 from minikafka.server.config.listener_security import (
     AuthenticationConfig,
     ListenerSecurity,
+    SaslServerConfig,
     names_of_listeners,
     security_of,
 )
@@ -54,13 +57,14 @@ from minikafka.server.quotas.client_quotas import QuotaConfig
 Section = TypeVar("Section")
 
 _IDENTITY = "Identity, directories and ZooKeeper"
-_CONNECTIONS = "Listeners and connections"
+_CONNECTIONS, _SECURITY = "Listeners and connections", "TLS and SASL"
 _TOPICS = "Topics"
 _LOGS = "Logs: size, flush, retention, compaction"
 _CONTROLLER, _GROUPS, _QUOTAS, _ACCESS = "Controller", "Groups and offsets", "Quotas", "Access control"
 GROUPS = (
     _IDENTITY,
     _CONNECTIONS,
+    _SECURITY,
     _TOPICS,
     _LOGS,
     MESSAGES,
@@ -554,12 +558,15 @@ BROKER_CONFIG = ConfigDef(
         *_in_group(_LOGS, BrokerConfig),
         *(replace(key, group=_IDENTITY) for key in zookeeper_keys()),
         *_in_group(_CONNECTIONS, ListenerConfig, ConnectionLimits),
+        *_in_group(_SECURITY, AuthenticationConfig, SaslServerConfig, SslConfig),
+        *(replace(key, group=_SECURITY) for key in definition_of(SignedTokenConfig).keys.values()),
         *_in_group(REPLICATION, ReplicationConfig),
         *_in_group(_CONTROLLER, ControlConfig),
         *_in_group(_GROUPS, GroupSettings, OffsetsConfig),
         *_in_group(_QUOTAS, QuotaConfig),
         *_in_group(_ACCESS, AccessConfig),
     ],
-    dict.fromkeys(SECURITY_PREFIXES, NOT_YET),
+    {**SslConfig.UNSUPPORTED, **dict.fromkeys(SECURITY_PREFIXES, NOT_YET)},
+    SslConfig.CHECKED,
 )
 """Every property of a broker, with the names that give the defaults of a topic's settings."""

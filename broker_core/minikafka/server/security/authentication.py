@@ -19,12 +19,13 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import AuthenticationFailed, RemoteWireError
 from minikafka.base.secrets import Password
 from minikafka.net.interfaces import Exchange, RequestHandler
+from minikafka.net.key_cache import KeyCache
 from minikafka.registry.cluster import unknown_users_secret
 from minikafka.security.certificates import peer_name_of
 from minikafka.security.principals import KafkaPrincipal, SslPrincipalMapper
 from minikafka.security.sasl import oauthbearer, plain
 from minikafka.security.sasl.mechanism import SaslServer
-from minikafka.security.sasl.oauthbearer import OAuthBearerSaslServer
+from minikafka.security.sasl.oauthbearer import OAuthBearerSaslServer, OAuthBearerToken, TokenRefusal
 from minikafka.security.sasl.plain import PlainSaslServer
 from minikafka.security.sasl.scram import ScramMechanism, ScramSaslServer, UnknownUsers, base36
 from minikafka.security.sasl.server_states import (
@@ -37,6 +38,7 @@ from minikafka.security.sasl.server_states import (
     Step,
     TokenAnswer,
 )
+from minikafka.security.sasl.signed_tokens import SignedTokenValidator
 from minikafka.server.config.listener_security import SaslListener, ServerMechanism
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
@@ -242,9 +244,8 @@ class SaslServers:
             users: Mapping[str, Password] = {} if mechanism.jaas is None else mechanism.jaas.users
             return lambda: PlainSaslServer(users.get)
         if mechanism.name == oauthbearer.MECHANISM:
-            validator = mechanism.unsecured_validator
-            assert validator is not None, "checked with the configuration"
-            return lambda: OAuthBearerSaslServer(lambda text: validator.validate(text, self._clock.now_ms()))
+            validate = self._token_validator(mechanism)
+            return lambda: OAuthBearerSaslServer(lambda text: validate(text, self._clock.now_ms()))
         scram, unknown_users = ScramMechanism(mechanism.name), self._made_up()
         return lambda: ScramSaslServer(
             scram,
@@ -252,6 +253,19 @@ class SaslServers:
             unknown_users,
             base36(self._random_bytes(_NONCE_BYTES)),
         )
+
+    def _token_validator(
+        self, mechanism: ServerMechanism
+    ) -> Callable[[str, int], OAuthBearerToken | TokenRefusal]:
+        """Return the function that takes a token and the time, and returns what the token is worth."""
+        if mechanism.unsecured_validator is not None:
+            return mechanism.unsecured_validator.validate
+        config, jaas = mechanism.signed_tokens, mechanism.jaas
+        assert config is not None, "checked with the configuration"
+        assert jaas is not None, "made with the configuration"
+        keys = KeyCache(config, jaas, self._clock)
+        keys.start()
+        return SignedTokenValidator(config, keys.keys, keys.key_is_missing).validate
 
     def _made_up(self) -> UnknownUsers:
         """Return the credentials of users that do not exist, made from a secret in ZooKeeper."""

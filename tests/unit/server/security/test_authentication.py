@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
+from functools import cache, partial
+from pathlib import Path
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jwt.algorithms import ECAlgorithm
 
 from minikafka.base.acls import CLUSTER, WILDCARD_HOST, Acl, Operation, Permission
-from minikafka.base.errors import ErrorCode, NetworkError
+from minikafka.base.errors import ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.secrets import Password
 from minikafka.clients.admin.zookeeper.users import NewPassword, add_user, change_password, delete_user
+from minikafka.net.interfaces import Exchange
 from minikafka.net.memory import MemoryConnection
 from minikafka.registry.acls import change_resource
 from minikafka.security.jaas import JaasConfig
+from minikafka.security.principals import ANONYMOUS, SslPrincipalMapper
 from minikafka.security.sasl.mechanism import SaslClient
 from minikafka.security.sasl.oauthbearer import OAuthBearerSaslClient
 from minikafka.security.sasl.plain import PlainSaslClient
 from minikafka.security.sasl.scram import ScramMechanism, ScramSaslClient
 from minikafka.security.sasl.unsecured_tokens import UnsecuredLogin
-from minikafka.server.config import listeners
+from minikafka.server.assembly import Ports
+from minikafka.server.security.authentication import SslAuthentication
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import ApiVersionsRequest
 from minikafka.wire.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from minikafka.wire.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader, split_response
-from tests.support import requests
+from tests.support import requests, simulation
+from tests.support.recorded_exchange import RecordedExchange
 from tests.support.requests import Request
 from tests.support.simulation import PORT, Simulation
 
@@ -45,12 +58,6 @@ MECHANISMS = tuple(SECURED["sasl.enabled.mechanisms"].split(","))
 DELAY_MS = 100
 ALICE = b"\0alice\0wonder;land"
 WRONG_TEXT = "Authentication failed: Invalid username or password"
-
-
-@pytest.fixture(autouse=True)
-def secured_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Open the listeners that are refused until TLS is there too."""
-    monkeypatch.setattr(listeners, "_UNSUPPORTED", frozenset())
 
 
 class World(Simulation):
@@ -223,6 +230,33 @@ def test_unknown_user_of_scram_looks_like_a_wrong_password(
 def test_token_of_a_user_logs_in(world: World) -> None:
     assert world.log_in(bearer()).error_code == ErrorCode.NONE
     assert world.create_topic("t") == 0
+
+
+def test_token_that_a_provider_signed_logs_in(tmp_path: Path) -> None:
+    key, other = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    keys = tmp_path / "keys.json"
+    row = {**json.loads(ECAlgorithm.to_jwk(key.public_key())), "kid": "k", "use": "sig"}
+    keys.write_text(json.dumps({"keys": [row]}))
+    own = f"{PREFIX}oauthbearer."
+    world = World(
+        {
+            f"{own}sasl.server.callback.handler.class": (
+                f"{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+            ),
+            f"{own}sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+            f"{own}sasl.oauthbearer.expected.audience": "kafka",
+        }
+    )
+    claims = {"sub": "carol", "aud": "kafka", "iat": 1, "exp": 1_000}
+
+    def answer(signer: ec.EllipticCurvePrivateKey) -> SaslAuthenticateResponse:
+        world.connect()
+        token = jwt.encode(claims, signer, algorithm="ES256", headers={"kid": "k"})
+        return world.log_in(OAuthBearerSaslClient(Password(token)))
+
+    assert answer(key).error_code == ErrorCode.NONE
+    assert world.create_topic("t") == 0
+    assert answer(other).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 @pytest.mark.parametrize("user", ["alice", "bob"])
@@ -437,3 +471,103 @@ def test_listeners_have_their_own_mechanisms_and_users() -> None:
     assert world.log_in(PlainSaslClient("eve", Password("apple"))).error_code == ErrorCode.NONE
     world.go_to(9094)
     assert world.create_topic("t") == 0
+
+
+# Certificates.
+
+
+class Served:
+    """Notes the principals of the requests that it gets."""
+
+    def __init__(self) -> None:
+        self.principals: list[str] = []
+
+    def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+        self.principals.append(str(exchange.principal))
+
+
+@pytest.mark.parametrize(
+    ("rules", "principal"),
+    [
+        ("DEFAULT", "User:CN=Alice,OU=x"),
+        ("RULE:^CN=(.*?),.*$/$1/L", "User:alice"),
+        ("RULE:^CN=Bob.*$/bob/,DEFAULT", "User:CN=Alice,OU=x"),
+    ],
+)
+def test_certificate_makes_the_principal_of_its_connection(rules: str, principal: str) -> None:
+    served, exchange = Served(), RecordedExchange()
+    exchange.peer_certificate = b"CN=Alice,OU=x"
+    handler = SslAuthentication(served, SslPrincipalMapper.parse(rules), lambda der: der.decode())
+    for _ in range(2):
+        handler.on_request(exchange, memoryview(b""))
+    assert served.principals == [principal] * 2
+
+
+def test_client_without_a_certificate_is_anonymous() -> None:
+    served, exchange = Served(), RecordedExchange()
+    handler = SslAuthentication(served, SslPrincipalMapper.parse("DEFAULT"), lambda der: der.decode())
+    handler.on_request(exchange, memoryview(b""))
+    assert served.principals == ["User:ANONYMOUS"]
+
+
+def test_certificate_that_no_rule_matches_closes() -> None:
+    served, exchange = Served(), RecordedExchange()
+    exchange.peer_certificate = b"CN=Alice"
+    handler = SslAuthentication(served, SslPrincipalMapper.parse("RULE:^X$/x/"), lambda der: der.decode())
+    handler.on_request(exchange, memoryview(b""))
+    assert not served.principals
+    assert "no rule of ssl.principal.mapping.rules" in exchange.closed
+
+
+def test_broker_looks_for_new_certificates_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[None] = []
+    monkeypatch.setattr(simulation, "Ports", partial(Ports, renew_certificates=lambda: looks.append(None)))
+    World().pass_time(30_000)
+    assert 2 <= len(looks) <= 4
+
+
+# Whatever arrives.
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=40),
+            st.builds(
+                lambda key, version, rest: key.to_bytes(2, "big") + version.to_bytes(2, "big") + rest,
+                st.sampled_from([3, 17, 18, 36]),
+                st.integers(0, 3),
+                st.binary(max_size=40),
+            ),
+            st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "X"]).map(
+                lambda name: (
+                    RequestHeader(17, 1, 1, None).encode()
+                    + join(APIS[ApiKey.SASL_HANDSHAKE].encode_request(1, SaslHandshakeRequest(name)))
+                )
+            ),
+        ),
+        max_size=6,
+    )
+)
+def test_any_frames_are_answered_or_end_the_connection(frames: list[bytes]) -> None:
+    world = fuzzed_world()
+    exchange = RecordedExchange()
+    exchange.listener = "SASL_PLAINTEXT"
+    server = world.machine._server
+    assert server is not None
+    for frame in frames:
+        exchange.calls.clear()
+        try:
+            server.handler.on_request(exchange, memoryview(bytearray(frame)))
+        except RemoteWireError:
+            return  # the network closes the connection
+        assert exchange.calls
+        assert exchange.principal == ANONYMOUS
+        if exchange.closed:
+            return
+
+
+@cache
+def fuzzed_world() -> World:
+    return World()
