@@ -102,12 +102,14 @@ _OF_REPLICAS: dict[ApiKey, Callable[[ReplicaManager, RequestContext, Any], None]
     ApiKey.STOP_REPLICA: stop_replica.handle,
     ApiKey.UPDATE_METADATA: update_metadata.handle,
 }
-_OF_BROKER[ApiKey.API_VERSIONS] = api_versions.listing(
+list_api_versions = api_versions.listing(
     [
         *(*_BY_JOB, *_OF_BROKER, *_OF_GROUPS, *_OF_REPLICAS),
         *(ApiKey.LEADER_AND_ISR, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.API_VERSIONS),
     ]
 )
+"""The handler of ApiVersions, which clients may ask before they have authenticated."""
+_OF_BROKER[ApiKey.API_VERSIONS] = list_api_versions
 
 WORK = frozenset(_BY_JOB)
 """APIs whose requests count as work until they are answered (``Exchange.park``)."""

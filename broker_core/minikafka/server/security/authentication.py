@@ -18,6 +18,7 @@ from functools import partial
 from minikafka.base.clock import Clock
 from minikafka.base.errors import AuthenticationFailed, RemoteWireError
 from minikafka.base.secrets import Password
+from minikafka.base.text import shorten
 from minikafka.net.interfaces import Exchange, RequestHandler
 from minikafka.net.key_cache import KeyCache
 from minikafka.registry.cluster import unknown_users_secret
@@ -40,8 +41,9 @@ from minikafka.security.sasl.server_states import (
 )
 from minikafka.security.sasl.signed_tokens import SignedTokenValidator
 from minikafka.server.config.listener_security import SaslListener, ServerMechanism
-from minikafka.server.context import RequestContext
+from minikafka.server.context import RequestContext, decode_request
 from minikafka.server.core.broker import Broker
+from minikafka.server.handlers import list_api_versions
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS, NEWEST_IN_0_10_1
 from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateResponse
@@ -98,16 +100,19 @@ class SaslAuthentication:
     def __init__(
         self,
         handler: RequestHandler,
+        answer_versions: Callable[[Exchange, memoryview], None],
         mechanisms: Mapping[str, EnabledMechanism],
         supports: Callable[[int, int], bool],
         failure_delay_ms: int,
         clock: Clock,
     ) -> None:
-        """handler: serves the requests of authenticated clients, and ApiVersions.
+        """handler: serves the requests of authenticated clients. answer_versions: answers ApiVersions before
+        that, in any version. It counts for no quota, as nobody knows whose request it is.
 
         supports: takes the key and the version of an API; returns True for versions that the broker has.
         """
         self._handler = handler
+        self._answer_versions = answer_versions
         self._mechanisms = mechanisms
         self._supports = supports
         self._failure_delay_ms = failure_delay_ms
@@ -162,7 +167,7 @@ class SaslAuthentication:
     ) -> None:
         """Answer. ``context``: None for a token, which has no header."""
         if isinstance(step.answer, ApiVersionsAnswer):
-            self._handler.on_request(exchange, frame)  # answers an unsupported version too
+            self._answer_versions(exchange, frame)
             return
         parts = _encoded(context, step.answer)
         if step.failure is not None:
@@ -174,7 +179,8 @@ class SaslAuthentication:
         exchange.respond(parts)
 
     def _fail(self, exchange: Exchange, step: Step, parts: list[Part] | tuple[()]) -> None:
-        exchange.close(f"authentication failed: {step.failure}", parts, self._failure_delay_ms)
+        # What the peer sent may be long.
+        exchange.close(f"authentication failed: {shorten(str(step.failure))}", parts, self._failure_delay_ms)
 
 
 def _encoded(
@@ -202,13 +208,21 @@ def authenticating(
     Raises CoordinationError.
     """
     config, handlers = broker.config, dict[str, RequestHandler]()
+    newest = NEWEST_IN_0_10_1 if config.beside_0_10 else None
+
+    def answer_versions(exchange: Exchange, frame: memoryview) -> None:
+        context, request = decode_request(exchange, frame, {ApiKey.API_VERSIONS}, newest)
+        if request is not None:  # otherwise answered already: an unsupported version
+            list_api_versions(broker, context, request)
+
     servers = SaslServers(broker, random_bytes)
     for name, security in config.security.items():
         if security.sasl is not None:
             handlers[name] = SaslAuthentication(
                 dispatcher,
+                answer_versions,
                 servers.enabled(security.sasl),
-                partial(_supports, NEWEST_IN_0_10_1 if config.beside_0_10 else None),
+                partial(_supports, newest),
                 config.authentication.failure_delay_ms,
                 broker.clock,
             )

@@ -306,6 +306,14 @@ def test_refusal_is_error_58_after_the_delay_and_closes(
     assert "wonder" not in caplog.text
 
 
+def test_long_user_name_is_cut_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.handshake()
+    world.token(b"\0%s\0secret" % (b"x" * 400_000))
+    world.assert_closed()
+    assert "authentication failed: PLAIN: user 'xxx" in caplog.text
+    assert len(caplog.text) < 3_000
+
+
 def test_refused_bare_token_has_no_answer(world: World) -> None:
     world.handshake(version=0)
     began_ms = world.clock.monotonic_ms()
