@@ -9,6 +9,7 @@
     connection_quotas  limits on connections, and on the lines that anybody's connections cause in the log
     request_limiter    limits on requests; ``response_memory``: on responses
     connection         a blocking, pipelined connection for clients and brokers
+    listener_probe     whether a listener that closes connections uses TLS and its client does not, or reverse
     authentication     such connections on which the client has logged in with SASL
     memory             the same interfaces without sockets, threads or time: deterministic, with faults
     login_ports        the effects of logins: identity providers, the libraries of AWS and Kerberos

@@ -8,6 +8,9 @@ The socket is non-blocking; waiting uses ``poll``. The first error is kept and r
 later.
 
 With TLS the handshake is part of making a connection, and has the same time as TCP before it.
+
+A peer that closes a connection before its first answer is asked whether only one side uses TLS
+(``net.listener_probe``): then no retry helps, and the error is AuthenticationFailed.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import (
@@ -66,6 +69,8 @@ class SocketConnector:
         self._request_timeout_ms = request_timeout_ms
         self._max_response_bytes = max_response_bytes
         self._tls = tls
+        self._probed_ms: dict[str, int] = {}
+        """Peer -> when it was asked for its protocol."""
         self._buffers = ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
 
     def connect(self, host: str, port: int) -> SocketConnection:
@@ -87,12 +92,34 @@ class SocketConnector:
                     sock.setsockopt(socket.SOL_SOCKET, option, size)
             transport = sock if self._tls is None else self._encrypted(sock, self._tls, host)
         except (OSError, ValueError) as error:  # ValueError: a name that TLS cannot send
+            reason = self._mismatch(peer, host, port) if isinstance(error, ConnectionResetError) else ""
             sock.close()
-            raise _broken(peer, "cannot connect", error, is_first=True) from None
+            raise _broken(peer, "cannot connect", error, mismatch=reason) from None
         except BaseException:
             sock.close()
             raise
-        return SocketConnection(transport, peer, self._request_timeout_ms, self._max_response_bytes)
+        return SocketConnection(
+            transport,
+            peer,
+            self._request_timeout_ms,
+            self._max_response_bytes,
+            lambda: self._mismatch(peer, host, port),
+        )
+
+    def _mismatch(self, peer: str, host: str, port: int) -> str:
+        """Return an error if only one of this client and its peer uses TLS; '' otherwise, or if unknown.
+
+        Asked of a peer that has closed a connection, at most every ``_PROBE_MS``: it may just be stopping.
+        """
+        from minikafka.net import listener_probe
+
+        now_ms = _now_ms()
+        if now_ms - self._probed_ms.get(peer, -_PROBE_MS) < _PROBE_MS:
+            return ""
+        self._probed_ms[peer] = now_ms
+        if self._tls is None:
+            return listener_probe.TLS_NEEDED if listener_probe.speaks_tls((host, port)) else ""
+        return listener_probe.TLS_MISSING if listener_probe.speaks_plainly((host, port)) else ""
 
     def _encrypted(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> SslTransport:
         """Return the transport after the handshake. Raises OSError, ValueError."""
@@ -164,6 +191,7 @@ class _SocketPending:
         return self.frame
 
 
+_PROBE_MS = 10_000
 INITIAL_RESPONSE_BYTES = 64 << 20
 """Up to this size memory for a response is allocated at once, more as data arrives."""
 
@@ -172,13 +200,20 @@ class SocketConnection:
     """See ``interfaces.Connection``."""
 
     def __init__(
-        self, sock: socket.socket | SslTransport, peer: str, request_timeout_ms: int, max_response_bytes: int
+        self,
+        sock: socket.socket | SslTransport,
+        peer: str,
+        request_timeout_ms: int,
+        max_response_bytes: int,
+        mismatch: Callable[[], str] = lambda: "",
     ) -> None:
+        """mismatch: returns an error if only one of the two sides uses TLS, as its peer has closed it."""
         self.peer = peer
         self._sock = sock
         self._tls = None if isinstance(sock, socket.socket) else sock
         self._request_timeout_ms = request_timeout_ms
         self._max_response_bytes = max_response_bytes
+        self._mismatch = mismatch
         self._reader = FrameReader(max_response_bytes, first_allocation=INITIAL_RESPONSE_BYTES)
         # Held while a frame is written and queued, so that both have the same order.
         self._writing = threading.Lock()
@@ -321,7 +356,11 @@ class SocketConnection:
                     unanswered = "before it answered" if self._pending else "while idle"
                     begun = (self._reader.frame_bytes or 0).to_bytes(4, "big")
                     text = f"the peer closed the connection {unanswered}{foreign_protocol(begun)}"
-                    self._fail(PeerClosed(text, self.peer))
+                    mismatch = self._early_mismatch()
+                    if mismatch:
+                        self._fail(_not_accepted(self.peer, mismatch))
+                    else:
+                        self._fail(PeerClosed(text, self.peer))
                     return False
                 if not self._reader.inside_frame and self._pending:
                     self._reader.max_bytes = self._pending[0].max_bytes
@@ -371,7 +410,12 @@ class SocketConnection:
             self._state.notify_all()
 
     def _broken(self, doing: str, error: Exception) -> NetworkError | AuthenticationFailed:
-        return _broken(self.peer, doing, error, is_first=not self._has_received)
+        mismatch = self._early_mismatch() if isinstance(error, ConnectionError) else ""
+        return _broken(self.peer, doing, error, mismatch=mismatch, is_first=not self._has_received)
+
+    def _early_mismatch(self) -> str:
+        """Return ``mismatch`` for a peer that has ended the connection before its first answer."""
+        return self._mismatch() if self._tls is None and self._pending and not self._has_received else ""
 
     def _fail(self, error: NetworkError | AuthenticationFailed) -> None:
         """End the connection: the first error wins, and all waiting callers get it."""
@@ -397,17 +441,21 @@ class SocketConnection:
             raise copy.copy(self._error)
 
 
+def _not_accepted(peer: str, reason: str) -> AuthenticationFailed:
+    text = f"{peer}: {reason}"
+    return AuthenticationFailed(text, text)
+
+
 def _broken(
-    peer: str, doing: str, error: Exception, *, is_first: bool
+    peer: str, doing: str, error: Exception, *, mismatch: str = "", is_first: bool = True
 ) -> NetworkError | AuthenticationFailed:
     """Return the error of a broken connection.
 
     ``is_first``: nothing has been received. If TLS has failed then, the two sides do not accept each other,
     and a retry would not help. (A TLS 1.3 broker refuses a certificate after the client's own handshake.)
     """
-    if is_first and isinstance(error, TlsFailed):
-        text = f"{peer}: {error_reason(error)}"
-        return AuthenticationFailed(text, text)
+    if mismatch or (is_first and isinstance(error, TlsFailed)):
+        return _not_accepted(peer, mismatch or error_reason(error))
     return connection_error(peer, doing, error)
 
 

@@ -114,10 +114,7 @@ class SslTransport:
     def shutdown(self, how: int) -> None:
         """Send ``close_notify`` without waiting for the peer's, and shut the socket down. Raises OSError."""
         with self._lock:
-            if self._open:
-                self._open = False
-                with contextlib.suppress(OSError, ValueError):
-                    self._ssl.unwrap()
+            self._end()
         socket.socket.shutdown(self._ssl, how)
 
     def discard(self, size: int) -> int:
@@ -133,9 +130,16 @@ class SslTransport:
         return self._ssl.fileno()
 
     def close(self) -> None:
-        """Close the socket."""
-        self._open = False
+        """Send ``close_notify`` if the peer may still read, and close the socket."""
+        with self._lock:
+            self._end()
         self._ssl.close()
+
+    def _end(self) -> None:
+        if self._open:
+            self._open = False
+            with contextlib.suppress(OSError, ValueError):
+                self._ssl.unwrap()
 
     def _check(self) -> None:
         if not self._open:

@@ -222,11 +222,44 @@ def test_client_without_tls_is_named_and_gets_no_answer(
     assert line.startswith(expected)
 
 
-def test_our_client_without_tls_is_disconnected_at_once(serve: Serve) -> None:
+def test_client_without_tls_is_told_that_the_listener_has_it(serve: Serve) -> None:
     server = tls_server(serve)
     connection = SocketConnector().connect(HOST, server.port)
-    with pytest.raises(NetworkError, match=r"closed the connection|reset"):
-        connection.request([b"hello"]).result()
+    text = (
+        f"{HOST}:{server.port}: the broker speaks TLS on this port; set security.protocol to SSL or SASL_SSL"
+    )
+    for _ in range(2):
+        with pytest.raises(AuthenticationFailed, match=text):
+            connection.request([b"hello"]).result()
+
+
+def test_client_with_tls_is_told_that_the_listener_has_none(serve: Serve, context: ssl.SSLContext) -> None:
+    server = serve(Answering(lambda frame: [frame[4:8], b"the versions"]))
+    text = f"{HOST}:{server.port}: the broker does not speak TLS on this port; "
+    with pytest.raises(AuthenticationFailed, match=text):
+        SocketConnector(tls=context).connect(HOST, server.port)
+
+
+def test_peer_that_closes_all_connections_is_asked_for_its_protocol_once(context: ssl.SSLContext) -> None:
+    accepted = 0
+    with socket.create_server((HOST, 0)) as listening:
+
+        def close_all() -> None:
+            nonlocal accepted
+            with contextlib.suppress(OSError):
+                while True:
+                    listening.accept()[0].close()
+                    accepted += 1
+
+        thread = threading.Thread(target=close_all)
+        thread.start()
+        connector = SocketConnector(tls=context)
+        for _ in range(5):
+            with pytest.raises(NetworkError, match="cannot connect: "):
+                connector.connect(HOST, listening.getsockname()[1])
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert accepted == 6
 
 
 @pytest.mark.parametrize("record", [b"\x16\x03\x01\xff\xff" + bytes(100), b"\x16\x03\x01\0\x05hello"])
