@@ -20,7 +20,10 @@ from typing import Any
 
 import pytest
 import trustme
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from minikafka.base.acls import (
     ANONYMOUS,
@@ -41,7 +44,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.registry.brokers import live_brokers
 from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.security.certificates import peer_name_of
-from tests.interop.clients import java
+from tests.interop.clients import go, java
 from tests.interop.driver import Program, Refused, encode
 from tests.support.processes import wait_until
 from tests.support.python_clients import confluent_kafka, kafka
@@ -305,35 +308,48 @@ Roundtrip = Callable[[Secured, Access, str, bytes], bytes]
 PYTHON = {"librdkafka": by_librdkafka, "aiokafka": by_aiokafka, "kafka-python": by_kafka_python}
 
 
-@pytest.fixture(scope="module")
-def by_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roundtrip]:
-    prepare = java("MINIKAFKA_KAFKA3_LIBS", "kafka-clients-3.9.*.jar", "SecuredClient")
-    prepared = prepare(tmp_path_factory.mktemp("java"))
+JAVA = {
+    "3.9": ("MINIKAFKA_KAFKA3_LIBS", "kafka-clients-3.9.*.jar"),
+    "4": ("MINIKAFKA_KAFKA4_LIBS", "kafka-clients-4.*.jar"),
+}
+KAFKA_0_10 = ("MINIKAFKA_KAFKA_LIBS", "kafka-clients-0.10.*.jar")
+
+
+def java_properties(secured: Secured, access: Access) -> dict[str, str]:
+    module = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule"}
+    login = f'username="{USER}" password="{access.password}"'
+    if access.mechanism == "OAUTHBEARER":
+        login = f'unsecuredLoginStringClaim_sub="{USER}"'
+    properties = {"security.protocol": access.protocol}
+    if access.has_tls:
+        properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": secured.ca}
+    if access.listener == "MUTUAL":
+        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": secured.client}
+    if access.mechanism is not None:
+        name = module.get(access.mechanism, "scram.ScramLoginModule")
+        properties |= {
+            "sasl.mechanism": access.mechanism,
+            "sasl.jaas.config": f"{MODULES}.{name} required {login};",
+        }
+    return properties
+
+
+def roundtrip_by(
+    program: Program, address: str, topic: str, value: bytes, properties: dict[str, str]
+) -> bytes:
+    words = [word for name, text in properties.items() for word in (name, encode(text.encode()))]
+    ((found,),) = program.ask("roundtrip", address, topic, encode(value), *words)
+    return base64.b64decode(found[1:])
+
+
+@pytest.fixture(scope="module", params=JAVA)
+def by_java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roundtrip]:
+    """Kafka's clients of a release, in one process."""
+    prepared = java(*JAVA[request.param], "SecuredClient")(tmp_path_factory.mktemp("java"))
     program = Program(prepared.command, prepared.environment)
-
-    def roundtrip(secured: Secured, access: Access, topic: str, value: bytes) -> bytes:
-        module = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule"}
-        login = f'username="{USER}" password="{access.password}"'
-        if access.mechanism == "OAUTHBEARER":
-            login = f'unsecuredLoginStringClaim_sub="{USER}"'
-        properties = {"security.protocol": access.protocol}
-        if access.has_tls:
-            properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": secured.ca}
-        if access.listener == "MUTUAL":
-            properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": secured.client}
-        if access.mechanism is not None:
-            name = module.get(access.mechanism, "scram.ScramLoginModule")
-            properties |= {
-                "sasl.mechanism": access.mechanism,
-                "sasl.jaas.config": f"{MODULES}.{name} required {login};",
-            }
-        words = [word for name, text in properties.items() for word in (name, encode(text.encode()))]
-        ((found,),) = program.ask(
-            "roundtrip", secured.addresses[access.listener], topic, encode(value), *words
-        )
-        return base64.b64decode(found[1:])
-
-    yield roundtrip
+    yield lambda secured, access, topic, value: roundtrip_by(
+        program, secured.addresses[access.listener], topic, value, java_properties(secured, access)
+    )
     program.close()
 
 
@@ -391,6 +407,69 @@ def test_wrong_password_is_refused_at_once(
     assert "Authentication failed" in told
     if mechanism == "PLAIN":
         assert_refusals_are_logged(secured)
+
+
+@pytest.fixture(scope="module")
+def by_go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    prepared = go("secured", "github.com/twmb/franz-go")(tmp_path_factory.mktemp("go"))
+    program = Program(prepared.command, prepared.environment)
+    yield program
+    program.close()
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("access", ACCESSES, ids=str)
+@pytest.mark.parametrize("library", ["franz-go", "sarama"])
+def test_go_client_sends_and_reads(secured: Secured, by_go: Program, library: str, access: Access) -> None:
+    if library == "sarama" and access.mechanism in SCRAM:
+        pytest.skip("sarama leaves SCRAM to its users")
+    value, address = os.urandom(100_000), secured.addresses[access.listener]
+    secret = unsecured_token() if access.mechanism == "OAUTHBEARER" else PASSWORD
+    ca = secured.ca if access.has_tls else "-"
+    certificate = secured.client if access.listener == "MUTUAL" else "-"
+    words = [address, secured.new_topic(), encode(value), ca, certificate, access.mechanism or "-", USER]
+    ((found,),) = by_go.ask("roundtrip", library, *words, encode(secret.encode()))
+    assert base64.b64decode(found[1:]) == value
+
+
+@pytest.mark.interop
+def test_java_client_of_0_10_sends_and_reads(secured: Secured, tmp_path: Path) -> None:
+    """It has no SCRAM, no PEM, and no ``sasl.jaas.config``: a file is named to the virtual machine."""
+    prepared = java(*KAFKA_0_10, "SecuredClient")(tmp_path)
+    login = tmp_path / "jaas"
+    module = f'{MODULES}.plain.PlainLoginModule required username="{USER}" password="{PASSWORD}";'
+    login.write_text(f"KafkaClient {{ {module} }};")
+    stores = java_stores(secured, tmp_path)
+    executable, *arguments = prepared.command
+    program = Program(
+        [executable, f"-Djava.security.auth.login.config={login}", *arguments], prepared.environment
+    )
+    try:
+        for access in (*ACCESSES[:2], Access("SASL_PLAINTEXT", "PLAIN"), Access("SASL_SSL", "PLAIN")):
+            properties = {"security.protocol": access.protocol, **(stores if access.has_tls else {})}
+            if access.mechanism is not None:
+                properties["sasl.mechanism"] = access.mechanism
+            address, value = secured.addresses[access.listener], os.urandom(100_000)
+            assert roundtrip_by(program, address, secured.new_topic(), value, properties) == value
+    finally:
+        program.close()
+
+
+def java_stores(secured: Secured, directory: Path) -> dict[str, str]:
+    """The client's certificate and its CA in stores that any release reads."""
+    password, pem = "changeit", Path(secured.client).read_bytes()
+    hidden = serialization.BestAvailableEncryption(password.encode())
+    ca = x509.load_pem_x509_certificate(Path(secured.ca).read_bytes())
+    key = serialization.load_pem_private_key(pem, None)
+    certificate = x509.load_pem_x509_certificate(pem)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    trusted = pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(ca, b"ca")], hidden)
+    own = pkcs12.serialize_key_and_certificates(b"client", key, certificate, [ca], hidden)
+    properties = {}
+    for name, content in (("truststore", trusted), ("keystore", own)):
+        (directory / name).write_bytes(content)
+        properties |= {f"ssl.{name}.location": str(directory / name), f"ssl.{name}.password": password}
+    return {**properties, "ssl.key.password": password}
 
 
 @pytest.mark.interop

@@ -2,6 +2,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -36,9 +37,21 @@ public final class SecuredClient {
             consumer.assign(List.of(partition));
             consumer.seek(partition, offset);
             for (int i = 0; i < 100; i++) {
-                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) return record.value();
+                for (ConsumerRecord<byte[], byte[]> record : poll(consumer)) return record.value();
             }
             throw new IllegalStateException("no record at offset " + offset);
         }
+    }
+
+    /** Calls {@code poll} of the release: until 2.0 it takes milliseconds, and since 4.0 only a Duration. */
+    @SuppressWarnings("unchecked")
+    private static ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer) throws Exception {
+        Object found;
+        try {
+            found = KafkaConsumer.class.getMethod("poll", Duration.class).invoke(consumer, Duration.ofMillis(100));
+        } catch (NoSuchMethodException error) {
+            found = KafkaConsumer.class.getMethod("poll", long.class).invoke(consumer, 100L);
+        }
+        return (ConsumerRecords<byte[], byte[]>) found;
     }
 }
