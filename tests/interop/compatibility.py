@@ -2,8 +2,9 @@
 
     python -m tests.interop.compatibility CLIENTS.xml SUITES.json docs/reference/compatibility.md
 
-CLIENTS.xml: pytest's report of ``test_clients.py`` and ``test_spark_kafka_format.py``, whose tests put down
-``client``, ``version`` and ``feature``. SUITES.json: what ``tests.interop.suites`` wrote.
+CLIENTS.xml: pytest's report of ``test_clients.py``, ``test_secured_listeners.py`` and
+``test_spark_kafka_format.py``, whose tests put down ``client``, ``version`` and ``feature``. SUITES.json:
+what ``tests.interop.suites`` wrote.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ Written by `scripts/compatibility` on {date}, from a run of minikafka {version} 
 ## Clients
 
 Each client, with its own defaults, does each of these against one broker, and what comes is compared byte
-for byte (`test_clients.py`, `test_spark_kafka_format.py`). A dash is no pass: the note says why.
+for byte (`test_clients.py`, `test_secured_listeners.py`, `test_spark_kafka_format.py`). A dash is no pass:
+the note says why.
 {numbers}.
 
 {table}

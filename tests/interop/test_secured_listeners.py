@@ -45,6 +45,7 @@ from minikafka.registry.brokers import live_brokers
 from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.security.certificates import peer_name_of
 from tests.interop.clients import go, java
+from tests.interop.compatibility import NOT_IN_CLIENT
 from tests.interop.driver import Program, Refused, encode
 from tests.support.processes import wait_until
 from tests.support.python_clients import confluent_kafka, kafka
@@ -91,6 +92,21 @@ ACCESSES = [
     Access("MUTUAL"),
     *(Access(listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _recorded(request: pytest.FixtureRequest) -> None:
+    """Record what a client's test shows, for docs/reference/compatibility.md."""
+    parameters = request.node.callspec.params
+    access: Access | None = parameters.get("access")
+    if access is None or "sends_and_reads" not in request.node.name:
+        return
+    client = parameters.get("client") or parameters.get("library")
+    java_release = parameters.get("by_java", "0.10")
+    feature = "SSL, with a certificate" if access.listener == "MUTUAL" else str(access).replace("-", ", ", 1)
+    request.node.user_properties.extend(
+        [("client", client or f"Java {java_release}"), ("feature", f"connect by {feature}")]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,7 +438,7 @@ def by_go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
 @pytest.mark.parametrize("library", ["franz-go", "sarama"])
 def test_go_client_sends_and_reads(secured: Secured, by_go: Program, library: str, access: Access) -> None:
     if library == "sarama" and access.mechanism in SCRAM:
-        pytest.skip("sarama leaves SCRAM to its users")
+        pytest.skip(f"{NOT_IN_CLIENT}it leaves SCRAM to its users")
     value, address = os.urandom(100_000), secured.addresses[access.listener]
     secret = unsecured_token() if access.mechanism == "OAUTHBEARER" else PASSWORD
     ca = secured.ca if access.has_tls else "-"
@@ -432,27 +448,38 @@ def test_go_client_sends_and_reads(secured: Secured, by_go: Program, library: st
     assert base64.b64decode(found[1:]) == value
 
 
-@pytest.mark.interop
-def test_java_client_of_0_10_sends_and_reads(secured: Secured, tmp_path: Path) -> None:
-    """It has no SCRAM, no PEM, and no ``sasl.jaas.config``: a file is named to the virtual machine."""
-    prepared = java(*KAFKA_0_10, "SecuredClient")(tmp_path)
-    login = tmp_path / "jaas"
+@pytest.fixture(scope="module")
+def by_java_0_10(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roundtrip]:
+    """Kafka 0.10.1.1, with neither PEM nor ``sasl.jaas.config``: its virtual machine is told of a file."""
+    directory = tmp_path_factory.mktemp("java")
+    prepared = java(*KAFKA_0_10, "SecuredClient")(directory)
+    login, stores = directory / "jaas", java_stores(secured, directory)
     module = f'{MODULES}.plain.PlainLoginModule required username="{USER}" password="{PASSWORD}";'
     login.write_text(f"KafkaClient {{ {module} }};")
-    stores = java_stores(secured, tmp_path)
     executable, *arguments = prepared.command
     program = Program(
         [executable, f"-Djava.security.auth.login.config={login}", *arguments], prepared.environment
     )
-    try:
-        for access in (*ACCESSES[:2], Access("SASL_PLAINTEXT", "PLAIN"), Access("SASL_SSL", "PLAIN")):
-            properties = {"security.protocol": access.protocol, **(stores if access.has_tls else {})}
-            if access.mechanism is not None:
-                properties["sasl.mechanism"] = access.mechanism
-            address, value = secured.addresses[access.listener], os.urandom(100_000)
-            assert roundtrip_by(program, address, secured.new_topic(), value, properties) == value
-    finally:
-        program.close()
+
+    def roundtrip(secured: Secured, access: Access, topic: str, value: bytes) -> bytes:
+        properties = {"security.protocol": access.protocol, **(stores if access.has_tls else {})}
+        if access.mechanism is not None:
+            properties["sasl.mechanism"] = access.mechanism
+        return roundtrip_by(program, secured.addresses[access.listener], topic, value, properties)
+
+    yield roundtrip
+    program.close()
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("access", ACCESSES, ids=str)
+def test_java_client_of_0_10_sends_and_reads(
+    secured: Secured, by_java_0_10: Roundtrip, access: Access
+) -> None:
+    if access.mechanism not in (None, "PLAIN"):
+        pytest.skip(f"{NOT_IN_CLIENT}it came later than 0.10.1")
+    value = os.urandom(100_000)
+    assert by_java_0_10(secured, access, secured.new_topic(), value) == value
 
 
 def java_stores(secured: Secured, directory: Path) -> dict[str, str]:
