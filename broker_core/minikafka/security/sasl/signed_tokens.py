@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minikafka.base.config.config_def import AbstractConfig, setting
+from minikafka.base.config.config_def import AbstractConfig, Faults, setting
 from minikafka.base.config.types import TEXT, WORDS, int32, int64
 from minikafka.base.errors import ConfigError, StoreError
 from minikafka.base.printable import printable
@@ -111,7 +111,10 @@ class SignedTokenConfig(AbstractConfig):
             text = "must be given: the identity provider's address for its keys, from its documentation"
             return [ConfigError(JWKS_ENDPOINT, None, text)]
         fault = address_fault(JWKS_ENDPOINT, self.jwks_endpoint_url, allows_http(jaas))
-        return [] if fault is None else [fault]
+        found = Faults()
+        found.add([] if fault is None else [fault])
+        found.attempt(_imported, None)
+        return list(found)
 
     def request(self, jaas: JaasConfig) -> HttpRequest:
         """Return the request for the keys. The settings have no faults."""
