@@ -64,6 +64,8 @@ HANDLER = f"{MODULES}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValida
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 PATIENCE_S = 5.0
+SESSION_MS = 2_000
+"""The time of a session on the listener HASTY, after which clients must authenticate again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Access:
     @property
     def protocol(self) -> str:
         """Kafka's ``security.protocol``."""
-        return "SSL" if self.listener == "MUTUAL" else self.listener
+        return {"MUTUAL": "SSL", "HASTY": "SASL_PLAINTEXT"}.get(self.listener, self.listener)
 
     @property
     def has_tls(self) -> bool:
@@ -97,7 +99,7 @@ ACCESSES = [
 @pytest.fixture(autouse=True)
 def _recorded(request: pytest.FixtureRequest) -> None:
     """Record what a client's test shows, for docs/reference/compatibility.md."""
-    parameters = request.node.callspec.params
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     access: Access | None = parameters.get("access")
     if access is None or "sends_and_reads" not in request.node.name:
         return
@@ -146,10 +148,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     for name, issued in {"server": server, "client": client}.items():
         (directory / f"{name}.pem").write_bytes(pem_of(issued))
     ca.cert_pem.write_to_path(str(directory / "ca.pem"))
-    listeners = ("PLAINTEXT", "SSL", "MUTUAL", "SASL_PLAINTEXT", "SASL_SSL")
+    listeners = ("PLAINTEXT", "SSL", "MUTUAL", "SASL_PLAINTEXT", "SASL_SSL", "HASTY")
     config = {
         "listeners": ",".join(f"{name}://localhost:0" for name in listeners),
-        "listener.security.protocol.map": "MUTUAL:SSL",
+        "listener.security.protocol.map": "MUTUAL:SSL,HASTY:SASL_PLAINTEXT",
+        "listener.name.hasty.connections.max.reauth.ms": str(SESSION_MS),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(directory / "server.pem"),
         "ssl.truststore.type": "PEM",
@@ -161,7 +164,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "allow.everyone.if.no.acl.found": "true",
     }
     users = f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
-    for listener in ("sasl_plaintext", "sasl_ssl"):
+    for listener in ("sasl_plaintext", "sasl_ssl", "hasty"):
         config[f"listener.name.{listener}.plain.sasl.jaas.config"] = users
         config[f"listener.name.{listener}.oauthbearer.sasl.server.callback.handler.class"] = HANDLER
     with Cluster(config=config, data_dir=str(directory / "data")) as cluster:
@@ -398,6 +401,35 @@ def test_acls_are_about_the_principal(secured: Secured, access: Access) -> None:
         by_aiokafka(secured, access, topic, b"x")
     with_another_principal = Access("SASL_SSL", "PLAIN") if access.mechanism is None else Access("SSL")
     assert by_aiokafka(secured, with_another_principal, topic, b"x") == b"x"
+
+
+def test_librdkafka_authenticates_again_in_time(secured: Secured) -> None:
+    topic, failed, delivered = secured.new_topic(), list[Any](), list[Any]()
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": secured.addresses["HASTY"],
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+            "error_cb": failed.append,
+        }
+    )
+    until = time.monotonic() + 2.5 * SESSION_MS / 1000
+    while time.monotonic() < until:
+        producer.produce(topic, b"x", on_delivery=lambda error, message: delivered.append(error))
+        assert producer.flush(PATIENCE_S) == 0
+    assert set(delivered) == {None}
+    assert not failed
+    assert "without a re-authentication" not in secured.log.read_text()
+
+
+@pytest.mark.interop
+def test_java_client_authenticates_again_in_time(secured: Secured, by_java: Roundtrip) -> None:
+    topic, began = secured.new_topic(), time.monotonic()
+    assert by_java(secured, Access("HASTY", "PLAIN"), topic, b"pause") == b"pause"
+    assert time.monotonic() - began > 2 * SESSION_MS / 1000
+    assert "without a re-authentication" not in secured.log.read_text()
 
 
 def assert_refusals_are_logged(secured: Secured) -> None:

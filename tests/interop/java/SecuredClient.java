@@ -33,6 +33,11 @@ public final class SecuredClient {
         TopicPartition partition = new TopicPartition(words[2], 0);
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties);
              KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties)) {
+            // Long enough for sessions of two seconds to end: the clients authenticate again meanwhile.
+            for (int i = 0; i < (new String(Lines.decode(words[3])).equals("pause") ? 50 : 0); i++) {
+                producer.send(new ProducerRecord<>(words[2], 0, null, Lines.decode(words[3]))).get();
+                Thread.sleep(100);
+            }
             long offset = producer.send(new ProducerRecord<>(words[2], 0, null, Lines.decode(words[3]))).get().offset();
             consumer.assign(List.of(partition));
             consumer.seek(partition, offset);

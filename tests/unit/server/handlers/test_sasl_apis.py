@@ -14,12 +14,17 @@ from tests.support.simulation import Simulation
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_sasl_without_sasl_is_an_illegal_state_and_harms_nothing(version: int) -> None:
+def test_client_with_sasl_is_refused_by_a_listener_without(
+    version: int, caplog: pytest.LogCaptureFixture
+) -> None:
     world = Simulation.serving("t")
     greeted = world.call(Request(ApiKey.SASL_HANDSHAKE, version, SaslHandshakeRequest("PLAIN")))
     assert greeted == SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE, ())
+    world.network.run()
     token = world.call(Request(ApiKey.SASL_AUTHENTICATE, version, SaslAuthenticateRequest(b"\0a\0b")))
     assert token.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    world.network.run()
+    assert caplog.text.count("a client with SASL on the listener PLAINTEXT, which has none") == 2
     assert world.produce("t", b"x").error_code == ErrorCode.NONE
 
 
