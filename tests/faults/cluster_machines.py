@@ -234,6 +234,8 @@ class World:
         self.network = Network(self.events)
         self.zookeeper = MemoryZooKeeper(_WorldClock(self.events))
         self.properties = properties
+        self.listener = "PLAINTEXT" if seed % 3 else "INSIDE"
+        """The name of the brokers' listener, which is not that of its protocol in every third seed."""
         self.session_timeout_ms = 800
         self.machines = {number: Machine(self, number) for number in range(brokers)}
         self.look: Callable[[Machine], None] = lambda machine: None
@@ -370,7 +372,8 @@ class Machine:
 
         given = {
             "broker.id": str(self.number),
-            "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+            "listeners": f"{world.listener}://{self.host}:{PORT}",
+            "listener.security.protocol.map": f"{world.listener}:PLAINTEXT",
             "log.dirs": "data",
             "zookeeper.connect": "memory",
         }
