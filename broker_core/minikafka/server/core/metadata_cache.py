@@ -12,8 +12,8 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from minikafka.base.endpoints import LiveBroker
-from minikafka.base.ids import TopicPartition, unify_collision_chars
+from minikafka.base.endpoints import LiveBroker, addresses_on
+from minikafka.base.ids import BrokerAddress, TopicPartition, unify_collision_chars
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.partition.replica import LeaderAndIsr
 
@@ -31,6 +31,17 @@ class MetadataCache:
     """``unify_collision_chars`` of each topic -> its name: a new topic with the same key collides with it."""
     unreadable: frozenset[str] = frozenset()
     """Topics whose znodes cannot be parsed: they can only be deleted."""
+    _addresses: dict[str, dict[int, BrokerAddress]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """By listener, as requests have asked for them: a changed cache begins without any."""
+
+    def addresses(self, listener: str) -> Mapping[int, BrokerAddress]:
+        """Return the addresses on a listener of the brokers that have it, by broker id."""
+        found = self._addresses.get(listener)
+        if found is None:
+            self._addresses[listener] = found = addresses_on(listener, self.brokers)
+        return found
 
     def leadership(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
         """Return the leadership of a partition; None if the cluster has no such partition."""

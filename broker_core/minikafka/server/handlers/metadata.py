@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Generator, Hashable, Mapping
 
-from minikafka.base.endpoints import addresses_on
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.controller.election import NO_LEADER
@@ -129,7 +128,7 @@ class _Reachable:
 
     def __init__(self, context: RequestContext, metadata_cache: MetadataCache) -> None:
         self.live = metadata_cache.brokers.keys()
-        self.addresses = addresses_on(context.listener, metadata_cache.brokers)
+        self.addresses = metadata_cache.addresses(context.listener)
         has_own_error = context.version >= _LISTENER_NOT_FOUND_VERSION
         self._not_found = ErrorCode.LISTENER_NOT_FOUND if has_own_error else ErrorCode.LEADER_NOT_AVAILABLE
 

@@ -1,7 +1,7 @@
 """The broker's picture of the cluster."""
 
 from minikafka.base.endpoints import LiveBroker
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.core.metadata_cache import MetadataCache
@@ -35,3 +35,12 @@ def test_an_image_is_never_changed_in_place() -> None:
     before.updated({}, {TopicPartition("t", 0): GOING})
     assert before.leadership(TopicPartition("t", 0)) == LED
     assert before.brokers == {1: ONE}
+
+
+def test_addresses_on_a_listener_follow_the_brokers() -> None:
+    metadata_cache = MetadataCache("id").updated({1: ONE}, {})
+    assert metadata_cache.addresses("PLAINTEXT") == {1: BrokerAddress(1, "localhost", 9092)}
+    assert metadata_cache.addresses("PLAINTEXT") is metadata_cache.addresses("PLAINTEXT")
+    assert metadata_cache.addresses("SASL_SSL") == {}
+    moved = metadata_cache.updated({1: LiveBroker.plaintext(1, "elsewhere", 9092)}, {})
+    assert moved.addresses("PLAINTEXT") == {1: BrokerAddress(1, "elsewhere", 9092)}
