@@ -9,11 +9,13 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ConfigError, CoordinationLost, MinikafkaError, SessionExpired
+from minikafka.base.ids import BrokerAddress
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.server.assembly import Ports, RunningBroker, start_patiently
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.workers.worker import InlineWorker
+from tests.support.simulation import Simulation
 
 PATIENCE_MS = 6_000
 SERVING = cast(RunningBroker, SimpleNamespace())
@@ -87,3 +89,14 @@ def test_a_start_that_zookeeper_does_not_answer_leaves_no_thread() -> None:
         RunningBroker(BrokerConfig.from_properties(given), ports)
     assert worker.stopped
     assert loader.stopped
+
+
+def test_address_is_that_of_the_first_listener_that_is_not_classic() -> None:
+    listeners = {
+        "listeners": "CLASSIC://machine-0:9090,OUT://machine-0:9091,PLAINTEXT://machine-0:9092",
+        "listener.security.protocol.map": "OUT:PLAINTEXT",
+    }
+    running = Simulation.serving(properties=listeners).machine.running
+    assert running is not None
+    assert running.address == BrokerAddress(0, "machine-0", 9091)
+    assert [endpoint.listener for endpoint in running.endpoints] == ["OUT", "PLAINTEXT"]
