@@ -17,6 +17,7 @@ from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.broker import BrokerFailed, BrokerProcess
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+from minikafka.net.ports import free_port
 from tests.interop.releases import KAFKA_0_10
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.load import Load
@@ -24,18 +25,42 @@ from tests.support.load import Load
 KAFKA = 0
 OURS = (1, 2)
 BESIDE_0_10 = {"inter.broker.protocol.version": "0.10.1"}
+BETWEEN = {
+    "security.inter.broker.protocol": "SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+}
+"""The settings of brokers that log in to each other: ours have the secret there, Kafka's in a file."""
+LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="broker" password="tiger" user_broker="tiger";'
+)
+OUR_LOGIN = {"listener.name.sasl_plaintext.plain.sasl.jaas.config": LOGIN}
 PATIENCE_S = 60
 
 
 class MixedCluster:
-    """A ZooKeeper, broker 0 of Apache Kafka, and brokers 1 and 2 of ours."""
+    """A ZooKeeper, broker 0 of Apache Kafka, and brokers 1 and 2 of ours.
 
-    def __init__(self, directory: Path, zookeeper: str) -> None:
+    secured: brokers connect to each other with SASL, on a listener of their own.
+    """
+
+    def __init__(self, directory: Path, zookeeper: str, *, secured: bool = False) -> None:
         self.directory = directory
         self.zookeeper = zookeeper
+        self.secured = secured
         # 0.10.1.1 would have a replica lead that is not in sync.
         careful = {"unclean.leader.election.enable": "false"}
-        self.kafka = KafkaBroker(KAFKA_0_10, directory / "kafka", zookeeper, config=careful)
+        jaas = directory / "jaas.conf"
+        jaas.write_text(f"KafkaServer {{ {LOGIN} }};\n")
+        self.kafka = KafkaBroker(
+            KAFKA_0_10,
+            directory / "kafka",
+            zookeeper,
+            config=careful | (BETWEEN if secured else {}),
+            jvm=[f"-Djava.security.auth.login.config={jaas}"] if secured else [],
+            listeners=[f"SASL_PLAINTEXT://127.0.0.1:{free_port()}"] if secured else [],
+        )
         self.addresses: dict[int, str] = {KAFKA: self.kafka.bootstrap}
         self._ours: dict[int, BrokerProcess] = {}
 
@@ -50,8 +75,12 @@ class MixedCluster:
             self.kafka.start()
             return
         port = self.addresses[number].rpartition(":")[2] if number in self.addresses else "0"
+        between = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        if self.secured:
+            own = f"{between['listeners']},SASL_PLAINTEXT://127.0.0.1:0"
+            between = {**BETWEEN, **OUR_LOGIN, "listeners": own}
         properties = {
-            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            **between,
             "log.dirs": str(self.directory / f"data-{number}"),
             "zookeeper.connect": self.zookeeper,
             **(settings or BESIDE_0_10),
@@ -96,18 +125,27 @@ class MixedCluster:
 
 
 @pytest.fixture
-def mixed(tmp_path: Path) -> Iterator[MixedCluster]:
+def secured() -> bool:
+    """Whether brokers log in to each other."""
+    return False
+
+
+@pytest.fixture
+def mixed(tmp_path: Path, secured: bool) -> Iterator[MixedCluster]:
     KAFKA_0_10.libs()
-    with (
-        EmbeddedZooKeeper(str(tmp_path / "zookeeper")) as zookeeper,
-        contextlib.closing(MixedCluster(tmp_path, f"{zookeeper.connect}/kafka")) as cluster,
-    ):
-        yield cluster
+    with EmbeddedZooKeeper(str(tmp_path / "zookeeper")) as zookeeper:
+        cluster = MixedCluster(tmp_path, f"{zookeeper.connect}/kafka", secured=secured)
+        with contextlib.closing(cluster):
+            yield cluster
 
 
 @pytest.mark.interop
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("order", [(KAFKA, *OURS), (*OURS, KAFKA)], ids=["kafka first", "ours first"])
+@pytest.mark.parametrize(
+    ("order", "secured"),
+    [((KAFKA, *OURS), False), ((*OURS, KAFKA), False), ((*OURS, KAFKA), True)],
+    ids=["kafka first", "ours first", "with SASL"],
+)
 def test_killed_brokers_of_both_kinds_lose_no_acknowledged_data(
     mixed: MixedCluster, order: tuple[int, ...]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from minikafka.clients.admin.admin import Admin
@@ -30,7 +30,8 @@ _ALONE = {
 class KafkaBroker:
     """Broker 0 of a release. ``directory`` gets its properties and output; ``data`` is its data directory.
 
-    ``zookeeper`` is not looked at by releases that have none.
+    ``zookeeper`` is not looked at by releases that have none. ``jvm``: options of Java.
+    ``listeners``: those beside PLAINTEXT, if there is a ZooKeeper.
     """
 
     def __init__(
@@ -41,7 +42,11 @@ class KafkaBroker:
         *,
         data: Path | None = None,
         config: Mapping[str, object] | None = None,
+        jvm: Sequence[str] = (),
+        listeners: Sequence[str] = (),
     ) -> None:
+        self._jvm = jvm
+        self._listeners = listeners
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.log = directory / "broker.log"
@@ -72,7 +77,7 @@ class KafkaBroker:
         if self.release.has_zookeeper:
             return {
                 "broker.id": 0,
-                "listeners": f"PLAINTEXT://{self.bootstrap}",
+                "listeners": ",".join((f"PLAINTEXT://{self.bootstrap}", *self._listeners)),
                 "zookeeper.connect": zookeeper,
                 "zookeeper.session.timeout.ms": 2000,
             }
@@ -100,6 +105,7 @@ class KafkaBroker:
         command = [
             find_java().path,
             *JVM,
+            *self._jvm,
             f"-Dlog4j.configuration=file:{self._directory / 'log4j.properties'}",
             *("-cp", f"{self.release.libs()}/*", "kafka.Kafka", properties),
         ]

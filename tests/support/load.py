@@ -18,7 +18,16 @@ Place = tuple[int, int]
 class Load:
     """One producer and one member of a group, and what the broker has told them."""
 
-    def __init__(self, servers: str, *, idempotent: bool = True, partitions: int = 3) -> None:
+    def __init__(
+        self,
+        servers: str,
+        *,
+        idempotent: bool = True,
+        partitions: int = 3,
+        security: Mapping[str, str] | None = None,
+    ) -> None:
+        """security: librdkafka's settings of TLS and SASL."""
+        security = security or {}
         self._partitions = partitions
         self.acknowledged: dict[Place, bytes] = {}
         self.consumed: dict[Place, bytes] = {}
@@ -33,6 +42,7 @@ class Load:
             "group.id": "g",
             "enable.auto.commit": False,
             "log_level": 0,
+            **security,
         }
         self._producer = confluent_kafka.Producer(
             {
@@ -43,6 +53,7 @@ class Load:
                 "linger.ms": 2,
                 "reconnect.backoff.max.ms": 100,
                 "log_level": 0,  # its threads write to stderr, also to that of a later test
+                **security,
             }
         )
         self._consumer = confluent_kafka.Consumer(

@@ -27,7 +27,7 @@ from minikafka.base.cache_dirs import is_open_to_others, write_address
 from minikafka.base.clock import SystemClock
 from minikafka.base.config.config_def import Faults
 from minikafka.base.config.property_files import key_values, read_properties
-from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.errors import ConfigError, ConfigErrors, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import host_port
 from minikafka.base.memory import collect_rarely
@@ -35,7 +35,6 @@ from minikafka.base.printable import log_lines_to_stderr, printable
 from minikafka.base.reports import report
 from minikafka.log.layout import LOCK_FILE
 from minikafka.log.manager import Jobs
-from minikafka.net.connection import SocketConnector
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.net.ports import addresses_of, can_connect, wait_for_zookeeper
 from minikafka.net.server import RequestHandler, Server, SocketServer
@@ -50,6 +49,7 @@ from minikafka.server.config.listener_security import ListenerProperties
 from minikafka.server.config.listeners import unreachable
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.inter_broker_connection import InterBrokerConnection
+from minikafka.server.inter_broker_connector import InterBrokerConnector
 from minikafka.server.workers.work_pool import MEMORY_BYTES, ThreadWorkPool
 from minikafka.server.workers.worker import ThreadWorker
 
@@ -245,10 +245,7 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             connect_store=lambda: ending.or_result(connect),
             listen=listen,
             random_bytes=os.urandom,
-            connector=SocketConnector(
-                connect_timeout_ms=min(_CONNECT_MS, config.replication.socket_timeout_ms),
-                request_timeout_ms=config.replication.socket_timeout_ms,
-            ),
+            connector=_connector(config),
             run_all=lambda jobs: _in_parallel(jobs, config.recovery_threads),
             spawn=_spawn,
             renew_certificates=lambda: _renew(tls.values()),
@@ -272,6 +269,19 @@ def tls_of(config: BrokerConfig) -> dict[str, ServerTls]:
                 faults.add(own.faults_as_given(error.faults))
     faults.check()
     return found
+
+
+def _connector(config: BrokerConfig) -> InterBrokerConnector:
+    """Return the connector to other brokers. Raises ConfigErrors."""
+    try:
+        return InterBrokerConnector(
+            config.inter_broker,
+            connect_timeout_ms=min(_CONNECT_MS, config.replication.socket_timeout_ms),
+            request_timeout_ms=config.replication.socket_timeout_ms,
+        )
+    except ConfigError as error:
+        own = ListenerProperties(config.properties, config.inter_broker.listener)
+        raise ConfigErrors(own.faults_as_given(error.faults)) from None
 
 
 def _renew(listeners: Iterable[ServerTls]) -> None:

@@ -135,7 +135,7 @@ class RunningBroker:
         self._fetchers = ReplicaFetcherManager(self.broker, ports.connector, ports.spawn)
         timeout_ms = config.replication.controller_timeout_ms
         self._channels = ControllerChannelManager(
-            broker_id, config.inter_broker_listener, ports.connector, ports.clock, timeout_ms, ports.spawn
+            broker_id, config.inter_broker.listener, ports.connector, ports.clock, timeout_ms, ports.spawn
         )
         self._stops.callback(self._fetchers.stop)
         self._stops.callback(self._channels.close)
@@ -166,7 +166,7 @@ class RunningBroker:
         if config.beside_0_10:
             registration = BrokerRegistration.beside_0_10(registration.broker)
         else:
-            others = addresses_on(config.inter_broker_listener, zk_client.others(broker_id))
+            others = addresses_on(config.inter_broker.listener, zk_client.others(broker_id))
             check_protocol_compatibility(others.values(), ports.connector)
         zk_client.start(registration, control, keep_ticket)
         if config.control.controlled_shutdown:

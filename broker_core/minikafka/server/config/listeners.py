@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from minikafka.base.config.config_def import Faults, setting
-from minikafka.base.config.types import SECURITY_PROTOCOL, TEXT, integer
+from minikafka.base.config.types import TEXT, integer, one_of
 from minikafka.base.endpoints import BrokerEndpoint, SecurityProtocol
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
@@ -82,8 +82,8 @@ class ListenerConfig:
     )
     inter_broker_protocol: str = setting(
         _INTER_BROKER_PROTOCOL,
-        SECURITY_PROTOCOL,
-        "PLAINTEXT",
+        one_of(*SecurityProtocol.__members__),
+        SecurityProtocol.PLAINTEXT.name,
         "The protocol between brokers, on the listener of this name. Not with `inter.broker.listener.name`.",
     )
     inter_broker_name: str | None = setting(
@@ -113,12 +113,12 @@ class ListenerConfig:
             advertised = _plaintext(host or own.host, own.port if port is None else port)
         return parse_listeners(bound, advertised, self.protocol_map, node_name)
 
-    def inter_broker(self, listeners: Iterable[Listener], given: Container[str]) -> str:
-        """Return the name of the listener on which brokers connect to each other.
+    def inter_broker(self, listeners: Iterable[Listener], given: Container[str]) -> Listener:
+        """Return the listener on which brokers connect to each other.
 
         ``given``: the properties that are set. Raises ConfigError if there is no such listener.
         """
-        names = [listener.name for listener in _of_kafka(listeners)]
+        names = {listener.name: listener for listener in _of_kafka(listeners)}
         wanted = self.inter_broker_protocol
         if self.inter_broker_name is not None:
             if _INTER_BROKER_PROTOCOL in given:
@@ -126,7 +126,7 @@ class ListenerConfig:
                 raise ConfigError(_INTER_BROKER_NAME, self.inter_broker_name, problem)
             wanted = self.inter_broker_name.upper()
         if wanted in names:
-            return wanted
+            return names[wanted]
         options = f"the valid options based on the configured listeners are {', '.join(names)}"
         if self.inter_broker_name is not None:
             problem = f"must be a listener name defined in advertised.listeners: {options}"
@@ -134,7 +134,7 @@ class ListenerConfig:
         if _INTER_BROKER_PROTOCOL in given:
             problem = f"no listener is named {wanted}: set {_INTER_BROKER_NAME} instead; {options}"
             raise ConfigError(_INTER_BROKER_PROTOCOL, wanted, problem)
-        return names[0]
+        return next(iter(names.values()))
 
 
 def check_names_beside_0_10(listeners: Iterable[Listener]) -> None:

@@ -44,6 +44,7 @@ from minikafka.security.sasl.signed_tokens import SignedTokenConfig
 from minikafka.security.ssl_config import SslConfig
 from minikafka.security.zookeeper_config import ZooKeeperClientConfig
 from minikafka.security.zookeeper_config import keys as zookeeper_keys
+from minikafka.server.config.inter_broker_security import InterBrokerSaslConfig, InterBrokerSecurity
 from minikafka.server.config.listener_security import (
     AuthenticationConfig,
     ListenerSecurity,
@@ -308,8 +309,8 @@ class BrokerConfig:
     zookeeper: ZooKeeperClientConfig
     """The security of the connection to ZooKeeper."""
     listeners: tuple[Listener, ...]
-    inter_broker_listener: str
-    """The name of the listener on which brokers connect to each other."""
+    inter_broker: InterBrokerSecurity
+    """The listener and the security of connections to other brokers."""
     security: Mapping[str, ListenerSecurity]
     """The security of each listener, by its name."""
     authentication: AuthenticationConfig
@@ -503,6 +504,18 @@ class BrokerConfig:
         listeners = faults.attempt(lambda: listening.parse(platform.node() or "localhost"), no_listeners)
         if beside_0_10:
             faults.attempt(lambda: check_names_beside_0_10(listeners), None)
+        security = faults.attempt(lambda: security_of(listeners, properties), {})
+        inter_broker = InterBrokerSecurity("")
+        if security:
+            inter_broker = faults.attempt(
+                lambda: InterBrokerSecurity.of(
+                    listening.inter_broker(listeners, properties),
+                    security,
+                    read(InterBrokerSaslConfig),
+                    properties,
+                ),
+                inter_broker,
+            )
         own = names_of_listeners(listeners, properties) | ZooKeeperClientConfig.CHECKED.keys()
         config = read(
             cls,
@@ -510,11 +523,9 @@ class BrokerConfig:
                 lambda: ZooKeeperClientConfig.among(properties), ZooKeeperClientConfig()
             ),
             listeners=listeners,
-            security=faults.attempt(lambda: security_of(listeners, properties), {}),
+            security=security,
             authentication=read(AuthenticationConfig),
-            inter_broker_listener=faults.attempt(
-                lambda: listening.inter_broker(listeners, properties) if listeners else "", ""
-            ),
+            inter_broker=inter_broker,
             cleaner=read(CleanerConfig),
             groups=read(GroupSettings),
             offsets=read(OffsetsConfig),
@@ -558,7 +569,7 @@ BROKER_CONFIG = ConfigDef(
         *_in_group(_LOGS, BrokerConfig),
         *(replace(key, group=_IDENTITY) for key in zookeeper_keys()),
         *_in_group(_CONNECTIONS, ListenerConfig, ConnectionLimits),
-        *_in_group(_SECURITY, AuthenticationConfig, SaslServerConfig, SslConfig),
+        *_in_group(_SECURITY, AuthenticationConfig, SaslServerConfig, InterBrokerSaslConfig, SslConfig),
         *(replace(key, group=_SECURITY) for key in definition_of(SignedTokenConfig).keys.values()),
         *_in_group(REPLICATION, ReplicationConfig),
         *_in_group(_CONTROLLER, ControlConfig),

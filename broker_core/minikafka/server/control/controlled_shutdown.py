@@ -58,9 +58,9 @@ def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingP
         return "not connected to ZooKeeper", ()
     if controller is None:
         return "there is no controller", ()
-    address = controller.address(config.inter_broker_listener)
+    address = controller.address(config.inter_broker.listener)
     if address is None:
-        return f"controller {controller} has no listener {config.inter_broker_listener}", ()
+        return f"controller {controller} has no listener {config.inter_broker.listener}", ()
     peer = Peer(address, connector, f"broker-{broker.broker_id}-shutdown")
     try:
         peer.send(CONTROLLED_SHUTDOWN, _VERSION, ControlledShutdownRequest(broker.broker_id))

@@ -286,7 +286,7 @@ class ControllerEventManager:
         self._channels.send(effect.broker_id, QueuedRequest(api, version, request, on_response))
 
     def _addresses(self, brokers: _Brokers) -> dict[int, BrokerAddress]:
-        return addresses_on(self._broker.config.inter_broker_listener, brokers)
+        return addresses_on(self._broker.config.inter_broker.listener, brokers)
 
     @property
     def controller_epoch(self) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from minikafka.base.endpoints import addresses_on
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress
 from minikafka.server.context import RequestContext
@@ -51,9 +50,9 @@ def _addresses(broker: Broker, named: Mapping[int, BrokerAddress]) -> dict[int, 
     The request has those of the controller's own inter-broker listener, which may be another one while the
     brokers are restarted with a new one. They count only for a leader that is not in the metadata cache.
     """
-    known = broker.metadata_cache.brokers
-    unknown = {broker_id: address for broker_id, address in named.items() if broker_id not in known}
-    return unknown | addresses_on(broker.config.inter_broker_listener, known)
+    cache = broker.metadata_cache
+    unknown = {broker_id: address for broker_id, address in named.items() if broker_id not in cache.brokers}
+    return {**unknown, **cache.addresses(broker.config.inter_broker.listener)}
 
 
 def _report_unreachable(
@@ -66,5 +65,5 @@ def _report_unreachable(
                 "cannot follow partitions of %s: it has no listener %s, which is this broker's "
                 "inter.broker.listener.name",
                 known,
-                broker.config.inter_broker_listener,
+                broker.config.inter_broker.listener,
             )

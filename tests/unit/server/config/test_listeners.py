@@ -84,7 +84,7 @@ NAME, PROTOCOL = "inter.broker.listener.name", "security.inter.broker.protocol"
 
 def inter_broker(**properties: str) -> str:
     given = {"zookeeper.connect": "localhost:2181", **properties}
-    return BrokerConfig.from_properties(given).inter_broker_listener
+    return BrokerConfig.from_properties(given).inter_broker.listener
 
 
 @pytest.mark.parametrize(

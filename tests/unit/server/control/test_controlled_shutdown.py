@@ -38,7 +38,7 @@ class ShutdownHarness:
             config=SimpleNamespace(
                 control=SimpleNamespace(shutdown_retries=3, shutdown_backoff_ms=BACKOFF_MS),
                 replication=SimpleNamespace(controller_timeout_ms=30_000),
-                inter_broker_listener="PLAINTEXT",
+                inter_broker=SimpleNamespace(listener="PLAINTEXT"),
             ),
         )
         self.answers = list(answers)
