@@ -118,7 +118,7 @@ def zookeeper_store(
     from minikafka.registry.entity_configs import check_cluster as check_coordinated
     from minikafka.registry.zookeeper import ZooKeeperStore
 
-    security = _zookeeper_security()
+    security = _zookeeper_security(data_dir)
     if zookeeper:
         connect = zookeeper
     elif data_dir is not None:
@@ -135,13 +135,18 @@ def zookeeper_store(
         store.close()
 
 
-def _zookeeper_security() -> ZooKeeperSecurity:
-    """Return the security of ZooKeeper's client by the file that the environment names; none without it."""
+def _zookeeper_security(data_dir: Path | None) -> ZooKeeperSecurity:
+    """Return the security of ZooKeeper's client: that of the data directory's own, or of the file that the
+    environment names.
+    """
+    from minikafka.embedded import zookeeper_access
     from minikafka.net.zookeeper_tls import zookeeper_security
     from minikafka.security.zookeeper_config import ZooKeeperClientConfig
 
+    properties = {} if data_dir is None else zookeeper_access.properties_of(data_dir)
     file = os.environ.get(ZOOKEEPER_CONFIG_VARIABLE)
-    properties = read_properties(file, ZOOKEEPER_CONFIG_VARIABLE) if file else {}
+    if not properties and file:
+        properties = read_properties(file, ZOOKEEPER_CONFIG_VARIABLE)
     return zookeeper_security(ZooKeeperClientConfig.among(properties))
 
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import host_port
-from minikafka.embedded import data_directory, lock, strays
+from minikafka.embedded import data_directory, lock, strays, zookeeper_access
 from minikafka.embedded.broker import BrokerProcess, Ready
 from minikafka.embedded.live_brokers import RegisteredBrokers
 from minikafka.embedded.process import wait_until
@@ -265,7 +265,11 @@ class Cluster:
             int(own) if (own := config.get("broker.id", "")).isdecimal() else number
             for number, config in enumerate(self._configs)
         }
-        return RegisteredBrokers(self.zookeeper_connect, None if self._external_zookeeper is None else ids)
+        if self._external_zookeeper is None:
+            return RegisteredBrokers(
+                self.zookeeper_connect, None, zookeeper_access.properties_of(self.data_dir)
+            )
+        return RegisteredBrokers(self.zookeeper_connect, ids, self._configs[0])
 
     def restart_zookeeper(self, report: Callable[[str], None] = lambda text: None) -> bool:
         """Restart ZooKeeper on its port and data if it has ended. Return True if it was restarted.
@@ -373,6 +377,7 @@ class Cluster:
             ),
             "group.initial.rebalance.delay.ms": str(REBALANCE_DELAY_MS),
             "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_BACKOFF_MS),
+            **(zookeeper_access.properties_of(self.data_dir) if self._external_zookeeper is None else {}),
             **self._configs[number],
         }
         on_exit = self._on_exit

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from minikafka.base.errors import MinikafkaError
 from minikafka.net.ports import can_connect
 from minikafka.registry.brokers import BrokerRegistration, live_brokers
+from minikafka.security.zookeeper_config import ZooKeeperClientConfig
 
 if TYPE_CHECKING:
     from minikafka.registry.zookeeper import ZooKeeperStore
@@ -28,22 +29,29 @@ _PROBE_MS = 500
 class RegisteredBrokers:
     """Reads the registrations in the ZooKeeper at ``connect``, with one session. Not thread-safe.
 
-    only: the ids to return; None: all.
+    only: the ids to return; None: all. properties: those of a client of ZooKeeper, if it is closed to others.
     """
 
-    def __init__(self, connect: str, only: Collection[int] | None = None) -> None:
+    def __init__(
+        self, connect: str, only: Collection[int] | None = None, properties: Mapping[str, str] | None = None
+    ) -> None:
         self._connect = connect
+        self._properties = properties or {}
         self._only = only
         self._store: ZooKeeperStore | None = None
 
     def read(self) -> dict[int, Addresses] | None:
         """Return the registered brokers; None if ZooKeeper does not respond."""
         # Imported late: the client takes as long to import as everything else, and would delay the start.
+        from minikafka.net.zookeeper_tls import zookeeper_security
         from minikafka.registry.zookeeper import ZooKeeperStore
 
         try:
             if self._store is None:
-                self._store = ZooKeeperStore(self._connect, connect_timeout_ms=_CONNECT_MS, make_chroot=False)
+                security = zookeeper_security(ZooKeeperClientConfig.among(self._properties))
+                self._store = ZooKeeperStore(
+                    self._connect, connect_timeout_ms=_CONNECT_MS, make_chroot=False, security=security
+                )
             found = live_brokers(self._store)
         except MinikafkaError:
             self.close()

@@ -238,6 +238,11 @@ class ZooKeeperStore:
         """See ``Store.children``."""
         return sorted(self._send("list", path, self._client.get_children_async)())
 
+    def is_open(self) -> bool:
+        """Return True if everybody may do everything with the topmost znode, which ``set_acls`` does last."""
+        acl, _ = self._send("read the ACL of", "/", self._client.get_acls_async)()
+        return is_open(acl)
+
     def set_acls(self) -> int:
         """Give all open znodes the ACLs of new ones; return the number that were changed.
 

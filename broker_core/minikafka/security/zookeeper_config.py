@@ -19,8 +19,8 @@ from minikafka.security.ssl_config import SslConfig
 
 PREFIX = "zookeeper."
 OPEN, KAFKA, PRIVATE = "false", "true", "private"
-_SET_ACL = "zookeeper.set.acl"
-_CREDENTIALS = "zookeeper.digest.credentials"
+SET_ACL = "zookeeper.set.acl"
+CREDENTIALS = "zookeeper.digest.credentials"
 _ENABLE = "zookeeper.ssl.client.enable"
 _UNCHECKED = choice({"false": False}, "false: revoked certificates are not looked up")
 _SSL_FIELDS = frozenset(
@@ -55,7 +55,7 @@ class ZooKeeperClientConfig(AbstractConfig):
     }
 
     set_acl: str = setting(
-        _SET_ACL,
+        SET_ACL,
         one_of(OPEN, KAFKA, PRIVATE),
         OPEN,
         "Whether only the broker may change the znodes that it creates, as by Kafka: others may read them, "
@@ -63,7 +63,7 @@ class ZooKeeperClientConfig(AbstractConfig):
         "may do nothing at all.",
     )
     credentials: Password | None = setting(
-        _CREDENTIALS,
+        CREDENTIALS,
         PASSWORD,
         None,
         "USER:PASSWORD for ZooKeeper (its scheme `digest`): the owner of the znodes that are created. All "
@@ -94,14 +94,14 @@ class ZooKeeperClientConfig(AbstractConfig):
         has_certificate = self.ssl_enabled and (self.ssl is None or self.ssl.has_keys)
         if self.set_acl != OPEN and self.credentials is None and not has_certificate:
             text = (
-                f"needs a client that ZooKeeper knows: set {_CREDENTIALS}, or {_ENABLE}=true with "
+                f"needs a client that ZooKeeper knows: set {CREDENTIALS}, or {_ENABLE}=true with "
                 "zookeeper.ssl.keystore.location"
             )
-            yield _CREDENTIALS, ConfigError(_SET_ACL, self.set_acl, text)
+            yield CREDENTIALS, ConfigError(SET_ACL, self.set_acl, text)
         if self.credentials is not None:
             user, _, password = self.credentials.value.partition(":")
             if not (user and password):
-                yield _SET_ACL, ConfigError(_CREDENTIALS, self.credentials, "must be USER:PASSWORD")
+                yield SET_ACL, ConfigError(CREDENTIALS, self.credentials, "must be USER:PASSWORD")
 
 
 def prefixed(error: ConfigError) -> Iterator[ConfigError]:

@@ -44,6 +44,7 @@ from minikafka.records import kernels
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.registry.zookeeper_address import servers_of
+from minikafka.registry.zookeeper_security import AclPolicy
 from minikafka.server.assembly import Ports, RunningBroker, endpoints_of, start_patiently
 from minikafka.server.config.listener_security import ListenerProperties
 from minikafka.server.config.listeners import unreachable
@@ -216,13 +217,16 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
         if security.tls is None:
             wait_for_zookeeper(servers_of(config.zookeeper_connect), patience_ms)
         waited_ms = int((time.monotonic() - began) * 1000)
-        return ZooKeeperStore(
+        store = ZooKeeperStore(
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connect_timeout_ms=patience_ms,
             waited_ms=waited_ms,
             security=security,
         )
+        if security.acl is AclPolicy.PRIVATE and store.is_open():
+            _log.info("closed ZooKeeper to others: %d znodes were open", store.set_acls())
+        return store
 
     for directory in filter(is_open_to_others, config.log_dirs):
         _log.warning(
