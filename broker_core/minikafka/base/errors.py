@@ -5,6 +5,7 @@
     │   ├── OffsetOutOfRange     an offset outside the log; carries the log's range
     │   ├── LogTruncated         records that were read are no longer in the log; carries its new end
     │   ├── AuthenticationFailed  a client could not prove who it is; carries the reason, which is for the log
+    │   │   └── SslAuthenticationFailed  the two sides have no TLS, or no security protocol, in common
     │   ├── CorruptMessage       a stream met a damaged message, at this topic, partition and offset
     │   └── MessageSizeTooLarge  a stream met a message larger than its fetch size
     ├── UndecodableMessage       a decoder failed on a stream's message, at this topic, partition and offset
@@ -25,6 +26,7 @@
     ├── WireError                bytes or values that do not fit the protocol
     │   ├── LocalWireError       ours: a value that the schema cannot encode
     │   └── RemoteWireError      the peer's: truncated, oversized or invalid bytes
+    │       └── ForeignProtocol  the peer speaks TLS or HTTP
     ├── NetworkError             a connection could not be made, broke or timed out
     │   └── NoSuchBroker         the cluster answers, but this broker is not among its live brokers
     ├── CoordinationError        ZooKeeper
@@ -219,6 +221,21 @@ class AuthenticationFailed(BrokerError):
 
     def __reduce__(self) -> tuple[type[AuthenticationFailed], tuple[str, str, ErrorCode]]:
         return AuthenticationFailed, (self.reason, self.detail, self.code)
+
+
+class SslAuthenticationFailed(AuthenticationFailed):
+    """A connection cannot be secured: the two sides do not accept each other in TLS
+    (``SslAuthenticationException``), or the listener has another security protocol than the client.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, reason, ErrorCode.UNKNOWN)
+
+    def __reduce__(self) -> tuple[type[AuthenticationFailed], tuple[str]]:  # type: ignore[override]
+        return SslAuthenticationFailed, (self.reason,)
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 def without_frames(error: Error) -> Error:
@@ -428,6 +445,17 @@ class LocalWireError(WireError):
 
 class RemoteWireError(WireError):
     """The peer's fault: truncated, oversized or invalid bytes."""
+
+
+class ForeignProtocol(RemoteWireError):
+    """The peer speaks another protocol than Kafka's: ``protocol`` is TLS or HTTP."""
+
+    def __init__(self, text: str, protocol: str) -> None:
+        super().__init__(text, protocol)
+        self.protocol = protocol
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class NetworkError(MinikafkaError):

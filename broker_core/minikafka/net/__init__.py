@@ -11,6 +11,7 @@
     connection         a blocking, pipelined connection for clients and brokers
     listener_probe     whether a listener that closes connections uses TLS and its client does not, or reverse
     authentication     such connections on which the client has logged in with SASL
+    sasl_probe         whether a listener that closes connections demands a login
     memory             the same interfaces without sockets, threads or time: deterministic, with faults
     login_ports        the effects of logins: identity providers, the libraries of AWS and Kerberos
     token_cache        the token of a client, kept and renewed

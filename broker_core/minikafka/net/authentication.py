@@ -17,10 +17,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from minikafka.base.clock import Clock, SystemClock
-from minikafka.base.errors import AuthenticationFailed, ErrorCode, NetworkError, NoResponse, RemoteWireError
+from minikafka.base.errors import (
+    AuthenticationFailed,
+    ErrorCode,
+    NetworkError,
+    NoResponse,
+    RemoteWireError,
+    SslAuthenticationFailed,
+)
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.security.sasl.client_states import (
     ClientState,
@@ -28,16 +35,16 @@ from minikafka.security.sasl.client_states import (
     SendAuthenticate,
     SendToken,
 )
-from minikafka.security.sasl.mechanism import SaslClient
+from minikafka.security.sasl.login import ClientLogin
 from minikafka.wire.api import Api
 from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
 from minikafka.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
-from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import RequestHeader, split_response
 
 VersionTable = Mapping[int, tuple[int, int]]
 """API key to the oldest and newest version that a broker supports."""
+T = TypeVar("T")
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
@@ -47,24 +54,13 @@ RENEWAL_FROM, RENEWAL_TO = 0.85, 0.95
 """The parts of a session's lifetime between which a client authenticates again."""
 
 
-class Login(Protocol):
-    """The credentials of a client, for all its connections."""
-
-    @property
-    def mechanism(self) -> str:
-        """The name of the SASL mechanism."""
-
-    def create_client(self, host: str) -> SaslClient:
-        """Return the client's side of one exchange with the broker at ``host``. May fetch a token."""
-
-
 class SecureConnector:
     """Makes authenticated connections. See ``interfaces.Connector``."""
 
     def __init__(
         self,
         connector: Connector,
-        login: Login,
+        login: ClientLogin,
         *,
         is_encrypted: bool,
         client_id: str,
@@ -90,13 +86,12 @@ class SecureConnector:
 
         Raises NetworkError, and AuthenticationFailed with the address and the reason.
         """
-        deadline_ms = self._clock.monotonic_ms() + self._connect_timeout_ms
         try:
-            return self._connect(host, port, deadline_ms)
+            return self._connect(host, port)
         except _ClosedDuringLogin:
             # The broker may just have been stopped: then the second attempt finds nobody.
             try:
-                return self._connect(host, port, deadline_ms)
+                return self._connect(host, port)
             except _ClosedDuringLogin as closed:
                 raise closed.meaning from None
 
@@ -104,16 +99,16 @@ class SecureConnector:
         """See ``interfaces.Connector``."""
         return self._connector.wait_any(pending, timeout_ms)
 
-    def _connect(self, host: str, port: int, deadline_ms: int) -> Connection:
+    def _connect(self, host: str, port: int) -> Connection:
+        client = self._login.create_client(host)  # first: it may have to fetch a token
+        deadline_ms = self._clock.monotonic_ms() + self._connect_timeout_ms
+
         def remaining_ms() -> int:
             return deadline_ms - self._clock.monotonic_ms()
 
         def authenticator(versions: VersionTable) -> SaslClientAuthenticator:
             return SaslClientAuthenticator(
-                self._login.mechanism,
-                lambda: self._login.create_client(host),
-                versions,
-                is_encrypted=self._is_encrypted,
+                self._login.mechanism, lambda: client, versions, is_encrypted=self._is_encrypted
             )
 
         connection = self._connector.connect(host, port)
@@ -127,6 +122,24 @@ class SecureConnector:
             part = self._uniform(RENEWAL_FROM, RENEWAL_TO)
             connection.session_end_ms = self._clock.monotonic_ms() + int(lifetime_ms * part)
         return connection
+
+
+def ask(
+    connection: Connection,
+    api: Api[RequestT, ResponseT],
+    version: int,
+    request: RequestT,
+    correlation_id: int,
+    client_id: str,
+    timeout_ms: int,
+) -> ResponseT:
+    """Return the response to one request on a new connection. Raises NetworkError and RemoteWireError."""
+    header = RequestHeader(api.key, version, correlation_id, client_id)
+    pending = connection.request([header.encode(), *api.encode_request(version, request)], MAX_RESPONSE_BYTES)
+    received_id, body = split_response(pending.result(timeout_ms))
+    if received_id != correlation_id:
+        raise RemoteWireError(f"expected correlation id {correlation_id}, got {received_id}")
+    return api.decode_response(version, body)
 
 
 class _ClosedDuringLogin(Exception):
@@ -183,7 +196,11 @@ class _LoginExchange:
         if authenticator.state is ClientState.COMPLETE:
             self._connection.send([sending.token])
             return None
-        return authenticator.receive_token(bytes(self._frame(authenticator, [sending.token])))
+        token = self._attempt(authenticator, lambda: self._exchange_token(sending.token))
+        return authenticator.receive_token(token)
+
+    def _exchange_token(self, token: bytes) -> bytes:
+        return bytes(self._connection.request([token], MAX_RESPONSE_BYTES).result(self._left_ms))
 
     def _ask(
         self,
@@ -193,24 +210,25 @@ class _LoginExchange:
         request: RequestT,
     ) -> ResponseT:
         self._correlation_id += 1
-        header = RequestHeader(api.key, version, self._correlation_id, self._client_id)
-        frame = self._frame(authenticator, [header.encode(), *api.encode_request(version, request)])
-        try:
-            correlation_id, body = split_response(frame)
-            if correlation_id != self._correlation_id:
-                raise RemoteWireError(f"expected correlation id {self._correlation_id}, got {correlation_id}")
-            return api.decode_response(version, body)
-        except RemoteWireError as error:
-            raise NetworkError(f"invalid response to {api.name}: {error}", self._connection.peer) from None
+        number = self._correlation_id
+        return self._attempt(
+            authenticator,
+            lambda: ask(self._connection, api, version, request, number, self._client_id, self._left_ms),
+        )
 
-    def _frame(self, authenticator: SaslClientAuthenticator, parts: Sequence[Part]) -> memoryview:
-        """Send a frame, and return the one that comes back."""
+    @property
+    def _left_ms(self) -> int:
+        return max(1, self._remaining_ms())
+
+    def _attempt(self, authenticator: SaslClientAuthenticator, exchange: Callable[[], T]) -> T:
+        """Return the result of ``exchange``, or raise what its error means at this point of the login."""
         peer = self._connection.peer
         try:
-            pending = self._connection.request(parts, MAX_RESPONSE_BYTES)
-            return pending.result(max(1, self._remaining_ms()))
+            return exchange()
         except NoResponse:
             raise NetworkError(f"the login was not complete within {self._limit_ms} ms", peer) from None
+        except RemoteWireError as error:
+            raise NetworkError(f"invalid response during the login: {error}", peer) from None
         except NetworkError as error:
             begun = authenticator.state not in (
                 ClientState.SEND_HANDSHAKE_REQUEST,
@@ -219,10 +237,12 @@ class _LoginExchange:
             meaning = authenticator.receive_close(error.detail)
             if begun:
                 raise _ClosedDuringLogin(_at(peer, meaning)) from None
-            raise NetworkError(meaning.reason, peer) from None
+            raise type(error)(meaning.reason, peer) from None
 
 
 def _at(peer: str, error: AuthenticationFailed) -> AuthenticationFailed:
     """Return ``error`` with the address of the broker."""
-    text = error.reason if error.reason.startswith(peer) else f"{peer}: {error.reason}"
+    if isinstance(error, SslAuthenticationFailed):  # the connector has put it there
+        return error
+    text = f"{peer}: {error.reason}"
     return AuthenticationFailed(text, text, error.code)

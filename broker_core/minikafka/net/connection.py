@@ -28,10 +28,12 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import (
     AuthenticationFailed,
+    ForeignProtocol,
     NetworkError,
     NoResponse,
     PeerClosed,
     RemoteWireError,
+    SslAuthenticationFailed,
     StorageError,
 )
 from minikafka.base.ids import host_port
@@ -354,11 +356,12 @@ class SocketConnection:
                     count = self._sock.recv_into(space)
                 if count == 0:
                     unanswered = "before it answered" if self._pending else "while idle"
-                    begun = (self._reader.frame_bytes or 0).to_bytes(4, "big")
-                    text = f"the peer closed the connection {unanswered}{foreign_protocol(begun)}"
-                    mismatch = self._early_mismatch()
-                    if mismatch:
-                        self._fail(_not_accepted(self.peer, mismatch))
+                    text = f"the peer closed the connection {unanswered}"
+                    foreign = foreign_protocol((self._reader.frame_bytes or 0).to_bytes(4, "big"))
+                    if foreign:
+                        self._fail(self._broken("cannot receive", ForeignProtocol(text, foreign)))
+                    elif mismatch := self._early_mismatch():
+                        self._fail(SslAuthenticationFailed(f"{self.peer}: {mismatch}"))
                     else:
                         self._fail(PeerClosed(text, self.peer))
                     return False
@@ -441,21 +444,21 @@ class SocketConnection:
             raise copy.copy(self._error)
 
 
-def _not_accepted(peer: str, reason: str) -> AuthenticationFailed:
-    text = f"{peer}: {reason}"
-    return AuthenticationFailed(text, text)
-
-
 def _broken(
     peer: str, doing: str, error: Exception, *, mismatch: str = "", is_first: bool = True
 ) -> NetworkError | AuthenticationFailed:
     """Return the error of a broken connection.
 
-    ``is_first``: nothing has been received. If TLS has failed then, the two sides do not accept each other,
-    and a retry would not help. (A TLS 1.3 broker refuses a certificate after the client's own handshake.)
+    ``is_first``: nothing has been received. If TLS has failed then, or the peer speaks another protocol, the
+    two sides do not accept each other, and a retry would not help. (A TLS 1.3 broker refuses a certificate
+    after the client's own handshake.)
     """
+    if is_first and isinstance(error, ForeignProtocol):
+        from minikafka.net.listener_probe import TLS_NEEDED
+
+        mismatch = TLS_NEEDED if error.protocol == "TLS" else f"the peer speaks {error.protocol}, not Kafka"
     if mismatch or (is_first and isinstance(error, TlsFailed)):
-        return _not_accepted(peer, mismatch or error_reason(error))
+        return SslAuthenticationFailed(f"{peer}: {mismatch or error_reason(error)}")
     return connection_error(peer, doing, error)
 
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from minikafka.security.principals import KafkaPrincipal
 from minikafka.wire.frame_parts import Part
 
 if TYPE_CHECKING:
     import ssl
+
+    from minikafka.security.principals import KafkaPrincipal
 
 
 class ServerTlsContext(Protocol):

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from minikafka import __version__
+from minikafka.base import __version__
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import AuthenticationFailed, ConfigError
 from minikafka.base.printable import printable

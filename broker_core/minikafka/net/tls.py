@@ -7,6 +7,7 @@ or where the system has none by one in a private directory that is removed at on
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import ssl
@@ -23,6 +24,9 @@ from minikafka.security.ssl_config import TLS_1_2, TLS_1_3, ClientAuth, ReadFile
 from minikafka.security.stores.key_material import KeyMaterial
 
 _log = logging.getLogger(__name__)
+
+ClientTls = ssl.SSLContext
+"""TLS of connections to brokers, for ``SocketConnector``."""
 
 _VERIFY = {
     ClientAuth.NONE: ssl.CERT_NONE,
@@ -52,6 +56,24 @@ def client_context(config: SslConfig, read: ReadFile = read_file) -> ssl.SSLCont
     if trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     return context
+
+
+def shared_client_context(config: SslConfig) -> ssl.SSLContext:
+    """Return the one context of this process for ``config``: a new one when a file of its stores changes."""
+    return _shared_context(config, tuple(map(_file_state, config.files)))
+
+
+@functools.lru_cache(16)
+def _shared_context(config: SslConfig, files: object) -> ssl.SSLContext:
+    return client_context(config)
+
+
+def _file_state(location: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(location)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class ServerTls:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from minikafka.base import binary
-from minikafka.base.errors import LocalWireError, RemoteWireError
+from minikafka.base.errors import ForeignProtocol, LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
 from minikafka.base.memory import MAPPED_BYTES, allocate
 from minikafka.base.values import fast_value
@@ -88,12 +88,16 @@ def encode_frame(parts: Sequence[Part]) -> list[Part]:
 
 
 def foreign_protocol(prefix: bytes) -> str:
-    """Return the end of a message: the protocol that begins with the four bytes of a length; '' for none."""
+    """Return the protocol, TLS or HTTP, that begins with the four bytes of a length; '' for none of them."""
     if prefix[:2] in (b"\x15\x03", b"\x16\x03"):  # an alert, or a handshake
-        return "; these bytes are TLS: give both sides the same security.protocol"
-    if prefix in (b"GET ", b"POST", b"HEAD", b"PUT ", b"HTTP"):
-        return "; these bytes are HTTP: the peer does not speak Kafka's protocol"
-    return ""
+        return "TLS"
+    return "HTTP" if prefix in (b"GET ", b"POST", b"HEAD", b"PUT ", b"HTTP") else ""
+
+
+_ADVICE = {
+    "TLS": "give both sides the same security.protocol",
+    "HTTP": "the peer does not speak Kafka's protocol",
+}
 
 
 class FrameReader:
@@ -188,8 +192,11 @@ class FrameReader:
             return None
         size = _LENGTH.unpack_from(window, self._begin)[0]
         if not 0 <= size <= self.max_bytes:
-            hint = foreign_protocol(bytes(window[self._begin : start]))
-            raise RemoteWireError(f"invalid frame length {size}: expected 0 to {self.max_bytes}{hint}")
+            text = f"invalid frame length {size}: expected 0 to {self.max_bytes}"
+            foreign = foreign_protocol(bytes(window[self._begin : start]))
+            if foreign:
+                raise ForeignProtocol(f"{text}; these bytes are {foreign}: {_ADVICE[foreign]}", foreign)
+            raise RemoteWireError(text)
         here = self._end - start
         if here > size:
             self._begin = start + size

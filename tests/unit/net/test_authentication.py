@@ -10,106 +10,15 @@ import pytest
 from minikafka.base.errors import AuthenticationFailed, ErrorCode, NetworkError
 from minikafka.base.secrets import Password
 from minikafka.net.authentication import SecureConnector
-from minikafka.net.interfaces import Connection, Exchange
+from minikafka.net.interfaces import Connection
 from minikafka.net.memory import Fault, MemoryNetwork
+from minikafka.security.sasl.login import ClientLogin
 from minikafka.security.sasl.mechanism import SaslClient
-from minikafka.security.sasl.plain import PlainSaslClient, PlainSaslServer
-from minikafka.security.sasl.scram import (
-    ScramCredential,
-    ScramMechanism,
-    ScramSaslClient,
-    ScramSaslServer,
-    UnknownUsers,
-)
-from minikafka.security.sasl.server_states import (
-    ApiVersionsAnswer,
-    AuthenticateAnswer,
-    EnabledMechanism,
-    HandshakeAnswer,
-    SaslServerAuthenticator,
-    SaslState,
-    Step,
-    TokenAnswer,
-)
-from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
-from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateResponse
-from minikafka.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeResponse
-from minikafka.wire.frame_parts import Part
-from minikafka.wire.framing import RequestHeader, response_header
+from minikafka.security.sasl.plain import PlainSaslClient
+from minikafka.security.sasl.scram import ScramSaslClient
+from tests.support.sasl_broker import HOST, NEW, OLD, PASSWORD, PORT, SCRAM, SaslBroker
 
-HOST, PORT = "broker", 9092
-PASSWORD = Password("pencil")
-SCRAM = ScramMechanism.SCRAM_SHA_256
-CREDENTIAL = ScramCredential.create(SCRAM, PASSWORD, b"salt", 4096)
-NEW = {17: (0, 1), 18: (0, 2), 36: (0, 1)}
-OLD = {17: (0, 0), 18: (0, 0)}
 TABLES = pytest.mark.parametrize("table", [NEW, OLD], ids=["2.1", "0.10.1"])
-
-
-@dataclass
-class Broker:
-    """A listener with SASL, which echoes the requests of authenticated clients."""
-
-    network: MemoryNetwork
-    table: dict[int, tuple[int, int]]
-    lifetime_ms: int = 0
-    seen: list[RequestHeader] = field(default_factory=list)
-    logins: int = 0
-
-    def __post_init__(self) -> None:
-        self.network.listen(HOST, PORT, self)
-
-    def on_request(self, exchange: Exchange, frame: memoryview) -> None:
-        machine = exchange.memory.setdefault("machine", self._machine())
-        now_ms = self.network.clock.now_ms()
-        if machine.state is SaslState.COMPLETE:
-            exchange.respond([bytes(frame)])
-        elif machine.expects_bare_token:
-            self._answer(exchange, machine.receive_token(bytes(frame), now_ms), [], 0)
-        else:
-            header, body = RequestHeader.decode(frame)
-            self.seen.append(header)
-            step = machine.receive_request(header.api_key, header.api_version, now_ms)
-            if step is None and header.api_key == SASL_HANDSHAKE.key:
-                request = SASL_HANDSHAKE.decode_request(header.api_version, body)
-                step = machine.receive_handshake(header.api_version, request.mechanism)
-            elif step is None:
-                token = SASL_AUTHENTICATE.decode_request(header.api_version, body).auth_bytes
-                step = machine.receive_authenticate(header.api_version, token, now_ms)
-            self._answer(exchange, step, [response_header(header.correlation_id)], header.api_version)
-        self.logins += machine.state is SaslState.COMPLETE
-
-    def _machine(self) -> SaslServerAuthenticator:
-        mechanisms = {
-            "PLAIN": EnabledMechanism(lambda: PlainSaslServer({"alice": PASSWORD}.get), self.lifetime_ms),
-            SCRAM.value: EnabledMechanism(
-                lambda: ScramSaslServer(SCRAM, {"alice": CREDENTIAL}.get, UnknownUsers(b"s"), "server"),
-                self.lifetime_ms,
-            ),
-        }
-        return SaslServerAuthenticator(
-            mechanisms, lambda key, version: key in self.table and version <= self.table[key][1]
-        )
-
-    def _answer(self, exchange: Exchange, step: Step, head: list[Part], version: int) -> None:
-        answer, parts = step.answer, head
-        if isinstance(answer, ApiVersionsAnswer):
-            rows = tuple(ApiVersion(key, *versions) for key, versions in self.table.items())
-            parts = head + API_VERSIONS.encode_response(version, ApiVersionsResponse(answer.error_code, rows))
-        elif isinstance(answer, HandshakeAnswer):
-            response = SaslHandshakeResponse(answer.error_code, answer.mechanisms)
-            parts = head + SASL_HANDSHAKE.encode_response(version, response)
-        elif isinstance(answer, AuthenticateAnswer):
-            verdict = SaslAuthenticateResponse(
-                answer.error_code, answer.error_message, answer.auth_bytes, answer.session_lifetime_ms
-            )
-            parts = head + SASL_AUTHENTICATE.encode_response(version, verdict)
-        elif isinstance(answer, TokenAnswer):
-            parts = [answer.token]
-        if step.failure is None:
-            exchange.respond(parts)
-        else:
-            exchange.close(step.failure, parts if answer else ())
 
 
 @dataclass
@@ -132,9 +41,11 @@ def network() -> MemoryNetwork:
     return MemoryNetwork()
 
 
-def connector(network: MemoryNetwork, login: Alice | None = None, **others: object) -> SecureConnector:
+def connector(network: MemoryNetwork, alice: Alice | None = None, **others: object) -> SecureConnector:
     options = {"is_encrypted": False, "client_id": "c-1", "clock": network.clock, **others}
-    return SecureConnector(network, login or Alice(), **options)  # type: ignore[arg-type]
+    alice = alice or Alice()
+    login = ClientLogin(alice.mechanism, alice.create_client)
+    return SecureConnector(network, login, **options)  # type: ignore[arg-type]
 
 
 def echo(connection: Connection) -> bytes:
@@ -154,7 +65,7 @@ def failure_of(call: Callable[[], object]) -> AuthenticationFailed:
 def test_connection_is_authenticated_before_its_first_request(
     network: MemoryNetwork, table: dict[int, tuple[int, int]], mechanism: str
 ) -> None:
-    broker, login = Broker(network, table), Alice(mechanism)
+    broker, login = SaslBroker(network, table), Alice(mechanism)
     connection = connector(network, login).connect(HOST, PORT)
     assert echo(connection) == b"hello"
     assert login.hosts == [HOST]
@@ -166,7 +77,7 @@ def test_connection_is_authenticated_before_its_first_request(
 
 
 def test_wrong_password_is_an_error_with_the_address_and_the_setting(network: MemoryNetwork) -> None:
-    Broker(network, NEW)
+    SaslBroker(network, NEW)
     login = Alice("PLAIN", Password("lion-king"))
     error = failure_of(lambda: connector(network, login).connect(HOST, PORT))
     assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -178,7 +89,7 @@ def test_wrong_password_is_an_error_with_the_address_and_the_setting(network: Me
 
 
 def test_old_broker_that_closes_twice_has_refused_the_login(network: MemoryNetwork) -> None:
-    broker = Broker(network, OLD)
+    broker = SaslBroker(network, OLD)
     login = Alice("PLAIN", Password("lion-king"))
     error = failure_of(lambda: connector(network, login).connect(HOST, PORT))
     assert "during the login" in str(error)
@@ -188,7 +99,7 @@ def test_old_broker_that_closes_twice_has_refused_the_login(network: MemoryNetwo
 
 
 def test_old_broker_that_stops_during_the_login_has_refused_nothing(network: MemoryNetwork) -> None:
-    Broker(network, OLD)
+    SaslBroker(network, OLD)
 
     class Stopping(Alice):
         def create_client(self, host: str) -> SaslClient:
@@ -201,7 +112,7 @@ def test_old_broker_that_stops_during_the_login_has_refused_nothing(network: Mem
 
 
 def test_mechanism_that_is_not_enabled_names_those_that_are(network: MemoryNetwork) -> None:
-    Broker(network, NEW)
+    SaslBroker(network, NEW)
     error = failure_of(lambda: connector(network, Alice("GSSAPI")).connect(HOST, PORT))
     assert error.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert "PLAIN, SCRAM-SHA-256" in str(error)
@@ -210,7 +121,7 @@ def test_mechanism_that_is_not_enabled_names_those_that_are(network: MemoryNetwo
 
 @pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.CUT_RESPONSE])
 def test_connection_that_breaks_before_the_login_may_be_retried(network: MemoryNetwork, fault: Fault) -> None:
-    Broker(network, NEW)
+    SaslBroker(network, NEW)
     network.inject(HOST, PORT, fault)
     with pytest.raises(NetworkError, match=r"security\.protocol=SASL_SSL") as raised:
         connector(network, is_encrypted=True).connect(HOST, PORT)
@@ -219,7 +130,7 @@ def test_connection_that_breaks_before_the_login_may_be_retried(network: MemoryN
 
 
 def test_silent_broker_ends_the_login_with_the_time_out(network: MemoryNetwork) -> None:
-    Broker(network, NEW)
+    SaslBroker(network, NEW)
     network.inject(HOST, PORT, Fault.DROP_RESPONSE)
     began_ms = network.clock.monotonic_ms()
     with pytest.raises(NetworkError, match="not complete within 700 ms"):
@@ -228,14 +139,14 @@ def test_silent_broker_ends_the_login_with_the_time_out(network: MemoryNetwork) 
 
 
 def test_failed_login_leaves_no_connection(network: MemoryNetwork) -> None:
-    Broker(network, NEW)
+    SaslBroker(network, NEW)
     failure_of(lambda: connector(network, Alice(password=Password("lion-king"))).connect(HOST, PORT))
     network.run()
     assert not network._connections
 
 
 def test_error_of_a_login_that_makes_no_client_is_passed_on(network: MemoryNetwork) -> None:
-    Broker(network, NEW)
+    SaslBroker(network, NEW)
 
     class WithoutToken(Alice):
         def create_client(self, host: str) -> SaslClient:
@@ -249,7 +160,7 @@ def test_error_of_a_login_that_makes_no_client_is_passed_on(network: MemoryNetwo
 
 @pytest.mark.parametrize("part", [0.85, 0.95])
 def test_session_that_ends_soon_counts_as_closed(network: MemoryNetwork, part: float) -> None:
-    Broker(network, NEW, lifetime_ms=10_000)
+    SaslBroker(network, NEW, lifetime_ms=10_000)
     connection = connector(network, uniform=lambda low, high: part).connect(HOST, PORT)
     assert connection.session_end_ms == network.clock.monotonic_ms() + int(10_000 * part)
     pending = connection.request([b"slow"])
@@ -260,5 +171,5 @@ def test_session_that_ends_soon_counts_as_closed(network: MemoryNetwork, part: f
 
 
 def test_session_without_end_has_none(network: MemoryNetwork) -> None:
-    Broker(network, NEW)
+    SaslBroker(network, NEW)
     assert connector(network).connect(HOST, PORT).session_end_ms is None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from minikafka.base.errors import AuthenticationFailed, NetworkError
+from minikafka.base.errors import AuthenticationFailed, NetworkError, SslAuthenticationFailed
 from minikafka.net.channel import Channel
 from minikafka.net.connection import SocketConnector
 from minikafka.net.handshake import HandshakeQueue
@@ -363,7 +363,7 @@ def test_client_without_tls_names_a_peer_with_tls() -> None:
 
     with peer(alert) as port:
         connection = SocketConnector().connect(HOST, port)
-        with pytest.raises(NetworkError, match="before it answered; these bytes are TLS"):
+        with pytest.raises(SslAuthenticationFailed, match=r"speaks TLS on this port; set security\.protocol to SSL"):
             connection.request([b"hello"]).result()
 
 
