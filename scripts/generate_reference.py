@@ -202,13 +202,20 @@ def spark_options() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+LISTENER_SETTINGS = ("ssl.client.auth", "ssl.principal.mapping.rules")
+"""Settings of TLS that clients do not use."""
+
+
 def client_properties() -> str:
     """Return the page of settings of the Python clients."""
     from minikafka.base.config.config_def import definition_of
+    from minikafka.cli.command_config import CommandConfig
     from minikafka.clients.consumer.config import ConsumerConfig
     from minikafka.clients.group.config import GroupConsumerConfig
     from minikafka.clients.produce.config import BatchingConfig
     from minikafka.clients.producer.producer_config import ProducerConfig
+    from minikafka.security.sasl.sasl_config import SaslConfig
+    from minikafka.security.ssl_config import SslConfig
 
     parts = [
         "# Client properties",
@@ -216,9 +223,40 @@ def client_properties() -> str:
         (
             "The settings of the Python clients, under Kafka's own names. Pass them to `from_properties`, as text or as Python values; "
             "the fields of the classes have the same settings. Blanks around a text are removed, and `true`, `false` and other words are read in any case. "
-            "Every invalid setting is named in one error; an unknown name alone is a warning. A `security.protocol` other than `PLAINTEXT` is refused. Times are in milliseconds and sizes in bytes."
+            "Every invalid setting is named in one error; an unknown name alone is a warning. Times are in milliseconds and sizes in bytes."
         ),
     ]
+    parts += [
+        "## Security",
+        (
+            "Every client below takes these too, and so does a file of `--command-config`: `minikafka.ClientSecurity.from_properties` reads them for a "
+            "`ClusterClient`, whose producers and consumers have its security. `security.protocol` is `PLAINTEXT` (the default), `SSL`, `SASL_PLAINTEXT` or "
+            "`SASL_SSL`. A setting that the protocol does not use is a warning; settings that do not fit together are refused. Values of passwords, keys and "
+            "`sasl.jaas.config` are never shown."
+        ),
+    ]
+    for title, config in (("TLS", SslConfig), ("SASL", SaslConfig)):
+        parts.append(f"### {title}")
+        rows = (
+            (name, key) for name, key in definition_of(config).keys.items() if name not in LISTENER_SETTINGS
+        )
+        parts.append(
+            table(
+                "Property | Default | Allowed | Meaning",
+                ([f"`{name}`", default_of(key), allowed(key), key.doc] for name, key in rows),
+            )
+        )
+    parts.append("## `--command-config`")
+    parts.append(
+        "A file of these properties and those of security. Properties of other clients in it are passed over."
+    )
+    rows = definition_of(CommandConfig).keys.items()
+    parts.append(
+        table(
+            "Property | Default | Allowed | Meaning",
+            ([f"`{name}`", default_of(key), allowed(key), key.doc] for name, key in rows),
+        )
+    )
     for config in (BatchingConfig, GroupConsumerConfig, ProducerConfig, ConsumerConfig):
         parts.append(f"## {config.__module__.rpartition('.')[0]}.{config.__name__}")
         parts.append(

@@ -7,33 +7,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minikafka.base import __version__
 from minikafka.base.exports import lazy_exports
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
     from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.common_client_configs import ClientSecurity
     from minikafka.clients.consumer.zookeeper_connector import Consumer
     from minikafka.clients.group.consumer import GroupConsumer
     from minikafka.clients.network.cluster import ClusterClient
     from minikafka.clients.producer.producer import Producer
     from minikafka.clients.simple_consumer.simple_consumer import SimpleConsumer
 
-__version__ = "0.1.0.dev0"
-
 __all__ = [
     "Admin",
+    "ClientSecurity",
     "ClusterClient",
     "Consumer",
     "GroupConsumer",
     "Producer",
     "SimpleConsumer",
     "TopicPartition",
+    "__version__",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
         "Admin": "minikafka.clients.admin.admin",
+        "ClientSecurity": "minikafka.clients.common_client_configs",
         "ClusterClient": "minikafka.clients.network.cluster",
         "Consumer": "minikafka.clients.consumer.zookeeper_connector",
         "GroupConsumer": "minikafka.clients.group.consumer",

@@ -24,6 +24,16 @@ class SecurityProtocol(IntEnum):
     SASL_PLAINTEXT = 2
     SASL_SSL = 3
 
+    @property
+    def uses_tls(self) -> bool:
+        """True for SSL and SASL_SSL."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def uses_sasl(self) -> bool:
+        """True for SASL_PLAINTEXT and SASL_SSL."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
@@ -81,13 +91,9 @@ class LiveBroker:
                 return BrokerAddress(self.broker_id, endpoint.host, endpoint.port, self.rack)
         return None
 
-    @property
-    def plaintext_endpoint(self) -> BrokerEndpoint | None:
-        """The first endpoint with the security protocol PLAINTEXT; None if all are secured."""
-        plaintext = (
-            endpoint for endpoint in self.endpoints if endpoint.protocol is SecurityProtocol.PLAINTEXT
-        )
-        return next(plaintext, None)
+    def endpoint_with(self, protocol: SecurityProtocol) -> BrokerEndpoint | None:
+        """Return the first endpoint with a security protocol; None if there is none."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.protocol is protocol), None)
 
 
 def addresses_on(listener: str, brokers: Mapping[int, LiveBroker]) -> dict[int, BrokerAddress]:

@@ -21,7 +21,15 @@ from minikafka.cli.acl_options import (
     parse_resources,
     rule_filter,
 )
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, value_option, zookeeper_option
+from minikafka.cli.options import (
+    Bootstrap,
+    CommandConfig,
+    DataDir,
+    Format,
+    OutputFormat,
+    value_option,
+    zookeeper_option,
+)
 from minikafka.cli.output import note, print_rows
 
 if TYPE_CHECKING:
@@ -95,6 +103,7 @@ def add(
     idempotent: Idempotent = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     zookeeper: AclZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
@@ -111,7 +120,7 @@ def add(
     if not asked.principals:
         raise ConfigError("--allow-principal", None, "required (User:NAME); or set --deny-principal")
     rules = [AclBinding(*rule) for rule in build_rules(resources, asked, role)]
-    with _acl_store(bootstrap, zookeeper, data_dir) as backend:
+    with _acl_store(bootstrap, zookeeper, data_dir, command_config) as backend:
         about = dict.fromkeys(rule.resource for rule in rules)
         known = {rule for resource in about for rule in backend.find(AclFilter(resource.type, resource.name))}
         new = [rule for rule in rules if rule not in known]
@@ -131,6 +140,7 @@ def list_(
         str | None, value_option("--principal", "P", "Only rules of this principal.")
     ] = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     zookeeper: AclZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
@@ -143,7 +153,7 @@ def list_(
         AclFilter(resource.type, resource.name, principal=principal, match_wildcard=True)
         for resource in resources
     ] or [AclFilter(principal=principal)]
-    with _acl_store(bootstrap, zookeeper, data_dir) as backend:
+    with _acl_store(bootstrap, zookeeper, data_dir, command_config) as backend:
         found = {rule for acl_filter in wanted for rule in backend.find(acl_filter)}
     print_rows(_rows(sorted(found)), COLUMNS, style, nothing="no matching rules")
 
@@ -163,6 +173,7 @@ def remove(
     idempotent: Idempotent = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     zookeeper: AclZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
@@ -174,7 +185,7 @@ def remove(
     resources = parse_resources(topics, groups, cluster=cluster)
     asked = AclSelection.of(allowed, denied, allow_hosts, deny_hosts, operations)
     matches = rule_filter(resources, asked, Role(producer, consumer, idempotent))
-    with _acl_store(bootstrap, zookeeper, data_dir) as backend:
+    with _acl_store(bootstrap, zookeeper, data_dir, command_config) as backend:
         broken: list[Resource] = []
         if matches is None:
             broken = _forget_unreadable(backend, resources, dry_run=dry_run)
@@ -214,7 +225,9 @@ def _forget_unreadable(
 
 
 @contextlib.contextmanager
-def _acl_store(bootstrap: str | None, zookeeper: str | None, data_dir: Path | None) -> Iterator[AclBackend]:
+def _acl_store(
+    bootstrap: str | None, zookeeper: str | None, data_dir: Path | None, command_config: str | None
+) -> Iterator[AclBackend]:
     """Yield the rules of the brokers, or with --zookeeper those stored there."""
     from minikafka.clients.admin.acls import BrokerAcls, ZooKeeperAcls
 
@@ -222,7 +235,7 @@ def _acl_store(bootstrap: str | None, zookeeper: str | None, data_dir: Path | No
         with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
             yield ZooKeeperAcls(store)
     else:
-        with connect.cluster_client(bootstrap, data_dir) as cluster:
+        with connect.cluster_client(bootstrap, data_dir, command_config) as cluster:
             try:
                 yield BrokerAcls(cluster)
             except BrokerError as error:

@@ -12,6 +12,7 @@ from minikafka.base.text import counted
 from minikafka.cli import connect
 from minikafka.cli.options import (
     Bootstrap,
+    CommandConfig,
     DataDir,
     Format,
     OutputFormat,
@@ -27,10 +28,13 @@ app = typer.Typer(help="Show the brokers, data directories and health of the clu
 
 @app.command(short_help="Show the cluster id and the brokers.")
 def describe(
-    bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
 ) -> None:
     """Show the cluster id and the brokers: addresses, the controller, and how much each leads."""
-    with connect.admin_client(bootstrap, data_dir) as admin:
+    with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         found = admin.describe_cluster()
     partitions = [partition for topic in found.topics.values() for partition in topic.partitions]
     rows = [
@@ -63,6 +67,7 @@ def log_dirs(
         list[str] | None, typer.Option("--topic", metavar="T", help="Only this topic; may be repeated. [all]")
     ] = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
@@ -73,7 +78,7 @@ def log_dirs(
 
     Status 1: a directory is offline, or a --topic has no log.
     """
-    with connect.admin_client(bootstrap, data_dir) as admin:
+    with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         found = admin.describe_log_dirs(broker or None)
     rows: list[dict[str, object]] = []
     for log_dir in found:
@@ -112,6 +117,7 @@ def health(
         bool, typer.Option("--watch", help="Keep running, and print every change until stopped.")
     ] = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
@@ -123,7 +129,7 @@ def health(
     from minikafka.cli import health as found
 
     at = found.ANY_ZOOKEEPER if data_dir is None else f"--data-dir {shlex.quote(str(data_dir))}"
-    with connect.admin_client(bootstrap, data_dir) as admin:
+    with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         if not watch:
             now = admin.health()
             found.print_health(now, style, at)

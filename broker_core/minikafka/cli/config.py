@@ -14,7 +14,15 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import redact, redact_all
 from minikafka.base.text import counted
 from minikafka.cli import connect
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, value_option
+from minikafka.cli.options import (
+    Bootstrap,
+    CommandConfig,
+    DataDir,
+    Format,
+    OutputFormat,
+    ZooKeeper,
+    value_option,
+)
 from minikafka.cli.output import note, print_json, print_rows, say
 
 if TYPE_CHECKING:
@@ -76,6 +84,7 @@ def get(
         bool, typer.Option("--all", help="Include settings with their default value.")
     ] = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     zookeeper: ZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
@@ -97,7 +106,7 @@ def get(
 
     from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
 
-    with connect.admin_client(bootstrap, data_dir) as admin:
+    with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         settings = admin.describe_configs(ConfigResourceType[kind.name], name)
     rows = [
         {
@@ -128,6 +137,7 @@ def set_(
         list[str] | None, value_option("--delete", "K", "Reset to the default; may be repeated.")
     ] = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     zookeeper: ZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
@@ -154,7 +164,7 @@ def set_(
         with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
             owner.change(store, changes)
     else:
-        with connect.admin_client(bootstrap, data_dir) as admin:
+        with connect.admin_client(bootstrap, data_dir, command_config) as admin:
             of = ConfigResourceType[kind.name]
             check_settings_exist(admin, of, name, "--delete", delete)
             admin.change_configs(of, name, changes)

@@ -35,26 +35,38 @@ CLIENT_ID = "minikafka-cli"
 REACH_TIMEOUT_MS = 5_000
 ZOOKEEPER_CONFIG_VARIABLE = "MINIKAFKA_ZOOKEEPER_CONFIG"
 """Names a file with the broker's properties about the security of ZooKeeper, for commands that use it."""
+CONNECT_TIMEOUT_MS = 4_000
+"""The limit of one connection, with TLS and SASL: its error comes before ``REACH_TIMEOUT_MS``."""
 UNKNOWN_TOPIC_TIMEOUT_MS = 800
 """The time to wait for the metadata of a topic that seems not to exist: users want a quick answer."""
 
 
 @contextlib.contextmanager
 def cluster_client(
-    bootstrap: str | None, data_dir: Path | None, *, writes: bool = False
+    bootstrap: str | None, data_dir: Path | None, command_config: str | None = None, *, writes: bool = False
 ) -> Iterator[ClusterClient]:
     """Yield a client of the cluster that the options name. It is closed at the end of the block.
 
     Only a command that ``writes`` creates what does not exist: a cluster in ``data_dir``, or a topic.
     """
+    from minikafka.cli.command_config import CommandConfig
     from minikafka.clients.network.cluster import ClusterClient
 
+    config = CommandConfig.read(command_config)
+    if bootstrap is None and data_dir is None and config.bootstrap_servers is not None:
+        option, servers = f"{command_config}: bootstrap.servers", config.bootstrap_servers
+    else:
+        option = BOOTSTRAP_VARIABLE if bootstrap and not is_typed(bootstrap) else "--bootstrap"
+        servers = bootstrap_address(bootstrap, data_dir, writes=writes)
     cluster = ClusterClient(
-        bootstrap_address(bootstrap, data_dir, writes=writes),
-        client_id=CLIENT_ID,
+        servers,
+        security=config.security,
+        client_id=config.client_id,
+        request_timeout_ms=config.request_timeout_ms,
+        connect_timeout_ms=CONNECT_TIMEOUT_MS,
         creates_topics=writes,
         unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
-        option=BOOTSTRAP_VARIABLE if bootstrap and not is_typed(bootstrap) else "--bootstrap",
+        option=option,
     )
     try:
         # Report an unreachable address quickly; requests may take longer.
@@ -73,11 +85,13 @@ def cluster_client(
 
 
 @contextlib.contextmanager
-def admin_client(bootstrap: str | None, data_dir: Path | None, *, writes: bool = False) -> Iterator[Admin]:
+def admin_client(
+    bootstrap: str | None, data_dir: Path | None, command_config: str | None = None, *, writes: bool = False
+) -> Iterator[Admin]:
     """Yield an ``Admin`` with the client of ``cluster_client``."""
     from minikafka.clients.admin.admin import Admin
 
-    with cluster_client(bootstrap, data_dir, writes=writes) as cluster:
+    with cluster_client(bootstrap, data_dir, command_config, writes=writes) as cluster:
         yield Admin(cluster)
 
 
@@ -187,7 +201,7 @@ class GroupAccess:
 
 @contextlib.contextmanager
 def group_access(
-    zookeeper: str | None, bootstrap: str | None, data_dir: Path | None
+    zookeeper: str | None, bootstrap: str | None, data_dir: Path | None, command_config: str | None = None
 ) -> Iterator[GroupAccess]:
     """Yield access to the groups of the cluster that the options name, at its brokers and, if it is known, in
     its ZooKeeper.
@@ -198,26 +212,31 @@ def group_access(
         if data_dir is not None:
             _check_conflict(bootstrap, data_dir)
             store = stack.enter_context(zookeeper_store(zookeeper, None, data_dir))
-            yield GroupAccess(stack.enter_context(cluster_client(None, data_dir)), store)
+            yield GroupAccess(stack.enter_context(cluster_client(None, data_dir, command_config)), store)
         elif not zookeeper:
-            yield GroupAccess(stack.enter_context(cluster_client(bootstrap, None)), None)
+            yield GroupAccess(stack.enter_context(cluster_client(bootstrap, None, command_config)), None)
         else:
             store = stack.enter_context(zookeeper_store(zookeeper, None, None))
             if is_typed(bootstrap):
-                yield GroupAccess(stack.enter_context(cluster_client(bootstrap, None)), store)
+                yield GroupAccess(stack.enter_context(cluster_client(bootstrap, None, command_config)), store)
                 return
-            yield _with_registered_brokers(store, str(zookeeper), stack)
+            yield _with_registered_brokers(store, str(zookeeper), command_config, stack)
 
 
-def _with_registered_brokers(store: Store, zookeeper: str, stack: contextlib.ExitStack) -> GroupAccess:
+def _with_registered_brokers(
+    store: Store, zookeeper: str, command_config: str | None, stack: contextlib.ExitStack
+) -> GroupAccess:
     """Return access to ZooKeeper and, if they are reachable, the brokers that are registered there."""
-    from minikafka.registry.brokers import plaintext_addresses
+    from minikafka.cli.command_config import CommandConfig
+    from minikafka.registry.brokers import addresses_with
 
-    found = ",".join(plaintext_addresses(store))
+    protocol = CommandConfig.read(command_config).security.protocol
+    found = ",".join(addresses_with(protocol, store))
     if not found:
-        return GroupAccess(None, store, f"no broker with a PLAINTEXT listener is registered at {zookeeper}")
+        why = f"no broker with a listener for {protocol.name} is registered at {zookeeper}"
+        return GroupAccess(None, store, why)
     try:
-        return GroupAccess(stack.enter_context(cluster_client(found, None)), store)
+        return GroupAccess(stack.enter_context(cluster_client(found, None, command_config)), store)
     except NetworkError as error:
         return GroupAccess(None, store, str(error))
 

@@ -19,6 +19,7 @@ from minikafka.base.printable import printable
 from minikafka.cli import connect
 from minikafka.cli.options import (
     Bootstrap,
+    CommandConfig,
     DataDir,
     Format,
     OutputFormat,
@@ -51,6 +52,8 @@ class Message(Protocol):
     def value(self) -> bytes | None: ...
 
 
+Place = tuple[str | None, Path | None, str | None]
+"""The options that name the cluster: --bootstrap, --data-dir and --command-config."""
 CLIENTS = "minikafka.clients"
 """The logger of all clients."""
 Show = Callable[[TopicPartition, Message], None]
@@ -101,6 +104,7 @@ def consume(
     zookeeper: OfZooKeeper = None,
     properties: Properties = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
@@ -125,11 +129,16 @@ def consume(
         progress = Progress(f"consuming {wanted}", limit, hidden=sys.stdout.isatty())
         out = _Output(show, limit, progress)
         if group is not None and zookeeper:
-            _read_zookeeper_group(wanted, group, where, (zookeeper, bootstrap, data_dir), given, out)
+            from minikafka.cli.command_config import security_properties
+
+            secure = security_properties(command_config)
+            _read_zookeeper_group(
+                wanted, group, where, (zookeeper, bootstrap, data_dir), {**secure, **given}, out
+            )
         elif group is not None:
-            _read_as_member(wanted, group, where, (bootstrap, data_dir), out)
+            _read_as_member(wanted, group, where, (bootstrap, data_dir, command_config), out)
         else:
-            _read_alone(str(wanted), where, (bootstrap, data_dir), out)
+            _read_alone(str(wanted), where, (bootstrap, data_dir, command_config), out)
     sys.stdout.flush()
 
 
@@ -184,7 +193,7 @@ class _Output:
     progress: Progress
 
 
-def _read_alone(topic: str, where: Start, at: tuple[str | None, Path | None], out: _Output) -> None:
+def _read_alone(topic: str, where: Start, at: Place, out: _Output) -> None:
     """Print all partitions of a topic without a group."""
     from minikafka.cli.partition_reader import read_partitions, starting_positions
 
@@ -196,9 +205,7 @@ def _read_alone(topic: str, where: Start, at: tuple[str | None, Path | None], ou
                 out.progress.advance()
 
 
-def _read_as_member(
-    wanted: str | TopicFilter, group: str, where: Start, at: tuple[str | None, Path | None], out: _Output
-) -> None:
+def _read_as_member(wanted: str | TopicFilter, group: str, where: Start, at: Place, out: _Output) -> None:
     """Print the messages of a member of a group that a broker coordinates."""
     from minikafka.cli.group_reader import GroupReader
     from minikafka.clients.group.config import Reset

@@ -36,7 +36,15 @@ from minikafka.cli.group_reset import (
     plan_lines,
     read_plan,
 )
-from minikafka.cli.options import Bootstrap, DataDir, Format, GroupsZooKeeper, OutputFormat, value_option
+from minikafka.cli.options import (
+    Bootstrap,
+    CommandConfig,
+    DataDir,
+    Format,
+    GroupsZooKeeper,
+    OutputFormat,
+    value_option,
+)
 from minikafka.cli.output import note, print_json, print_rows, say
 from minikafka.cli.progress import Progress, spinner
 from minikafka.cli.start_position import parse_time, time_before
@@ -59,6 +67,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 def list_(
     zookeeper: GroupsZooKeeper = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
@@ -67,7 +76,10 @@ def list_(
     from minikafka.clients.admin.groups import GroupAdmin
     from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 
-    with connect.group_access(zookeeper, bootstrap, data_dir) as places, spinner("looking for groups"):
+    with (
+        connect.group_access(zookeeper, bootstrap, data_dir, command_config) as places,
+        spinner("looking for groups"),
+    ):
         at_brokers = GroupAdmin(places.cluster).describe_all() if places.cluster else []
         in_zookeeper = ZooKeeperGroups(places.store).list_groups() if places.store else []
     nothing = "there are no groups at the brokers" if places.store is None else "there are no groups"
@@ -81,6 +93,7 @@ def describe(
     name: Name,
     zookeeper: GroupsZooKeeper = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
@@ -88,7 +101,7 @@ def describe(
     from minikafka.cli import group_rows
 
     with (
-        connect.group_access(zookeeper, bootstrap, data_dir) as places,
+        connect.group_access(zookeeper, bootstrap, data_dir, command_config) as places,
         spinner(f"describing {name}"),
         _zookeeper_hint(places),
     ):
@@ -204,6 +217,7 @@ def reset(
     ] = False,
     zookeeper: GroupsZooKeeper = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
@@ -228,7 +242,10 @@ def reset(
     chosen = [parse_topic(text) for text in topics or ()]
     plan = None if from_file is None else read_plan(read_file(from_file, "--from-file"), str(from_file))
 
-    with connect.group_access(zookeeper, bootstrap, data_dir) as places, spinner(f"resetting {name}"):
+    with (
+        connect.group_access(zookeeper, bootstrap, data_dir, command_config) as places,
+        spinner(f"resetting {name}"),
+    ):
         done = _reset(places, name, target, chosen, plan, execute=execute, new_in_zookeeper=bool(zookeeper))
     _note_out_of_range(target, done.logs)
     _show(done, name, style, execute=execute, export=export)
@@ -383,6 +400,7 @@ def delete(
     ] = False,
     zookeeper: GroupsZooKeeper = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
@@ -392,7 +410,7 @@ def delete(
     """
     _check_deletion(names, topic, all_groups, bool(zookeeper) or data_dir is not None)
     errors: list[MinikafkaError] = []
-    with connect.group_access(zookeeper, bootstrap, data_dir) as places:
+    with connect.group_access(zookeeper, bootstrap, data_dir, command_config) as places:
         wanted = list(dict.fromkeys(names or _groups_of(places, topic or "")))
         with Progress("deleting", len(wanted)) as progress:
             for name in wanted:

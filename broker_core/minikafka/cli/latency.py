@@ -12,7 +12,15 @@ import typer
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli import connect
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topic, number_option
+from minikafka.cli.options import (
+    Bootstrap,
+    CommandConfig,
+    DataDir,
+    Format,
+    OutputFormat,
+    Topic,
+    number_option,
+)
 from minikafka.cli.output import print_rows
 from minikafka.cli.progress import Progress
 
@@ -31,6 +39,7 @@ def latency(
     size: Annotated[int, number_option("--size", "BYTES", "Size of each value, at least 8.", 8)] = 100,
     acks: Annotated[str, typer.Option("--acks", metavar="A", help="1 or all.")] = "1",
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
@@ -45,7 +54,7 @@ def latency(
     from minikafka.clients.produce.producer import BatchingProducer
 
     with (
-        connect.cluster_client(bootstrap, data_dir, writes=True) as cluster,
+        connect.cluster_client(bootstrap, data_dir, command_config, writes=True) as cluster,
         Progress(f"through {topic}", records, lines=True) as progress,
     ):
         partition = connect.existing_topic(Admin(cluster), topic).partitions[0].topic_partition

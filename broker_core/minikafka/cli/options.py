@@ -17,6 +17,8 @@ from minikafka.base.errors import ConfigError
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 """The default address of ``minikafka up``."""
 BOOTSTRAP_VARIABLE = "MINIKAFKA_BOOTSTRAP"
+COMMAND_CONFIG_OPTION = "--command-config"
+COMMAND_CONFIG_VARIABLE = "MINIKAFKA_CONFIG"
 DATA_DIR_OPTION = "--data-dir"
 
 
@@ -89,6 +91,18 @@ Bootstrap = Annotated[
         envvar=BOOTSTRAP_VARIABLE,
         metavar="HOST:PORT",
         help=f"Bootstrap brokers, separated by commas. [{DEFAULT_BOOTSTRAP}, unless --data-dir is set]",
+        show_default=False,
+    ),
+]
+
+
+CommandConfig = Annotated[
+    str | None,
+    typer.Option(
+        COMMAND_CONFIG_OPTION,
+        envvar=COMMAND_CONFIG_VARIABLE,
+        metavar="FILE",
+        help="A file of client properties: security.protocol, ssl.*, sasl.*, and also bootstrap.servers.",
         show_default=False,
     ),
 ]

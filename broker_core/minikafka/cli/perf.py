@@ -17,7 +17,16 @@ from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli import connect
 from minikafka.cli.latency import latency
-from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic, number_option
+from minikafka.cli.options import (
+    Bootstrap,
+    CodecName,
+    CommandConfig,
+    DataDir,
+    Format,
+    OutputFormat,
+    Topic,
+    number_option,
+)
 from minikafka.cli.output import print_rows
 from minikafka.cli.produce import INTERRUPTED_TIMEOUT_MS
 from minikafka.cli.progress import Progress
@@ -81,6 +90,7 @@ def produce(
         int, number_option("--batch-bytes", "BYTES", "Largest size of a batch.", 1)
     ] = 262_144,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
@@ -101,7 +111,7 @@ def produce(
     )
     latencies, interrupted = Latencies(), False
     with (
-        connect.cluster_client(bootstrap, data_dir, writes=True) as cluster,
+        connect.cluster_client(bootstrap, data_dir, command_config, writes=True) as cluster,
         Progress(f"producing to {topic}", records, lines=True) as progress,
     ):
         partitions = [
@@ -142,13 +152,14 @@ def consume(
         int | None, number_option("--records", "N", "Most messages to read. [all]", 1, show_default=False)
     ] = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Read a topic from the beginning to its current end and decode it into columns."""
     from minikafka.records.format.message_set import Codec
 
-    with connect.cluster_client(bootstrap, data_dir) as cluster:
+    with connect.cluster_client(bootstrap, data_dir, command_config) as cluster:
         ranges = list(ranges_of(cluster, topic, records))
         total = sum(end - start for _, start, end in ranges)
         warm_up(Codec.NONE, 2)

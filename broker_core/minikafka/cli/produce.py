@@ -13,7 +13,16 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, Minikafka
 from minikafka.base.ids import check_topic_name
 from minikafka.base.text import counted
 from minikafka.cli import connect
-from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic, value_option
+from minikafka.cli.options import (
+    Bootstrap,
+    CodecName,
+    CommandConfig,
+    DataDir,
+    Format,
+    OutputFormat,
+    Topic,
+    value_option,
+)
 from minikafka.cli.output import note, print_json, warnings_as_notes
 from minikafka.cli.progress import Progress
 
@@ -42,6 +51,7 @@ def produce(
     ] = None,
     codec: CodecName = "none",
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
@@ -65,7 +75,7 @@ def produce(
     logging.getLogger("minikafka.clients.produce").addHandler(logging.NullHandler())
     with (
         warnings_as_notes(RETRIES),
-        connect.cluster_client(bootstrap, data_dir, writes=True) as cluster,
+        connect.cluster_client(bootstrap, data_dir, command_config, writes=True) as cluster,
         # No progress bar among typed lines.
         Progress(f"producing to {topic}", hidden=sys.stdin.isatty(), lines=True) as progress,
     ):

@@ -17,6 +17,7 @@ from minikafka.cli import connect
 from minikafka.cli.config import changes_of, check_settings_exist, format_changes, warn_of_too_few_replicas
 from minikafka.cli.options import (
     Bootstrap,
+    CommandConfig,
     DataDir,
     DisableRackAware,
     Format,
@@ -65,6 +66,7 @@ def create(
         bool, typer.Option("--if-not-exists", help="If the topic exists, do nothing, with status 0.")
     ] = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
@@ -78,7 +80,7 @@ def create(
     from minikafka.clients.admin.admin import NewTopic
 
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
-    with connect.admin_client(bootstrap, data_dir, writes=True) as admin:
+    with connect.admin_client(bootstrap, data_dir, command_config, writes=True) as admin:
         try:
             topic = NewTopic(name, count, factor, given, configs, rack_aware=not disable_rack_aware)
             admin.create_topic(topic)
@@ -121,9 +123,14 @@ def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
 
 
 @app.command("list")
-def list_(bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE) -> None:
+def list_(
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
     """List all topics and the number of their partitions."""
-    with connect.cluster_client(bootstrap, data_dir) as cluster:
+    with connect.cluster_client(bootstrap, data_dir, command_config) as cluster:
         topics = cluster.metadata(None, refresh=True).topics
     rows = [
         {"topic": name, "partitions": len(topic.partitions), "internal": topic.is_internal}
@@ -146,6 +153,7 @@ def describe(
         bool, typer.Option("--unavailable-partitions", help="Only partitions without a live leader.")
     ] = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
@@ -160,7 +168,7 @@ def describe(
 
     from minikafka.cli import topic_rows
 
-    with connect.admin_client(bootstrap, data_dir) as admin:
+    with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         known = admin.describe_cluster()
         if name is not None:
             known = replace(known, topics={name: connect.existing_topic(admin, name)})
@@ -195,6 +203,7 @@ def alter(
     disable_rack_aware: DisableRackAware = False,
     if_exists: IfExists = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
@@ -206,7 +215,7 @@ def alter(
 
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
-    with connect.admin_client(bootstrap, data_dir) as admin:
+    with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         try:
             topic = connect.existing_topic(admin, name)
         except BrokerError as error:
@@ -232,6 +241,7 @@ def delete(
     name: Name,
     if_exists: IfExists = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     zookeeper: ZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
@@ -246,7 +256,7 @@ def delete(
     if zookeeper:
         mark_for_deletion(name, if_exists, zookeeper, bootstrap, data_dir, style)
         return
-    with connect.admin_client(bootstrap, data_dir) as admin:
+    with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         error = admin.delete_topics([name])[name]
     if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and if_exists:
         nothing_done(name, "does not exist", {"deleted": False}, style)

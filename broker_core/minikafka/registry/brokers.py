@@ -37,12 +37,12 @@ class BrokerRegistration:
     @property
     def address(self) -> BrokerAddress | None:
         """The address of the first plain-text listener; None if there is none."""
-        endpoint = self.broker.plaintext_endpoint
+        endpoint = self.broker.endpoint_with(SecurityProtocol.PLAINTEXT)
         return None if endpoint is None else self.broker.address(endpoint.listener)
 
     def to_json(self) -> bytes:
         """Return the data for ``broker_path(broker_id)``."""
-        endpoints, plaintext = self.broker.endpoints, self.broker.plaintext_endpoint
+        endpoints, plaintext = self.broker.endpoints, self.broker.endpoint_with(SecurityProtocol.PLAINTEXT)
         fields: dict[str, object] = {
             "jmx_port": self.jmx_port,
             "timestamp": str(self.timestamp_ms),
@@ -113,7 +113,7 @@ def live_brokers(store: Store) -> dict[int, BrokerRegistration]:
     return {broker_id: registration for broker_id, (registration, _) in read_registrations(store).items()}
 
 
-def plaintext_addresses(store: Store) -> list[str]:
-    """Return ``host:port`` of each live broker that has a plain-text listener, in order of the ids."""
-    addresses = (registration.address for registration in live_brokers(store).values())
-    return [host_port(address.host, address.port) for address in addresses if address is not None]
+def addresses_with(protocol: SecurityProtocol, store: Store) -> list[str]:
+    """Return ``host:port`` of each live broker's first listener with ``protocol``, in order of the ids."""
+    found = (registration.broker.endpoint_with(protocol) for registration in live_brokers(store).values())
+    return [host_port(endpoint.host, endpoint.port) for endpoint in found if endpoint is not None]

@@ -54,9 +54,9 @@ def test_a_broker_has_one_address_on_each_listener() -> None:
     assert broker.address("PLAINTEXT") is None
 
 
-def test_plaintext_endpoint_is_found_by_protocol_not_by_name() -> None:
-    assert LiveBroker(3, (INSIDE, OUTSIDE)).plaintext_endpoint == OUTSIDE
-    assert LiveBroker(3, (INSIDE,)).plaintext_endpoint is None
+def test_endpoint_is_found_by_protocol_not_by_name() -> None:
+    assert LiveBroker(3, (INSIDE, OUTSIDE)).endpoint_with(SecurityProtocol.PLAINTEXT) == OUTSIDE
+    assert LiveBroker(3, (INSIDE,)).endpoint_with(SecurityProtocol.PLAINTEXT) is None
 
 
 def test_brokers_without_the_listener_have_no_address_on_it() -> None:

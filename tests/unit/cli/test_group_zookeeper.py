@@ -138,7 +138,7 @@ def test_brokers_that_cannot_be_reached_leave_what_zookeeper_knows(
     with group_access("z:2181", None, None) as found:
         assert (found.cluster, found.why) == (
             None,
-            "no broker with a PLAINTEXT listener is registered at z:2181",
+            "no broker with a listener for PLAINTEXT is registered at z:2181",
         )
     away = BrokerRegistration(LiveBroker.plaintext(5, "away", 1), 1)
     store.create(paths.broker_path(5), away.to_json(), make_parents=True)

@@ -363,7 +363,9 @@ def test_client_without_tls_names_a_peer_with_tls() -> None:
 
     with peer(alert) as port:
         connection = SocketConnector().connect(HOST, port)
-        with pytest.raises(SslAuthenticationFailed, match=r"speaks TLS on this port; set security\.protocol to SSL"):
+        with pytest.raises(
+            SslAuthenticationFailed, match=r"speaks TLS on this port; set security\.protocol to SSL"
+        ):
             connection.request([b"hello"]).result()
 
 

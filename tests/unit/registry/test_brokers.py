@@ -12,7 +12,7 @@ from minikafka.base.endpoints import BrokerEndpoint, LiveBroker, SecurityProtoco
 from minikafka.base.errors import CoordinationError
 from minikafka.base.ids import BrokerAddress
 from minikafka.registry import paths
-from minikafka.registry.brokers import BrokerRegistration, live_brokers, plaintext_addresses
+from minikafka.registry.brokers import BrokerRegistration, addresses_with, live_brokers
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 
 GOLDEN = Path(__file__).parents[2] / "data" / "zookeeper"
@@ -157,7 +157,7 @@ def test_registration_with_an_invalid_map_cannot_be_read(protocols: object) -> N
 
 def test_brokers_come_in_the_order_of_their_ids(store: MemoryStore) -> None:
     assert list(live_brokers(store)) == [2, 10]
-    assert plaintext_addresses(store) == ["h:9002", "h:9010"]
+    assert addresses_with(SecurityProtocol.PLAINTEXT, store) == ["h:9002", "h:9010"]
 
 
 def test_without_any_registration_there_are_none() -> None:
@@ -168,4 +168,5 @@ def test_a_broker_without_a_listener_in_plain_text_has_no_address(store: MemoryS
     secured = b'{"jmx_port":-1,"timestamp":"0","endpoints":["SSL://h:1"],"host":null,"version":3,"port":-1}'
     store.write(paths.broker_path(2), secured)
     assert list(live_brokers(store)) == [2, 10]
-    assert plaintext_addresses(store) == ["h:9010"]
+    assert addresses_with(SecurityProtocol.PLAINTEXT, store) == ["h:9010"]
+    assert addresses_with(SecurityProtocol.SSL, store) == ["h:1"]

@@ -187,7 +187,9 @@ class ConfigDef:
 
     def unknown(self, properties: Mapping[str, object]) -> list[ConfigError]:
         """Return each given name that is not defined; see ``unknown_names.unknown_names``."""
+        prefixes = tuple(name for name in self._passed_on if name.endswith("."))
         given = [name for name, value in properties.items() if value is not None]
+        given = [name for name in given if not name.startswith(prefixes)]
         return unknown_names(given, {*self._names, *self._passed_on, *self._checked}, self._unsupported)
 
 
@@ -238,7 +240,7 @@ class AbstractConfig:
     UNSUPPORTED: ClassVar[Mapping[str, str]] = {}
     """Kafka's settings that minikafka does not have: name, or prefix that ends with a dot, and reason."""
     PASSED_ON: ClassVar[Collection[str]] = ()
-    """Settings that only classes read which other settings name."""
+    """Settings that only other classes read: names, and prefixes that end with a dot."""
     CHECKED: ClassVar[Mapping[str, Type]] = {}
     """Settings whose value is checked, and has no field."""
 
@@ -260,11 +262,6 @@ class AbstractConfig:
 
         Raises TypeError if ``properties`` is not a mapping.
         """
-        return cls._build(properties)
-
-    @classmethod
-    def _build(cls: type[Config], properties: Mapping[str, object], /, **others: object) -> Config:
-        """Create an object with ``properties`` and the fields ``others``, which are no settings."""
         if not isinstance(properties, Mapping):
             # Not the value, which may have a password.
             raise TypeError(
@@ -273,12 +270,18 @@ class AbstractConfig:
             )
         definition, faults = definition_of(cls), Faults()
         fields = faults.take(definition.fields(properties))
+        others = cls._other_fields(properties, faults)
         made = faults.attempt(lambda: cls(**fields, **others), None)
         unknown = definition.unknown(properties)
         faults.check(properties, unknown)
         assert made is not None, "there is no fault"
         warn_of_unknown(unknown)
         return made
+
+    @classmethod
+    def _other_fields(cls, properties: Mapping[str, object], faults: Faults) -> Mapping[str, object]:
+        """Return the fields that are no settings, of ``from_properties``, and collect the faults in them."""
+        return {}
 
     def _conflicts(self) -> Iterable[tuple[str, ConfigError]]:
         """Return the faults between two settings that are valid alone: the name of one, the error of the

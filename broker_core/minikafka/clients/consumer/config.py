@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from minikafka.base.config.config_def import REQUIRED, AbstractConfig, definition_of, setting
-from minikafka.base.config.types import BOOLEAN, INT_MIN, Type, as_text, int32, one_of, text_type
+from minikafka.base.config.config_def import REQUIRED, AbstractConfig, Faults, definition_of, setting
+from minikafka.base.config.types import BOOLEAN, INT_MIN, as_text, int32, one_of, text_type
 from minikafka.base.config.unknown_names import closest_match, did_you_mean
 from minikafka.base.errors import ConfigError
-from minikafka.clients.common_client_configs import CHECKED_BY_CLIENTS, CLIENT_ID, LEGAL_NAME, LEGAL_TEXT
+from minikafka.clients.common_client_configs import (
+    CLIENT_ID,
+    LEGAL_NAME,
+    LEGAL_TEXT,
+    SECURITY_SETTINGS,
+    ClientSecurity,
+)
 from minikafka.clients.consumer.assignment import STRATEGIES, STRATEGY
 from minikafka.registry.paths import BROKER_IDS
 from minikafka.registry.zookeeper_address import ZOOKEEPER_CONNECT, parse_connect
@@ -62,7 +68,7 @@ class ConsumerConfig(AbstractConfig):
     ``latest``, are refused.
     """
 
-    CHECKED: ClassVar[Mapping[str, Type]] = CHECKED_BY_CLIENTS
+    PASSED_ON: ClassVar[Collection[str]] = SECURITY_SETTINGS
 
     group_id: str = setting(
         "group.id",
@@ -190,6 +196,12 @@ class ConsumerConfig(AbstractConfig):
         "Whether offsets are kept in both storages; by default if `offsets.storage` is `kafka`.",
         derive=lambda values: values["offsets_storage"] == KAFKA,
     )
+    security: ClientSecurity = field(default_factory=ClientSecurity, repr=False)
+    """``security.protocol``, ``ssl.*`` and ``sasl.*``, for the connections to brokers."""
+
+    @classmethod
+    def _other_fields(cls, properties: Mapping[str, object], faults: Faults) -> Mapping[str, object]:
+        return {"security": faults.attempt(lambda: ClientSecurity.from_properties(properties), None)}
 
     def __post_init__(self) -> None:
         AbstractConfig.__post_init__(self)

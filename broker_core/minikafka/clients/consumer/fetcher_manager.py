@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from minikafka.base.clock import Clock, SystemClock
+from minikafka.base.errors import AuthenticationFailed
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
@@ -139,6 +140,7 @@ class ConsumerFetcherManager:
             partial(self._update_fetchers, connections),
             lambda brokers: ClusterClient(
                 brokers,
+                security=self._config.security,
                 connector=self._connector,
                 client_id=self._config.client_id,
                 request_timeout_ms=self._config.socket_timeout_ms,
@@ -146,9 +148,23 @@ class ConsumerFetcherManager:
                 clock=self._clock,
                 waiter=self._make_waiter(),
             ),
+            partial(self._fail_partitions, connections),
+            self._config.security.protocol,
             self._config.refresh_leader_backoff_ms,
             self._failure_log,
         )
+
+    def _fail_partitions(
+        self, connections: _Connections, partitions: Iterable[TopicPartition], error: AuthenticationFailed
+    ) -> None:
+        """Raise ``error`` in the streams of ``partitions`` whose queues have room, and read them no more."""
+        for tp in partitions:
+            info = connections.infos[tp]
+            if connections.gate.run_if_open(
+                partial(info.enqueue, memoryview(b""), info.fetched_offset, error)
+            ):
+                with self._lock:
+                    connections.without_leader.discard(tp)
 
     def _partitions_without_leader(self, connections: _Connections) -> list[TopicPartition]:
         with self._lock:
@@ -229,11 +245,9 @@ def _join_all(threads: Iterable[ShutdownableThread], milliseconds: int) -> list[
 
 
 def _socket_connector(config: ConsumerConfig) -> Connector:
-    # Imported here: a caller with its own connector needs no sockets.
-    from minikafka.net.connection import SocketConnector
-
     buffer_bytes = config.socket_receive_buffer_bytes
-    return SocketConnector(
+    return config.security.connector(
+        client_id=config.client_id,
         request_timeout_ms=config.socket_timeout_ms,
         receive_buffer_bytes=buffer_bytes if buffer_bytes > 0 else None,
     )

@@ -19,6 +19,7 @@ from functools import partial
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import (
+    AuthenticationFailed,
     BrokerError,
     CorruptMessage,
     ErrorCode,
@@ -180,7 +181,10 @@ class ConsumerFetcherThread(ShutdownableThread):
                 self._session.handle_disconnect(broker_id, now_ms)  # unless there was a response
 
     def _handle_failed_fetch(self, error: MinikafkaError) -> None:
-        if self.is_running:
+        if isinstance(error, AuthenticationFailed):
+            for info in list(self._partitions.values()):
+                self._fail_partition(info, error)
+        elif self.is_running:
             self._failure_log.record_failure(self.name, error)
             self.handle_partitions_with_errors(
                 tp for tp in list(self._partitions) if tp not in self._failed_partitions

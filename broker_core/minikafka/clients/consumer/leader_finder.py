@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from minikafka.base.errors import CoordinationError, MinikafkaError
+from minikafka.base.endpoints import SecurityProtocol
+from minikafka.base.errors import AuthenticationFailed, CoordinationError, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.text import first_of
 from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.outage_log import FailureLog
-from minikafka.registry.brokers import plaintext_addresses
+from minikafka.registry.brokers import addresses_with
 from minikafka.registry.paths import BROKER_IDS
 from minikafka.registry.store import Store
 
@@ -32,7 +33,8 @@ class LeaderFinderThread(ShutdownableThread):
     (``LeaderFinderThread`` of text 004).
 
     ``without_leader`` returns the partitions to look up, ``on_leaders`` gets the leaders found in each round,
-    and ``make_cluster`` returns a client for ``host:port,…``.
+    and ``make_cluster`` returns a client for ``host:port,…``, which are listeners with ``protocol``.
+    ``on_refused`` gets the partitions that cannot be looked up as the brokers refuse the login of the client.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class LeaderFinderThread(ShutdownableThread):
         without_leader: Callable[[], Collection[TopicPartition]],
         on_leaders: Callable[[Mapping[TopicPartition, Leader]], None],
         make_cluster: Callable[[str], ClusterClient],
+        on_refused: Callable[[Collection[TopicPartition], AuthenticationFailed], None],
+        protocol: SecurityProtocol,
         refresh_leader_backoff_ms: int,
         failure_log: FailureLog,
     ) -> None:
@@ -50,6 +54,8 @@ class LeaderFinderThread(ShutdownableThread):
         self._without_leader = without_leader
         self._on_leaders = on_leaders
         self._make_cluster = make_cluster
+        self._on_refused = on_refused
+        self._protocol = protocol
         self._failure_log = failure_log
         self._backoff_ms = refresh_leader_backoff_ms
         self._brokers = ""
@@ -63,6 +69,9 @@ class LeaderFinderThread(ShutdownableThread):
             return
         try:
             leaders = self._leaders(wanted)
+        except AuthenticationFailed as error:
+            leaders = {}
+            self._on_refused(wanted, error)
         except MinikafkaError as error:
             leaders = {}
             if self.is_running:
@@ -92,7 +101,7 @@ class LeaderFinderThread(ShutdownableThread):
         """Return a client of the live brokers, or of the last known ones if ZooKeeper does not answer."""
         brokers = self._brokers
         try:
-            brokers = ",".join(plaintext_addresses(self._store)) or brokers
+            brokers = ",".join(addresses_with(self._protocol, self._store)) or brokers
         except CoordinationError as error:
             if not brokers:
                 raise
@@ -102,7 +111,7 @@ class LeaderFinderThread(ShutdownableThread):
         else:
             self._failure_log.record_recovery(f"{self.name}'s ZooKeeper")
         if not brokers:
-            raise CoordinationError(f"{BROKER_IDS} has no broker with a PLAINTEXT listener")
+            raise CoordinationError(f"{BROKER_IDS} has no broker with a listener for {self._protocol.name}")
         if self._cluster is None or brokers != self._brokers:
             if self._cluster is not None:
                 self._cluster.close()

@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
+from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import CoordinationError, CoordinationLost, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.runtime import Steps, Wait
@@ -34,7 +35,7 @@ from minikafka.clients.group.offsets import (
     committed_offsets,
 )
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.registry.brokers import plaintext_addresses
+from minikafka.registry.brokers import addresses_with
 from minikafka.registry.consumer_offsets import StillOwned, ZookeeperOffsets
 from minikafka.registry.store import Store
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
@@ -227,11 +228,11 @@ class GroupOffsetsChannel:
             return self._coordinator
 
 
-def registered_brokers(store: Store, hint: str) -> str:
-    """Return the registered brokers as ``host:port,host:port``. Raises NetworkError, with ``hint``, if there
-    are none.
+def registered_brokers(protocol: SecurityProtocol, store: Store, hint: str) -> str:
+    """Return the registered brokers with a listener of ``protocol`` as ``host:port,host:port``. Raises
+    NetworkError, with ``hint``, if there are none.
     """
-    found = plaintext_addresses(store)
+    found = addresses_with(protocol, store)
     if not found:
-        raise NetworkError(f"no broker with a PLAINTEXT listener is registered: {hint}")
+        raise NetworkError(f"no broker with a listener for {protocol.name} is registered: {hint}")
     return ",".join(found)

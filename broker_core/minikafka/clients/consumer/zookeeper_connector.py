@@ -279,8 +279,10 @@ class ZookeeperConsumerConnector(ConsumerConnector):
         timeout_ms = config.offsets_channel_socket_timeout_ms
 
         def make_cluster() -> ClusterClient:
-            brokers = registered_brokers(self.store, config.no_brokers_hint)
-            return ClusterClient(brokers, client_id=config.client_id, request_timeout_ms=timeout_ms)
+            brokers = registered_brokers(config.security.protocol, self.store, config.no_brokers_hint)
+            return ClusterClient(
+                brokers, security=config.security, client_id=config.client_id, request_timeout_ms=timeout_ms
+            )
 
         return channel or GroupOffsetsChannel(make_cluster, config.group_id, timeout_ms)
 

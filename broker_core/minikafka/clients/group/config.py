@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from minikafka.base.config.config_def import REQUIRED, AbstractConfig, setting
+from minikafka.base.config.config_def import REQUIRED, AbstractConfig, Faults, setting
 from minikafka.base.config.types import BOOLEAN, WORDS, Type, capped_int64, choice, int32, text_type
 from minikafka.base.errors import ConfigError
-from minikafka.clients.common_client_configs import CHECKED_BY_CLIENTS, UNSUPPORTED_BY_CLIENTS
+from minikafka.clients.common_client_configs import SECURITY_SETTINGS, UNSUPPORTED_BY_CLIENTS, ClientSecurity
 from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLevel
 from minikafka.clients.group.assignors import ASSIGNORS
 
@@ -50,7 +50,7 @@ class GroupConsumerConfig(AbstractConfig):
     """
 
     UNSUPPORTED: ClassVar[Mapping[str, str]] = UNSUPPORTED_BY_CLIENTS
-    CHECKED: ClassVar[Mapping[str, Type]] = CHECKED_BY_CLIENTS
+    PASSED_ON: ClassVar[Collection[str]] = SECURITY_SETTINGS
 
     group_id: str = setting(
         "group.id",
@@ -103,6 +103,13 @@ class GroupConsumerConfig(AbstractConfig):
         IsolationLevel.READ_UNCOMMITTED,
         "`read_uncommitted` or `read_committed`.",
     )
+
+    security: ClientSecurity | None = field(default=None, repr=False)
+    """``security.protocol``, ``ssl.*`` and ``sasl.*``: those of the ClusterClient; None: not given."""
+
+    @classmethod
+    def _other_fields(cls, properties: Mapping[str, object], faults: Faults) -> Mapping[str, object]:
+        return {"security": faults.attempt(lambda: ClientSecurity.given_in(properties), None)}
 
     def _conflicts(self) -> Iterator[tuple[str, ConfigError]]:
         if self.heartbeat_interval_ms >= self.session_timeout_ms:

@@ -96,6 +96,7 @@ class GroupConsumer:
     ) -> None:
         self.config = config = _checked_config(config)
         self._cluster = cluster = _checked_cluster(cluster)
+        cluster.check_security(config.security)
         self._clock = cluster.clock
         self._listener = _checked_listener(listener)
         self._pools = DedicatedConnectionPool(), DedicatedConnectionPool()

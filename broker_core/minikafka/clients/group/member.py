@@ -16,7 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+from minikafka.base.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+    RemoteWireError,
+)
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group import membership
 from minikafka.clients.group.config import GroupConsumerConfig
@@ -347,6 +354,9 @@ class GroupMember:
                 if deadline.expired:
                     break
             return ErrorCode.of(reply.result(deadline.timeout_ms).error_code)
+        except AuthenticationFailed as error:
+            self._failure = error  # for the next poll
+            return None
         except MinikafkaError as error:
             logger.info("group %s: heartbeat failed: %s", self._config.group_id, error)
             return None

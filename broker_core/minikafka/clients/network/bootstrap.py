@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
 
@@ -26,26 +27,34 @@ class HostPort(NamedTuple):
         return host_port(self.host, self.port)
 
 
-def parse_bootstrap(text: str, option: str = OPTION) -> tuple[HostPort, ...]:
+def parse_bootstrap(
+    text: str, option: str = OPTION, protocol: SecurityProtocol | None = None
+) -> tuple[HostPort, ...]:
     """Return the endpoints of a bootstrap list, in order, without duplicates.
+
+    protocol: the security protocol, with which an entry may begin, as in ``SSL://localhost:9093``; None: any.
 
     Raises ConfigError under the name ``option``, with the invalid entry.
     """
     entries = [entry.strip() for entry in text.split(",")]
     # A comma at the end is allowed, as in Kafka's clients.
-    found = [_endpoint(entry, text, option) for entry in entries if entry]
+    found = [_endpoint(entry, text, option, protocol) for entry in entries if entry]
     if not found:
         raise ConfigError(option, text, f"no address; expected {_ALLOWED}")
     return tuple(dict.fromkeys(found))
 
 
-def _endpoint(entry: str, text: str, option: str) -> HostPort:
+def _endpoint(entry: str, text: str, option: str, protocol: SecurityProtocol | None) -> HostPort:
     match = _ENTRY.fullmatch(entry)
     if match is None:
         raise ConfigError(option, text, f"{entry!r} has no port or is not an address; expected {_ALLOWED}")
-    protocol = match["protocol"]
-    if protocol is not None and protocol.upper() != "PLAINTEXT":
-        raise ConfigError(option, text, f"{entry!r}: only PLAINTEXT listeners are supported, not {protocol}")
+    given = (match["protocol"] or "").upper()
+    if given and given not in SecurityProtocol.__members__:
+        known = ", ".join(SecurityProtocol.__members__)
+        raise ConfigError(option, text, f"{entry!r}: {given} is not a security protocol: expected {known}")
+    if given and protocol is not None and given != protocol.name:
+        allowed = f"{entry!r} conflicts with security.protocol={protocol.name}; set the protocol there"
+        raise ConfigError(option, text, allowed)
     host = match["six"] or match["host"]
     if not host:
         raise ConfigError(option, text, f"{entry!r} has no host; expected {_ALLOWED}")

@@ -25,7 +25,9 @@ from minikafka.base.errors import (
     ErrorCode,
     NetworkError,
     NoResponse,
+    PeerClosed,
     RemoteWireError,
+    SslAuthenticationFailed,
 )
 from minikafka.base.ids import BrokerAddress
 from minikafka.clients.network.retry import Backoff, Deadline, Waiter
@@ -44,6 +46,8 @@ VersionTable = Mapping[int, tuple[int, int]]
 CONNECTIONS_MAX_IDLE_MS = 540_000
 """Kafka's default for clients. Its brokers close a minute later, so that the client closes first."""
 
+_CHECK_INTERVAL_MS = 10_000
+"""The interval at which a broker that closes every connection is asked whether it demands a login."""
 _CORRELATION_IDS = 0x7FFFFFFF
 
 
@@ -62,6 +66,8 @@ class ConnectionConfig:
     backoff: Backoff = field(default_factory=Backoff)
     newest_versions: Mapping[ApiKey, int] = field(default_factory=dict)
     connections_max_idle_ms: int = CONNECTIONS_MAX_IDLE_MS
+    why_closed: Callable[[str, int], str | None] | None = None
+    """Returns why the broker at an address closes connections at the first request; None: unknown."""
 
 
 class ResponseFuture(Generic[ResponseT]):
@@ -97,7 +103,9 @@ class ResponseFuture(Generic[ResponseT]):
         try:
             frame = self.pending.result(timeout_ms)
         except NetworkError as error:
+            self._broker.check_listener(error)
             raise _network_error(str(self._broker.name), self._api.name, error) from error
+        self._broker.has_answered = True
         try:
             correlation_id, body = split_response(frame)
             if correlation_id != self._correlation_id:
@@ -120,6 +128,9 @@ class BrokerConnection:
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._versions: VersionTable = {}
+        self.has_answered = False
+        """True once the broker has answered another request than ApiVersions."""
+        self._next_check_ms = 0
         self._correlation_ids = itertools.count(1)
         self._failures = 0
         self._last_failure = ""
@@ -272,6 +283,7 @@ class BrokerConnection:
                 raise
         except NetworkError as error:
             self._record_failure(error.detail)
+            self.check_listener(error)
             raise NetworkError(error.detail, str(self.name)) from error
         except AuthenticationFailed as error:  # nobody repeats it; another call may come soon
             self._record_failure(error.reason)
@@ -284,6 +296,21 @@ class BrokerConnection:
             self.disconnect()
         self._check_open()
         return connection
+
+    def check_listener(self, error: NetworkError) -> None:
+        """Raise AuthenticationFailed if the broker has closed the connection because its listener demands a
+        login. Otherwise it may be a broker that is being stopped.
+        """
+        why_closed, causes = self._config.why_closed, (error, error.__cause__)
+        is_close = any(isinstance(cause, PeerClosed) for cause in causes)
+        if why_closed is None or self.has_answered or not is_close:
+            return
+        now_ms = self._config.clock.monotonic_ms()
+        if now_ms >= self._next_check_ms:
+            self._next_check_ms = now_ms + _CHECK_INTERVAL_MS
+            reason = why_closed(self._host, self._port)
+            if reason is not None:
+                raise SslAuthenticationFailed(f"{self.name}: {reason}")
 
     def _record_failure(self, reason: str) -> None:
         self._failures += 1

@@ -12,11 +12,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from minikafka.base.clock import Clock, SystemClock
-from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NoSuchBroker, RemoteWireError
+from minikafka.base.errors import (
+    BrokerError,
+    ConfigError,
+    ErrorCode,
+    NetworkError,
+    NoSuchBroker,
+    RemoteWireError,
+)
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
+from minikafka.clients.common_client_configs import PROTOCOL, ClientSecurity
 from minikafka.clients.network.bootstrap import OPTION, HostPort, parse_bootstrap
 from minikafka.clients.network.broker_connection import (
     CONNECTIONS_MAX_IDLE_MS,
@@ -75,12 +84,16 @@ class ClusterClient:
     deleted topic would come back empty. With ``one_connection`` all shared pools use one connection: for many
     short-lived users, whose fetches do not wait. ``newest_versions`` limits APIs to an older version than
     both sides speak. Configs: ``connections.max.idle.ms``, ``metadata.max.age.ms``, ``request.timeout.ms``.
+
+    ``security``: TLS and SASL, for example ``ClientSecurity.from_properties({"security.protocol": "SSL"})``.
+    ``connector``: makes the connections instead.
     """
 
     def __init__(
         self,
         bootstrap: str,
         *,
+        security: ClientSecurity | None = None,
         connector: Connector | None = None,
         client_id: str = "minikafka",
         request_timeout_ms: int = 30_000,
@@ -95,16 +108,13 @@ class ClusterClient:
         newest_versions: Mapping[ApiKey, int] | None = None,
         option: str = OPTION,
     ) -> None:
-        self._bootstrap = parse_bootstrap(bootstrap, option)
+        self.security = security or ClientSecurity()
+        self._bootstrap = parse_bootstrap(bootstrap, option, self.security.protocol)
         self._option = option
-        if connector is None:
-            # Imported here: a caller with its own connector needs no sockets.
-            from minikafka.net.connection import SocketConnector
-
-            connector = SocketConnector(
-                connect_timeout_ms=connect_timeout_ms, request_timeout_ms=request_timeout_ms
-            )
-        self._connector = connector
+        why_closed = partial(self.security.why_closed, client_id=client_id) if connector is None else None
+        self._connector = connector = connector or self.security.connector(
+            client_id=client_id, connect_timeout_ms=connect_timeout_ms, request_timeout_ms=request_timeout_ms
+        )
         self.clock = clock or SystemClock()
         self.waiter = waiter or EventWaiter()
         self.request_timeout_ms = request_timeout_ms
@@ -123,6 +133,7 @@ class ClusterClient:
             request_timeout_ms,
             newest_versions=newest_versions or {},
             connections_max_idle_ms=connections_max_idle_ms,
+            why_closed=why_closed,
         )
         self._connections = BrokerConnections(config, one_connection=one_connection)
         self._metadata = Metadata(metadata_max_age_ms)
@@ -223,6 +234,15 @@ class ClusterClient:
         """Return the in-sync replicas of a partition from the cache; None for an unknown partition."""
         found = self._metadata.view.partition(tp)
         return None if found is None else found.in_sync
+
+    def check_security(self, given: ClientSecurity | None) -> None:
+        """Raise ConfigError if the security that a producer or consumer was given is not this client's."""
+        if given is not None and given != self.security:
+            allowed = (
+                f"is not the security of the ClusterClient, which has {self.security.protocol.name}; pass "
+                "security=ClientSecurity.from_properties(…) with the same settings to it"
+            )
+            raise ConfigError(PROTOCOL, given.protocol.name, allowed)
 
     def invalidate(self, topic: str) -> None:
         """Mark the metadata of ``topic`` as stale: it is requested again before its next use."""

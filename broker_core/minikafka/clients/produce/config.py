@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from minikafka.base.config.config_def import AbstractConfig, setting
-from minikafka.base.config.types import BOOLEAN, INT_MAX, Type, capped_int64, int32
+from minikafka.base.config.config_def import AbstractConfig, Faults, setting
+from minikafka.base.config.types import BOOLEAN, INT_MAX, capped_int64, int32
 from minikafka.base.errors import ConfigError
-from minikafka.clients.common_client_configs import ACKS, ACKS_ALL, CHECKED_BY_CLIENTS, UNSUPPORTED_BY_CLIENTS
+from minikafka.clients.common_client_configs import (
+    ACKS,
+    ACKS_ALL,
+    SECURITY_SETTINGS,
+    UNSUPPORTED_BY_CLIENTS,
+    ClientSecurity,
+)
 from minikafka.clients.network.retry import Backoff
 from minikafka.records.format.compression import COMPRESSION_TYPE, Codec
 
@@ -39,7 +45,7 @@ class BatchingConfig(AbstractConfig):
     """
 
     UNSUPPORTED: ClassVar[Mapping[str, str]] = UNSUPPORTED_BY_CLIENTS
-    CHECKED: ClassVar[Mapping[str, Type]] = CHECKED_BY_CLIENTS
+    PASSED_ON: ClassVar[Collection[str]] = SECURITY_SETTINGS
 
     acks: int = setting(
         "acks",
@@ -85,6 +91,13 @@ class BatchingConfig(AbstractConfig):
         "Whether batches are numbered, so that a retry writes nothing twice; by default where the brokers "
         "allow it.",
     )
+
+    security: ClientSecurity | None = field(default=None, repr=False)
+    """``security.protocol``, ``ssl.*`` and ``sasl.*``: those of the ClusterClient; None: not given."""
+
+    @classmethod
+    def _other_fields(cls, properties: Mapping[str, object], faults: Faults) -> Mapping[str, object]:
+        return {"security": faults.attempt(lambda: ClientSecurity.given_in(properties), None)}
 
     def _conflicts(self) -> Iterator[tuple[str, ConfigError]]:
         least_ms = _one_attempt_ms(self.linger_ms, self.request_timeout_ms)

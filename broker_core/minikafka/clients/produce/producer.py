@@ -58,6 +58,7 @@ class BatchingProducer:
         other_partition: Callable[[TopicPartition], int] | None = None,
     ) -> None:
         self.config = config or BatchingConfig()
+        cluster.check_security(self.config.security)
         self._cluster = cluster
         self._clock = cluster.clock
         self._partitioner = partitioner or StickyPartitioner()

@@ -29,11 +29,12 @@ Idempotence (``sequence_numbers``)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from minikafka.base.errors import (
+    AuthenticationFailed,
     BrokerError,
     ErrorCode,
     LocalWireError,
@@ -240,10 +241,7 @@ class Sender:
                 self.handle_failure(task, error, now_ms)
         elif isinstance(task, MetadataTask):
             self.handle_metadata(task, dict.fromkeys(task.topics, error), now_ms)
-            for batch in list(self._accumulator.ready_batches(now_ms)):
-                tp = batch.topic_partition
-                if tp.topic in task.topics and self._leaders.known_leader(tp) is None:
-                    self._fail(batch, error)
+            self._fail_leaderless(task.topics, error, now_ms)
         else:
             self.handle_producer_id_error(error, now_ms)
             self._fail_unready(error, now_ms)
@@ -265,10 +263,20 @@ class Sender:
         if any(isinstance(error, NetworkError) for error in errors.values()):
             # No broker responds: the ClusterClient logs warnings of that.
             self._retry_log.mark_reported(now_ms)
+        for error in errors.values():
+            if isinstance(error, AuthenticationFailed):
+                self._fail_leaderless(task.topics, error, now_ms)
         if self._counts_lookups:
             for batch in list(self._accumulator.ready_batches(now_ms)):
                 if batch.topic_partition.topic in task.topics:
                     self._count_lookup(batch, errors.get(batch.topic_partition.topic), now_ms)
+
+    def _fail_leaderless(self, topics: Collection[str], error: MinikafkaError, now_ms: int) -> None:
+        """Fail the batches for ``topics`` that wait for a leader."""
+        for batch in list(self._accumulator.ready_batches(now_ms)):
+            tp = batch.topic_partition
+            if tp.topic in topics and self._leaders.known_leader(tp) is None:
+                self._fail(batch, error)
 
     def _count_lookup(self, batch: ProducerBatch, error: MinikafkaError | None, now_ms: int) -> None:
         """Go on with the attempt of ``batch``, whose leader was looked up; ``error`` is that of its topic."""
@@ -303,6 +311,8 @@ class Sender:
         """Handle a failed request for a producer id. Return True if idempotence is now off."""
         reason = f"no producer id: {FailedAttempts.of(error)}"
         self._wait_because(NetworkError(reason, advice=error.advice))
+        if isinstance(error, AuthenticationFailed):
+            self._fail_unready(error, now_ms)
         return self._sequences.handle_producer_id_error(error, now_ms)
 
     def _wait_because(self, error: MinikafkaError | None) -> None:
@@ -479,6 +489,8 @@ class Sender:
 
 def _may_be_appended(error: MinikafkaError) -> bool:
     """Return True if a broker may have appended the batch of an attempt that ended with ``error``."""
+    if isinstance(error, AuthenticationFailed):
+        return False
     if isinstance(error, BrokerError):
         return (error.is_retriable or error.code is ErrorCode.UNKNOWN) and error.code not in _NOT_APPENDED
     return not isinstance(error, LocalWireError)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.errors import AuthenticationFailed, BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce.batch import ProducerBatch, ProducerSequence
 from minikafka.clients.produce.config import BatchingConfig
@@ -87,7 +87,11 @@ class SequenceNumbers:
     def handle_producer_id_error(self, error: MinikafkaError, now_ms: int) -> bool:
         """Handle a failed request for an id: retry later, fail, or (True) continue without idempotence."""
         self.id_requested = False
-        if not isinstance(error, BrokerError) or error.is_retriable:
+        if (
+            not isinstance(error, BrokerError)
+            or error.is_retriable
+            or isinstance(error, AuthenticationFailed)
+        ):
             self._next_request_ms = now_ms + self._retry_backoff_ms
         elif self._required:
             self.fatal_error = BrokerError(

@@ -223,11 +223,11 @@ def _not_queued(_: KeyedMessage) -> bool:
 
 
 def _make_cluster(config: ProducerConfig) -> ClusterClient:
-    from minikafka.net.connection import SocketConnector
-
     return ClusterClient(
         config.metadata_broker_list,
-        connector=SocketConnector(
+        security=config.security,
+        connector=config.security.connector(
+            client_id=config.client_id,
             connect_timeout_ms=config.request_timeout_ms,
             request_timeout_ms=config.request_timeout_ms,
             send_buffer_bytes=config.send_buffer_bytes,

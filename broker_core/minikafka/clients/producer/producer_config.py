@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from minikafka.base.config.class_loader import plugin
-from minikafka.base.config.config_def import REQUIRED, AbstractConfig, definition_of, setting
-from minikafka.base.config.types import INT_MIN, WORDS, Type, checked, choice, int32, integer, one_of
+from minikafka.base.config.config_def import REQUIRED, AbstractConfig, Faults, definition_of, setting
+from minikafka.base.config.types import INT_MIN, WORDS, checked, choice, int32, integer, one_of
 from minikafka.base.errors import ConfigError
 from minikafka.clients import serializer
-from minikafka.clients.common_client_configs import CHECKED_BY_CLIENTS, CLIENT_ID
+from minikafka.clients.common_client_configs import CLIENT_ID, SECURITY_SETTINGS, ClientSecurity
 from minikafka.clients.network.bootstrap import parse_bootstrap
 from minikafka.clients.producer.partitioner import ByteArrayPartitioner, DefaultPartitioner
 from minikafka.records.format.compression import Codec
@@ -69,8 +69,7 @@ class ProducerConfig(AbstractConfig):
     Raises one ConfigErrors that names every fault.
     """
 
-    PASSED_ON: ClassVar[Collection[str]] = (serializer.ENCODING,)
-    CHECKED: ClassVar[Mapping[str, Type]] = CHECKED_BY_CLIENTS
+    PASSED_ON: ClassVar[Collection[str]] = (serializer.ENCODING, *SECURITY_SETTINGS)
 
     metadata_broker_list: str = setting(
         BROKER_LIST,
@@ -165,6 +164,8 @@ class ProducerConfig(AbstractConfig):
     )
     properties: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """All given settings, also unknown ones: the argument of the classes that are created."""
+    security: ClientSecurity = field(default_factory=ClientSecurity, repr=False)
+    """``security.protocol``, ``ssl.*`` and ``sasl.*``."""
 
     def __post_init__(self) -> None:
         AbstractConfig.__post_init__(self)
@@ -173,11 +174,9 @@ class ProducerConfig(AbstractConfig):
         object.__setattr__(self, "properties", dict(self.properties) | given)
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, Any]) -> ProducerConfig:
-        """Return the settings of a mapping of Kafka's names; values may be text. Unknown names are logged as
-        a warning, as in the release, and passed to the classes.
-        """
-        return cls._build(properties, properties=properties)
+    def _other_fields(cls, properties: Mapping[str, Any], faults: Faults) -> Mapping[str, object]:
+        security = faults.attempt(lambda: ClientSecurity.from_properties(properties), None)
+        return {"properties": properties, "security": security}
 
     def _conflicts(self) -> Iterator[tuple[str, ConfigError]]:
         batch, most = self.batch_num_messages, self.queue_buffering_max_messages

@@ -138,13 +138,16 @@ class KafkaChannel:
         connector: Connector,
         stats: FetchRequestAndResponseStats,
         request_timeout_ms: int,
+        why_closed: Callable[[str, int], str | None] | None,
     ) -> None:
         self._host = host
         self._port = port
         self._stats = stats
         self._timeout_ms = request_timeout_ms
         self._clock = SystemClock()
-        config = ConnectionConfig(connector, self._clock, EventWaiter(), stats.client_id, request_timeout_ms)
+        config = ConnectionConfig(
+            connector, self._clock, EventWaiter(), stats.client_id, request_timeout_ms, why_closed=why_closed
+        )
         self._connection = BrokerConnection(f"the broker at {host}:{port}", host, port, config)
 
     def connect(self) -> None:

@@ -9,8 +9,17 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TypeVar, overload
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, PeerClosed
+from minikafka.base.endpoints import SecurityProtocol
+from minikafka.base.errors import (
+    BrokerError,
+    ConfigError,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+    PeerClosed,
+)
 from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients.common_client_configs import PROTOCOL, ClientSecurity
 from minikafka.clients.consumer.stats import (
     FetchRequestAndResponseStatsRegistry,
     acquire_stats,
@@ -39,7 +48,6 @@ from minikafka.clients.simple_consumer.requests import (
     TopicMetadataRequest,
     TopicMetadataResponse,
 )
-from minikafka.net.connection import SocketConnector
 from minikafka.net.interfaces import Connector
 from minikafka.wire import classic as compact
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
@@ -71,9 +79,17 @@ class SimpleConsumer:
         classic: bool = False,
         client_id: str = "minikafka",
         request_timeout_ms: int = 30_000,
+        security: ClientSecurity | None = None,
         connector: Connector | None = None,
     ) -> None:
-        connector = connector or SocketConnector(request_timeout_ms=request_timeout_ms)
+        security = security or ClientSecurity()
+        if classic and security.protocol is not SecurityProtocol.PLAINTEXT:
+            allowed = "must be PLAINTEXT with classic=True: classic listeners have neither TLS nor SASL"
+            raise ConfigError(PROTOCOL, security.protocol.name, allowed)
+        why_closed = functools.partial(security.why_closed, client_id=client_id)
+        connector = connector or security.connector(
+            client_id=client_id, request_timeout_ms=request_timeout_ms
+        )
         self._lock = threading.Lock()
         self._protocol_hint = (
             "if the port is a Kafka listener, omit classic=True"
@@ -89,7 +105,7 @@ class SimpleConsumer:
         if classic:
             self._channel = ClassicChannel(host, port, connector, self.stats)
         else:
-            self._channel = KafkaChannel(host, port, connector, self.stats, request_timeout_ms)
+            self._channel = KafkaChannel(host, port, connector, self.stats, request_timeout_ms, why_closed)
 
     # --- the connection
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError
 from minikafka.clients.network.bootstrap import HostPort, parse_bootstrap
 
@@ -35,8 +36,8 @@ def test_lists_are_parsed_in_order_and_each_address_once(text: str, wanted: list
         ("a:port", "from 1 to 65535"),
         ("a:²", "from 1 to 65535"),
         ("::1:9092", "is not an address"),
-        ("SSL://a:1", "only PLAINTEXT"),
-        ("http://a:1/x", "only PLAINTEXT|number"),
+        ("http://a:1", "HTTP is not a security protocol: expected PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("http://a:1/x", "HTTP is not a security protocol|number"),
     ],
 )
 def test_a_bad_entry_is_named_with_what_is_wanted(text: str, complaint: str) -> None:
@@ -44,6 +45,12 @@ def test_a_bad_entry_is_named_with_what_is_wanted(text: str, complaint: str) -> 
         parse_bootstrap(text, "kafka.bootstrap.servers")
     assert caught.value.name == "kafka.bootstrap.servers"
     assert caught.value.value == text
+
+
+def test_entry_with_another_security_protocol_names_the_setting() -> None:
+    assert parse_bootstrap("SSL://a:1,a:2", protocol=SecurityProtocol.SSL) == parse_bootstrap("a:1,a:2")
+    with pytest.raises(ConfigError, match=r"'SSL://a:1' conflicts with security\.protocol=PLAINTEXT"):
+        parse_bootstrap("SSL://a:1", protocol=SecurityProtocol.PLAINTEXT)
 
 
 def test_a_password_in_an_entry_is_not_shown() -> None:

@@ -6,7 +6,15 @@ from typing import NoReturn
 
 import pytest
 
-from minikafka.base.errors import AuthenticationFailed, BrokerError, ErrorCode, NetworkError, RemoteWireError
+from minikafka.base.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ErrorCode,
+    NetworkError,
+    PeerClosed,
+    RemoteWireError,
+    SslAuthenticationFailed,
+)
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 from minikafka.clients.network.retry import Deadline
 from minikafka.net.memory import Fault
@@ -248,3 +256,74 @@ def test_failed_login_is_raised_at_once_and_delays_the_next_one(
         with pytest.raises(AuthenticationFailed, match="wrong password"):
             ask(brokers, connection)
     assert times == [0, 50, 150]
+
+
+class Asking:
+    """Says why a listener closes connections, and counts the questions."""
+
+    def __init__(self, reason: str | None) -> None:
+        self.asked = 0
+        self._reason = reason
+
+    def __call__(self, host: str, port: int) -> str | None:
+        self.asked += 1
+        return self._reason
+
+
+def asking_link(brokers: BrokerHarness, asking: Asking) -> BrokerConnection:
+    config = ConnectionConfig(brokers.network, brokers.clock, brokers.waiter, "tester", why_closed=asking)
+    return BrokerConnection("broker 1 at memory:9001", HOST, FIRST_PORT + 1, config)
+
+
+def closing_connect(brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the broker close each connection, as on a listener with another protocol."""
+
+    def close(host: str, port: int) -> NoReturn:
+        raise PeerClosed("cannot connect: closed by the peer", f"{host}:{port}")
+
+    monkeypatch.setattr(brokers.network, "connect", close)
+
+
+def test_listener_with_another_protocol_is_a_lasting_error(
+    brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing_connect(brokers, monkeypatch)
+    connection = asking_link(brokers, Asking("the listener has no TLS"))
+    with pytest.raises(SslAuthenticationFailed, match=r"^broker 1 at memory:9001: the listener has no TLS$"):
+        ask(brokers, connection)
+
+
+def test_listener_is_asked_once_in_ten_seconds(
+    brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing_connect(brokers, monkeypatch)
+    asking = Asking(None)
+    connection = asking_link(brokers, asking)
+    for _ in range(3):
+        with pytest.raises(NetworkError, match="closed by the peer"):
+            ask(brokers, connection)
+    assert asking.asked == 1
+    brokers.clock.advance(10_000)
+    with pytest.raises(NetworkError, match="closed by the peer"):
+        ask(brokers, connection)
+    assert asking.asked == 2
+
+
+def test_broker_that_has_answered_is_not_asked(brokers: BrokerHarness) -> None:
+    asking = Asking("the listener demands a login")
+    connection = asking_link(brokers, asking)
+    ask(brokers, connection)
+    reply = connection.send(METADATA, lambda _: NO_TOPICS, Deadline(brokers.clock, 1_000))
+    assert connection._connection is not None
+    brokers.network._connections[0].close_by_server()
+    with pytest.raises(NetworkError, match="Metadata: the peer closed"):
+        reply.result()
+    assert asking.asked == 0
+
+
+def test_first_request_that_ends_the_connection_asks_the_listener(brokers: BrokerHarness) -> None:
+    connection = asking_link(brokers, Asking("the listener demands a login"))
+    reply = connection.send(METADATA, lambda _: NO_TOPICS, Deadline(brokers.clock, 1_000))
+    brokers.network._connections[0].close_by_server()
+    with pytest.raises(SslAuthenticationFailed, match="demands a login"):
+        reply.result()

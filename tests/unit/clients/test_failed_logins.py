@@ -1,0 +1,147 @@
+"""Brokers that refuse the login of a client: its call fails at once, and nothing is tried for ever."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+
+from minikafka.base.errors import AuthenticationFailed, FailedToSendMessage
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.admin import Admin
+from minikafka.clients.produce.config import BatchingConfig
+from minikafka.clients.produce.producer import BatchingProducer
+from minikafka.clients.producer import KeyedMessage
+from tests.support.broker_harness import BrokerHarness
+from tests.support.fetcher_harness import FetcherHarness, five_messages
+from tests.support.group_consumer_harness import GroupHarness
+from tests.support.producer_harness import make_producer
+
+REASON = "PLAIN: the broker refuses the login"
+REFUSED = pytest.raises(AuthenticationFailed, match=REASON)
+T0 = TopicPartition("t", 0)
+
+
+def refuse_logins(brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse all later logins, as after a change of the password."""
+
+    def refuse(host: str, port: int) -> NoReturn:
+        raise AuthenticationFailed(REASON, REASON)
+
+    monkeypatch.setattr(brokers.network, "connect", refuse)
+    for connection in list(brokers.network._connections):
+        connection.reset()
+
+
+def test_admin_raises_it_in_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = BrokerHarness(1, {"t": 1})
+    refuse_logins(brokers, monkeypatch)
+    with brokers.client() as cluster, REFUSED:
+        Admin(cluster).describe_cluster()
+    assert brokers.clock.monotonic_ms() == 0
+
+
+def test_producer_raises_it_when_it_looks_up_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = BrokerHarness(1, {"t": 1})
+    refuse_logins(brokers, monkeypatch)
+    producer = BatchingProducer(brokers.client(), threads=False)
+    with REFUSED:
+        producer.send("t", b"v")
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_queued_records_fail_with_it(monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
+    brokers = BrokerHarness(1, {"t": 1})
+    cluster = brokers.client()
+    producer = BatchingProducer(cluster, BatchingConfig(acks=acks), threads=False)
+    cluster.topic("t")
+    refuse_logins(brokers, monkeypatch)
+    cluster.invalidate("t")
+    future = producer.send("t", b"v")
+    producer.wait([future])
+    assert isinstance(future.error, AuthenticationFailed)
+    assert brokers.clock.monotonic_ms() < 1_000
+
+
+def test_login_refused_for_a_producer_id_leaves_idempotence_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = BrokerHarness(1, {"t": 1})
+    cluster = brokers.client()
+    producer = BatchingProducer(cluster, BatchingConfig(acks=-1), threads=False)
+    cluster.topic("t")
+    with monkeypatch.context() as refusing:
+        refuse_logins(brokers, refusing)
+        failed = producer.send("t", b"v")
+        producer.wait([failed])
+    assert isinstance(failed.error, AuthenticationFailed)
+    sent = producer.send("t", b"v")
+    producer.wait([sent])
+    assert sent.error is None
+    assert brokers.logs[T0].end_offset == 1
+    assert producer._sender._sequences._enabled
+
+
+def test_producer_of_the_texts_raises_it_as_a_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = BrokerHarness(1, {"t": 1})
+    refuse_logins(brokers, monkeypatch)
+    producer = make_producer(brokers, request_required_acks=1)
+    with pytest.raises(FailedToSendMessage, match=REASON) as failed:
+        producer.send(KeyedMessage("t", b"v"))
+    assert [type(cause) for cause in failed.value.causes.values()] == [AuthenticationFailed]
+    assert len(failed.value.failed) == 1
+    assert brokers.clock.monotonic_ms() == 0
+
+
+def test_consumer_raises_it_in_its_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = GroupHarness()
+    consumer = harness.consumer()
+    refuse_logins(harness.brokers, monkeypatch)
+    with REFUSED:
+        consumer.poll(50)
+
+
+def test_member_raises_it_for_a_heartbeat_of_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = GroupHarness()
+    consumer = harness.member()
+    refuse_logins(harness.brokers, monkeypatch)
+    harness.brokers.clock.advance(300)
+    consumer._member.tick()
+    with REFUSED:
+        consumer._member._raise_failure()
+
+
+def test_member_raises_it_when_its_connections_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = GroupHarness()
+    consumer = harness.member()
+    refuse_logins(harness.brokers, monkeypatch)
+    with REFUSED:
+        for _ in range(40):
+            consumer.poll(50)
+
+
+def test_stream_raises_it_when_leaders_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, harness, stream = five_messages()
+    refuse_logins(harness.brokers, monkeypatch)
+    harness.start(stream, steps=1)
+    with REFUSED:
+        stream.drain()
+
+
+def test_stream_raises_it_when_the_leader_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers, harness, stream = five_messages()
+    harness.start(stream, steps=1)
+    stream.drain()
+    refuse_logins(brokers, monkeypatch)
+    harness.step(2)
+    with REFUSED:
+        stream.drain()
+
+
+def test_stream_with_a_full_queue_raises_it_after_its_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = BrokerHarness(1, {"t": 2})
+    harness = FetcherHarness(brokers)
+    stream = harness.stream(1)
+    refuse_logins(brokers, monkeypatch)
+    harness.fetch([harness.info(stream), harness.info(stream, partition=1)], steps=2)
+    assert len(stream.queue) == 1
+    with REFUSED:
+        stream.drain()
