@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from minikafka.base.ids import BrokerAddress, host_port
 
-_ENDPOINT = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*?)\]?:([0-9]{1,5})")
+_ENDPOINT = re.compile(r"([^:/\s]+)://\[?([0-9a-zA-Z\-%._:]*?)\]?:([0-9]{1,5})")
 
 
 class SecurityProtocol(IntEnum):

@@ -33,6 +33,7 @@ def test_listener_outside_the_map_is_named_as_its_protocol() -> None:
         "NONSENSE",
         "PLAINTEXT://h",
         "PLAINTEXT://h:x",
+        "SSL\n://h:1",
         "PLAINTEXT://h:65536",
         "PLAINTEXT://h:-1",
         "A://h:1",

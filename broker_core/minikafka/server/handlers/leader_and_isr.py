@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
+from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress
 from minikafka.server.context import RequestContext
@@ -44,23 +45,31 @@ def handle(
     replicas.answer_controller(request.controller_epoch, context, respond, refuse)
 
 
-def _addresses(broker: Broker, named: Mapping[int, BrokerAddress]) -> dict[int, BrokerAddress]:
+def _addresses(broker: Broker, named: Mapping[int, BrokerAddress]) -> Mapping[int, BrokerAddress]:
     """Return the leaders' addresses on this broker's inter-broker listener.
 
     The request has those of the controller's own inter-broker listener, which may be another one while the
-    brokers are restarted with a new one. They count only for a leader that is not in the metadata cache.
+    brokers are restarted with a new one. They count only for a leader that is not in the metadata cache, and
+    only without security: credentials are not sent to a host that nothing but a request names.
     """
-    cache = broker.metadata_cache
+    cache, own = broker.metadata_cache, broker.config.inter_broker
+    addresses = cache.addresses(own.listener)
+    if own.protocol is not SecurityProtocol.PLAINTEXT:
+        return addresses
     unknown = {broker_id: address for broker_id, address in named.items() if broker_id not in cache.brokers}
-    return {**unknown, **cache.addresses(broker.config.inter_broker.listener)}
+    return {**unknown, **addresses}
 
 
 def _report_unreachable(
     broker: Broker, addresses: Mapping[int, BrokerAddress], leaders: Iterable[int]
 ) -> None:
     for leader in sorted(leaders):
+        if leader < 0 or leader == broker.broker_id or leader in addresses:
+            continue
         known = broker.metadata_cache.brokers.get(leader)
-        if known is not None and leader not in addresses:
+        if known is None:
+            _log.error("cannot follow partitions of broker %d: it is not in the metadata cache", leader)
+        else:
             _log.error(
                 "cannot follow partitions of %s: it has no listener %s, which is this broker's "
                 "inter.broker.listener.name",
