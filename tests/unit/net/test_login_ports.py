@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +13,20 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from minikafka.base.clock import SystemClock
 from minikafka.base.errors import AuthenticationFailed, ConfigError
 from minikafka.base.secrets import Password
+from minikafka.net.key_cache import KeyCache
 from minikafka.net.login_ports import aws_presigner, kerberos_contexts, login_ports
 from minikafka.security.sasl.aws_msk_iam import TOKEN_HOST, AwsMskIamSaslClient, AwsOptions
 from minikafka.security.sasl.login import KerberosOptions, login
+from minikafka.security.sasl.oauthbearer import OAuthBearerSaslServer
 from minikafka.security.sasl.sasl_config import LOGIN_MODULES, SaslConfig
+from minikafka.security.sasl.signed_tokens import SignedTokenConfig, SignedTokenValidator
+from tests.support.identity_provider import IdentityProvider
+from tests.support.tls import authority, inline_trust
+from tests.unit.security.sasl.exchange import exchange
+from tests.unit.security.sasl.test_signed_tokens import jwk, jwks, private_key, signed
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -151,6 +160,44 @@ def test_user_and_password_need_no_library(monkeypatch: pytest.MonkeyPatch) -> N
     made = login(SaslConfig(mechanism="SCRAM-SHA-256", jaas_config=jaas), login_ports())
     first, second = (made.create_client(HOST).initial_response() for _ in range(2))
     assert first != second
+
+
+# A client and a broker with one identity provider, over TLS.
+
+
+def quoted(text: str) -> str:
+    """Return a value of a JAAS text on one line."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+@pytest.fixture
+def provider() -> Iterator[IdentityProvider]:
+    provider = IdentityProvider(authority().issue_cert("127.0.0.1"))
+    yield provider
+    provider.close()
+
+
+def test_token_of_a_client_is_believed_by_a_broker(provider: IdentityProvider) -> None:
+    clock = SystemClock()
+    now_s = clock.now_ms() // 1000
+    token = signed(sub="carol", iat=now_s, exp=now_s + 3600)
+    provider.answers["/token"] = (200, json.dumps({"access_token": token}).encode())
+    provider.answers["/keys"] = (200, jwks(jwk(private_key())))
+    trust = " ".join(f"{name}={quoted(value)}" for name, value in inline_trust(authority()).items())
+    jaas = f'{LOGIN_MODULES["OAUTHBEARER"]} required clientId="app" clientSecret="tiger" {trust};'
+    config = SaslConfig(
+        mechanism="OAUTHBEARER", jaas_config=Password(jaas), token_endpoint_url=f"{provider.url}/token"
+    )
+    made = login(config, login_ports())
+    settings = SignedTokenConfig(jwks_endpoint_url=f"{provider.url}/keys")
+    keys = KeyCache(settings, config.jaas, clock)
+    keys.start()
+    validator = SignedTokenValidator(settings, keys.keys, keys.key_is_missing)
+    for _ in range(2):
+        server = OAuthBearerSaslServer(lambda text: validator.validate(text, clock.now_ms()))
+        exchange(made.create_client("localhost"), server)
+        assert server.authorization_id == "carol"
+    assert [path for _, path, _, _ in provider.received] == ["/keys", "/token"]
 
 
 # Kerberos, with a stand-in for the library: there is no KDC here.
