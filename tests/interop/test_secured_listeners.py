@@ -75,6 +75,7 @@ class Access:
     listener: str
     mechanism: str | None = None
     password: str = PASSWORD
+    has_certificate: bool = False
 
     def __str__(self) -> str:
         return self.listener if self.mechanism is None else f"{self.listener}-{self.mechanism}"
@@ -158,6 +159,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(directory / "ca.pem"),
         "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.sasl_ssl.ssl.client.auth": "requested",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "connections.max.reauth.ms": "60000",
         "authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer",
@@ -252,7 +254,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
 def context_of(secured: Secured, access: Access) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=secured.ca)
-    if access.listener == "MUTUAL":
+    if access.listener == "MUTUAL" or access.has_certificate:
         context.load_cert_chain(secured.client)
     return context
 
@@ -387,7 +389,14 @@ def test_java_client_sends_and_reads(secured: Secured, by_java: Roundtrip, acces
 
 
 @pytest.mark.parametrize(
-    "access", [Access("SSL"), Access("MUTUAL"), *(a for a in ACCESSES if a.listener == "SASL_SSL")], ids=str
+    "access",
+    [
+        Access("SSL"),
+        Access("MUTUAL"),
+        *(access for access in ACCESSES if access.listener == "SASL_SSL"),
+        Access("SASL_SSL", "SCRAM-SHA-512", has_certificate=True),
+    ],
+    ids=str,
 )
 def test_acls_are_about_the_principal(secured: Secured, access: Access) -> None:
     topic = secured.new_topic()
