@@ -11,20 +11,25 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from minikafka.base.errors import CoordinationError
 from minikafka.base.secrets import Password
 from minikafka.cli.commands import run
 from minikafka.clients.admin.zookeeper.users import list_credentials
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.ports import free_port
+from minikafka.net.zookeeper_tls import zookeeper_security
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import read_config
 from minikafka.registry.store import Store
 from minikafka.registry.users import ClientEntity, client_entities, sanitize
 from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.security.sasl.scram import ScramCredential, ScramMechanism
+from minikafka.security.zookeeper_config import ZooKeeperClientConfig
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, Release
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.tls import authority, key_and_chain
+from tests.support.tls_zookeeper import tls_zookeeper
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -199,3 +204,41 @@ def test_a_broker_of_kafka_checks_passwords_that_we_have_set(tmp_path: Path) -> 
     finally:
         broker.stop()
         zookeeper.stop()
+
+
+def test_a_certificate_gives_kafkas_tool_the_znodes_that_we_protect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca = authority()
+    (tmp_path / "zookeeper").mkdir()
+    (tmp_path / "key.pem").write_text(key_and_chain(ca.issue_cert("broker.example.com")))
+    settings = {
+        "zookeeper.set.acl": "true",
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.protocol": "TLSv1.3",  # that of this ZooKeeper, which is newer than Kafka's client
+        "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+        "zookeeper.ssl.keystore.type": "PEM",
+        "zookeeper.ssl.keystore.location": str(tmp_path / "key.pem"),
+        "zookeeper.ssl.truststore.type": "PEM",
+        "zookeeper.ssl.truststore.location": str(tmp_path / "zookeeper" / "ca.pem"),
+    }
+    file = tmp_path / "zookeeper.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    monkeypatch.setenv("MINIKAFKA_ZOOKEEPER_CONFIG", str(file))
+    with tls_zookeeper(ca, tmp_path / "zookeeper") as address:
+        ours("user", "add", "alice", "--password", "tiger", "--zookeeper", address)
+        security = zookeeper_security(ZooKeeperClientConfig.among(settings))
+        with contextlib.closing(ZooKeeperStore(address, security=security)) as store:
+            theirs = ("--zk-tls-config-file", str(file), "--entity-type", "users", "--entity-name", "alice")
+            described = config_command(KAFKA_3_9, address, "--describe", *theirs)
+            assert read_config(store, paths.USERS, "alice")[SHA_512.value] in described
+            added = "SCRAM-SHA-256=[password=lion]"
+            config_command(KAFKA_3_9, address, "--alter", *theirs, "--add-config", added)
+            assert fits(read_config(store, paths.USERS, "alice")[SHA_256.value], SHA_256, "lion", 4096)
+        (tmp_path / "key.pem").write_text(key_and_chain(ca.issue_cert("other.example.com", common_name="o")))
+        other = zookeeper_security(ZooKeeperClientConfig.among(settings))
+        with (
+            contextlib.closing(ZooKeeperStore(address, security=other)) as store,
+            pytest.raises(CoordinationError, match="its ACL does not allow it"),
+        ):
+            read_config(store, paths.USERS, "alice")

@@ -49,7 +49,8 @@ class ZooKeeperClientConfig(AbstractConfig):
     """The security settings of a client of ZooKeeper. Raises ConfigErrors with all invalid settings."""
 
     CHECKED: ClassVar[Mapping[str, Type]] = {
-        "zookeeper.clientcnxnsocket": TEXT,  # Java's class for TLS
+        "zookeeper.clientCnxnSocket": TEXT,  # Java's class for TLS
+        "zookeeper.ssl.protocol": SslConfig.CHECKED["ssl.protocol"],
         "zookeeper.ssl.crl.enable": _UNCHECKED,
         "zookeeper.ssl.ocsp.enable": _UNCHECKED,
     }

@@ -29,6 +29,7 @@ def test_settings_of_tls_are_those_of_kafka_with_their_prefix() -> None:
             "zookeeper.ssl.endpoint.identification.algorithm": "HTTPS",
             "zookeeper.ssl.truststore.location": "/t.jks",
             "zookeeper.ssl.truststore.password": "tiger",
+            "zookeeper.ssl.protocol": "TLSv1.2",
             "zookeeper.ssl.enabled.protocols": "TLSv1.3",
             "zookeeper.set.acl": "true",
             "ssl.truststore.location": "/of/listeners.jks",
@@ -65,6 +66,7 @@ def test_every_fault_has_its_name_and_no_secret() -> None:
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.ssl.truststore.type": "BKS",
         "zookeeper.ssl.crl.enable": "true",
+        "zookeeper.ssl.protocol": "SSLv3",
     }
     faults = faults_of(properties)
     assert [fault.partition(":")[0] for fault in faults] == [
@@ -72,6 +74,7 @@ def test_every_fault_has_its_name_and_no_secret() -> None:
         "zookeeper.digest.credentials",
         "zookeeper.ssl.truststore.type",
         "zookeeper.ssl.crl.enable",
+        "zookeeper.ssl.protocol",
     ]
     assert "tiger" not in "".join(faults)
 

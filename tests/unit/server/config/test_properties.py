@@ -171,3 +171,31 @@ def test_defaults_of_the_texts_override_those_of_the_release() -> None:
     assert config.delete_topics
     assert not config.log.unclean_election
     assert config.flush_scheduler_interval_ms == 1_000
+
+
+def test_the_security_of_zookeeper_is_read_and_its_names_are_known() -> None:
+    made = BrokerConfig.from_properties(
+        {
+            "zookeeper.connect": "localhost:2181",
+            "zookeeper.set.acl": "true",
+            "zookeeper.digest.credentials": "kafka:tiger",
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+            "zookeeper.ssl.protocol": "TLSv1.3",
+            "zookeeper.ssl.truststore.location": "/ca.pem",
+            "zookeeper.ssl.ocsp.enable": "false",
+        }
+    )
+    assert made.unknown == ()
+    assert made.zookeeper.set_acl == "true"
+    assert made.zookeeper.ssl is not None
+    assert "tiger" not in repr(made)
+
+
+def test_the_broker_names_faults_in_the_security_of_zookeeper() -> None:
+    with pytest.raises(ConfigErrors) as refused:
+        BrokerConfig.from_properties(
+            {"zookeeper.connect": "", "zookeeper.set.acl": "true", "num.partitions": "x"}
+        )
+    names = [fault.name for fault in refused.value.faults]
+    assert names == ["zookeeper.connect", "zookeeper.set.acl", "num.partitions"]
