@@ -204,4 +204,6 @@ def error_line(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
         status = 2 if getattr(error, "exit_code", None) == 2 else 1
     elif not isinstance(error, OSError):
         text = f"internal error: {type(error).__name__}: {error}; for the traceback set MINIKAFKA_TRACEBACK=1"
-    return status, redact_text(" ".join(text.split()), names)
+    line = " ".join(text.split())
+    # An error of a setting is redacted already, and "sasl.jaas.config: must …" is no secret.
+    return status, line if isinstance(error, ConfigError) else redact_text(line, names)
