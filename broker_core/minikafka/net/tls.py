@@ -14,8 +14,8 @@ import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
-from pathlib import Path
 
+from minikafka.base.cache_dirs import read_regular
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.config.config_def import Faults
 from minikafka.base.errors import ConfigError
@@ -37,8 +37,8 @@ _VERSIONS = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
 
 
 def read_file(location: str) -> bytes:
-    """Return the content of a file of this host."""
-    return Path(location).read_bytes()
+    """Return the content of a file of this host. Raises OSError, also for what is no regular file."""
+    return read_regular(location)
 
 
 def client_context(config: SslConfig, read: ReadFile = read_file) -> ssl.SSLContext:
@@ -212,13 +212,16 @@ def _set_cipher_suites(context: ssl.SSLContext, config: SslConfig) -> None:
 
 
 def _set_keys(context: ssl.SSLContext, config: SslConfig, keys: KeyMaterial) -> None:
-    with _file_of(keys.to_pem().value.encode()) as path:
-        try:
+    try:
+        with _file_of(keys.to_pem().value.encode()) as path:
             context.load_cert_chain(path)
-        except ssl.SSLError as error:
-            raise ConfigError(
-                config.keystore_property, config.keystore_location, f"OpenSSL refuses it: {_reason(error)}"
-            ) from None
+    except ssl.SSLError as error:
+        text = f"OpenSSL refuses it: {_reason(error)}"
+    except OSError as error:  # a full disk
+        text = f"cannot be passed to OpenSSL, which takes a file: {error.strerror or error}"
+    else:
+        return
+    raise ConfigError(config.keystore_property, config.keystore_location, text)
 
 
 def _set_trusted(context: ssl.SSLContext, config: SslConfig, trusted: tuple[bytes, ...]) -> None:
@@ -232,18 +235,29 @@ def _set_trusted(context: ssl.SSLContext, config: SslConfig, trusted: tuple[byte
 
 @contextlib.contextmanager
 def _file_of(content: bytes) -> Iterator[str]:
-    """Give a file with ``content`` that no other user can read, until the block ends."""
+    """Give a file with ``content`` that no other user can read, until the block ends. Raises OSError."""
     with contextlib.ExitStack() as stack:
-        try:
-            descriptor = os.memfd_create("key", os.MFD_CLOEXEC)  # not there but on Linux
-            path = f"/proc/self/fd/{descriptor}"
-        except (AttributeError, OSError):
+        descriptor = _memory_file()
+        path = f"/proc/self/fd/{descriptor}"
+        if descriptor is None:
             path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "key.pem")
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            yield path
+        file = stack.enter_context(open(descriptor, "wb"))
+        file.write(content)
+        file.flush()
+        yield path
+
+
+def _memory_file() -> int | None:
+    """Return a file in memory; None where none has a path: anywhere but on Linux, or without /proc."""
+    try:
+        descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
+    except (AttributeError, OSError):
+        return None
+    if os.path.exists(f"/proc/self/fd/{descriptor}"):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -275,11 +275,26 @@ def test_session_is_resumed_and_its_client_still_known() -> None:
     assert peer_name_of(der).startswith("CN=alice")
 
 
-@pytest.mark.parametrize("has_memfd", [True, False])
-def test_key_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_memfd: bool) -> None:
-    if not has_memfd:
+@pytest.mark.parametrize("missing", ["nothing", "memfd", "proc"])
+def test_key_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missing: str) -> None:
+    if missing == "memfd":
         monkeypatch.delattr(os, "memfd_create", raising=False)
+    elif missing == "proc":
+        monkeypatch.setattr(os.path, "exists", lambda path: False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    accepted = ServerTls(broker_tls())
-    assert accepts(accepted)
+    assert accepts(ServerTls(broker_tls()))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_key_without_a_place_for_a_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(ConfigErrors, match=r"ssl\.keystore\.key: cannot be passed to OpenSSL.*No such file"):
+        ServerTls(broker_tls())
+
+
+def test_store_that_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    config = SslConfig(truststore_type="PEM", truststore_location=str(tmp_path / "pipe"))
+    with pytest.raises(ConfigErrors, match=r"ssl\.truststore\.location.*cannot be read: not a regular file"):
+        client_context(config)
