@@ -9,6 +9,7 @@ import asyncio
 import base64
 import json
 import os
+import socket
 import ssl
 import time
 import uuid
@@ -125,6 +126,8 @@ class Secured:
     client_name: str
     """The principal of that certificate."""
     log: Path
+    renew_certificate: Callable[[], bytes]
+    """Puts a new certificate of the broker in the place of the old one, and returns it, in DER."""
 
     def new_topic(self) -> str:
         topic = f"t-{uuid.uuid4().hex[:8]}"
@@ -169,6 +172,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     for listener in ("sasl_plaintext", "sasl_ssl", "hasty"):
         config[f"listener.name.{listener}.plain.sasl.jaas.config"] = users
         config[f"listener.name.{listener}.oauthbearer.sasl.server.callback.handler.class"] = HANDLER
+
+    def renew_certificate() -> bytes:
+        renewed = ca.issue_cert("localhost", "127.0.0.1")
+        (directory / "new.pem").write_bytes(pem_of(renewed))
+        (directory / "new.pem").replace(directory / "server.pem")
+        return ssl.PEM_cert_to_DER_cert(renewed.cert_chain_pems[0].bytes().decode())
+
     with Cluster(config=config, data_dir=str(directory / "data")) as cluster:
         store = ZooKeeperStore(cluster.zookeeper_connect)
         try:
@@ -188,6 +198,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
             client=str(directory / "client.pem"),
             client_name=f"User:{peer_name_of(der)}",
             log=log,
+            renew_certificate=renew_certificate,
         )
 
 
@@ -439,6 +450,24 @@ def test_java_client_authenticates_again_in_time(secured: Secured, by_java: Roun
     assert by_java(secured, Access("HASTY", "PLAIN"), topic, b"pause") == b"pause"
     assert time.monotonic() - began > 2 * SESSION_MS / 1000
     assert "without a re-authentication" not in secured.log.read_text()
+
+
+@pytest.mark.slow
+def test_renewed_certificate_is_used_without_a_restart(secured: Secured) -> None:
+    host, _, port = secured.addresses["SSL"].rpartition(":")
+    renewed = secured.renew_certificate()
+
+    def shown() -> bytes | None:
+        context = context_of(secured, Access("SSL"))
+        with (
+            socket.create_connection((host, int(port))) as raw,
+            context.wrap_socket(raw, server_hostname=host) as connection,
+        ):
+            return connection.getpeercert(binary_form=True)
+
+    wait_until(lambda: shown() == renewed, "the new certificate", 30)
+    topic = secured.new_topic()
+    assert by_librdkafka(secured, Access("SSL"), topic, b"x") == b"x"
 
 
 def assert_refusals_are_logged(secured: Secured) -> None:

@@ -11,6 +11,7 @@ the connection is closed. Its reason goes to the log; the client gets a text tha
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -50,6 +51,8 @@ from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthent
 from minikafka.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeResponse
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import RequestHeader
+
+_log = logging.getLogger(__name__)
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 _STATES, _CERTIFICATE_SEEN = "sasl states", "certificate seen"
@@ -273,6 +276,10 @@ class SaslServers:
     ) -> Callable[[str, int], OAuthBearerToken | TokenRefusal]:
         """Return the function that takes a token and the time, and returns what the token is worth."""
         if mechanism.unsecured_validator is not None:
+            _log.warning(
+                "tokens without a signature are accepted, which anyone can make: for development only. Set "
+                "sasl.server.callback.handler.class to a class that validates signed ones"
+            )
             return mechanism.unsecured_validator.validate
         config, jaas = mechanism.signed_tokens, mechanism.jaas
         assert config is not None, "checked with the configuration"
