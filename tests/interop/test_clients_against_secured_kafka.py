@@ -9,42 +9,41 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from minikafka.base.config.property_files import write_properties
 from minikafka.base.errors import AuthenticationFailed, FailedToSendMessage
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.admin.admin import Admin
 from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.clients.consumer import Consumer
-from minikafka.clients.group.consumer import GroupConsumer
-from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.clients.producer import KeyedMessage, Producer
 from minikafka.clients.simple_consumer import FetchRequest, SimpleConsumer
 from tests.support.command_line import CommandLine
 from tests.support.secured_kafka import (
+    LIMIT_S,
     MECHANISMS,
-    PASSWORD,
-    SESSION_MS,
+    MISTAKES,
     Properties,
     SecuredKafka,
+    check_mistake,
+    client_of,
+    create_topic,
     login_of,
+    produce_over_sessions,
     secured_kafka,
     secured_kafka_0_10,
+    write_and_read,
+    wrong_ones,
 )
-from tests.support.tls import authority, client_properties, inline_keys
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
-_NUMBERS = itertools.count()
 SASL = [(protocol, mechanism) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS]
 LISTENERS = pytest.mark.parametrize(("listener", "mechanism"), [("SSL", None), ("MTLS", None), *SASL])
-LIMIT_S = 4.0
-"""The time in which a command has to say what is wrong: five seconds with the start of its process."""
 
 
 @pytest.fixture(scope="module")
@@ -57,35 +56,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 def kafka_0_10(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     with secured_kafka_0_10(tmp_path_factory.mktemp("secured-0.10") / "kafka") as broker:
         yield broker
-
-
-def client_of(properties: Properties, **options: Any) -> ClusterClient:
-    security = ClientSecurity.from_properties(properties)
-    return ClusterClient(properties["bootstrap.servers"], security=security, **options)
-
-
-def create_topic(cluster: ClusterClient) -> str:
-    name = f"secured-{next(_NUMBERS)}"
-    Admin(cluster).create_topic(NewTopic(name, partitions=2))
-    return name
-
-
-def write_and_read(properties: Properties) -> None:
-    """Create a topic, write with both producers' engine, and read it in a group."""
-    with client_of(properties) as cluster:
-        topic = create_topic(cluster)
-        config = BatchingConfig.from_properties({**properties, "acks": "all"})
-        with BatchingProducer(cluster, config) as producer:
-            for number in range(100):
-                producer.send(topic, b"%d" % number)
-        settings = {**properties, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
-        found: set[bytes | None] = set()
-        with GroupConsumer(cluster, settings) as consumer:
-            consumer.subscribe([topic])
-            deadline = time.monotonic() + 30
-            while len(found) < 100 and time.monotonic() < deadline:
-                found |= {record.value for record in consumer.poll_records(500)}
-        assert found == {b"%d" % number for number in range(100)}
 
 
 @LISTENERS
@@ -161,19 +131,7 @@ def test_streams_of_a_group_in_zookeeper_read_by_the_protocol_that_is_set(kafka:
 
 
 def test_sessions_that_end_lose_and_repeat_nothing(kafka: SecuredKafka) -> None:
-    with client_of(kafka.client("REAUTH", "SCRAM-SHA-256")) as cluster:
-        topic = create_topic(cluster)
-        with BatchingProducer(cluster, BatchingConfig(acks=1, linger_ms=1)) as producer:
-            end = time.monotonic() + 2.5 * SESSION_MS / 1000
-            futures = []
-            while time.monotonic() < end:
-                futures.append(producer.send(topic, b"%d" % len(futures), partition=0))
-                producer.wait(futures[-200:-100])
-            producer.flush()
-            assert [future.error for future in futures if future.error] == []
-            assert producer.resends == 0
-            offsets = [future.offset for future in futures]
-            assert offsets == list(range(len(futures)))
+    produce_over_sessions(kafka)
 
 
 def test_refused_producer_of_the_texts_raises_it_at_once(kafka: SecuredKafka) -> None:
@@ -209,7 +167,7 @@ def test_commands_take_a_file_of_properties(
     kafka: SecuredKafka, tmp_path: Path, listener: str, mechanism: str | None
 ) -> None:
     properties = kafka.client(listener, mechanism)
-    topic = f"commands-{next(_NUMBERS)}"
+    topic = f"commands-{listener.lower()}"
     for arguments, given in (
         (("topic", "create", topic, "--partitions", "1"), ""),
         (("produce", topic), "a\nb\n"),
@@ -221,43 +179,6 @@ def test_commands_take_a_file_of_properties(
         assert done.returncode == 0, done.stderr
         if arguments[0] == "consume":
             assert [line.split()[-1] for line in done.stdout.splitlines()] == ["a", "b"]
-
-
-def wrong_ones(kafka: SecuredKafka) -> dict[str, tuple[Properties, str]]:
-    """Return the properties of each mistake, and words of the line that a command prints for it."""
-    login, plain = kafka.client("SASL_SSL", "SCRAM-SHA-256"), kafka.client("SASL_PLAINTEXT", "PLAIN")
-    tls, nothing = kafka.client("SSL"), {"security.protocol": "PLAINTEXT"}
-    address = {name: {"bootstrap.servers": value} for name, value in kafka.addresses.items()}
-    foreign = inline_keys(authority("foreign").issue_cert(common_name="mallory"))
-    return {
-        "password": (login | login_of("SCRAM-SHA-256", password="no"), "check username and password"),
-        "plain password": (plain | login_of("PLAIN", password="no"), "check username and password"),
-        "user": (login | login_of("SCRAM-SHA-256", "bob"), "check username and password"),
-        "mechanism": (
-            plain | {"sasl.mechanism": "GSSAPI"},
-            "sasl.jaas.config: has the login module of PLAIN",
-        ),
-        "CA": (
-            tls | client_properties(ca=authority("foreign")),
-            "that is not trusted; set ssl.truststore.location",
-        ),
-        "host name": (kafka.client("OTHER_HOST"), "not for the host 127.0.0.1"),
-        "expired": (kafka.client("EXPIRED"), "expired"),
-        "no certificate": (tls | address["MTLS"], "set ssl.keystore.location or ssl.keystore.key"),
-        "foreign certificate": (tls | address["MTLS"] | foreign, "refuses the certificate of this client"),
-        "PLAINTEXT on TLS": (nothing | address["SSL"], "set security.protocol to SSL or SASL_SSL"),
-        "TLS on PLAINTEXT": (tls | address["PLAINTEXT"], "does not speak TLS on this port"),
-        "SASL without TLS on TLS": (plain | address["SASL_SSL"], "set security.protocol to SSL or SASL_SSL"),
-        "SASL with TLS on PLAINTEXT": (login | address["PLAINTEXT"], "does not speak TLS on this port"),
-        "SASL on PLAINTEXT": (plain | address["PLAINTEXT"], "the listener has no SASL"),
-        "SASL on SSL": (login | address["SSL"], "the listener has no SASL"),
-        "PLAINTEXT on SASL": (nothing | address["SASL_PLAINTEXT"], "security.protocol=SASL_PLAINTEXT"),
-        "SSL on SASL": (tls | address["SASL_SSL"], "security.protocol=SASL_SSL"),
-    }
-
-
-LISTENER_NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "MTLS", "OTHER_HOST", "EXPIRED")
-MISTAKES = tuple(wrong_ones(SecuredKafka(dict.fromkeys(LISTENER_NAMES, ""), "")))
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -272,11 +193,4 @@ def test_each_mistake_ends_a_command_with_its_line(
     file = tmp_path / "client.properties"
     write_properties(str(file), properties)
     monkeypatch.delenv("MINIKAFKA_BOOTSTRAP", raising=False)
-    cli = CommandLine(capfd)
-    began = time.monotonic()
-    assert cli.run("topic", "list", "--command-config", str(file)) in (1, 2)
-    assert time.monotonic() - began < LIMIT_S
-    assert cli.out == ""
-    (line,) = [line for line in cli.err.splitlines() if "has no effect" not in line]
-    assert words in line
-    assert PASSWORD not in cli.err
+    check_mistake(CommandLine(capfd), str(file), words)

@@ -8,18 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from minikafka.base.config.property_files import properties_text
+from minikafka.base.errors import AuthenticationFailed
 from minikafka.base.secrets import Password
+from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
+from minikafka.clients.common_client_configs import ClientSecurity
+from minikafka.clients.group.consumer import GroupConsumer
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.produce.config import BatchingConfig
+from minikafka.clients.produce.producer import BatchingProducer
+from minikafka.clients.produce.send_future import SendFuture
+from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.ports import free_port
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9
+from tests.support.command_line import CommandLine
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.tls import HOSTS, authority, client_properties, inline_keys, inline_trust, pkcs12_store
 
@@ -28,6 +42,7 @@ PACKAGE = "org.apache.kafka.common.security"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SESSION_MS = 2_000
 
+_NUMBERS = itertools.count()
 Properties = dict[str, str]
 _PROTOCOLS = {"MTLS": "SSL", "OTHER_HOST": "SSL", "EXPIRED": "SSL", "REAUTH": "SASL_PLAINTEXT"}
 """The protocols of listeners that are not named after theirs."""
@@ -80,7 +95,8 @@ def secured_kafka(directory: Path) -> Iterator[SecuredKafka]:
         with contextlib.closing(ZooKeeperStore(connect)) as store:
             add_user(store, USER, NewPassword(Password(PASSWORD)), os.urandom)
         broker = KafkaBroker(KAFKA_3_9, directory / "broker", connect)
-        with _started(broker, names, _config_of_3_9(), connect) as kafka:
+        config = _config_of_3_9() | {"group.initial.rebalance.delay.ms": "0"}
+        with _started(broker, names, config, connect) as kafka:
             yield kafka
 
 
@@ -105,6 +121,34 @@ def secured_kafka_0_10(directory: Path) -> Iterator[SecuredKafka]:
         broker = KafkaBroker(KAFKA_0_10, directory / "broker", connect, jvm=jvm)
         with _started(broker, ("SSL", "SASL_PLAINTEXT", "SASL_SSL"), config, connect) as kafka:
             yield kafka
+
+
+@contextlib.contextmanager
+def secured_cluster(directory: Path) -> Iterator[SecuredKafka]:
+    """Run a broker of ours with the listeners and the user of ``secured_kafka``."""
+    names = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", *_PROTOCOLS)
+    addresses = {name: f"127.0.0.1:{free_port()}" for name in names}
+    handler = f"{PACKAGE}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+    config = _config_of_3_9() | {
+        f"listener.name.{listener}.oauthbearer.sasl.server.callback.handler.class": handler
+        for listener in ("sasl_plaintext", "sasl_ssl", "reauth")
+    }
+    config["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses.items())
+    with Cluster(data_dir=directory, config=config) as cluster:
+        with contextlib.closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:
+            add_user(store, USER, NewPassword(Password(PASSWORD)), os.urandom)
+        kafka = SecuredKafka(addresses, cluster.zookeeper_connect)
+        assert wait_until(lambda: _logs_in(kafka), 10), "the broker does not know the user"
+        yield kafka
+
+
+def _logs_in(kafka: SecuredKafka) -> bool:
+    try:
+        with client_of(kafka.client("SASL_PLAINTEXT", "SCRAM-SHA-512")) as cluster:
+            cluster.metadata()
+    except AuthenticationFailed:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -133,7 +177,6 @@ def _config_of_3_9() -> Properties:
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "connection.failed.authentication.delay.ms": "100",
-        "group.initial.rebalance.delay.ms": "0",
         **inline_keys(authority().issue_cert(*HOSTS, common_name="broker")),
         **inline_trust(authority()),
         "listener.name.mtls.ssl.client.auth": "required",
@@ -157,3 +200,103 @@ def _config_of_3_9() -> Properties:
                 prefix = f"listener.name.{listener}.{mechanism.lower()}"
                 config[f"{prefix}.connections.max.reauth.ms"] = str(SESSION_MS)
     return config
+
+
+def client_of(properties: Properties, **options: Any) -> ClusterClient:
+    security = ClientSecurity.from_properties(properties)
+    return ClusterClient(properties["bootstrap.servers"], security=security, **options)
+
+
+def create_topic(cluster: ClusterClient) -> str:
+    name = f"secured-{next(_NUMBERS)}"
+    Admin(cluster).create_topic(NewTopic(name, partitions=2))
+    return name
+
+
+def write_and_read(properties: Properties) -> None:
+    """Create a topic, write with both producers' engine, and read it in a group."""
+    with client_of(properties) as cluster:
+        topic = create_topic(cluster)
+        config = BatchingConfig.from_properties({**properties, "acks": "all"})
+        with BatchingProducer(cluster, config) as producer:
+            for number in range(100):
+                producer.send(topic, b"%d" % number)
+        settings = {**properties, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
+        found: set[bytes | None] = set()
+        with GroupConsumer(cluster, settings) as consumer:
+            consumer.subscribe([topic])
+            deadline = time.monotonic() + 30
+            while len(found) < 100 and time.monotonic() < deadline:
+                found |= {record.value for record in consumer.poll_records(500)}
+        assert found == {b"%d" % number for number in range(100)}
+
+
+def produce_over_sessions(kafka: SecuredKafka) -> None:
+    """Write without a break while sessions end: nothing fails, is sent again, or changes its place."""
+    with client_of(kafka.client("REAUTH", "SCRAM-SHA-256")) as cluster:
+        topic = create_topic(cluster)
+        with BatchingProducer(cluster, BatchingConfig(acks=1, linger_ms=1)) as producer:
+            end = time.monotonic() + 2.5 * SESSION_MS / 1000
+            futures: list[SendFuture] = []
+            while time.monotonic() < end:
+                futures.append(producer.send(topic, b"%d" % len(futures), partition=0))
+                producer.wait(futures[-200:-100])
+            producer.flush()
+            assert [future.error for future in futures if future.error] == []
+            assert producer.resends == 0
+            assert [future.offset for future in futures] == list(range(len(futures)))
+
+
+def wrong_ones(kafka: SecuredKafka) -> dict[str, tuple[Properties, str]]:
+    """Return the properties of each mistake, and words of the line that a command prints for it."""
+    login, plain = kafka.client("SASL_SSL", "SCRAM-SHA-256"), kafka.client("SASL_PLAINTEXT", "PLAIN")
+    tls, nothing = kafka.client("SSL"), {"security.protocol": "PLAINTEXT"}
+    address = {name: {"bootstrap.servers": value} for name, value in kafka.addresses.items()}
+    foreign = inline_keys(authority("foreign").issue_cert(common_name="mallory"))
+    return {
+        "password": (login | login_of("SCRAM-SHA-256", password="no"), "check username and password"),
+        "plain password": (plain | login_of("PLAIN", password="no"), "check username and password"),
+        "user": (login | login_of("SCRAM-SHA-256", "bob"), "check username and password"),
+        "mechanism": (
+            plain | {"sasl.mechanism": "GSSAPI"},
+            "sasl.jaas.config: has the login module of PLAIN",
+        ),
+        "CA": (
+            tls | client_properties(ca=authority("foreign")),
+            "that is not trusted; set ssl.truststore.location",
+        ),
+        "host name": (kafka.client("OTHER_HOST"), "not for the host 127.0.0.1"),
+        "expired": (kafka.client("EXPIRED"), "expired"),
+        "no certificate": (tls | address["MTLS"], "set ssl.keystore.location or ssl.keystore.key"),
+        "foreign certificate": (
+            tls | address["MTLS"] | foreign,
+            "to a certificate of a CA in the broker's ssl.truststore",
+        ),
+        "PLAINTEXT on TLS": (nothing | address["SSL"], "set security.protocol to SSL or SASL_SSL"),
+        "TLS on PLAINTEXT": (tls | address["PLAINTEXT"], "does not speak TLS on this port"),
+        "SASL without TLS on TLS": (plain | address["SASL_SSL"], "set security.protocol to SSL or SASL_SSL"),
+        "SASL with TLS on PLAINTEXT": (login | address["PLAINTEXT"], "does not speak TLS on this port"),
+        "SASL on PLAINTEXT": (plain | address["PLAINTEXT"], "the listener has no SASL"),
+        "SASL on SSL": (login | address["SSL"], "the listener has no SASL"),
+        "PLAINTEXT on SASL": (nothing | address["SASL_PLAINTEXT"], "security.protocol=SASL_PLAINTEXT"),
+        "SSL on SASL": (tls | address["SASL_SSL"], "security.protocol=SASL_SSL"),
+    }
+
+
+LISTENER_NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "MTLS", "OTHER_HOST", "EXPIRED")
+MISTAKES = tuple(wrong_ones(SecuredKafka(dict.fromkeys(LISTENER_NAMES, ""), "")))
+
+
+LIMIT_S = 4.0
+"""The time in which a command has to say what is wrong: five seconds with the start of its process."""
+
+
+def check_mistake(cli: CommandLine, file: str, words: str) -> None:
+    """Run a command with the properties in ``file``: it says what is wrong, in time and in one line."""
+    began = time.monotonic()
+    assert cli.run("topic", "list", "--command-config", file) in (1, 2)
+    assert time.monotonic() - began < LIMIT_S
+    assert cli.out == ""
+    (line,) = [line for line in cli.err.splitlines() if "has no effect" not in line]
+    assert words in line
+    assert PASSWORD not in cli.err
