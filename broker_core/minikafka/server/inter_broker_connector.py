@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 
 from minikafka.base.errors import AuthenticationFailed, ConfigError
@@ -11,7 +10,7 @@ from minikafka.net.authentication import SecureConnector
 from minikafka.net.connection import SocketConnector
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.net.login_ports import login_ports
-from minikafka.net.tls import client_context
+from minikafka.net.tls import ClientTls, shared_client_context
 from minikafka.security.sasl.login import login
 from minikafka.server.config.inter_broker_security import InterBrokerSecurity
 
@@ -36,8 +35,9 @@ class InterBrokerConnector:
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._login = None if security.sasl is None else login(security.sasl, login_ports())
-        self._files = self._file_states()
+        self._tls = self._tls_context()
         self._connector = self._made()
+        self._complaint = ""
 
     def connect(self, host: str, port: int) -> Connection:
         """Return a new connection, on which this broker is authenticated.
@@ -48,44 +48,42 @@ class InterBrokerConnector:
         if security.advice:
             text = f"no credentials for listener {security.listener} of other brokers: {security.advice}"
             raise AuthenticationFailed(text, text)
-        files = self._file_states()
-        if files != self._files:
-            self._files = files
-            try:
-                self._connector = self._made()
-            except ConfigError as error:
-                _log.warning("connections to other brokers keep their certificate: %s", error)
+        self._renew()
         return self._connector.connect(host, port)
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
         """See ``net.interfaces.Connector``."""
         return self._connector.wait_any(pending, timeout_ms)
 
+    def _renew(self) -> None:
+        """Take the stores as they are in the files now, if those can be used."""
+        try:
+            tls = self._tls_context()
+        except ConfigError as error:
+            complaint, self._complaint = self._complaint, str(error)
+            if complaint != self._complaint:
+                _log.warning("connections to other brokers keep their certificate: %s", error)
+            return
+        self._complaint = ""
+        if tls is not self._tls:
+            self._tls = tls
+            self._connector = self._made()
+
+    def _tls_context(self) -> ClientTls | None:
+        return None if self._security.ssl is None else shared_client_context(self._security.ssl)
+
     def _made(self) -> Connector:
-        security = self._security
         sockets = SocketConnector(
             connect_timeout_ms=self._connect_timeout_ms,
             request_timeout_ms=self._request_timeout_ms,
-            tls=None if security.ssl is None else client_context(security.ssl),
+            tls=self._tls,
         )
         if self._login is None:
             return sockets
         return SecureConnector(
             sockets,
             self._login,
-            is_encrypted=security.ssl is not None,
+            is_encrypted=self._tls is not None,
             client_id=CLIENT_ID,
             connect_timeout_ms=self._connect_timeout_ms,
         )
-
-    def _file_states(self) -> list[tuple[int, int] | None]:
-        """Return what changes when a file of the key stores is written anew."""
-        return [] if self._security.ssl is None else list(map(_file_state, self._security.ssl.files))
-
-
-def _file_state(location: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(location)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
