@@ -195,10 +195,13 @@ class Processor:
         if channel.exchange is exchange:
             self._release(channel, keep_bytes=exchange.keeps_memory)
 
-    def close_channel(self, channel: Channel, reason: str, level: int = logging.WARNING) -> None:
+    def close_channel(
+        self, channel: Channel, reason: str, level: int = logging.WARNING, *, limited: bool = False
+    ) -> None:
         """Close a connection and log why. On the processor's thread.
 
-        The log of connections whose clients have not authenticated is limited: anybody can make them.
+        ``limited``: anybody can cause such lines, and their number is limited. So is that of connections
+        whose clients have not authenticated.
         """
         if channel.state is CLOSED:
             return
@@ -206,9 +209,10 @@ class Processor:
             reason, level = channel.close_reason, logging.WARNING
         if channel.authentication_deadline_ms != NEVER_MS:
             self._unauthenticated.remove(channel.endpoint.listener, channel)
-            if level >= logging.INFO:
-                more = self._log_limit.admit(channel.host, reason)
-                reason, level = (reason, logging.DEBUG) if more is None else (reason + more, level)
+            limited = True
+        if limited and level >= logging.INFO:
+            more = self._log_limit.admit(channel.host, reason)
+            reason, level = (reason, logging.DEBUG) if more is None else (reason + more, level)
         channel.become(CLOSED)
         self._watch(channel)
         self._channels.discard(channel)
@@ -317,7 +321,8 @@ class Processor:
         except OSError as error:
             self.close_channel(channel, error_reason(error), logging.INFO)
         except (RemoteWireError, StorageError) as error:
-            self.close_channel(channel, error_reason(error))
+            limited = isinstance(error, RemoteWireError)  # bytes that are no frame, such as those of TLS
+            self.close_channel(channel, error_reason(error), limited=limited)
         except Exception:
             logger.exception("unexpected error while serving connection %s", channel.name)
             self.close_channel(channel, "unexpected error in the broker")

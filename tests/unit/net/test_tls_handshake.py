@@ -276,11 +276,12 @@ def test_garbage_in_records_is_refused_with_an_alert(
     assert "closed: TLS " in closings(caplog)[0]
 
 
-def test_refused_clients_fill_no_log(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    server = tls_server(serve)
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_refused_clients_fill_no_log(serve: Serve, caplog: pytest.LogCaptureFixture, encrypted: bool) -> None:
+    server = tls_server(serve) if encrypted else serve(Answering())
     for number in range(200):
         with plain(server) as sock:
-            sock.sendall(bytes([0, 0, 0, number]))
+            sock.sendall(bytes([0, 0, 0, number]) if encrypted else bytes([0x16, 0x03, 0x01, number]))
             assert is_closed(sock)
     eventually(lambda: not server._processors[0]._channels, "all are closed")
     assert 1 <= len(closings(caplog)) <= 5
