@@ -6,13 +6,15 @@ from typing import NoReturn
 
 import pytest
 
-from minikafka.base.errors import AuthenticationFailed, FailedToSendMessage
+from minikafka.base.errors import AuthenticationFailed, ConsumerRebalanceFailed, FailedToSendMessage
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.clients.producer import KeyedMessage
 from tests.support.broker_harness import BrokerHarness
+from tests.support.connector_harness import ZooKeeperGroupHarness
 from tests.support.fetcher_harness import FetcherHarness, five_messages
 from tests.support.group_consumer_harness import GroupHarness
 from tests.support.producer_harness import make_producer
@@ -145,3 +147,23 @@ def test_stream_with_a_full_queue_raises_it_after_its_messages(monkeypatch: pyte
     assert len(stream.queue) == 1
     with REFUSED:
         stream.drain()
+
+
+def test_rebalance_that_cannot_fetch_offsets_fails_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = ZooKeeperGroupHarness(t=1)
+    consumer = harness.consumer(offsets_storage="kafka")
+    refuse_logins(harness.brokers, monkeypatch)
+    consumer.reads(t=1)
+    harness.go(200)
+    with pytest.raises(ConsumerRebalanceFailed, match=REASON):
+        next(consumer.streams[0].iterator())
+
+
+def test_range_of_a_partition_fails_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers, _, _ = five_messages()
+    with brokers.client() as cluster:
+        sets = RangeFetcher(cluster, T0, 0, 5, timeout_ms=10_000)
+        refuse_logins(brokers, monkeypatch)
+        with REFUSED:
+            next(sets)
+    assert brokers.clock.monotonic_ms() == 0

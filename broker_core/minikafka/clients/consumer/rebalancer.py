@@ -31,6 +31,7 @@ from typing import Protocol
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import (
+    AuthenticationFailed,
     BrokerError,
     ConsumerRebalanceFailed,
     CoordinationLost,
@@ -426,6 +427,8 @@ class ZkRebalancerListener:
         while True:
             try:
                 return parts.offsets.fetch_offsets(wanted)
+            except AuthenticationFailed:
+                raise  # this attempt of the rebalance fails, and at last the streams
             except (NetworkError, BrokerError) as error:
                 logger.info("%s: failed to fetch committed offsets, retrying: %s", self.consumer_id, error)
                 yield Wait(parts.config.offsets_channel_backoff_ms)
