@@ -12,6 +12,10 @@ another one in its place would shut clients out; only ``client.properties``, whi
 written anew. Files are replaced as a whole, and the certificate of a CA is written after its key, so that a
 crash leaves nothing half-made.
 
+Brokers log in to each other with PLAIN, whose password is in their own configuration: SCRAM would need a user
+in ZooKeeper before the first of them starts, and anybody who deletes that user would end the cluster. Clients
+have SCRAM; ``add_users`` adds the first of them.
+
 Only one process at a time may call ``prepare``: the holder of the data directory.
 """
 
@@ -20,17 +24,20 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from minikafka.base.config.property_files import parse_properties, properties_text
-from minikafka.base.errors import ConfigError, StoreError
+from minikafka.base.errors import ConfigError, StoreError, UserExists
 from minikafka.base.files import Files, make_dirs_durably, replace_file
 from minikafka.base.secrets import Password
+from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
 from minikafka.embedded.certificate_authority import CertificateAuthority, covers, is_issued_by
+from minikafka.registry.store import Store
 from minikafka.security.certificates import Certificate
+from minikafka.security.sasl.scram import ScramMechanism
 from minikafka.security.stores.key_material import KeyMaterial, certificates_in
 
 T = TypeVar("T")
@@ -42,6 +49,7 @@ BROKER_USER = "broker"
 """The user that the brokers are for each other."""
 FIRST_USER = "admin"
 MECHANISM = "SCRAM-SHA-512"
+_MODULES = "org.apache.kafka.common.security"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 RENEW_BEFORE = timedelta(days=30)
 """A certificate is renewed when the rest of its life is shorter: a cluster may run for weeks."""
@@ -70,9 +78,9 @@ class ClusterSecurity:
             "ssl.keystore.location": self.path(BROKER),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": self.path(CA_CERTIFICATE),
-            "sasl.enabled.mechanisms": MECHANISM,
-            "sasl.mechanism.inter.broker.protocol": MECHANISM,
-            f"listener.name.sasl_ssl.{MECHANISM.lower()}.sasl.jaas.config": self._jaas(BROKER_USER),
+            "sasl.enabled.mechanisms": f"{MECHANISM},PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": self._jaas_of_brokers(),
             "super.users": ";".join(f"User:{user}" for user in (BROKER_USER, FIRST_USER)),
         }
 
@@ -81,15 +89,33 @@ class ClusterSecurity:
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": MECHANISM,
-            "sasl.jaas.config": self._jaas(FIRST_USER),
+            "sasl.jaas.config": self._jaas_of_clients(),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": self.path(CA_CERTIFICATE),
         }
 
-    def _jaas(self, user: str) -> str:
-        quoted = self.users[user].value.replace("\\", "\\\\").replace('"', '\\"')
-        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-        return f'{module} required username="{user}" password="{quoted}";'
+    def _jaas_of_clients(self) -> str:
+        password = _quoted(self.users[FIRST_USER])
+        module = f"{_MODULES}.scram.ScramLoginModule"
+        return f'{module} required username="{FIRST_USER}" password={password};'
+
+    def _jaas_of_brokers(self) -> str:
+        password = _quoted(self.users[BROKER_USER])
+        login = f'username="{BROKER_USER}" password={password} user_{BROKER_USER}={password}'
+        return f"{_MODULES}.plain.PlainLoginModule required {login};"
+
+
+def _quoted(password: Password) -> str:
+    """Return a password as a value of a JAAS text."""
+    escaped = password.value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def add_users(store: Store, security: ClusterSecurity) -> None:
+    """Add the first user of clients, unless ZooKeeper knows it: then it keeps its password there."""
+    new = NewPassword(security.users[FIRST_USER])
+    with suppress(UserExists):
+        add_user(store, FIRST_USER, new, secrets.token_bytes, [ScramMechanism(MECHANISM)])
 
 
 def prepare(files: Files, directory: str, hosts: Sequence[str], now: datetime) -> ClusterSecurity:

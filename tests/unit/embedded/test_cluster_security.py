@@ -102,7 +102,7 @@ def test_passwords_are_in_the_jaas_texts(files: MemoryFiles) -> None:
     prepared(files)
     write(files, USERS, 'broker=plain\nadmin=a"b\\\\c;d=e f\nother=kept\n')
     security = prepared(files)
-    name = "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config"
+    name = "listener.name.sasl_ssl.plain.sasl.jaas.config"
     for text, user in (
         (security.broker_properties()[name], "broker"),
         (security.client_properties()["sasl.jaas.config"], "admin"),
