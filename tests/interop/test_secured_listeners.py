@@ -5,26 +5,20 @@ One broker has all listeners. Each client sends a record on a listener and reads
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import json
+import contextlib
 import os
 import socket
 import ssl
 import time
-import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import pkcs12
 
 from minikafka.base.acls import (
     ANONYMOUS,
@@ -38,64 +32,55 @@ from minikafka.base.acls import (
 )
 from minikafka.base.secrets import Password
 from minikafka.clients.admin.acls import AclBinding
-from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.admin.admin import Admin
 from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.cluster import Cluster
 from minikafka.registry.brokers import live_brokers
 from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.security.certificates import peer_name_of
+from minikafka.wire.api import ApiKey
+from minikafka.wire.frame_parts import join
+from minikafka.wire.framing import RequestHeader
 from tests.interop.clients import go, java
 from tests.interop.compatibility import NOT_IN_CLIENT
 from tests.interop.driver import Program, Refused, encode
+from tests.interop.secured_clients import (
+    ACCESSES,
+    JAVA,
+    KAFKA_0_10,
+    MECHANISMS,
+    MODULES,
+    PASSWORD,
+    PATIENCE_S,
+    PYTHON,
+    SCRAM,
+    USER,
+    Access,
+    Roundtrip,
+    Secured,
+    by_aiokafka,
+    by_librdkafka,
+    context_of,
+    java_properties,
+    java_stores,
+    pem_of,
+    roundtrip_by,
+    unsecured_token,
+)
 from tests.support.processes import wait_until
-from tests.support.python_clients import confluent_kafka, kafka
+from tests.support.python_clients import confluent_kafka
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import aiokafka
     import aiokafka.errors
-    from aiokafka.abc import AbstractTokenProvider
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
 
-USER, PASSWORD = "alice", "won;der=land"
-MODULES = "org.apache.kafka.common.security"
 HANDLER = f"{MODULES}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
-SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
-PATIENCE_S = 5.0
 SESSION_MS = 2_000
 """The time of a session on the listener HASTY, after which clients must authenticate again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How a client connects."""
-
-    listener: str
-    mechanism: str | None = None
-    password: str = PASSWORD
-    has_certificate: bool = False
-
-    def __str__(self) -> str:
-        return self.listener if self.mechanism is None else f"{self.listener}-{self.mechanism}"
-
-    @property
-    def protocol(self) -> str:
-        """Kafka's ``security.protocol``."""
-        return {"MUTUAL": "SSL", "HASTY": "SASL_PLAINTEXT"}.get(self.listener, self.listener)
-
-    @property
-    def has_tls(self) -> bool:
-        return "SSL" in self.protocol
-
-
-ACCESSES = [
-    Access("SSL"),
-    Access("MUTUAL"),
-    *(Access(listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS),
-]
 
 
 @pytest.fixture(autouse=True)
@@ -111,37 +96,6 @@ def _recorded(request: pytest.FixtureRequest) -> None:
     request.node.user_properties.extend(
         [("client", client or f"Java {java_release}"), ("feature", f"connect by {feature}")]
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Secured:
-    """A broker with all kinds of listeners."""
-
-    cluster: Cluster
-    addresses: Mapping[str, str]
-    """Listener -> host and port."""
-    ca: str
-    client: str
-    """The client's certificate and key, in one file."""
-    client_name: str
-    """The principal of that certificate."""
-    log: Path
-    renew_certificate: Callable[[], bytes]
-    """Puts a new certificate of the broker in the place of the old one, and returns it, in DER."""
-
-    def new_topic(self) -> str:
-        topic = f"t-{uuid.uuid4().hex[:8]}"
-        with ClusterClient(self.cluster.bootstrap_servers) as client:
-            Admin(client).create_topic(NewTopic(topic))
-        return topic
-
-
-def pem_of(issued: trustme.LeafCert) -> bytes:
-    """Return key and certificates in one file; the key in PKCS#8, the only form that Java reads."""
-    key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
-    form = serialization.PrivateFormat.PKCS8
-    pem = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-    return pem + b"".join(blob.bytes() for blob in issued.cert_chain_pems)
 
 
 @pytest.fixture(scope="module")
@@ -200,178 +154,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
             log=log,
             renew_certificate=renew_certificate,
         )
-
-
-def unsecured_token() -> str:
-    now_s = int(time.time())
-    claims: tuple[dict[str, object], ...] = (
-        {"alg": "none"},
-        {"sub": USER, "iat": now_s, "exp": now_s + 3600},
-    )
-    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in claims]
-    return ".".join((*parts, ""))
-
-
-def by_librdkafka(secured: Secured, access: Access, topic: str, value: bytes) -> bytes:
-    refusals: list[Any] = []
-    config: dict[str, Any] = {
-        "bootstrap.servers": secured.addresses[access.listener],
-        "security.protocol": access.protocol,
-        "error_cb": refusals.append,
-        "log_level": 0,
-    }
-    if access.has_tls:
-        config["ssl.ca.location"] = secured.ca
-    if access.listener == "MUTUAL":
-        config |= {"ssl.certificate.location": secured.client, "ssl.key.location": secured.client}
-    if access.mechanism == "OAUTHBEARER":
-        config |= {
-            "sasl.mechanism": access.mechanism,
-            "enable.sasl.oauthbearer.unsecure.jwt": True,
-            "sasl.oauthbearer.config": f"principal={USER}",
-        }
-    elif access.mechanism is not None:
-        config |= {
-            "sasl.mechanism": access.mechanism,
-            "sasl.username": USER,
-            "sasl.password": access.password,
-        }
-    producer = confluent_kafka.Producer(config)
-    delivered: list[Any] = []
-    producer.produce(topic, value, partition=0, on_delivery=lambda error, message: delivered.append(message))
-    deadline = time.monotonic() + PATIENCE_S
-    while not delivered and time.monotonic() < deadline:
-        producer.poll(0.1)
-        if any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in refusals):
-            raise PermissionError(str(refusals))
-    consumer = confluent_kafka.Consumer({**config, "group.id": "g", "enable.auto.commit": False})
-    try:
-        (message,) = delivered
-        consumer.assign([confluent_kafka.TopicPartition(topic, 0, message.offset())])
-        found = consumer.poll(PATIENCE_S)
-        assert found is not None
-        assert found.error() is None, found.error()
-        return bytes(found.value())
-    finally:
-        consumer.close()
-
-
-class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """Tokens for aiokafka."""
-
-    async def token(self) -> str:
-        return unsecured_token()
-
-
-def context_of(secured: Secured, access: Access) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=secured.ca)
-    if access.listener == "MUTUAL" or access.has_certificate:
-        context.load_cert_chain(secured.client)
-    return context
-
-
-def by_aiokafka(secured: Secured, access: Access, topic: str, value: bytes) -> bytes:
-    config: dict[str, Any] = {
-        "bootstrap_servers": secured.addresses[access.listener],
-        "security_protocol": access.protocol,
-    }
-    if access.has_tls:
-        config["ssl_context"] = context_of(secured, access)
-    if access.mechanism == "OAUTHBEARER":
-        config |= {"sasl_mechanism": access.mechanism, "sasl_oauth_token_provider": Tokens()}
-    elif access.mechanism is not None:
-        config |= {
-            "sasl_mechanism": access.mechanism,
-            "sasl_plain_username": USER,
-            "sasl_plain_password": access.password,
-        }
-
-    async def roundtrip() -> bytes:
-        producer = aiokafka.AIOKafkaProducer(**config)
-        try:
-            await producer.start()
-            sent = await producer.send_and_wait(topic, value, partition=0)
-        finally:
-            await producer.stop()
-        async with aiokafka.AIOKafkaConsumer(**config) as consumer:
-            partition = aiokafka.TopicPartition(topic, 0)
-            consumer.assign([partition])
-            consumer.seek(partition, sent.offset)
-            return bytes((await asyncio.wait_for(consumer.getone(), PATIENCE_S)).value)
-
-    return asyncio.run(roundtrip())
-
-
-def by_kafka_python(secured: Secured, access: Access, topic: str, value: bytes) -> bytes:
-    class Provider(kafka.net.sasl.oauth.AbstractTokenProvider):  # type: ignore[misc, name-defined]
-        def token(self) -> str:
-            return unsecured_token()
-
-    config: dict[str, Any] = {
-        "bootstrap_servers": secured.addresses[access.listener],
-        "security_protocol": access.protocol,
-    }
-    if access.has_tls:
-        config["ssl_context"] = context_of(secured, access)
-    if access.mechanism == "OAUTHBEARER":
-        config |= {"sasl_mechanism": access.mechanism, "sasl_oauth_token_provider": Provider()}
-    elif access.mechanism is not None:
-        config |= {
-            "sasl_mechanism": access.mechanism,
-            "sasl_plain_username": USER,
-            "sasl_plain_password": access.password,
-        }
-    producer = kafka.KafkaProducer(**config, max_block_ms=PATIENCE_S * 1000)
-    try:
-        sent = producer.send(topic, value, partition=0).get(PATIENCE_S)
-    finally:
-        producer.close(1)
-    consumer = kafka.KafkaConsumer(**config, consumer_timeout_ms=PATIENCE_S * 1000)
-    try:
-        partition = kafka.TopicPartition(topic, 0)
-        consumer.assign([partition])
-        consumer.seek(partition, sent.offset)
-        return bytes(next(iter(consumer)).value)
-    finally:
-        consumer.close()
-
-
-Roundtrip = Callable[[Secured, Access, str, bytes], bytes]
-PYTHON = {"librdkafka": by_librdkafka, "aiokafka": by_aiokafka, "kafka-python": by_kafka_python}
-
-
-JAVA = {
-    "3.9": ("MINIKAFKA_KAFKA3_LIBS", "kafka-clients-3.9.*.jar"),
-    "4": ("MINIKAFKA_KAFKA4_LIBS", "kafka-clients-4.*.jar"),
-}
-KAFKA_0_10 = ("MINIKAFKA_KAFKA_LIBS", "kafka-clients-0.10.*.jar")
-
-
-def java_properties(secured: Secured, access: Access) -> dict[str, str]:
-    module = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule"}
-    login = f'username="{USER}" password="{access.password}"'
-    if access.mechanism == "OAUTHBEARER":
-        login = f'unsecuredLoginStringClaim_sub="{USER}"'
-    properties = {"security.protocol": access.protocol}
-    if access.has_tls:
-        properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": secured.ca}
-    if access.listener == "MUTUAL":
-        properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": secured.client}
-    if access.mechanism is not None:
-        name = module.get(access.mechanism, "scram.ScramLoginModule")
-        properties |= {
-            "sasl.mechanism": access.mechanism,
-            "sasl.jaas.config": f"{MODULES}.{name} required {login};",
-        }
-    return properties
-
-
-def roundtrip_by(
-    program: Program, address: str, topic: str, value: bytes, properties: dict[str, str]
-) -> bytes:
-    words = [word for name, text in properties.items() for word in (name, encode(text.encode()))]
-    ((found,),) = program.ask("roundtrip", address, topic, encode(value), *words)
-    return base64.b64decode(found[1:])
 
 
 @pytest.fixture(scope="module", params=JAVA)
@@ -470,6 +252,75 @@ def test_renewed_certificate_is_used_without_a_restart(secured: Secured) -> None
     assert by_librdkafka(secured, Access("SSL"), topic, b"x") == b"x"
 
 
+VERSIONS = RequestHeader(ApiKey.API_VERSIONS, 0, 1, "c").encode()
+METADATA = join([RequestHeader(ApiKey.METADATA, 1, 1, "c").encode(), b"\xff\xff\xff\xff"])
+
+
+def handshake(mechanism: bytes) -> bytes:
+    header = RequestHeader(ApiKey.SASL_HANDSHAKE, 0, 1, "c").encode()
+    return join([header, len(mechanism).to_bytes(2, "big"), mechanism])
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What a client does wrong, and what the broker's log says of it."""
+
+    listener: str
+    logged: str
+    frames: tuple[bytes, ...] = ()
+    ca: str | None = None
+    """The CA that the client trusts: the broker's, or another; None: without TLS."""
+    certificate: str | None = None
+
+    def __str__(self) -> str:
+        return self.logged.partition(" ")[2]
+
+
+MISTAKES = [
+    Mistake("SSL", "a client without TLS", (VERSIONS,)),
+    Mistake("SSL", "does not trust the certificate", ca="other"),
+    Mistake("PLAINTEXT", "these bytes are TLS", ca="own"),
+    Mistake("PLAINTEXT", "a client with SASL on the listener PLAINTEXT", (handshake(b"PLAIN"),)),
+    Mistake("MUTUAL", "no certificate", (VERSIONS,), ca="own"),
+    Mistake("MUTUAL", "certificate", (VERSIONS,), ca="own", certificate="other"),
+    Mistake("SASL_PLAINTEXT", "may have another security.protocol than the listener", (METADATA,)),
+    Mistake("SASL_PLAINTEXT", "mechanism 'GSSAPI' is not enabled", (handshake(b"GSSAPI"),)),
+    Mistake("SASL_PLAINTEXT", "user 'bob' is unknown", (handshake(b"PLAIN"), b"\0bob\0wr0ng")),
+    Mistake("SASL_PLAINTEXT", "wrong password of user", (handshake(b"PLAIN"), b"\0alice\0wr0ng")),
+]
+
+
+@pytest.mark.parametrize(("number", "mistake"), list(enumerate(MISTAKES)), ids=str)
+def test_each_mistake_is_named_with_the_address(
+    secured: Secured, number: int, mistake: Mistake, tmp_path: Path
+) -> None:
+    source = f"127.0.0.{10 + number}"  # lines about one host are few in ten seconds
+    host, _, port = secured.addresses[mistake.listener].rpartition(":")
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        connection = socket.create_connection(("127.0.0.1", int(port)), PATIENCE_S, (source, 0))
+        stack.callback(connection.close)
+        if mistake.ca is not None:
+            other = trustme.CA()
+            context = ssl.create_default_context(cafile=secured.ca)
+            if mistake.ca == "other":
+                context = ssl.create_default_context(cadata=other.cert_pem.bytes().decode())
+            if mistake.certificate == "other":
+                (tmp_path / "other.pem").write_bytes(pem_of(other.issue_cert("client@example.com")))
+                context.load_cert_chain(tmp_path / "other.pem")
+            connection = context.wrap_socket(connection, server_hostname=host)
+            stack.callback(connection.close)
+        for frame in mistake.frames:
+            connection.sendall(len(frame).to_bytes(4, "big") + frame)
+            connection.recv(1_000)
+
+    def lines() -> list[str]:
+        return [line for line in secured.log.read_text().splitlines() if f"{source}:" in line]
+
+    wait_until(lambda: any(mistake.logged in line for line in lines()), str(lines()), PATIENCE_S)
+    assert len(lines()) == 1
+    assert "wr0ng" not in lines()[0]
+
+
 def assert_refusals_are_logged(secured: Secured) -> None:
     """The broker's log says who was refused, and why: once in ten seconds for the same reason and host."""
     wanted = f"authentication failed: PLAIN: wrong password of user '{USER}'"
@@ -550,23 +401,6 @@ def test_java_client_of_0_10_sends_and_reads(
         pytest.skip(f"{NOT_IN_CLIENT}it came later than 0.10.1")
     value = os.urandom(100_000)
     assert by_java_0_10(secured, access, secured.new_topic(), value) == value
-
-
-def java_stores(secured: Secured, directory: Path) -> dict[str, str]:
-    """The client's certificate and its CA in stores that any release reads."""
-    password, pem = "changeit", Path(secured.client).read_bytes()
-    hidden = serialization.BestAvailableEncryption(password.encode())
-    ca = x509.load_pem_x509_certificate(Path(secured.ca).read_bytes())
-    key = serialization.load_pem_private_key(pem, None)
-    certificate = x509.load_pem_x509_certificate(pem)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    trusted = pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(ca, b"ca")], hidden)
-    own = pkcs12.serialize_key_and_certificates(b"client", key, certificate, [ca], hidden)
-    properties = {}
-    for name, content in (("truststore", trusted), ("keystore", own)):
-        (directory / name).write_bytes(content)
-        properties |= {f"ssl.{name}.location": str(directory / name), f"ssl.{name}.password": password}
-    return {**properties, "ssl.key.password": password}
 
 
 @pytest.mark.interop
