@@ -216,6 +216,7 @@ def client_properties() -> str:
     from minikafka.clients.producer.producer_config import ProducerConfig
     from minikafka.security.sasl.sasl_config import SaslConfig
     from minikafka.security.ssl_config import SslConfig
+    from minikafka.security.zookeeper_config import ZOOKEEPER_SECURITY
 
     parts = [
         "# Client properties",
@@ -268,6 +269,11 @@ def client_properties() -> str:
                 ),
             )
         )
+    parts.append(
+        "And the security of ZooKeeper's client, with the meaning that it has for [brokers](broker-properties.md): "
+        + ", ".join(f"`{name}`" for name in sorted(ZOOKEEPER_SECURITY))
+        + "."
+    )
     return "\n\n".join(parts) + "\n"
 
 

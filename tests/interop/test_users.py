@@ -224,7 +224,7 @@ def test_a_certificate_gives_kafkas_tool_the_znodes_that_we_protect(
     }
     file = tmp_path / "zookeeper.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    monkeypatch.setenv("MINIKAFKA_ZOOKEEPER_CONFIG", str(file))
+    monkeypatch.setenv("MINIKAFKA_CONFIG", str(file))
     with tls_zookeeper(ca, tmp_path / "zookeeper") as address:
         ours("user", "add", "alice", "--password", "tiger", "--zookeeper", address)
         security = zookeeper_security(ZooKeeperClientConfig.among(settings))

@@ -232,7 +232,7 @@ def _acl_store(
     from minikafka.clients.admin.acls import BrokerAcls, ZooKeeperAcls
 
     if zookeeper:
-        with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
+        with connect.zookeeper_store(zookeeper, bootstrap, data_dir, command_config) as store:
             yield ZooKeeperAcls(store)
     else:
         with connect.cluster_client(bootstrap, data_dir, command_config) as cluster:

@@ -11,6 +11,7 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted
 from minikafka.cli import connect
 from minikafka.cli.options import (
+    COMMAND_CONFIG_OPTION,
     Bootstrap,
     CommandConfig,
     DataDir,
@@ -144,19 +145,22 @@ def health(
 
 @app.command("protect-zookeeper", short_help="Give existing znodes the ACLs of zookeeper.set.acl.")
 def protect_zookeeper(
-    zookeeper: RequiredZooKeeper = None, data_dir: ZooKeeperDataDir = None, style: OutputFormat = Format.TABLE
+    zookeeper: RequiredZooKeeper = None,
+    data_dir: ZooKeeperDataDir = None,
+    command_config: CommandConfig = None,
+    style: OutputFormat = Format.TABLE,
 ) -> None:
     """Give the znodes that are open to everybody the ACLs that brokers with zookeeper.set.acl give new ones.
 
     As Kafka's zookeeper-security-migration. Restart all brokers with the credentials first: the others lose
-    access. MINIKAFKA_ZOOKEEPER_CONFIG names a file with zookeeper.set.acl and the credentials.
+    access. The file of --command-config has zookeeper.set.acl and the credentials.
     """
     from minikafka.registry.zookeeper_security import AclPolicy
 
-    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
         if store.security.acl is AclPolicy.OPEN:
             allowed = "must name a file with zookeeper.set.acl and the credentials of the brokers"
-            raise ConfigError(connect.ZOOKEEPER_CONFIG_VARIABLE, None, allowed)
+            raise ConfigError(COMMAND_CONFIG_OPTION, command_config, allowed)
         changed = store.set_acls()
     if style is Format.JSON:
         print_json({"protected": changed})

@@ -18,6 +18,7 @@ from minikafka.base.config.types import TEXT, int32
 from minikafka.base.errors import ConfigError
 from minikafka.cli.options import COMMAND_CONFIG_OPTION, COMMAND_CONFIG_VARIABLE
 from minikafka.clients.common_client_configs import CLIENT_ID, SECURITY_SETTINGS, ClientSecurity
+from minikafka.security.zookeeper_config import ZOOKEEPER_SECURITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,10 @@ def read_command_config(path: str) -> Mapping[str, str]:
 
 
 def security_properties(path: str | None) -> dict[str, str]:
-    """Return the properties of TLS and SASL in a file."""
+    """Return the properties of TLS and SASL in a file, and those of a client of ZooKeeper."""
     found = {} if path is None else read_command_config(path)
-    return {name: value for name, value in found.items() if name.startswith(SECURITY_SETTINGS)}
+    return {
+        name: value
+        for name, value in found.items()
+        if name.startswith(SECURITY_SETTINGS) or name in ZOOKEEPER_SECURITY
+    }

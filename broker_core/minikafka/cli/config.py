@@ -99,7 +99,7 @@ def get(
     if uses_zookeeper(kind, user, zookeeper):
         owner = Owner(kind.plural, name, user)
         owner.check_changes({})
-        with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
+        with connect.zookeeper_store(zookeeper, bootstrap, data_dir, command_config) as store:
             found = owner.rows(store, everything=everything)
             print_rows(found, ["setting", "value", "source"], style, nothing=no_settings_text(kind, name))
         return
@@ -161,7 +161,7 @@ def set_(
         owner = Owner(kind.plural, name, user)
         named = owner.named()
         owner.check_changes(changes)
-        with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
+        with connect.zookeeper_store(zookeeper, bootstrap, data_dir, command_config) as store:
             owner.change(store, changes)
     else:
         with connect.admin_client(bootstrap, data_dir, command_config) as admin:

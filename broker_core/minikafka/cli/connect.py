@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minikafka.base.config.property_files import read_properties
 from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name
 from minikafka.cli.options import (
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "minikafka-cli"
 REACH_TIMEOUT_MS = 5_000
-ZOOKEEPER_CONFIG_VARIABLE = "MINIKAFKA_ZOOKEEPER_CONFIG"
-"""Names a file with the broker's properties about the security of ZooKeeper, for commands that use it."""
 CONNECT_TIMEOUT_MS = 4_000
 """The limit of one connection, with TLS and SASL: its error comes before ``REACH_TIMEOUT_MS``."""
 UNKNOWN_TOPIC_TIMEOUT_MS = 800
@@ -116,7 +113,12 @@ def is_typed(bootstrap: str | None) -> bool:
 
 @contextlib.contextmanager
 def zookeeper_store(
-    zookeeper: str | None, bootstrap: str | None, data_dir: Path | None, *, may_be_new: bool = False
+    zookeeper: str | None,
+    bootstrap: str | None,
+    data_dir: Path | None,
+    command_config: str | None = None,
+    *,
+    may_be_new: bool = False,
 ) -> Iterator[ZooKeeperStore]:
     """Yield a store in the ZooKeeper of the cluster that the options name. It is closed at the end of the
     block. Raise ConfigError if they name none, or no cluster uses it, unless the cluster ``may_be_new``.
@@ -132,7 +134,7 @@ def zookeeper_store(
     from minikafka.registry.entity_configs import check_cluster as check_coordinated
     from minikafka.registry.zookeeper import ZooKeeperStore
 
-    security = _zookeeper_security(data_dir)
+    security = _zookeeper_security(data_dir, command_config)
     if zookeeper:
         connect = zookeeper
     elif data_dir is not None:
@@ -149,18 +151,16 @@ def zookeeper_store(
         store.close()
 
 
-def _zookeeper_security(data_dir: Path | None) -> ZooKeeperSecurity:
-    """Return the security of ZooKeeper's client: that of the data directory's own, or of the file that the
-    environment names.
-    """
+def _zookeeper_security(data_dir: Path | None, command_config: str | None) -> ZooKeeperSecurity:
+    """Return the security of ZooKeeper's client: that of the data directory, or of the file of properties."""
+    from minikafka.cli.command_config import read_command_config
     from minikafka.embedded import zookeeper_access
     from minikafka.net.zookeeper_tls import zookeeper_security
     from minikafka.security.zookeeper_config import ZooKeeperClientConfig
 
-    properties = {} if data_dir is None else zookeeper_access.properties_of(data_dir)
-    file = os.environ.get(ZOOKEEPER_CONFIG_VARIABLE)
-    if not properties and file:
-        properties = read_properties(file, ZOOKEEPER_CONFIG_VARIABLE)
+    properties: Mapping[str, str] = {} if data_dir is None else zookeeper_access.properties_of(data_dir)
+    if not properties and command_config is not None:
+        properties = read_command_config(command_config)
     return zookeeper_security(ZooKeeperClientConfig.among(properties))
 
 
@@ -211,12 +211,12 @@ def group_access(
     with contextlib.ExitStack() as stack:
         if data_dir is not None:
             _check_conflict(bootstrap, data_dir)
-            store = stack.enter_context(zookeeper_store(zookeeper, None, data_dir))
+            store = stack.enter_context(zookeeper_store(zookeeper, None, data_dir, command_config))
             yield GroupAccess(stack.enter_context(cluster_client(None, data_dir, command_config)), store)
         elif not zookeeper:
             yield GroupAccess(stack.enter_context(cluster_client(bootstrap, None, command_config)), None)
         else:
-            store = stack.enter_context(zookeeper_store(zookeeper, None, None))
+            store = stack.enter_context(zookeeper_store(zookeeper, None, None, command_config))
             if is_typed(bootstrap):
                 yield GroupAccess(stack.enter_context(cluster_client(bootstrap, None, command_config)), store)
                 return

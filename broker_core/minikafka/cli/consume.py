@@ -132,9 +132,8 @@ def consume(
             from minikafka.cli.command_config import security_properties
 
             secure = security_properties(command_config)
-            _read_zookeeper_group(
-                wanted, group, where, (zookeeper, bootstrap, data_dir), {**secure, **given}, out
-            )
+            at = (zookeeper, bootstrap, data_dir, command_config)
+            _read_zookeeper_group(wanted, group, where, at, {**secure, **given}, out)
         elif group is not None:
             _read_as_member(wanted, group, where, (bootstrap, data_dir, command_config), out)
         else:
@@ -226,7 +225,7 @@ def _read_zookeeper_group(
     wanted: str | TopicFilter,
     group: str,
     where: Start,
-    at: tuple[str, str | None, Path | None],
+    at: tuple[str, str | None, Path | None, str | None],
     properties: dict[str, str],
     out: _Output,
 ) -> None:

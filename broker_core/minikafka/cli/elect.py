@@ -14,6 +14,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
 from minikafka.cli import connect
 from minikafka.cli.options import (
+    CommandConfig,
     Format,
     NotExactlyOne,
     OutputFormat,
@@ -56,6 +57,7 @@ def elect(
     ] = 30,
     zookeeper: RequiredZooKeeper = None,
     data_dir: ZooKeeperDataDir = None,
+    command_config: CommandConfig = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Elect the preferred replica, the first one, as leader of each partition. Status 1 if that fails."""
@@ -66,7 +68,7 @@ def elect(
     if len(named_by) != 1:
         raise NotExactlyOne(named_by, "no partitions are named", "TOPIC, --file J and --all")
     named = None if file is None else elections.read_file(read_file(file), "--file", str(file))
-    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
         if topics:
             named = elections.assigned_partitions(store, topics)
         found = elections.candidates(store, named)

@@ -102,7 +102,8 @@ CommandConfig = Annotated[
         COMMAND_CONFIG_OPTION,
         envvar=COMMAND_CONFIG_VARIABLE,
         metavar="FILE",
-        help="A file of client properties: security.protocol, ssl.*, sasl.*, and also bootstrap.servers.",
+        help="A file of client properties: security.protocol, ssl.*, sasl.*, zookeeper.*, and also "
+        "bootstrap.servers.",
         show_default=False,
     ),
 ]

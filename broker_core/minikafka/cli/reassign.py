@@ -14,6 +14,7 @@ from minikafka.base.text import counted, first_of
 from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.options import (
+    CommandConfig,
     DisableRackAware,
     Format,
     NotExactlyOne,
@@ -64,6 +65,7 @@ def generate(
     disable_rack_aware: DisableRackAware = False,
     zookeeper: RequiredZooKeeper = None,
     data_dir: ZooKeeperDataDir = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Spread topics over brokers: print the plan for `execute` as JSON, and change nothing."""
     from minikafka.clients.admin.zookeeper import reassignments
@@ -74,7 +76,7 @@ def generate(
         )
     broker_ids = parse_broker_ids(brokers)
     names = topics or reassignments.read_topics_file(read_file(file or Path()), "--file", str(file))
-    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
         moves = reassignments.generate(
             store, names, broker_ids, replicas=replicas, rack_aware=not disable_rack_aware
         )
@@ -100,6 +102,7 @@ def execute(
     ] = None,
     zookeeper: RequiredZooKeeper = None,
     data_dir: ZooKeeperDataDir = None,
+    command_config: CommandConfig = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Move partitions to other replicas. Status 1 if a move fails.
@@ -110,7 +113,7 @@ def execute(
     from minikafka.clients.admin.zookeeper import reassignments
 
     wanted = reassignments.read_file(read_file(file), "--file", str(file))
-    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
         if reassignments.is_under_way(store, wanted):
             return resume(
                 store, wanted, style, throttle=None if dry_run else throttle, wait=wait and not dry_run
@@ -143,6 +146,7 @@ def verify(
     file: PlanFile,
     zookeeper: RequiredZooKeeper = None,
     data_dir: ZooKeeperDataDir = None,
+    command_config: CommandConfig = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Show the progress of a reassignment. Status 0: all is done. 1: a move has failed. 3: in progress.
@@ -152,7 +156,7 @@ def verify(
     from minikafka.clients.admin.zookeeper import reassignments
 
     wanted = reassignments.read_file(read_file(file), "--file", str(file))
-    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
         verdicts = reassignments.verify(store, wanted)
         end_throttle(store, verdicts)
     print_verdicts(verdicts, style)
@@ -161,7 +165,10 @@ def verify(
 
 @app.command("list", short_help="List all reassignments in progress.")
 def list_ongoing(
-    zookeeper: RequiredZooKeeper = None, data_dir: ZooKeeperDataDir = None, style: OutputFormat = Format.TABLE
+    zookeeper: RequiredZooKeeper = None,
+    data_dir: ZooKeeperDataDir = None,
+    command_config: CommandConfig = None,
+    style: OutputFormat = Format.TABLE,
 ) -> None:
     """List all reassignments in progress: the current replicas, those in sync, and the new ones.
 
@@ -169,7 +176,7 @@ def list_ongoing(
     """
     from minikafka.clients.admin.zookeeper import reassignments
 
-    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
         found = reassignments.ongoing(store)
         throttled = throttle_text(store, found)
     print_verdicts(found, style, ONGOING_COLUMNS)

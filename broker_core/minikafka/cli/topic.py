@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,6 +26,9 @@ from minikafka.cli.options import (
     value_option,
 )
 from minikafka.cli.output import note, print_json, print_rows, say
+
+if TYPE_CHECKING:
+    from minikafka.registry.store import Store
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
@@ -254,7 +256,8 @@ def delete(
         # As Kafka's own tool of 0.10.1; brokers would delete them on request.
         raise ConfigError("NAME", name, INTERNAL_TOPIC)
     if zookeeper:
-        mark_for_deletion(name, if_exists, zookeeper, bootstrap, data_dir, style)
+        with connect.zookeeper_store(zookeeper, bootstrap, data_dir, command_config) as store:
+            mark_for_deletion(store, name, if_exists, style)
         return
     with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         error = admin.delete_topics([name])[name]
@@ -269,20 +272,17 @@ def delete(
         say(f"deleted {name}")
 
 
-def mark_for_deletion(
-    name: str, if_exists: bool, zookeeper: str, bootstrap: str | None, data_dir: Path | None, style: Format
-) -> None:
+def mark_for_deletion(store: Store, name: str, if_exists: bool, style: Format) -> None:
     """Mark a topic in ZooKeeper for the controller to delete, and print the lines of 0.10.1's tool."""
     from minikafka.clients.admin.zookeeper import topics
 
-    with connect.zookeeper_store(zookeeper, bootstrap, data_dir) as store:
-        try:
-            new = topics.mark_for_deletion(store, name)
-        except BrokerError:
-            if not if_exists:
-                raise
-            nothing_done(name, "does not exist", {"marked": False}, style)
-            return
+    try:
+        new = topics.mark_for_deletion(store, name)
+    except BrokerError:
+        if not if_exists:
+            raise
+        nothing_done(name, "does not exist", {"marked": False}, style)
+        return
     if style is Format.JSON:
         print_json({"topic": name, "marked": True})
     elif new:

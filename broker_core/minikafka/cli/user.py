@@ -14,6 +14,7 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
 from minikafka.cli import connect
 from minikafka.cli.options import (
+    CommandConfig,
     Format,
     OutputFormat,
     RequiredZooKeeper,
@@ -73,6 +74,7 @@ def add(
     iterations: Iterations = MIN_ITERATIONS,
     zookeeper: RequiredZooKeeper = None,
     data_dir: ZooKeeperDataDir = None,
+    command_config: CommandConfig = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Add a user. Asks for the password, unless an option gives it. Brokers know the user at once.
@@ -83,7 +85,7 @@ def add(
 
     wanted = _parsed(mechanisms) or _all_mechanisms()
     new = _new_password(name, password, iterations, from_stdin=password_stdin)
-    with connect.zookeeper_store(zookeeper, None, data_dir, may_be_new=True) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir, command_config, may_be_new=True) as store:
         add_user(store, name, new, os.urandom, wanted)
     _print_done("added user", name, wanted, style)
 
@@ -100,6 +102,7 @@ def passwd(
     iterations: Iterations = MIN_ITERATIONS,
     zookeeper: RequiredZooKeeper = None,
     data_dir: ZooKeeperDataDir = None,
+    command_config: CommandConfig = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Change a user's password. Connections that are open stay open. Status 1 if there is no such user."""
@@ -107,19 +110,22 @@ def passwd(
 
     wanted = _parsed(mechanisms)
     new = _new_password(name, password, iterations, from_stdin=password_stdin)
-    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
         changed = change_password(store, name, new, os.urandom, wanted)
     _print_done("changed the password of", name, changed, style)
 
 
 @app.command("list")
 def list_(
-    zookeeper: RequiredZooKeeper = None, data_dir: ZooKeeperDataDir = None, style: OutputFormat = Format.TABLE
+    zookeeper: RequiredZooKeeper = None,
+    data_dir: ZooKeeperDataDir = None,
+    command_config: CommandConfig = None,
+    style: OutputFormat = Format.TABLE,
 ) -> None:
     """List the users and their mechanisms."""
     from minikafka.clients.admin.zookeeper.users import list_credentials
 
-    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
         found = list_credentials(store)
     rows = [
         {
@@ -148,6 +154,7 @@ def delete(
     ] = None,
     zookeeper: RequiredZooKeeper = None,
     data_dir: ZooKeeperDataDir = None,
+    command_config: CommandConfig = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Delete a user's passwords; quotas and access rules stay. Status 1 if there is no such user.
@@ -157,7 +164,7 @@ def delete(
     from minikafka.clients.admin.zookeeper.users import delete_user
 
     wanted = _parsed(mechanisms)
-    with connect.zookeeper_store(zookeeper, None, data_dir) as store:
+    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
         deleted = delete_user(store, name, wanted)
     _print_done("deleted user", name, deleted, style)
 

@@ -5,7 +5,7 @@
 ZooKeeper listens on loopback, where every user of the machine can connect. With this file in the directory,
 brokers and commands have the credentials, and leave nobody else anything: the first broker also takes the
 znodes that exist. The file can be read by its owner alone, from its first byte on; without it the cluster
-cannot use its ZooKeeper any more. The format is that of ``MINIKAFKA_ZOOKEEPER_CONFIG``.
+cannot use its ZooKeeper any more. The format is that of ``--command-config``.
 
 Nothing creates the file yet: it is for clusters that are secured as a whole.
 """

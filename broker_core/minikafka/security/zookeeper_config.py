@@ -114,3 +114,7 @@ def prefixed(error: ConfigError) -> Iterator[ConfigError]:
 def keys() -> list[ConfigKey]:
     """Return all settings."""
     return [*definition_of(ZooKeeperClientConfig).keys.values(), *SSL_KEYS]
+
+
+ZOOKEEPER_SECURITY = frozenset({*(key.name for key in keys()), *ZooKeeperClientConfig.CHECKED})
+"""The names of all settings."""

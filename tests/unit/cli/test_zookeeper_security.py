@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands have the credentials of the brokers."""
     file = tmp_path / "zookeeper.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in SECURED.items()))
-    monkeypatch.setenv("MINIKAFKA_ZOOKEEPER_CONFIG", str(file))
+    monkeypatch.setenv("MINIKAFKA_CONFIG", str(file))
 
 
 def test_only_clients_with_the_credentials_change_znodes_of_brokers(
@@ -58,10 +59,31 @@ def test_only_clients_with_the_credentials_change_znodes_of_brokers(
             with pytest.raises(CoordinationError, match="its ACL does not allow it"):
                 nobody.delete("/brokers/topics/t", recursive=True)
             nobody.create("/consumers/g")
-        monkeypatch.delenv("MINIKAFKA_ZOOKEEPER_CONFIG")
+        monkeypatch.delenv("MINIKAFKA_CONFIG")
         assert cli.run("user", "list", *to) == 1
         assert "its ACL does not allow it to this client; check the credentials" in cli.err
         assert cli.run("config", "set", "client", "c", "producer_byte_rate=5", *to) == 1
+
+
+def test_a_consumer_of_a_group_in_zookeeper_has_the_credentials(
+    zookeeper: str, tmp_path: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"{zookeeper}/private"
+    private = {**SECURED, "zookeeper.set.acl": "private"}
+    file = tmp_path / "private.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in private.items()))
+    to = ("--zookeeper", address)
+    with Cluster(data_dir=tmp_path / "data", zookeeper=address, config=private) as cluster:
+        cluster.create_topic("t")
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"hello\n")))
+        assert cli.run("produce", "t", "--bootstrap", cluster.bootstrap_servers) == 0
+        reading = ("consume", "t", "--from", "beginning", "--max", "1", "--group", "g", *to)
+        assert cli.run(*reading) == 1
+        assert "its ACL does not allow it" in cli.err
+        assert cli.run(*reading, "--command-config", str(file)) == 0
+        assert "hello" in cli.out
+        with pytest.raises(CoordinationError, match="its ACL does not allow it"):
+            ZooKeeperStore(address)
 
 
 def test_znodes_of_an_open_cluster_are_protected_by_a_command(
@@ -87,7 +109,7 @@ def test_znodes_of_an_open_cluster_are_protected_by_a_command(
     security = ZooKeeperSecurity(Password("broker:tiger-7"))
     with contextlib.closing(ZooKeeperStore(address, security=security)) as broker:
         assert broker.read("/config/users/alice")[0] == b"x"
-    monkeypatch.delenv("MINIKAFKA_ZOOKEEPER_CONFIG")
+    monkeypatch.delenv("MINIKAFKA_CONFIG")
     assert cli.run("cluster", "protect-zookeeper", *to) == 2
     assert "must name a file with zookeeper.set.acl" in cli.err
 
@@ -110,7 +132,7 @@ def test_brokers_and_commands_are_known_by_their_certificate(
         }
         file = tmp_path / "zookeeper.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in secured.items()))
-        monkeypatch.setenv("MINIKAFKA_ZOOKEEPER_CONFIG", str(file))
+        monkeypatch.setenv("MINIKAFKA_CONFIG", str(file))
         with Cluster(data_dir=tmp_path / "data", zookeeper=address, config=secured) as cluster:
             cluster.create_topic("t")
             assert cli.run("user", "add", "alice", "--password", "x", "--zookeeper", address) == 0
@@ -138,7 +160,7 @@ def test_wrong_settings_for_zookeeper_are_one_line_without_the_secret(
     file = tmp_path / "wrong.properties"
     if text is not None:
         file.write_text(text)
-    monkeypatch.setenv("MINIKAFKA_ZOOKEEPER_CONFIG", str(file))
+    monkeypatch.setenv("MINIKAFKA_CONFIG", str(file))
     assert cli.run("user", "list", "--zookeeper", zookeeper) == 2
     assert len(cli.err.splitlines()) == 1
     assert said in cli.err

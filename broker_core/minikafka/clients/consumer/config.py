@@ -22,6 +22,7 @@ from minikafka.clients.common_client_configs import (
 from minikafka.clients.consumer.assignment import STRATEGIES, STRATEGY
 from minikafka.registry.paths import BROKER_IDS
 from minikafka.registry.zookeeper_address import ZOOKEEPER_CONNECT, parse_connect
+from minikafka.security.zookeeper_config import ZOOKEEPER_SECURITY, ZooKeeperClientConfig
 
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 """Values of ``offsets.storage``."""
@@ -68,7 +69,7 @@ class ConsumerConfig(AbstractConfig):
     ``latest``, are refused.
     """
 
-    PASSED_ON: ClassVar[Collection[str]] = SECURITY_SETTINGS
+    PASSED_ON: ClassVar[Collection[str]] = (*SECURITY_SETTINGS, *ZOOKEEPER_SECURITY)
 
     group_id: str = setting(
         "group.id",
@@ -198,10 +199,15 @@ class ConsumerConfig(AbstractConfig):
     )
     security: ClientSecurity = field(default_factory=ClientSecurity, repr=False)
     """``security.protocol``, ``ssl.*`` and ``sasl.*``, for the connections to brokers."""
+    zookeeper: ZooKeeperClientConfig = field(default_factory=ZooKeeperClientConfig, repr=False)
+    """``zookeeper.set.acl``, ``zookeeper.digest.credentials`` and ``zookeeper.ssl.*``."""
 
     @classmethod
     def _other_fields(cls, properties: Mapping[str, object], faults: Faults) -> Mapping[str, object]:
-        return {"security": faults.attempt(lambda: ClientSecurity.from_properties(properties), None)}
+        return {
+            "security": faults.attempt(lambda: ClientSecurity.from_properties(properties), None),
+            "zookeeper": faults.attempt(lambda: ZooKeeperClientConfig.among(properties), None),
+        }
 
     def __post_init__(self) -> None:
         AbstractConfig.__post_init__(self)

@@ -66,6 +66,7 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.outage_log import FailureLog
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import EventWaiter, Waiter
+from minikafka.net.zookeeper_tls import zookeeper_security
 from minikafka.registry.consumer_offsets import ZookeeperOffsets
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
@@ -113,6 +114,7 @@ class ZookeeperConsumerConnector(ConsumerConnector):
             config.zookeeper_connect,
             config.zookeeper_session_timeout_ms,
             connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+            security=zookeeper_security(config.zookeeper),
         )
         try:
             self.fetcher: Fetcher = fetcher or ConsumerFetcherManager(

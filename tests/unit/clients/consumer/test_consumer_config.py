@@ -190,3 +190,15 @@ def test_unknown_property_logs_a_warning(caplog: pytest.LogCaptureFixture) -> No
     assert [record.getMessage() for record in caplog.records] == [
         "property dual.commit.enable is not valid; did you mean dual.commit.enabled?"
     ]
+
+
+def test_the_security_of_zookeeper_is_read_with_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+    properties = {"zookeeper.set.acl": "private", "zookeeper.digest.credentials": "me:tiger"}
+    found = ConsumerConfig.from_properties({**NEEDED, **properties})
+    assert found.zookeeper.set_acl == "private"
+    assert "tiger" not in repr(found)
+    assert caplog.messages == []
+    assert list(faults({**NEEDED, "zookeeper.set.acl": "true", "fetch.min.bytes": "x"})) == [
+        "zookeeper.set.acl",
+        "fetch.min.bytes",
+    ]
