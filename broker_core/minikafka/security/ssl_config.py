@@ -139,7 +139,7 @@ class SslConfig(AbstractConfig):
         "ssl.endpoint.identification.algorithm",
         choice({"https": "https", "": ""}, "https, or empty: host names are not checked"),
         "https",
-        "https: the certificate of a broker must have its host name; empty: it need not.",
+        "https: the certificate of the server must have its host name; empty: it need not.",
     )
     enabled_protocols: tuple[str, ...] = setting(
         "ssl.enabled.protocols",
