@@ -198,7 +198,7 @@ def spark_options() -> str:
                 ),
             )
         )
-    parts += unusable_properties()
+    parts += other_properties()
     return "\n\n".join(parts) + "\n"
 
 
@@ -282,24 +282,24 @@ def class_name(text: str) -> str:
     return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
 
 
-def unusable_properties() -> list[str]:
-    """Return the sections of client properties that are refused, or have no effect."""
-    from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES
-    from minikafka.clients.common_client_configs import CHECKED_BY_CLIENTS, UNSUPPORTED_NAMES, WITHOUT_EFFECT
+def other_properties() -> list[str]:
+    """Return the sections of client properties for security, and of those refused or without effect."""
+    from minikafka.base.config.unknown_names import NOT_YET
+    from minikafka.clients.common_client_configs import UNSUPPORTED_NAMES, WITHOUT_EFFECT
     from pyspark_minikafka.options import kafka_options
 
     parts = []
+    parts.append("### TLS and SASL")
+    parts.append(
+        "`kafka.security.protocol` and [all properties of TLS and SASL](client-properties.md#security) with the prefix `kafka.`. Files "
+        "must be on the driver and on every executor. [Managed clusters](../guides/managed-clusters.md) has the options of the services."
+    )
     parts.append("### Refused")
     parts.append(
         table(
             "Property | Reason",
             [[f"`kafka.{name}`", reason] for name, reason in kafka_options.REJECTED.items()]
-            + [[f"`kafka.{prefix}*`", NOT_YET] for prefix in SECURITY_PREFIXES]
-            + [[f"`kafka.{name}`", NOT_YET] for name in UNSUPPORTED_NAMES]
-            + [
-                [f"`kafka.{name}`", f"another value than {checked.allowed}"]
-                for name, checked in CHECKED_BY_CLIENTS.items()
-            ],
+            + [[f"`kafka.{name}`", NOT_YET] for name in UNSUPPORTED_NAMES],
         )
     )
     parts.append("### Without effect")

@@ -16,19 +16,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from minikafka.base.errors import MinikafkaError
+from minikafka.base.errors import ConfigError, ConfigErrors, MinikafkaError
 from minikafka.clients.network.cluster import ClusterClient
-from pyspark_minikafka.options.kafka_options import SERVERS, ConnectionOptions
+from pyspark_minikafka.options.kafka_options import PREFIX, SERVERS, ConnectionOptions
 
 if TYPE_CHECKING:
     from minikafka.clients.produce import BatchingConfig, BatchingProducer
 
 KEPT_MAX = 8
 """The most clusters that one worker keeps; the least recently used one is closed first."""
+_CHECK_MS = 4_000
+_CHECK_CONNECT_MS = 3_000
+"""Limits of ``check_login``, for all brokers and for one connection: the user waits for it in ``load()``."""
 
 
 _Key = tuple[bool, str, ConnectionOptions]
@@ -84,23 +88,59 @@ def _cached(creates_topics: bool, bootstrap_servers: str, connection: Connection
             _pid = os.getpid()
         found = _clusters.pop(key, None)
         if found is None:
-            found = ClusterClient(
-                bootstrap_servers,
-                creates_topics=creates_topics,
-                client_id=connection.client_id,
-                request_timeout_ms=connection.request_timeout_ms,
-                connections_max_idle_ms=connection.connections_max_idle_ms,
-                metadata_max_age_ms=_metadata_max_age_ms(creates_topics, connection),
-                # Not for writes: a produce request that waits for replicas would delay a metadata request.
-                one_connection=not creates_topics,
-                option=SERVERS,
-            )
+            found = _client(creates_topics, bootstrap_servers, connection)
         _clusters[key] = found
         for kept in _clusters.values():
             kept.close_idle()
         while len(_clusters) > KEPT_MAX:
             _close(_clusters.pop(next(iter(_clusters))))
         return found
+
+
+def check_login(bootstrap_servers: str, connection: ConnectionOptions) -> None:
+    """Raise AuthenticationFailed if the brokers refuse this client: at once, instead of in every task.
+
+    Brokers that do not answer are no error: a stream may start while they are away.
+    """
+    with _client(False, bootstrap_servers, connection, connect_timeout_ms=_CHECK_CONNECT_MS) as cluster:
+        cluster.check_login(_CHECK_MS)
+
+
+def _client(
+    creates_topics: bool,
+    bootstrap_servers: str,
+    connection: ConnectionOptions,
+    connect_timeout_ms: int = 10_000,
+) -> ClusterClient:
+    try:
+        return ClusterClient(
+            bootstrap_servers,
+            security=connection.security,
+            creates_topics=creates_topics,
+            client_id=connection.client_id,
+            request_timeout_ms=connection.request_timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            connections_max_idle_ms=connection.connections_max_idle_ms,
+            metadata_max_age_ms=_metadata_max_age_ms(creates_topics, connection),
+            # Not for writes: a produce request that waits for replicas would delay a metadata request.
+            one_connection=not creates_topics,
+            option=SERVERS,
+        )
+    except ConfigError as error:
+        raise _at_this_host(error) from None
+
+
+def _at_this_host(error: ConfigError) -> ConfigErrors:
+    """Return the faults of key stores, which this host cannot use, by the options' names."""
+    advice = f" (on host {platform.node()}: files must be on the driver and on every executor)"
+    return ConfigErrors(
+        ConfigError(
+            fault.name if fault.name.startswith(PREFIX) else PREFIX + fault.name,
+            fault.value,
+            fault.allowed + (advice if fault.name.endswith(".location") else ""),
+        )
+        for fault in error.faults
+    )
 
 
 def _metadata_max_age_ms(writes: bool, connection: ConnectionOptions) -> int:

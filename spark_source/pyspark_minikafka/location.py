@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minikafka.base.errors import MinikafkaError
-from pyspark_minikafka import report
+from pyspark_minikafka import cache, report
+from pyspark_minikafka.options.kafka_options import ConnectionOptions
 from pyspark_minikafka.options.options import Location
 
 
@@ -55,6 +56,12 @@ def locate(location: Location) -> Target:
         address.cluster_id,
         location.zookeeper_connect or address.zookeeper_connect,
     )
+
+
+def check_login(location: Location, connection: ConnectionOptions) -> None:
+    """Raise AuthenticationFailed if named servers refuse this client. Driver only."""
+    if location.bootstrap_servers is not None:
+        cache.check_login(location.bootstrap_servers, connection)
 
 
 def check_reachable(target: Target) -> None:

@@ -94,6 +94,7 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
         options = _module("options.options")
         parsed = options.source_options(self.options, options.Mode.LOAD)
         _module("report").warn(parsed.warnings)
+        _module("location").check_login(parsed.location, parsed.connection)
         _module("reading.batch")  # a dependency of the tasks that is missing is reported here, on the driver
         schema: StructType = _module("schema").source_schema(parsed.include_headers)
         return schema

@@ -3,9 +3,9 @@ have.
 
 ``ClientSecurity`` has the settings of TLS and SASL, and makes the connector of a client.
 
-``UNSUPPORTED`` names the features that do not exist yet, and ``WITHOUT_EFFECT`` Kafka's settings that change
-nothing here. Our clients warn of both with the reason; the Spark source refuses the first, and checks the
-values of the others as Kafka's clients do.
+``UNSUPPORTED_NAMES`` are of features that do not exist yet, and ``WITHOUT_EFFECT`` has Kafka's settings that
+change nothing here. Our clients warn of both with the reason; the Spark source refuses the first, and checks
+the values of the others as Kafka's clients do.
 """
 
 from __future__ import annotations
@@ -17,17 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.base.config.config_def import AbstractConfig, Faults, definition_of
-from minikafka.base.config.types import (
-    ANY_TEXT,
-    BOOLEAN,
-    PASSWORD,
-    SECURITY_PROTOCOL,
-    Type,
-    capped_int64,
-    choice,
-    int32,
-    matching,
-)
+from minikafka.base.config.types import ANY_TEXT, BOOLEAN, Type, capped_int64, choice, int32, matching
 from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, warn_of_unknown
 from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError
@@ -48,39 +38,8 @@ CLIENT_ID = matching(LEGAL_NAME, f"text of {LEGAL_TEXT}")
 ACKS_ALL = -1
 ACKS = choice({"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1})
 
-CHECKED_BY_CLIENTS: dict[str, Type] = {"security.protocol": SECURITY_PROTOCOL}
-"""Settings of the Spark source that have one value in this version."""
-
-SECURITY: dict[str, Type] = {
-    "sasl.client.callback.handler.class": ANY_TEXT,
-    "sasl.jaas.config": PASSWORD,
-    "sasl.kerberos.service.name": ANY_TEXT,
-    "sasl.login.callback.handler.class": ANY_TEXT,
-    "sasl.login.class": ANY_TEXT,
-    "sasl.mechanism": ANY_TEXT,
-    "sasl.oauthbearer.token.endpoint.url": ANY_TEXT,
-    "ssl.cipher.suites": ANY_TEXT,
-    "ssl.enabled.protocols": ANY_TEXT,
-    "ssl.endpoint.identification.algorithm": ANY_TEXT,
-    "ssl.key.password": PASSWORD,
-    "ssl.keystore.certificate.chain": PASSWORD,
-    "ssl.keystore.key": PASSWORD,
-    "ssl.keystore.location": ANY_TEXT,
-    "ssl.keystore.password": PASSWORD,
-    "ssl.keystore.type": ANY_TEXT,
-    "ssl.protocol": ANY_TEXT,
-    "ssl.provider": ANY_TEXT,
-    "ssl.truststore.certificates": PASSWORD,
-    "ssl.truststore.location": ANY_TEXT,
-    "ssl.truststore.password": PASSWORD,
-    "ssl.truststore.type": ANY_TEXT,
-}
-"""The commonly set ones of TLS and SASL, so that a misspelt one is reported as such."""
-
 UNSUPPORTED_NAMES = ("partitioner.class", "transactional.id")
-UNSUPPORTED: dict[str, str] = dict.fromkeys((*SECURITY_PREFIXES, *UNSUPPORTED_NAMES, *SECURITY), NOT_YET)
-"""Name, or prefix that ends with a dot -> reason."""
-
+"""Settings of features that do not exist yet."""
 _AGE_MS = capped_int64(0)
 
 WITHOUT_EFFECT: dict[str, Type] = {
@@ -170,7 +129,7 @@ class ClientSecurity:
         Logs a warning for each name that is not defined, or that the protocol does not use. Raises
         ConfigErrors with every fault, also of settings that do not fit together.
         """
-        security, without_effect = cls._read(properties)
+        security, without_effect = cls.read(properties)
         warn_of_unknown(without_effect)
         return security
 
@@ -178,11 +137,14 @@ class ClientSecurity:
     def given_in(cls, properties: Mapping[str, object]) -> ClientSecurity | None:
         """Return ``from_properties``, without warnings; None if there are no security settings."""
         given = any(name == PROTOCOL or name.startswith(SECURITY_PREFIXES) for name in properties)
-        return cls._read(properties)[0] if given else None
+        return cls.read(properties)[0] if given else None
 
     @classmethod
-    def _read(cls, properties: Mapping[str, object]) -> tuple[ClientSecurity, list[ConfigError]]:
-        """Return the security settings, and the names without effect."""
+    def read(cls, properties: Mapping[str, object]) -> tuple[ClientSecurity, list[ConfigError]]:
+        """Return the security settings, and an error for each name without effect, which says why.
+
+        Raises ConfigErrors as ``from_properties``.
+        """
         given = {name: value for name, value in properties.items() if value is not None}
         # Without it nobody knows which of the others count.
         protocol: SecurityProtocol = _PROTOCOL_TYPE.parse(PROTOCOL, given.get(PROTOCOL, "PLAINTEXT"))

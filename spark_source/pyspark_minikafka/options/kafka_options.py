@@ -2,10 +2,12 @@
 
 Every key is of one of four kinds, and none is dropped silently:
 
-* used: a setting below, or of a producer, with Kafka's meaning and range;
+* used: a setting below, of TLS and SASL, or of a producer, with Kafka's meaning and range;
 * set by the source itself (``auto.offset.reset``, serializers, …): refused, as Spark's connector does;
-* of a feature that does not exist yet (``ssl.*``, transactions, …): refused with "not supported yet";
+* of a feature that does not exist yet (``transactional.id``, …): refused with "not supported yet";
 * anything else: no effect, and named in one warning; a value of the wrong type is refused.
+
+Key stores are read on the host that connects: their files must be on the driver and on every executor.
 """
 
 from __future__ import annotations
@@ -13,20 +15,19 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from minikafka.base.config.config_def import ConfigDef, Faults, definition_of, setting
 from minikafka.base.config.types import BOOLEAN, LONG_MAX, TEXT, Type, capped_int64, int32, int64, text_type
-from minikafka.base.config.unknown_names import closest_match, reason_unsupported
+from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, closest_match
 from minikafka.base.errors import ConfigError
 from minikafka.clients.common_client_configs import (
-    CHECKED_BY_CLIENTS,
-    SECURITY,
-    UNSUPPORTED,
+    PROTOCOL,
     UNSUPPORTED_NAMES,
     WITHOUT_EFFECT,
+    ClientSecurity,
 )
 from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLevel
 from minikafka.clients.network.bootstrap import parse_bootstrap
@@ -66,8 +67,6 @@ SINK_DEFAULTS: dict[str, object] = {"acks": "all", "batch.size": BATCH_BYTES}
 class ConnectionOptions:
     """Settings of connections to brokers. Sizes are in bytes, times in milliseconds."""
 
-    CHECKED: ClassVar[Mapping[str, Type]] = CHECKED_BY_CLIENTS
-
     client_id: str = setting(
         "client.id", TEXT, "minikafka-spark", "The name of this client in the brokers' logs and quotas."
     )
@@ -86,6 +85,7 @@ class ConnectionOptions:
         540_000,
         "How long a connection may be idle and still be used; -1: for ever.",
     )
+    security: ClientSecurity = field(default_factory=ClientSecurity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +141,9 @@ def meant(name: str, others: tuple[str, ...] = ()) -> str | None:
     name: in lower case, with its prefix. others: options that are not client properties.
     """
     used = (*definition_of(ConnectionOptions).keys, *definition_of(FetchOptions).keys, *producer_def().keys)
-    ours = {*used, *REJECTED, *CHECKED_BY_CLIENTS, *UNSUPPORTED_NAMES}
-    if name.removeprefix(PREFIX) in {*WITHOUT_EFFECT, *ours, *SECURITY}:
+    ours = {*used, *REJECTED, PROTOCOL, *UNSUPPORTED_NAMES}
+    if name.removeprefix(PREFIX) in {*WITHOUT_EFFECT, *ours} or name.startswith(SECURITY_PREFIXES):
         return None if name.startswith(PREFIX) else PREFIX + name
-    if name.startswith(PREFIX):
-        ours |= SECURITY.keys()  # ``provider`` alone, which Spark adds, is none of these
     known = {other.lower(): other for other in others} | {PREFIX + key: PREFIX + key for key in ours}
     for text in (name, name.removeprefix(PREFIX), PREFIX + name):
         close = closest_match(text, known, _LIKENESS)
@@ -159,7 +157,7 @@ class KafkaOptions:
     """All client properties of one source or sink.
 
     producer: None for a source. without_effect: full option names that were given and change nothing, for
-    one warning.
+    one warning. warnings: of settings of TLS and SASL without effect, each with the reason.
     """
 
     bootstrap_servers: str | None
@@ -167,6 +165,7 @@ class KafkaOptions:
     fetch: FetchOptions
     producer: BatchingConfig | None
     without_effect: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def _servers(text: str) -> str:
@@ -182,12 +181,10 @@ _SERVERS = text_type("HOST:PORT[,HOST:PORT…]", _servers)
 
 def _refuse(key: str, value: str) -> None:
     """Raise ConfigError for a property that is not supported; ``key`` is without its prefix."""
-    shown = SECURITY[key].parse(key, value) if key in SECURITY else value
     if key in REJECTED:
-        raise ConfigError(PREFIX + key, shown, REJECTED[key])
-    reason = reason_unsupported(key, UNSUPPORTED, PREFIX)
-    if reason is not None:
-        raise ConfigError(PREFIX + key, shown, reason)
+        raise ConfigError(PREFIX + key, value, REJECTED[key])
+    if key in UNSUPPORTED_NAMES:
+        raise ConfigError(PREFIX + key, value, NOT_YET)
 
 
 def _check_unused(key: str, value: str) -> None:
@@ -214,7 +211,8 @@ def kafka_options(options: Mapping[str, str], faults: Faults, *, sink: bool) -> 
     properties = Faults()
     connection = properties.take(definition_of(ConnectionOptions).read(given))
     fetch = {} if sink else properties.take(definition_of(FetchOptions).read(given))
-    used = {*definition_of(ConnectionOptions).keys, *CHECKED_BY_CLIENTS}
+    security, idle = properties.attempt(lambda: ClientSecurity.read(given), (ClientSecurity(), []))
+    used = {*definition_of(ConnectionOptions).keys, PROTOCOL}
     used |= {*producer_def().keys} if sink else {*definition_of(FetchOptions).keys, "group.id"}
     producer = None
     if sink:
@@ -225,13 +223,15 @@ def kafka_options(options: Mapping[str, str], faults: Faults, *, sink: bool) -> 
             lambda: BatchingConfig.from_properties({**SINK_DEFAULTS, **known}), BatchingConfig()
         )
     faults.add(ConfigError(PREFIX + fault.name, fault.value, fault.allowed) for fault in properties)
-    without_effect = sorted(key for key in given if key not in used)
+    others = [key for key in given if not key.startswith(SECURITY_PREFIXES)]
+    without_effect = sorted(key for key in others if key not in used)
     for key in without_effect:
         faults.attempt(partial(_check_unused, key, given[key]), None)
     return KafkaOptions(
         bootstrap_servers=bootstrap,
-        connection=ConnectionOptions(**connection),
+        connection=ConnectionOptions(**connection, security=security),
         fetch=FetchOptions(**fetch),
         producer=producer,
         without_effect=tuple(PREFIX + key for key in without_effect),
+        warnings=tuple(f"{PREFIX}{name.name} {name.allowed}" for name in idle),
     )

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from minikafka.base.config.config_def import ConfigDef, ConfigKey, Faults, definition_of, setting
 from minikafka.base.config.types import BOOLEAN, TEXT, capped_int64, choice, int32, int64
 from minikafka.base.config.unknown_names import closest_match, did_you_mean, with_suggestion
+from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError, ConfigErrors
+from minikafka.clients.common_client_configs import PROTOCOL
 from pyspark_minikafka import workers
 from pyspark_minikafka.checkpoint import spark_checkpoint, subscription
 from pyspark_minikafka.options import bounds
@@ -45,6 +47,15 @@ ESTIMATE = "minikafka.estimate"
 DEFAULT_DATA_DIR = "minikafka-data"
 OUR_PREFIX = "minikafka."
 
+_OF_OTHERS = {
+    "databricks.serviceCredential": "is an option of Databricks' own connector; use "
+    "kafka.sasl.jaas.config and the other options of the service (see docs/guides/managed-clusters.md)"
+}
+"""Options of other connectors without which a query would fail to log in, and what to use here."""
+_DELEGATION_TOKENS = (
+    "delegation tokens are kept in the JVM, where a Python source cannot reach them; use "
+    "kafka.sasl.jaas.config with a user and password, or another login"
+)
 _NO_ACKNOWLEDGEMENT = (
     "kafka.acks=0: brokers acknowledge nothing, so a write may lose some or all rows without an error; the "
     "default is all"
@@ -216,6 +227,9 @@ def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory
             allowed = f"is only for the embedded broker; set either {DATA_DIR} or {SERVERS}"
             raise ConfigError(DATA_DIR, data_dir, allowed)
         return Location(kafka.bootstrap_servers, None)
+    if kafka.connection.security.protocol is not SecurityProtocol.PLAINTEXT:
+        allowed = f"is for brokers that are named: set {SERVERS} (the embedded broker has PLAINTEXT)"
+        raise ConfigError(PREFIX + PROTOCOL, kafka.connection.security.protocol.name, allowed)
     for name, value in options.items():
         # An error, not a warning: rows would go to the embedded cluster instead of the intended one.
         if "bootstrap" in name or closest_match(name, [SERVERS], 0.85):
@@ -263,8 +277,18 @@ def _unused(
     return unused
 
 
+def _refuse_other_logins(options: Mapping[str, str], faults: Faults) -> None:
+    """Refuse what other connectors log in with, and this one cannot."""
+    for name, allowed in _OF_OTHERS.items():
+        if name.lower() in options:
+            faults.add([ConfigError(name, None, allowed)])
+    tokens = (name for name in options if name.startswith("spark.kafka.clusters."))
+    faults.add(ConfigError(name, None, _DELEGATION_TOKENS) for name in tokens)
+
+
 def _check(options: Mapping[str, str], unused: Mapping[str, str | None], faults: Faults) -> tuple[str, ...]:
     """Raise ConfigErrors if there are faults, with the ``unused`` options; or return the warning of them."""
+    _refuse_other_logins(options, faults)
     faults.check(
         options, [ConfigError(name, None, f"has no effect{did_you_mean(unused[name])}") for name in unused]
     )
@@ -360,7 +384,7 @@ def source_options(
         checkpoint = faults.attempt(lambda: _checkpoint(options, working_directory), None)
     accept_changed_topics = faults.attempt(lambda: subscription.accepts_changes(options), False)
     others = faults.attempt(lambda: _read(SourceOptions, options), {})
-    warnings = _check(options, unused, faults)
+    warnings = _check(options, unused, faults) + kafka.warnings
     warnings += _group_warnings(options)
     warnings += without_effect(options, used=groups.commit is not None or starts_at is not None)
     if mode is Mode.BATCH:
@@ -401,7 +425,7 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
     topic = options.get("topic")
     if topic is not None:
         topic = faults.attempt(partial(topic_name, "topic", topic, topic.strip()), None)
-    warnings = _check(options, unused, faults)
+    warnings = _check(options, unused, faults) + kafka.warnings
     assert kafka.producer is not None, "a sink has a producer"
     if kafka.producer.acks == 0:
         warnings += (_NO_ACKNOWLEDGEMENT,)

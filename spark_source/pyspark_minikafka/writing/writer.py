@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from minikafka.base.errors import ConfigError
 from pyspark_minikafka import report, workers
-from pyspark_minikafka.location import Target, check_reachable, locate
+from pyspark_minikafka.location import Target, check_login, check_reachable, locate
 from pyspark_minikafka.options.options import SinkOptions, sink_options
 from pyspark_minikafka.schema import SinkColumns, sink_columns
 from pyspark_minikafka.writing.task_writer import send
@@ -152,6 +152,7 @@ def _sink(options: Mapping[str, str], schema: StructType) -> Sink:
     columns = sink_columns(schema, parsed.topic)
     for warning in parsed.warnings:
         report.warn_once(warning)
+    check_login(parsed.location, parsed.connection)
     return Sink(parsed, locate(parsed.location), columns)
 
 

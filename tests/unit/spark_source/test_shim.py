@@ -19,7 +19,7 @@ import pyspark_minikafka
 from minikafka.base import cache_dirs
 from minikafka.base.config.config_def import definition_of
 from minikafka.base.errors import ConfigError
-from minikafka.clients.common_client_configs import CHECKED_BY_CLIENTS
+from minikafka.clients.common_client_configs import PROTOCOL
 from minikafka.clients.produce import BatchingConfig
 from pyspark_minikafka import shim
 from pyspark_minikafka.options import group_options, kafka_options, options
@@ -42,7 +42,7 @@ def names_in_scala() -> list[str]:
 
 def names_in_python() -> set[str]:
     parts = (kafka_options.ConnectionOptions, kafka_options.FetchOptions, BatchingConfig)
-    client = {*CHECKED_BY_CLIENTS, *(name for part in parts for name in definition_of(part).keys)}
+    client = {PROTOCOL, *(name for part in parts for name in definition_of(part).keys)}
     keys = {*options.SOURCE_CONFIG.keys, *options.SINK_CONFIG.keys, kafka_options.GROUP_ID} - OTHER_NAMES
     keys.remove(options.ESTIMATE)  # which the shim sets by itself
     return keys | {kafka_options.PREFIX + name for name in client}

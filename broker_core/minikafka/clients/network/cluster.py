@@ -9,6 +9,7 @@ deadline; its error names the brokers, their addresses and the attempts.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -243,6 +244,21 @@ class ClusterClient:
                 "security=ClientSecurity.from_properties(…) with the same settings to it"
             )
             raise ConfigError(PROTOCOL, given.protocol.name, allowed)
+
+    def check_login(self, timeout_ms: int) -> None:
+        """Send a request to the first bootstrap server that can be reached.
+
+        Raises AuthenticationFailed if it refuses this client, because of a wrong secret, certificate or
+        security protocol. Servers that do not answer are passed over: they may be away.
+        """
+        deadline = self.deadline(timeout_ms)
+        request = AutoTopicCreation(False).request((), METADATA.max_version)
+        for connection in self._candidate_connections():
+            with contextlib.suppress(NetworkError, RemoteWireError):
+                connection.send(METADATA, lambda _: request, deadline).result(deadline.remaining_ms())
+                return
+            if deadline.expired:
+                return
 
     def invalidate(self, topic: str) -> None:
         """Mark the metadata of ``topic`` as stale: it is requested again before its next use."""

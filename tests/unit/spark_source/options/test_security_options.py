@@ -1,0 +1,115 @@
+"""The options of TLS and SASL, and those of the managed services in the guide."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minikafka.base.endpoints import SecurityProtocol
+from minikafka.base.errors import ConfigError
+from pyspark_minikafka import cache
+from pyspark_minikafka.options.options import Mode, SourceOptions, sink_options, source_options
+
+ROOT = Path(__file__).resolve().parents[4]
+GUIDE = ROOT / "docs" / "guides" / "managed-clusters.md"
+PROGRAMS = re.findall(r"```python\n(options = .*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SASL_SSL = {
+    "kafka.bootstrap.servers": "h:1",
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.jaas.config": f'{PLAIN} required username="alice" password="ti;ger";',
+}
+
+
+def options_of(program: str) -> dict[str, str]:
+    """Run a program of the guide. A file has text of its own."""
+    found: dict[str, Any] = {}
+    files = {**vars(builtins), "open": lambda name: io.StringIO(f"the content of {name}")}
+    exec(program, {"__builtins__": files}, found)  # noqa: S102 - a text of this tree
+    options: dict[str, str] = found["options"]
+    return options
+
+
+def read(given: dict[str, str]) -> SourceOptions:
+    return source_options({"subscribe": "t", **given}, Mode.BATCH)
+
+
+def test_the_guide_has_options_of_each_service() -> None:
+    assert len(PROGRAMS) == 10
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_options_of_a_managed_service_are_taken_as_they_stand(program: str) -> None:
+    given = options_of(program)
+    for security in (read(given).connection.security, sink_options(given).connection.security):
+        assert security.protocol.name == given["kafka.security.protocol"]
+    assert read(given).warnings == sink_options({**given, "topic": "t"}).warnings == ()
+
+
+def test_the_user_and_password_of_a_login_are_used() -> None:
+    sasl = read(SASL_SSL).connection.security.sasl
+    assert sasl is not None
+    assert sasl.jaas_config is not None
+    assert 'password="ti;ger"' in sasl.jaas_config.value
+
+
+def test_names_of_shaded_login_modules_are_known() -> None:
+    shaded = SASL_SSL["kafka.sasl.jaas.config"].replace("org.apache", "kafkashaded.org.apache")
+    assert read({**SASL_SSL, "kafka.sasl.jaas.config": shaded}).connection.security.sasl is not None
+
+
+def test_secrets_reach_executors_and_no_text() -> None:
+    options = read(SASL_SSL)
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert "ti;ger" not in f"{options!r} {options}"
+
+
+def test_settings_that_the_protocol_does_not_use_are_named_with_the_reason() -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "kafka.sasl.mechanism": "PLAIN"}
+    assert read(given).warnings == ("kafka.sasl.mechanism has no effect with security.protocol=PLAINTEXT",)
+
+
+def test_a_slip_in_a_setting_of_tls_is_named() -> None:
+    (warning,) = read({**SASL_SSL, "kafka.ssl.trustore.location": "x"}).warnings
+    assert warning.startswith(
+        "kafka.ssl.trustore.location is not valid; did you mean ssl.truststore.location?"
+    )
+
+
+def test_a_setting_without_its_prefix_is_named() -> None:
+    (warning,) = read({**SASL_SSL, "ssl.truststore.location": "x"}).warnings
+    assert "ssl.truststore.location (did you mean kafka.ssl.truststore.location?)" in warning
+
+
+def test_a_login_to_the_embedded_broker_is_refused() -> None:
+    given = {name: value for name, value in SASL_SSL.items() if name != "kafka.bootstrap.servers"}
+    with pytest.raises(ConfigError, match=re.escape("set kafka.bootstrap.servers")):
+        read(given)
+
+
+@pytest.mark.parametrize(
+    "name", ["databricks.serviceCredential", "spark.kafka.clusters.c.auth.bootstrap.servers"]
+)
+def test_a_login_of_another_connector_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape("kafka.sasl.jaas.config")) as refused:
+        read({**SASL_SSL, name: "x"})
+    assert refused.value.name.lower() == name.lower()
+
+
+def test_a_store_that_a_host_does_not_have_is_named_with_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache.platform, "node", lambda: "executor-7")
+    options = read({**SASL_SSL, "kafka.ssl.truststore.location": "no/such.jks"})
+    assert options.connection.security.protocol is SecurityProtocol.SASL_SSL
+    with pytest.raises(ConfigError) as refused:
+        cache.reading("h:1", options.connection)
+    assert str(refused.value) == (
+        "kafka.ssl.truststore.location='no/such.jks': cannot be read: No such file or directory "
+        "(on host executor-7: files must be on the driver and on every executor)"
+    )
