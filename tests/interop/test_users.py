@@ -16,6 +16,7 @@ from minikafka.base.secrets import Password
 from minikafka.cli.commands import run
 from minikafka.clients.admin.zookeeper.users import list_credentials
 from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.ports import free_port
 from minikafka.net.zookeeper_tls import zookeeper_security
@@ -242,3 +243,27 @@ def test_a_certificate_gives_kafkas_tool_the_znodes_that_we_protect(
             pytest.raises(CoordinationError, match="its ACL does not allow it"),
         ):
             read_config(store, paths.USERS, "alice")
+
+
+def test_a_password_set_by_kafkas_tool_opens_our_listener_at_once(tmp_path: Path) -> None:
+    port = free_port()
+    config = {
+        "listeners": f"PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:{port}",
+        "sasl.enabled.mechanisms": f"{SHA_256.value},{SHA_512.value}",
+    }
+    with Cluster(data_dir=tmp_path, config=config) as cluster:
+        entity = ("--entity-type", "users", "--entity-name", "al,i=ce")
+
+        def alter(*options: str) -> None:
+            config_command(KAFKA_3_9, cluster.zookeeper_connect, "--alter", *entity, *options)
+
+        assert wait_until(lambda: not logs_in(port, SHA_512.value, "al,i=ce", "tiger"), PATIENCE_S)
+        alter("--add-config", "SCRAM-SHA-256=[password=tiger],SCRAM-SHA-512=[iterations=8192,password=tiger]")
+        assert wait_until(lambda: logs_in(port, SHA_256.value, "al,i=ce", "tiger"), PATIENCE_S)
+        assert wait_until(lambda: logs_in(port, SHA_512.value, "al,i=ce", "tiger"), PATIENCE_S)
+        alter("--add-config", "SCRAM-SHA-512=[password=lion]")
+        assert wait_until(lambda: not logs_in(port, SHA_512.value, "al,i=ce", "tiger"), PATIENCE_S)
+        assert wait_until(lambda: logs_in(port, SHA_512.value, "al,i=ce", "lion"), PATIENCE_S)
+        alter("--delete-config", SHA_512.value)
+        assert wait_until(lambda: not logs_in(port, SHA_512.value, "al,i=ce", "lion"), PATIENCE_S)
+        assert wait_until(lambda: logs_in(port, SHA_256.value, "al,i=ce", "tiger"), PATIENCE_S)
