@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from minikafka.base.errors import MinikafkaError
@@ -17,15 +17,21 @@ from minikafka.net.ports import free_port
 
 
 @contextlib.contextmanager
-def apache_kafka(jars: str, directory: Path) -> Iterator[str]:
-    """An Apache Kafka broker on a ZooKeeper of its own; its address."""
+def apache_kafka(
+    jars: str, directory: Path, settings: Mapping[str, str] | None = None, listener: str = ""
+) -> Iterator[str]:
+    """An Apache Kafka broker on a ZooKeeper of its own; its address.
+
+    listener: a second one, after a comma.
+    """
     zookeeper = EmbeddedZooKeeper(str(directory / "peer"))
     connect = zookeeper.start()
     port = free_port()
     properties = directory / "server.properties"
     properties.write_text(
-        f"broker.id=0\nlisteners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={directory / 'kafka'}\n"
+        f"broker.id=0\nlisteners=PLAINTEXT://127.0.0.1:{port}{listener}\nlog.dirs={directory / 'kafka'}\n"
         f"zookeeper.connect={connect}\noffsets.topic.replication.factor=1\n"
+        + "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
     )
     output = (directory / "kafka.txt").open("w")
     command = [find_java().path, "-Xmx1g", "-cp", f"{jars}/*", "kafka.Kafka", str(properties)]
