@@ -323,7 +323,7 @@ def test_each_mistake_is_named_with_the_address(
 
 def assert_refusals_are_logged(secured: Secured) -> None:
     """The broker's log says who was refused, and why: once in ten seconds for the same reason and host."""
-    wanted = f"authentication failed: PLAIN: wrong password of user '{USER}'"
+    wanted = f"authentication failed on SASL_PLAINTEXT: PLAIN: wrong password of user '{USER}'"
     wait_until(lambda: wanted in secured.log.read_text(), wanted, PATIENCE_S)
     (line, *_) = [line for line in secured.log.read_text().splitlines() if wanted in line]
     assert "127.0.0.1:" in line or "::1" in line

@@ -91,7 +91,7 @@ class SslAuthentication:
                 try:
                     exchange.principal = self._mapper.principal(self._name_of(certificate))
                 except AuthenticationFailed as error:
-                    exchange.close(f"authentication failed: {error.reason}")
+                    exchange.close(f"authentication failed on {exchange.listener}: {error.reason}")
                     return
             exchange.memory[_CERTIFICATE_SEEN] = True
         self._handler.on_request(exchange, frame)
@@ -183,7 +183,8 @@ class SaslAuthentication:
 
     def _fail(self, exchange: Exchange, step: Step, parts: list[Part] | tuple[()]) -> None:
         # What the peer sent may be long.
-        exchange.close(f"authentication failed: {shorten(str(step.failure))}", parts, self._failure_delay_ms)
+        reason = f"authentication failed on {exchange.listener}: {shorten(str(step.failure))}"
+        exchange.close(reason, parts, self._failure_delay_ms)
 
 
 def _encoded(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from minikafka.base.errors import ConfigError, ConfigErrors
@@ -175,3 +178,14 @@ def test_listener_with_tls_without_a_key_is_refused_by_its_own_setting() -> None
     own = "listener.name.b.ssl.keystore.location"
     with pytest.raises(ConfigError, match=rf"{own}='/nowhere': cannot be read"):
         tls_of(config({**given, own: "/nowhere"}))
+
+
+GUIDE = Path(__file__).parents[4] / "docs" / "guides" / "listeners.md"
+
+
+@pytest.mark.parametrize(
+    "text", re.findall(r"```(?:properties)?\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+)
+def test_properties_of_the_guide_are_valid(text: str) -> None:
+    given = dict(line.split("=", 1) for line in text.splitlines())
+    assert config(given).unknown == ()
