@@ -79,8 +79,9 @@ app = typer.Typer(
     name="minikafka",
     help="Apache Kafka's log, protocol and coordination in Python. `minikafka up` starts a cluster.",
     epilog=(
-        "Commands find the cluster by --bootstrap, MINIKAFKA_BOOTSTRAP or --data-dir. `minikafka COMMAND "
-        "--help` describes a command; the guides are in docs/ of the source repository."
+        "Commands find the cluster by --bootstrap, MINIKAFKA_BOOTSTRAP or --data-dir, and connect with TLS "
+        "and SASL by --command-config or MINIKAFKA_CONFIG. `minikafka COMMAND --help` describes a command; "
+        "the guides are in docs/ of the source repository."
     ),
     no_args_is_help=True,
     add_completion=False,

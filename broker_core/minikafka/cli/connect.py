@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "minikafka-cli"
 REACH_TIMEOUT_MS = 5_000
-CONNECT_TIMEOUT_MS = 4_000
-"""The limit of one connection, with TLS and SASL: its error comes before ``REACH_TIMEOUT_MS``."""
 UNKNOWN_TOPIC_TIMEOUT_MS = 800
 """The time to wait for the metadata of a topic that seems not to exist: users want a quick answer."""
 
@@ -60,7 +58,7 @@ def cluster_client(
         security=config.security,
         client_id=config.client_id,
         request_timeout_ms=config.request_timeout_ms,
-        connect_timeout_ms=CONNECT_TIMEOUT_MS,
+        connect_timeout_ms=REACH_TIMEOUT_MS,  # so that its error comes in time
         creates_topics=writes,
         unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
         option=option,

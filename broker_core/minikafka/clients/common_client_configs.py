@@ -191,7 +191,7 @@ class ClientSecurity:
     ) -> Connector:
         """Return what makes the connections of a client: with TLS, and logged in, as the settings say.
 
-        connect_timeout_ms: the limit for TCP and TLS, and that for SASL. Raises ConfigErrors for key stores
+        connect_timeout_ms: the limit for TCP, TLS and SASL together. Raises ConfigErrors for key stores
         that cannot be used, and for a library that is missing.
         """
         # Imported here, as in the methods below: a caller with its own connector needs no sockets.

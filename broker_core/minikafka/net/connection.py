@@ -78,6 +78,7 @@ class SocketConnector:
     def connect(self, host: str, port: int) -> SocketConnection:
         """Return a new connection. Raises NetworkError, and AuthenticationFailed if TLS refuses the peer."""
         peer = host_port(host, port)
+        deadline_ms = _now_ms() + self._connect_timeout_ms
         try:
             sock = socket.create_connection((host, port), self._connect_timeout_ms / 1000)
         except (OSError, OverflowError, UnicodeError) as error:
@@ -92,7 +93,7 @@ class SocketConnector:
             for option, size in self._buffers:
                 if size is not None:
                     sock.setsockopt(socket.SOL_SOCKET, option, size)
-            transport = sock if self._tls is None else self._encrypted(sock, self._tls, host)
+            transport = sock if self._tls is None else self._encrypted(sock, host, deadline_ms)
         except (OSError, ValueError) as error:  # ValueError: a name that TLS cannot send
             reason = self._mismatch(peer, host, port) if isinstance(error, ConnectionResetError) else ""
             sock.close()
@@ -123,12 +124,12 @@ class SocketConnector:
             return listener_probe.TLS_NEEDED if listener_probe.speaks_tls((host, port)) else ""
         return listener_probe.TLS_MISSING if listener_probe.speaks_plainly((host, port)) else ""
 
-    def _encrypted(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> SslTransport:
+    def _encrypted(self, sock: socket.socket, host: str, deadline_ms: int) -> SslTransport:
         """Return the transport after the handshake. Raises OSError, ValueError."""
         from minikafka.net.ssl_transport import SslTransport
 
-        deadline_ms = _now_ms() + self._connect_timeout_ms
-        transport = SslTransport(sock, context, host)
+        assert self._tls is not None, "the caller has looked"
+        transport = SslTransport(sock, self._tls, host)
         try:
             while True:
                 try:

@@ -264,8 +264,9 @@ def test_help_lists_the_nouns_of_this_release_and_no_others(cli: CommandLine) ->
     assert cli.run("--help") == 0
     commands, _, end = cli.out.partition("Commands:\n")[2].partition("\n\n")
     assert " ".join(end.split()) == (
-        "Commands find the cluster by --bootstrap, MINIKAFKA_BOOTSTRAP or --data-dir. `minikafka COMMAND "
-        "--help` describes a command; the guides are in docs/ of the source repository."
+        "Commands find the cluster by --bootstrap, MINIKAFKA_BOOTSTRAP or --data-dir, and connect with TLS "
+        "and SASL by --command-config or MINIKAFKA_CONFIG. `minikafka COMMAND --help` describes a command; "
+        "the guides are in docs/ of the source repository."
     )
     listed = [line.split()[0] for line in commands.splitlines() if line.startswith("  ") and line[2] != " "]
     assert sorted(listed) == sorted(NOUNS)
