@@ -539,6 +539,10 @@ class BrokerConfig:
             unknown=tuple(sorted(properties.keys() - BROKER_CONFIG.keys - own)),
             properties=dict(properties),
         )
+        delay_ms, idle_ms = config.authentication.failure_delay_ms, config.connection_idle_max_ms
+        if delay_ms >= idle_ms:
+            allowed = f"must be below connections.max.idle.ms, which is {idle_ms}"
+            faults.add([ConfigError("connection.failed.authentication.delay.ms", delay_ms, allowed)])
         # Of two for a property that logs have in common with the broker, the last, as in BROKER_CONFIG.
         faults.check(
             properties, BROKER_CONFIG.unknown({name: properties[name] for name in properties.keys() - own})

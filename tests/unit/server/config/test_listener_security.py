@@ -180,6 +180,12 @@ def test_listener_with_tls_without_a_key_is_refused_by_its_own_setting() -> None
         tls_of(config({**given, own: "/nowhere"}))
 
 
+def test_delay_of_failures_ends_before_an_idle_connection() -> None:
+    name = "connection.failed.authentication.delay.ms"
+    given = {name: "5000", "connections.max.idle.ms": "5000"}
+    assert "must be below connections.max.idle.ms, which is 5000" in faults(given)[name]
+
+
 GUIDE = Path(__file__).parents[4] / "docs" / "guides" / "listeners.md"
 
 
