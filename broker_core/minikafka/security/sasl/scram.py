@@ -285,7 +285,8 @@ class ScramSaslServer(SaslServer):
             self._mechanism, username
         )  # for known ones too: it takes time
         denial = self._denial(username, known, made_up, _from_name(first["authzid"] or ""))
-        credential = made_up if known is None or denial else known
+        # The salt of a known user is the same whatever else is denied: another one would tell that it exists.
+        credential = known if known is not None and known.is_valid(self._mechanism) else made_up
         nonce = first["nonce"] + self._nonce
         challenge = f"r={nonce},s={b64encode(credential.salt).decode('ascii')},i={credential.iterations}"
         header = b64encode(text[: first.start("bare")].encode("utf-8")).decode("ascii")

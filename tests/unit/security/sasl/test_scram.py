@@ -178,6 +178,12 @@ def test_unknown_user_gets_the_same_salt_whenever_asked() -> None:
     assert salt.isalnum()
 
 
+@pytest.mark.parametrize("user", [b"user", b"nobody"])
+def test_denied_request_gets_the_salt_that_the_user_gets_otherwise(user: bytes) -> None:
+    requests = b"n,,n=%b,r=c", b"n,a=other,n=%b,r=c", b"n,,n=%b,r=c,tokenauth=true"
+    assert len({server().evaluate_response(request % user) for request in requests}) == 1
+
+
 def test_salt_of_an_unknown_user_depends_on_the_secret_and_the_mechanism() -> None:
     salts = {
         UnknownUsers(secret).credential(mechanism, "nobody").salt
