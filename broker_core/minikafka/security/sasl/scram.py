@@ -21,7 +21,7 @@ import hashlib
 import hmac
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -149,22 +149,30 @@ class ScramCredential:
         )
 
 
+def _no_iterations(mechanism: ScramMechanism) -> Sequence[int]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class UnknownUsers:
     """Makes credentials for users that do not exist, the same ones whenever somebody asks."""
 
     secret: bytes = field(repr=False)
     """A secret that all brokers of a cluster share: another salt on another broker would tell."""
-    iterations: int = MIN_ITERATIONS
-    """The iterations of the users that exist: others would tell which ones do not."""
+    iterations_of: Callable[[ScramMechanism], Sequence[int]] = field(default=_no_iterations, repr=False)
+    """Returns the iterations of the users that exist, each as often as it occurs, in ascending order. Unknown
+    users get each of them as often: a number that only some user has would tell that it exists.
+    """
 
     def credential(self, mechanism: ScramMechanism, username: str) -> ScramCredential:
         """Return a credential that no password fits, with a salt as Kafka makes them."""
-        salt, stored_key, server_key = (
+        salt, stored_key, server_key, choice = (
             mechanism.hmac(self.secret, f"{mechanism.value},{purpose},{username}".encode())
-            for purpose in ("salt", "stored_key", "server_key")
+            for purpose in ("salt", "stored_key", "server_key", "iterations")
         )
-        return ScramCredential(base36(salt).encode("ascii"), stored_key, server_key, self.iterations)
+        existing = self.iterations_of(mechanism) or (MIN_ITERATIONS,)
+        iterations = existing[int.from_bytes(choice[:8], "big") * len(existing) >> 64]
+        return ScramCredential(base36(salt).encode("ascii"), stored_key, server_key, iterations)
 
 
 class ScramSaslClient(SaslClient):

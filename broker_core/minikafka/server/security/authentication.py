@@ -244,7 +244,7 @@ class SaslServers:
     """Makes the server's side of SASL exchanges, with what this broker knows of users."""
 
     def __init__(self, broker: Broker, random_bytes: Callable[[int], bytes]) -> None:
-        self._credential_of = broker.scram_credentials.credential
+        self._credentials = broker.scram_credentials
         self._random_bytes = random_bytes
         self._clock = broker.clock
         self._unknown_users: UnknownUsers | None = None
@@ -267,7 +267,7 @@ class SaslServers:
         scram, unknown_users = ScramMechanism(mechanism.name), self._made_up()
         return lambda: ScramSaslServer(
             scram,
-            lambda user: self._credential_of(scram, user),
+            lambda user: self._credentials.credential(scram, user),
             unknown_users,
             base36(self._random_bytes(_NONCE_BYTES)),
         )
@@ -292,5 +292,6 @@ class SaslServers:
     def _made_up(self) -> UnknownUsers:
         """Return the credentials of users that do not exist, made from a secret in ZooKeeper."""
         if self._unknown_users is None:
-            self._unknown_users = UnknownUsers(unknown_users_secret(self._store, self._random_bytes))
+            secret = unknown_users_secret(self._store, self._random_bytes)
+            self._unknown_users = UnknownUsers(secret, self._credentials.iterations)
         return self._unknown_users

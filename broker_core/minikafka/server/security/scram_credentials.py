@@ -12,7 +12,7 @@ A credential that cannot be used is passed over, as if the user had none: what i
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from minikafka.base.errors import ConfigError
 from minikafka.registry.users import ClientEntity
@@ -28,12 +28,17 @@ class ScramCredentials:
 
     def __init__(self) -> None:
         self._of_users: dict[str, _OfUser] = {}
+        self._iterations: Mapping[ScramMechanism, Sequence[int]] = {}
         self._problems: dict[str, list[str]] = {}
         """The problems of credentials that were logged, so that each is logged once."""
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """Return the credential of a user; None if the user has none, or one that cannot be used."""
         return self._of_users.get(user, {}).get(mechanism)
+
+    def iterations(self, mechanism: ScramMechanism) -> Sequence[int]:
+        """Return the iterations of all credentials of a mechanism, in ascending order."""
+        return self._iterations.get(mechanism, ())
 
     def replace(self, settings: Mapping[ClientEntity, Mapping[str, str]]) -> None:
         """Replace the credentials of all users by those in the configs of all entities."""
@@ -44,6 +49,7 @@ class ScramCredentials:
             if user is not None and credentials:
                 of_users[user] = credentials
         self._of_users = of_users
+        self._note_iterations()
 
     def change(self, entity: ClientEntity, settings: Mapping[str, str]) -> None:
         """Replace the credentials of the user that ``entity`` is; other entities have none."""
@@ -59,6 +65,17 @@ class ScramCredentials:
             self._of_users[user] = credentials
         else:
             del self._of_users[user]
+        self._note_iterations()
+
+    def _note_iterations(self) -> None:
+        self._iterations = {
+            mechanism: sorted(
+                credentials[mechanism].iterations
+                for credentials in self._of_users.values()
+                if mechanism in credentials
+            )
+            for mechanism in ScramMechanism
+        }
 
     def _parsed(self, user: str, settings: Mapping[str, str]) -> _OfUser:
         credentials: dict[ScramMechanism, ScramCredential] = {}

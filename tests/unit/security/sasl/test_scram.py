@@ -194,8 +194,17 @@ def test_salt_of_an_unknown_user_depends_on_the_secret_and_the_mechanism() -> No
 
 
 def test_unknown_user_gets_the_iterations_of_the_others() -> None:
-    scram = ScramSaslServer(SHA_256, {}.get, UnknownUsers(b"s", 8192), SERVER_NONCE)
+    unknown = UnknownUsers(b"s", {SHA_256: (8192,), SHA_512: ()}.__getitem__)
+    scram = ScramSaslServer(SHA_256, {}.get, unknown, SERVER_NONCE)
     assert scram.evaluate_response(CLIENT_FIRST).endswith(b",i=8192")
+    assert unknown.credential(SHA_512, "nobody").iterations == 4096
+
+
+def test_unknown_users_get_each_number_of_iterations_as_often_as_others() -> None:
+    unknown = UnknownUsers(b"s", lambda mechanism: [4096] + [8192] * 3)
+    given = [unknown.credential(SHA_256, f"user-{number}").iterations for number in range(1000)]
+    assert set(given) == {4096, 8192}
+    assert 200 < given.count(4096) < 300
 
 
 def test_right_keys_of_a_made_up_credential_do_not_help() -> None:
@@ -385,7 +394,7 @@ def test_any_text_of_a_credential_raises_only_a_configuration_error(text: str) -
 
 def test_nothing_secret_is_in_a_representation() -> None:
     assert repr(CREDENTIALS[SHA_256]) == "ScramCredential(iterations=4096)"
-    assert repr(UNKNOWN) == "UnknownUsers(iterations=4096)"
+    assert repr(UNKNOWN) == "UnknownUsers()"
 
 
 def test_random_bytes_become_text_as_javas_big_integer_writes_them() -> None:

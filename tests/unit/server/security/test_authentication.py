@@ -227,6 +227,16 @@ def test_unknown_user_of_scram_looks_like_a_wrong_password(
     assert refusal("nobody else")[0] != unknown_salt
 
 
+def test_unknown_user_of_scram_has_the_iterations_of_the_others(world: World) -> None:
+    store = world.zookeeper.connect()
+    add_user(store, "dora", NewPassword(Password("back pack"), 8192), world.chance.randbytes)
+    world.settle()
+    world.connect()
+    world.handshake("SCRAM-SHA-256")
+    challenge = bytes(world.token(scram("nobody", "wrong").initial_response()).auth_bytes)
+    assert challenge.endswith(b",i=8192")
+
+
 def test_token_of_a_user_logs_in(world: World) -> None:
     assert world.log_in(bearer()).error_code == ErrorCode.NONE
     assert world.create_topic("t") == 0

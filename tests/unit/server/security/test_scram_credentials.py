@@ -44,6 +44,19 @@ def test_a_change_and_a_deletion_hold_at_once() -> None:
     assert known.credential(SHA_256, "alice smith") is None
 
 
+def test_iterations_are_those_of_all_users_at_the_moment() -> None:
+    known = ScramCredentials()
+    assert known.iterations(SHA_256) == ()
+    others = {ClientEntity.of(user=str(number)): settings("a") for number in range(2)}
+    known.replace(others)
+    strong = ScramCredential.create(SHA_256, Password("a"), b"salt", 4097)
+    known.change(ALICE, {SHA_256.value: strong.to_text()})
+    assert known.iterations(SHA_256) == [4096, 4096, 4097]
+    assert not known.iterations(SHA_512)
+    known.change(ALICE, {})
+    assert known.iterations(SHA_256) == [4096, 4096]
+
+
 @pytest.mark.parametrize(
     "entity",
     [
