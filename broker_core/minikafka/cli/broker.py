@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from minikafka.base.config.property_files import key_values
+from minikafka.base.config.property_files import key_values, read_properties
 from minikafka.cli.options import Settings
 
 
@@ -21,6 +22,23 @@ def broker(
     """Run one broker in the foreground; print one `ready` line; stop cleanly on Ctrl-C or SIGTERM."""
     overrides = key_values("--set", settings)
 
+    check_stays_secured(properties, overrides)
     from minikafka.server.__main__ import main
 
     return main([str(properties), *(f"--set={name}={value}" for name, value in overrides.items())])
+
+
+def check_stays_secured(path: Path, overrides: Mapping[str, str]) -> None:
+    """Raise ConfigError if the file is of a secured data directory, and the broker would serve anybody."""
+    from minikafka.embedded import data_directory, secured_directory
+
+    data_dir = path.absolute().parent
+    files = (
+        data_directory.broker_properties_path(data_dir, n)
+        for n in data_directory.configured_brokers(data_dir)
+    )
+    if not secured_directory.is_secured(data_dir) or path.absolute() not in files:
+        return
+    given = {**read_properties(str(path), "FILE.properties"), **overrides}
+    for listener in secured_directory.listeners_of(given):
+        secured_directory.check_has_login(data_dir, listener)

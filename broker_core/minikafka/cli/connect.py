@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError, Netw
 from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name
 from minikafka.cli.options import (
     BOOTSTRAP_VARIABLE,
+    COMMAND_CONFIG_VARIABLE,
     DEFAULT_BOOTSTRAP,
     check_data_dir,
     check_has_cluster,
@@ -21,6 +22,7 @@ from minikafka.cli.options import (
 from minikafka.cli.output import note
 
 if TYPE_CHECKING:
+    from minikafka.cli.command_config import CommandConfig
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.group_stores import GroupStores
     from minikafka.clients.network.cluster import ClusterClient
@@ -53,6 +55,7 @@ def cluster_client(
     else:
         option = BOOTSTRAP_VARIABLE if bootstrap and not is_typed(bootstrap) else "--bootstrap"
         servers = bootstrap_address(bootstrap, data_dir, writes=writes)
+        config = _with_security_of(data_dir, command_config, config)
     cluster = ClusterClient(
         servers,
         security=config.security,
@@ -77,6 +80,21 @@ def cluster_client(
         yield cluster
     finally:
         cluster.close()
+
+
+def _with_security_of(
+    data_dir: Path | None, command_config: str | None, config: CommandConfig
+) -> CommandConfig:
+    """Return ``config`` with the security of a data directory, unless ``--command-config`` has another.
+
+    The directory is one whose cluster runs: its start completes the files.
+    """
+    if data_dir is None or is_typed(command_config, COMMAND_CONFIG_VARIABLE):
+        return config
+    from minikafka.embedded import secured_directory
+
+    security = secured_directory.client_security(data_dir)
+    return config if security is None else replace(config, security=security)
 
 
 @contextlib.contextmanager
@@ -104,9 +122,9 @@ def _check_conflict(bootstrap: str | None, data_dir: Path) -> None:
         raise ConfigError("--bootstrap", bootstrap, allowed)
 
 
-def is_typed(bootstrap: str | None) -> bool:
-    """Return True if ``bootstrap`` was set as an option, not by the environment."""
-    return bool(bootstrap) and bootstrap != os.environ.get(BOOTSTRAP_VARIABLE)
+def is_typed(given: str | None, variable: str = BOOTSTRAP_VARIABLE) -> bool:
+    """Return True if ``given`` was set as an option, not by the environment."""
+    return bool(given) and given != os.environ.get(variable)
 
 
 @contextlib.contextmanager

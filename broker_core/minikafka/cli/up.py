@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +45,15 @@ POLL_S = 1.0
 ZOOKEEPER_TIMEOUT_S = 15.0
 """The time limit for ZooKeeper to return the registered brokers when none of this cluster's is left."""
 
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="Serve only clients that log in, with TLS: makes certificates and a first user in "
+        "D/security. A secured D stays so.",
+    ),
+]
+
 
 def up(
     data_dir: Annotated[
@@ -64,14 +74,18 @@ def up(
             show_default=False,
         ),
     ] = None,
+    secure: Secure = False,
     settings: Settings = None,
 ) -> int:
     """Start ZooKeeper and brokers; print one `ready` line; stop cleanly on Ctrl-C or SIGTERM."""
     config = key_values("--set", settings)
     check_data_dir(data_dir)
-    count, ports = prepare(data_dir, host, port, brokers, config)
 
-    from minikafka.embedded import local
+    from minikafka.embedded import local, secured_directory
+
+    secure = secure or secured_directory.is_secured(data_dir)
+    count, ports = prepare(data_dir, host, port, brokers, config, secure=secure)
+
     from minikafka.embedded.cluster import Cluster
     from minikafka.embedded.live_brokers import LiveBrokers
 
@@ -83,6 +97,7 @@ def up(
         zookeeper,
         host=host,
         port=port,
+        secure=secure,
         on_exit=lambda number, exit_code: ended.put((number, exit_code)),
     )
     ready = False
@@ -95,8 +110,7 @@ def up(
         ):
             ready = True  # before the ready line can be read
             say(cluster.ready_line, flush=True)
-            for warning in advertised_address_warnings(host, ports, config):
-                note(f"minikafka: {warning}")
+            note_addresses(cluster, host, ports, config)
             with contextlib.closing(cluster.registered_brokers()) as registered:
                 command = restart_command(data_dir, host, port, zookeeper, brokers, config, cluster)
                 watcher = ClusterWatcher(cluster, LiveBrokers(range(cluster.count), registered.read), command)
@@ -106,6 +120,58 @@ def up(
     if stop.number is not None:
         return 0 if ready else 128 + stop.number
     return 1
+
+
+def note_addresses(cluster: Cluster, host: str, ports: Sequence[int], config: Mapping[str, str]) -> None:
+    """Print what is to be said of the addresses of a cluster that is ready."""
+    secured = bool(cluster.client_properties)
+    for warning in advertised_address_warnings(cluster.data_dir, host, ports, config, secured=secured):
+        note(f"minikafka: {warning}")
+    if secured:
+        for line in how_to_connect(cluster.data_dir, cluster.bootstrap_servers):
+            note(line)
+
+
+def how_to_connect(data_dir: Path, bootstrap_servers: str) -> Iterator[str]:
+    """Yield the lines that say how each kind of client connects to a secured cluster.
+
+    They name the files with the password, and never the password itself: output ends up in logs. They can be
+    pasted, into a shell or into Python.
+    """
+    from minikafka.embedded import secured_directory
+    from minikafka.embedded.cluster_security import CLIENT, FIRST_USER, KAFKA_PYTHON, LIBRDKAFKA, MECHANISM
+    from minikafka.embedded.cluster_security import SPARK as SPARK_OPTIONS
+
+    folder = secured_directory.folder_of(data_dir)
+    yield (
+        f"minikafka: {data_dir} is secured: clients need TLS and a login (SASL_SSL, {MECHANISM}); the first "
+        f"user is {FIRST_USER}; certificates and passwords are in {folder}, for you alone. To connect:"
+    )
+    client, librdkafka = (_quoted(folder / name) for name in (CLIENT, LIBRDKAFKA))
+    spark, kafka_python = (_loaded(folder / name) for name in (SPARK_OPTIONS, KAFKA_PYTHON))
+    servers = json.dumps(bootstrap_servers)
+    yield f"  minikafka:    minikafka topic list --data-dir {_quoted(data_dir)}"
+    yield f"                minikafka topic list --bootstrap {bootstrap_servers} --command-config {client}"
+    yield (
+        f'  Spark:        spark.read.format("minikafka").options(**{spark})'
+        f'.option("kafka.bootstrap.servers", {servers}).option("subscribe", "TOPIC").load()'
+    )
+    yield (
+        f"  Java:         kafka-console-consumer.sh --bootstrap-server {bootstrap_servers} "
+        f"--consumer.config {client} --topic TOPIC --from-beginning"
+    )
+    yield f"  librdkafka:   kcat -F {librdkafka} -b {bootstrap_servers} -C -t TOPIC"
+    yield f'  kafka-python: KafkaConsumer("TOPIC", bootstrap_servers={servers}, **{kafka_python})'
+
+
+def _quoted(path: Path) -> str:
+    """Return a path as a word of a shell."""
+    return shlex.quote(str(path))
+
+
+def _loaded(path: Path) -> str:
+    """Return a Python expression for what is in a file of JSON."""
+    return f"json.loads(Path({json.dumps(str(path), ensure_ascii=False)}).read_text())"
 
 
 def restart_command(
@@ -136,13 +202,12 @@ def restart_command(
 
 
 def prepare(
-    data_dir: Path, host: str, port: int, brokers: int | None, config: Mapping[str, str]
+    data_dir: Path, host: str, port: int, brokers: int | None, config: Mapping[str, str], *, secure: bool
 ) -> tuple[int, Sequence[int]]:
     """Return the number of brokers to start and their ports, after all checks and notes that are possible
     before the start. Raise ConfigError or DirectoryLocked.
     """
-    from minikafka.embedded import data_directory, local, lock, strays
-    from minikafka.server.config.properties import BrokerConfig
+    from minikafka.embedded import data_directory, local, lock, secured_directory, strays
 
     local.wait_for_end(
         str(data_dir),
@@ -160,7 +225,7 @@ def prepare(
     ports = data_directory.broker_ports(port, count, "--port")
 
     # The broker reports the same, but only in its log.
-    unused = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **config}).unused()
+    unused = secured_directory.checked_config(data_dir, host, ports[0], config, secured=secure).unused()
     if unused:
         note(f"minikafka: {unused}")
     lock.wait_until_free(str(data_dir / ".lock"))  # a killed cluster may still be ending, on these ports
@@ -243,20 +308,19 @@ def port_holder(address: str) -> str:
     return next((str(stray) for stray in local.list_strays() if stray.address == address), "another process")
 
 
-def advertised_address_warnings(host: str, ports: Sequence[int], config: Mapping[str, str]) -> Iterator[str]:
+def advertised_address_warnings(
+    data_dir: Path, host: str, ports: Sequence[int], config: Mapping[str, str], *, secured: bool
+) -> Iterator[str]:
     """Yield the warnings about advertised addresses that the broker writes only to its log.
 
     Addresses with port 0 are left out: only the broker knows the port.
     """
+    from minikafka.embedded import secured_directory
     from minikafka.net.ports import addresses_of, can_connect
     from minikafka.server.config.listeners import unreachable
-    from minikafka.server.config.properties import BrokerConfig
 
-    own = {
-        "zookeeper.connect": "localhost:2181",
-        "listeners": f"PLAINTEXT://{host_port(host.strip('[]'), ports[0])}",
-    }
-    for listener in BrokerConfig.from_properties({**own, **config}).listeners:
+    checked = secured_directory.checked_config(data_dir, host, ports[0], config, secured=secured)
+    for listener in checked.listeners:
         if port := listener.advertised_port:
             warning = unreachable(listener, port, addresses_of, can_connect)
             if warning is not None:

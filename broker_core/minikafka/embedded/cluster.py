@@ -5,6 +5,7 @@
     D/broker-N/             the log of broker N: topic directories, checkpoints, meta.properties
     D/broker-N.properties   written at every start
     D/logs/                 output of every process, rotated
+    D/security/             only if it is secured: certificates and passwords (see ``secured_directory``)
 
 The processes end with this process, however it ends. As they hold the lock too, another cluster on the same
 directory waits until the last of them has ended; a directory in use by a living cluster is an error.
@@ -22,14 +23,14 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import ConfigError, MinikafkaError
-from minikafka.base.ids import host_port
-from minikafka.embedded import data_directory, lock, strays, zookeeper_access
+from minikafka.embedded import data_directory, lock, secured_directory, strays, zookeeper_access
 from minikafka.embedded.broker import BrokerProcess, Ready
 from minikafka.embedded.live_brokers import RegisteredBrokers
 from minikafka.embedded.process import wait_until
@@ -37,6 +38,7 @@ from minikafka.embedded.zookeeper import EmbeddedZooKeeper, PortInUse
 
 if TYPE_CHECKING:
     from minikafka.clients.network.cluster import ClusterClient as Client
+    from minikafka.embedded.cluster_security import ClusterSecurity
 
 ZOOKEEPER_TIMEOUT_MS = 60_000
 """The time that a broker waits for ZooKeeper, which is started together with it."""
@@ -70,8 +72,9 @@ class Cluster:
     temporary one, which is removed at the end. config: broker properties by Kafka's names, for all brokers;
     broker_configs: properties of single brokers, by number, such as ``{1: {"broker.rack": "b"}}``. zookeeper:
     HOST:PORT/CHROOT of a running one; None starts one. port: of broker 0, the others get the next ones; 0
-    picks free ports. on_exit: called on another thread with the broker's number and exit code whenever a
-    broker ends.
+    picks free ports. secure: brokers encrypt, and serve only known users (``client_properties``); a data
+    directory that was secured once stays so. on_exit: called on another thread with the broker's number and
+    exit code whenever a broker ends.
 
     Raises ConfigError for fewer brokers than data_dir has, and for properties that brokers cannot share.
     """
@@ -86,6 +89,7 @@ class Cluster:
         host: str = "127.0.0.1",
         port: int = 0,
         broker_configs: Mapping[int, Mapping[str, str]] | None = None,
+        secure: bool = False,
         on_exit: Callable[[int, int], None] | None = None,
     ) -> None:
         if data_dir is not None and not os.fspath(data_dir).strip():
@@ -109,6 +113,8 @@ class Cluster:
         ]
         self._external_zookeeper = zookeeper
         self._host = host.strip("[]")
+        self._secure = secure
+        self._security: ClusterSecurity | None = None
         self._on_exit = on_exit
         self._lock: int | None = None
         self._zookeeper: EmbeddedZooKeeper | None = None
@@ -145,6 +151,11 @@ class Cluster:
         return ",".join(self._ready[number].address for number in sorted(self._ready))
 
     @property
+    def client_properties(self) -> dict[str, str]:
+        """The properties of clients, by Kafka's names and with a password; none if it is not secured."""
+        return {} if self._security is None else self._security.client_properties()
+
+    @property
     def zookeeper_connect(self) -> str:
         """``HOST:PORT`` of ZooKeeper, with the chroot where one was given."""
         if self._zookeeper_connect is None:
@@ -176,12 +187,23 @@ class Cluster:
         make_private(self.data_dir)
         self._lock = lock.hold(str(self.data_dir / ".lock"))
         strays.check_no_strays(self.data_dir)
+        if self._secure or secured_directory.is_secured(self.data_dir):
+            self._security = secured_directory.secure(
+                self.data_dir,
+                self._host,
+                self._configs,
+                datetime.now(timezone.utc),
+                own_zookeeper=self._external_zookeeper is None,
+            )
         if self._external_zookeeper is not None:
             self._spawn_all()
         else:
             self._start_with_zookeeper(EmbeddedZooKeeper(str(self.data_dir)))
         for number, broker in self._brokers.items():
             self._ready[number] = broker.wait_ready(on_progress=on_progress)
+        if self._security is not None:
+            properties = self._zookeeper_properties() or self._configs[0]
+            secured_directory.add_first_user(self.zookeeper_connect, properties, self._security)
         return self
 
     def _start_with_zookeeper(self, zookeeper: EmbeddedZooKeeper) -> None:
@@ -266,9 +288,7 @@ class Cluster:
             for number, config in enumerate(self._configs)
         }
         if self._external_zookeeper is None:
-            return RegisteredBrokers(
-                self.zookeeper_connect, None, zookeeper_access.properties_of(self.data_dir)
-            )
+            return RegisteredBrokers(self.zookeeper_connect, None, self._zookeeper_properties())
         return RegisteredBrokers(self.zookeeper_connect, ids, self._configs[0])
 
     def restart_zookeeper(self, report: Callable[[str], None] = lambda text: None) -> bool:
@@ -355,11 +375,18 @@ class Cluster:
         from minikafka.clients.network.cluster import ClusterClient as Client
 
         if self._client is None:
-            self._client = Client(self.bootstrap_servers, client_id=CLIENT_ID)
+            from minikafka.clients.common_client_configs import ClientSecurity
+
+            security = ClientSecurity.from_properties(self.client_properties)
+            self._client = Client(self.bootstrap_servers, client_id=CLIENT_ID, security=security)
         return self._client
 
     def _listener(self, port: int) -> str:
-        return f"PLAINTEXT://{host_port(self._host, port)}"
+        return secured_directory.listener_text(self._host, port, secured=self._security is not None)
+
+    def _zookeeper_properties(self) -> dict[str, str]:
+        """Return the properties of clients of its own ZooKeeper."""
+        return {} if self._external_zookeeper else zookeeper_access.properties_of(self.data_dir)
 
     def _spawn_all(self) -> None:
         for number in range(self._count):
@@ -377,8 +404,12 @@ class Cluster:
             ),
             "group.initial.rebalance.delay.ms": str(REBALANCE_DELAY_MS),
             "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_BACKOFF_MS),
-            **(zookeeper_access.properties_of(self.data_dir) if self._external_zookeeper is None else {}),
-            **self._configs[number],
+            **self._zookeeper_properties(),
+            **(
+                self._configs[number]
+                if self._security is None
+                else secured_directory.broker_properties(self._security, self._configs[number])
+            ),
         }
         on_exit = self._on_exit
         self._brokers[number] = BrokerProcess(

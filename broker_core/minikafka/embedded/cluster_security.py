@@ -5,10 +5,12 @@
     D/broker.pem          key and certificate of the brokers
     D/users.properties    user -> password: the brokers' own, and the first user's
     D/client.properties   what clients of that user set, also of Java (``--command-config``)
+    D/librdkafka.properties, D/kafka-python.json, D/spark-options.json
+                          the same by the names that these clients have for it
 
 Each file can be read by its owner alone, from its first byte on. ``prepare`` can be repeated: it keeps what
 is there, and renews a certificate that ends soon or lacks a host. A file that it cannot use is an error, as
-another one in its place would shut clients out; only ``client.properties``, which is made of the others, is
+another one in its place would shut clients out; only the files for clients, which are made of the others, are
 written anew. Files are replaced as a whole, and the certificate of a CA is written after its key, so that a
 crash leaves nothing half-made.
 
@@ -21,6 +23,7 @@ Only one process at a time may call ``prepare``: the holder of the data director
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -44,11 +47,15 @@ T = TypeVar("T")
 
 CA_KEY, CA_CERTIFICATE, BROKER = "ca.key", "ca.pem", "broker.pem"
 USERS, CLIENT = "users.properties", "client.properties"
+LIBRDKAFKA, KAFKA_PYTHON, SPARK = "librdkafka.properties", "kafka-python.json", "spark-options.json"
 
 BROKER_USER = "broker"
 """The user that the brokers are for each other."""
 FIRST_USER = "admin"
 MECHANISM = "SCRAM-SHA-512"
+_TRUSTSTORE = "ssl.truststore.location"
+SUPER_USERS = "super.users"
+_AUTHORIZER = "kafka.security.auth.SimpleAclAuthorizer"
 _MODULES = "org.apache.kafka.common.security"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 RENEW_BEFORE = timedelta(days=30)
@@ -71,17 +78,19 @@ class ClusterSecurity:
         return os.path.join(self.directory, name)
 
     def broker_properties(self) -> dict[str, str]:
-        """Return the settings of TLS and SASL of each broker, whose listeners are all SASL_SSL."""
+        """Return the settings of security of each broker, whose listeners are all SASL_SSL."""
         return {
+            "authorizer.class.name": _AUTHORIZER,
             "security.inter.broker.protocol": "SASL_SSL",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": self.path(BROKER),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.path(CA_CERTIFICATE),
-            "sasl.enabled.mechanisms": f"{MECHANISM},PLAIN",
+            _TRUSTSTORE: self.path(CA_CERTIFICATE),
+            "sasl.enabled.mechanisms": MECHANISM,
+            "listener.name.sasl_ssl.sasl.enabled.mechanisms": f"{MECHANISM},PLAIN",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "listener.name.sasl_ssl.plain.sasl.jaas.config": self._jaas_of_brokers(),
-            "super.users": ";".join(f"User:{user}" for user in (BROKER_USER, FIRST_USER)),
+            SUPER_USERS: ";".join(f"User:{user}" for user in (BROKER_USER, FIRST_USER)),
         }
 
     def client_properties(self) -> dict[str, str]:
@@ -91,8 +100,33 @@ class ClusterSecurity:
             "sasl.mechanism": MECHANISM,
             "sasl.jaas.config": self._jaas_of_clients(),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self.path(CA_CERTIFICATE),
+            _TRUSTSTORE: self.path(CA_CERTIFICATE),
         }
+
+    def librdkafka_properties(self) -> dict[str, str]:
+        """Return the same by the names of librdkafka, for ``kcat -F`` and confluent_kafka."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": MECHANISM,
+            "sasl.username": FIRST_USER,
+            "sasl.password": self.users[FIRST_USER].value,
+            "ssl.ca.location": self.path(CA_CERTIFICATE),
+        }
+
+    def kafka_python_arguments(self) -> dict[str, str]:
+        """Return the same as keyword arguments of kafka-python's clients."""
+        return {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": MECHANISM,
+            "sasl_plain_username": FIRST_USER,
+            "sasl_plain_password": self.users[FIRST_USER].value,
+            "ssl_cafile": self.path(CA_CERTIFICATE),
+        }
+
+    def spark_options(self, ca_certificate: str) -> dict[str, str]:
+        """Return the same as options of Spark, with the certificate itself: executors may lack the file."""
+        inline = with_certificate(self.client_properties(), ca_certificate)
+        return {f"kafka.{name}": value for name, value in inline.items()}
 
     def _jaas_of_clients(self) -> str:
         password = _quoted(self.users[FIRST_USER])
@@ -109,6 +143,12 @@ def _quoted(password: Password) -> str:
     """Return a password as a value of a JAAS text."""
     escaped = password.value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def with_certificate(client_properties: Mapping[str, str], ca_certificate: str) -> dict[str, str]:
+    """Return the properties of clients with the certificate of the CA in place of its file."""
+    others = {name: value for name, value in client_properties.items() if name != _TRUSTSTORE}
+    return {**others, "ssl.truststore.certificates": ca_certificate}
 
 
 def add_users(store: Store, security: ClusterSecurity) -> None:
@@ -132,6 +172,9 @@ def prepare(files: Files, directory: str, hosts: Sequence[str], now: datetime) -
     users = folder.users()
     security = ClusterSecurity(directory, users)
     folder.write_if_other(CLIENT, properties_text(security.client_properties()))
+    folder.write_if_other(LIBRDKAFKA, properties_text(security.librdkafka_properties()))
+    folder.write_if_other(KAFKA_PYTHON, json.dumps(security.kafka_python_arguments(), indent=1) + "\n")
+    folder.write_if_other(SPARK, json.dumps(security.spark_options(certificate), indent=1) + "\n")
     return ClusterSecurity(directory, users, tuple(folder.made))
 
 

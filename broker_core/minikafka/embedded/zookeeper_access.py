@@ -7,7 +7,7 @@ brokers and commands have the credentials, and leave nobody else anything: the f
 znodes that exist. The file can be read by its owner alone, from its first byte on; without it the cluster
 cannot use its ZooKeeper any more. The format is that of ``--command-config``.
 
-Nothing creates the file yet: it is for clusters that are secured as a whole.
+Clusters that are secured as a whole have it, see ``secured_directory``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,10 @@ from minikafka.embedded.cluster_security import (
     CA_CERTIFICATE,
     CA_KEY,
     CLIENT,
+    KAFKA_PYTHON,
+    LIBRDKAFKA,
     RENEW_BEFORE,
+    SPARK,
     USERS,
     ClusterSecurity,
     prepare,
@@ -33,7 +36,7 @@ from tests.support.tls import TlsHandshake
 
 NOW = datetime.now(timezone.utc)
 DAY = timedelta(days=1)
-ALL = {CA_KEY, CA_CERTIFICATE, BROKER, USERS, CLIENT}
+ALL = {CA_KEY, CA_CERTIFICATE, BROKER, USERS, CLIENT, LIBRDKAFKA, KAFKA_PYTHON, SPARK}
 FOLDER = "/data/security"
 
 
@@ -112,7 +115,7 @@ def test_passwords_are_in_the_jaas_texts(files: MemoryFiles) -> None:
         assert options["password"] == security.users[user]
     assert security.users["admin"].value == 'a"b\\c;d=e f'
     assert security.users["other"].value == "kept"
-    assert security.made == (CLIENT,)
+    assert security.made == (CLIENT, LIBRDKAFKA, KAFKA_PYTHON, SPARK)
 
 
 def test_passwords_are_long_random_and_not_shown(files: MemoryFiles) -> None:

@@ -1,88 +1,121 @@
-"""Brokers with the files of ``cluster_security``: users are known, and everything is encrypted."""
+"""A secured cluster: users are known, everything is encrypted, and it stays so."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
-from minikafka.base.config.property_files import read_properties
-from minikafka.base.errors import AuthenticationFailed, MinikafkaError
+from minikafka.base.errors import AuthenticationFailed, ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
-from minikafka.embedded import zookeeper_access
+from minikafka.embedded import secured_directory
 from minikafka.embedded.cluster import Cluster
-from minikafka.embedded.cluster_security import CLIENT, ClusterSecurity, add_users, prepare
-from minikafka.net.zookeeper_tls import zookeeper_security
-from minikafka.registry.zookeeper import ZooKeeperStore
-from minikafka.security.zookeeper_config import ZooKeeperClientConfig
-from minikafka.server.config.properties import BrokerConfig
+from minikafka.embedded.cluster_security import ClusterSecurity, prepare
 from tests.support.processes import wait_until
 
-LISTENERS = {"listeners": "SASL_SSL://127.0.0.1:0"}
-AUTHORIZER = {"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer"}
+HOST = "127.0.0.1"
 
 
 def security_of(directory: Path) -> ClusterSecurity:
     return prepare(RealFiles(), str(directory), [], datetime.now(timezone.utc))
 
 
+def checked(config: dict[str, str]) -> str:
+    return secured_directory.checked_config("/d", HOST, 0, config, secured=True).unused()
+
+
 def test_brokers_and_clients_take_the_properties(tmp_path: Path) -> None:
-    security = security_of(tmp_path)
-    own = {"zookeeper.connect": "localhost:2181", **LISTENERS, **AUTHORIZER}
-    config = BrokerConfig.from_properties({**own, **security.broker_properties()})
-    assert [mechanism.name for mechanism in config.security["SASL_SSL"].sasl.mechanisms] == [
-        "SCRAM-SHA-512",
-        "PLAIN",
-    ]  # type: ignore[union-attr]
+    config = secured_directory.checked_config(tmp_path, HOST, 0, {}, secured=True)
+    sasl = config.security["SASL_SSL"].sasl
+    assert sasl is not None
+    assert [mechanism.name for mechanism in sasl.mechanisms] == ["SCRAM-SHA-512", "PLAIN"]
     assert config.inter_broker.listener == "SASL_SSL"
     assert config.unused() == ""
-    client = ClientSecurity.from_properties(security.client_properties())
+    client = ClientSecurity.from_properties(security_of(tmp_path).client_properties())
     assert repr(client) == "ClientSecurity(protocol=SASL_SSL, mechanism=SCRAM-SHA-512)"
 
 
+@pytest.mark.parametrize(
+    "listeners", ["PLAINTEXT://:0", "SASL_SSL://:0,SSL://:0", "SASL_SSL://:0,SASL_PLAINTEXT://:0"]
+)
+def test_listener_without_login_or_encryption_is_refused(listeners: str) -> None:
+    with pytest.raises(ConfigError, match="all its listeners must have the protocol SASL_SSL"):
+        checked({"listeners": listeners})
+
+
+def test_another_listener_with_login_is_accepted() -> None:
+    protocols = "EXTERNAL:SASL_SSL,SASL_SSL:SASL_SSL"
+    listeners = "SASL_SSL://127.0.0.1:0,EXTERNAL://127.0.0.2:0"
+    assert checked({"listeners": listeners, "listener.security.protocol.map": protocols}) == ""
+
+
+def test_super_users_are_added(tmp_path: Path) -> None:
+    made = secured_directory.broker_properties(security_of(tmp_path), {"super.users": "User:bob"})
+    assert made["super.users"] == "User:broker;User:admin;User:bob"
+
+
+def test_interrupted_security_counts(tmp_path: Path) -> None:
+    assert not secured_directory.is_secured(tmp_path)
+    assert secured_directory.client_security(tmp_path) is None
+    (tmp_path / "security").mkdir()
+    assert secured_directory.is_secured(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(2, tmp_path_factory.mktemp("secured"), secure=True) as running:
+        yield running
+
+
 @pytest.mark.process
-def test_secured_brokers_replicate_and_serve_only_known_users(tmp_path: Path) -> None:
-    data_dir = tmp_path / "data"
-    security = security_of(data_dir / "security")
-    properties = zookeeper_access.protect(data_dir)
-    config = {**security.broker_properties(), **AUTHORIZER}
-    with Cluster(2, data_dir, config, broker_configs=dict.fromkeys(range(2), LISTENERS)) as cluster:
-        access = zookeeper_security(ZooKeeperClientConfig.among(properties))
-        store = ZooKeeperStore(cluster.zookeeper_connect, security=access)
-        try:
-            add_users(store, security)
-            add_users(store, security)
-        finally:
-            store.close()
-        given = read_properties(security.path(CLIENT), "file")
-        known = ClientSecurity.from_properties(given)
-        with ClusterClient(cluster.bootstrap_servers, security=known) as client:
-            admin = Admin(client)
-            wait_until(lambda: created(admin), "creation")
-            wait_until(lambda: in_sync(admin) == 2, "replication")
-        jaas = given["sasl.jaas.config"].replace(security.users["admin"].value, "wrong")
-        stranger = ClientSecurity.from_properties({**given, "sasl.jaas.config": jaas})
-        with (
-            ClusterClient(cluster.bootstrap_servers, security=stranger) as client,
-            pytest.raises(AuthenticationFailed),
-        ):
-            Admin(client).create_topic(NewTopic("u"))
-    secrets = [password.value for password in security.users.values()]
-    logs = "".join(log.read_text() for log in (data_dir / "logs").iterdir())
+@pytest.mark.timeout(180)
+def test_secured_brokers_replicate(cluster: Cluster) -> None:
+    cluster.create_topic("t", 1, 2)
+    security = secured_directory.client_security(cluster.data_dir)
+    assert security is not None
+    with ClusterClient(cluster.bootstrap_servers, security=security) as client:
+        admin = Admin(client)
+        wait_until(lambda: in_sync(admin) == 2, "replication")
+
+
+@pytest.mark.process
+@pytest.mark.timeout(180)
+def test_wrong_password_and_plain_client_are_refused(cluster: Cluster) -> None:
+    given = cluster.client_properties
+    jaas = given["sasl.jaas.config"].replace('password="', 'password="x')
+    stranger = ClientSecurity.from_properties({**given, "sasl.jaas.config": jaas})
+    with (
+        ClusterClient(cluster.bootstrap_servers, security=stranger) as client,
+        pytest.raises(AuthenticationFailed),
+    ):
+        Admin(client).create_topic(NewTopic("u"))
+    with (
+        ClusterClient(cluster.bootstrap_servers, request_timeout_ms=3_000) as client,
+        pytest.raises(MinikafkaError, match="set security\\.protocol"),
+    ):
+        client.metadata(timeout_ms=3_000)
+
+
+@pytest.mark.process
+@pytest.mark.timeout(180)
+def test_it_stays_secured_and_logs_have_no_password(tmp_path: Path) -> None:
+    with Cluster(1, tmp_path, secure=True) as cluster:
+        cluster.create_topic("t")
+    with Cluster(1, tmp_path) as cluster:
+        assert cluster.client_properties["security.protocol"] == "SASL_SSL"
+        assert "SASL_SSL://" in cluster.command_to_start(0)
+        cluster.kill(0)
+        cluster.restart(0)
+        cluster.create_topic("u")
+    secrets = [password.value for password in security_of(tmp_path / "security").users.values()]
+    logs = "".join(log.read_text() for log in (tmp_path / "logs").iterdir())
     assert not any(secret in logs for secret in secrets)
-
-
-def created(admin: Admin) -> bool:
-    try:
-        admin.create_topic(NewTopic("t", 1, 2))
-    except MinikafkaError:
-        return False
-    return True
 
 
 def in_sync(admin: Admin) -> int:

@@ -1,0 +1,172 @@
+"""A data directory that is secured: it has ``D/security``, and all listeners of its brokers have SASL_SSL.
+
+``secure`` makes what such a cluster needs (``cluster_security``), and closes its ZooKeeper. Once the folder
+is there, no listener without a login is started on this directory, whoever starts it: to open a cluster
+again, its user moves the folder away. Commands and Spark on the same host log in by ``client_security``.
+
+It imports little: every start of every cluster asks whether a directory is secured.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from minikafka.base.config.property_files import read_properties
+from minikafka.base.errors import ConfigError
+from minikafka.base.ids import host_port
+
+if TYPE_CHECKING:
+    from minikafka.clients.common_client_configs import ClientSecurity
+    from minikafka.embedded.cluster_security import ClusterSecurity
+    from minikafka.server.config.listeners import Listener
+    from minikafka.server.config.properties import BrokerConfig
+
+LISTENERS = "listeners"
+PLAINTEXT, SASL_SSL = "PLAINTEXT", "SASL_SSL"
+
+
+def folder_of(data_dir: str | Path) -> Path:
+    """Return the path of the folder that a secured data directory has."""
+    return Path(data_dir).absolute() / "security"
+
+
+def is_secured(data_dir: str | Path) -> bool:
+    """Return True if the data directory is secured, also if making its folder was interrupted."""
+    return os.path.lexists(folder_of(data_dir))
+
+
+def client_properties_path(data_dir: str | Path) -> str | None:
+    """Return the path of the properties of clients; None if the directory is not secured."""
+    return str(folder_of(data_dir) / "client.properties") if is_secured(data_dir) else None
+
+
+def client_security(data_dir: str | Path) -> ClientSecurity | None:
+    """Return the security of clients, which holds no path, so that it works in another process and host.
+
+    None if the directory is not secured. Raises ConfigError if a file cannot be read.
+    """
+    path = client_properties_path(data_dir)
+    if path is None:
+        return None
+    from minikafka.clients.common_client_configs import ClientSecurity
+    from minikafka.embedded.cluster_security import CA_CERTIFICATE, with_certificate
+
+    certificate = folder_of(data_dir) / CA_CERTIFICATE
+    try:
+        text = certificate.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("security", str(certificate), f"cannot be read: {error}") from None
+    return ClientSecurity.from_properties(with_certificate(read_properties(path, "security"), text))
+
+
+def secure(
+    data_dir: Path, host: str, configs: Iterable[Mapping[str, str]], now: datetime, *, own_zookeeper: bool
+) -> ClusterSecurity:
+    """Make the files of a secured cluster, and close its own ZooKeeper. It can be repeated.
+
+    host: that brokers listen on unless ``configs``, their properties, have listeners. Call it with the data
+    directory's lock. Raises StoreError and ConfigError, see ``cluster_security.prepare``.
+    """
+    from minikafka.base.files import RealFiles
+    from minikafka.embedded import cluster_security, zookeeper_access
+
+    hosts: list[str] = []
+    for config in configs:
+        for listener in listeners_of({LISTENERS: listener_text(host, 0, secured=True), **config}):
+            check_has_login(data_dir, listener)
+            hosts += [listener.advertised_host, listener.host]
+    wanted = [name for name in dict.fromkeys(hosts) if name not in {"", "0.0.0.0", "::"}]
+    security = cluster_security.prepare(RealFiles(), str(folder_of(data_dir)), wanted, now)
+    if own_zookeeper:
+        zookeeper_access.protect(data_dir)
+    return security
+
+
+def listener_text(host: str, port: int, *, secured: bool) -> str:
+    """Return the one listener of a broker."""
+    return f"{SASL_SSL if secured else PLAINTEXT}://{host_port(host, port)}"
+
+
+def listeners_of(properties: Mapping[str, str]) -> tuple[Listener, ...]:
+    """Return the listeners of a broker. Raises ConfigErrors."""
+    from minikafka.base.config.config_def import Faults, definition_of
+    from minikafka.server.config.listeners import ListenerConfig
+
+    faults = Faults()
+    fields: dict[str, Any] = faults.take(definition_of(ListenerConfig).fields(properties))
+    faults.check()
+    return ListenerConfig(**fields).parse(platform.node() or "localhost")
+
+
+def check_has_login(data_dir: str | Path, listener: Listener) -> None:
+    """Raise ConfigError for a listener that a secured data directory may not have."""
+    if listener.protocol.name != SASL_SSL:
+        name = f"{listener.name}://{host_port(listener.host, listener.port)}"
+        folder = folder_of(data_dir)
+        raise ConfigError(
+            LISTENERS,
+            name,
+            f"{data_dir} is secured: all its listeners must have the protocol SASL_SSL; move {folder} away "
+            "to open the cluster to everybody",
+        )
+
+
+def broker_properties(security: ClusterSecurity, config: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a broker: those of a secured cluster, and ``config``, which wins.
+
+    Super users of ``config`` are added, as brokers that are none could not control each other.
+    """
+    from minikafka.embedded.cluster_security import SUPER_USERS
+
+    own = security.broker_properties()
+    if config.get(SUPER_USERS):
+        config = {**config, SUPER_USERS: f"{own[SUPER_USERS]};{config[SUPER_USERS]}"}
+    return {**own, **config}
+
+
+def checked_config(
+    data_dir: str | Path, host: str, port: int, config: Mapping[str, str], *, secured: bool
+) -> BrokerConfig:
+    """Return the configuration of a broker of the directory, checked before there are any files.
+
+    Raises ConfigErrors with every fault of ``config``.
+    """
+    from minikafka.server.config.properties import BrokerConfig
+
+    own = {
+        "zookeeper.connect": "localhost:2181",
+        LISTENERS: listener_text(host.strip("[]"), port, secured=secured),
+    }
+    if not secured:
+        return BrokerConfig.from_properties({**own, **config})
+    from minikafka.base.secrets import Password
+    from minikafka.embedded.cluster_security import BROKER_USER, FIRST_USER, ClusterSecurity
+
+    for listener in listeners_of({**own, **config}):
+        check_has_login(data_dir, listener)
+    unknown = dict.fromkeys((BROKER_USER, FIRST_USER), Password("not made yet"))
+    security = ClusterSecurity(str(folder_of(data_dir)), unknown)
+    return BrokerConfig.from_properties({**own, **broker_properties(security, config)})
+
+
+def add_first_user(connect: str, properties: Mapping[str, str], security: ClusterSecurity) -> None:
+    """Add the first user of clients to ZooKeeper, unless it knows it. Raises MinikafkaError.
+
+    properties: those of a client of ZooKeeper.
+    """
+    from minikafka.embedded.cluster_security import add_users
+    from minikafka.net.zookeeper_tls import zookeeper_security
+    from minikafka.registry.zookeeper import ZooKeeperStore
+    from minikafka.security.zookeeper_config import ZooKeeperClientConfig
+
+    access = zookeeper_security(ZooKeeperClientConfig.among(properties))
+    store = ZooKeeperStore(connect, make_chroot=False, security=access)
+    try:
+        add_users(store, security)
+    finally:
+        store.close()
