@@ -65,6 +65,8 @@ class TaskRunner:
         self._config = config
         self._sender = sender
         self._work = work
+        self._idempotence_error: MinikafkaError | None = None
+        """Why the brokers give no producer id, until it is logged."""
         self._requests: list[_Request] = []
         """The requests in flight of ``step`` and ``poll``."""
 
@@ -199,14 +201,21 @@ class TaskRunner:
         with self._work:
             if isinstance(result, MinikafkaError):
                 idempotence_off = self._sender.handle_producer_id_error(result, self._clock.monotonic_ms())
+                self._idempotence_error = result if idempotence_off else None
             else:
                 self._sender.handle_producer_id(result.producer_id, result.producer_epoch)
             self._work.notify()
-        if idempotence_off:
-            too_old = isinstance(result, BrokerError) and result.code is ErrorCode.UNSUPPORTED_VERSION
-            level = logging.DEBUG if too_old else logging.WARNING
+        too_old = isinstance(result, BrokerError) and result.code is ErrorCode.UNSUPPORTED_VERSION
+        if idempotence_off and not too_old:  # else it is logged if a batch could have had numbers
+            self._warn_without_idempotence()
+
+    def _warn_without_idempotence(self) -> None:
+        """Log, once, that idempotence is off."""
+        with self._work:
+            error, self._idempotence_error = self._idempotence_error, None
+        if error is not None:
             text = "minikafka: no producer id: idempotence is off, retries may duplicate records: %s"
-            logger.log(level, text, result)
+            logger.warning(text, error)
 
     def _send(self, task: ProduceTask) -> _Request | None:
         """Encode and send a request; None if it has ended already, with acks=0 or a failure."""
@@ -280,6 +289,8 @@ class TaskRunner:
                     f"cannot send {batch} in format {magic}: enable.idempotence=true needs format 2, and "
                     "Kafka 0.11 or newer",
                 )
+            if magic >= BATCH_MAGIC and self._idempotence_error is not None:
+                self._warn_without_idempotence()
             if magic < BATCH_MAGIC and batch.producer_sequence is not None:
                 with self._work:
                     self._sender.remove_sequence(batch)

@@ -310,7 +310,7 @@ def test_required_idempotence_fails_with_an_older_broker(
     [(ApiKey.INIT_PRODUCER_ID, None, 2), (ApiKey.PRODUCE, 2, 1), (ApiKey.PRODUCE, 0, 0)],
 )
 def test_an_older_broker_gets_plain_messages_where_nothing_is_demanded(
-    brokers: BrokerHarness, api: ApiKey, newest: int | None, magic: int
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture, api: ApiKey, newest: int | None, magic: int
 ) -> None:
     if newest is None:
         brokers.unknown.add(api)
@@ -322,6 +322,9 @@ def test_an_older_broker_gets_plain_messages_where_nothing_is_demanded(
     assert brokers.logs[A].entries[0][16] == magic
     if magic == 2:
         assert stamps(brokers) == [(-1, -1, -1)]
+    # Older formats have no numbers, so there is nothing to tell.
+    warnings = [record.message for record in caplog.records if "idempotence is off" in record.message]
+    assert len(warnings) == (magic == 2)
 
 
 def test_a_set_of_an_older_format_goes_without_numbers_or_not_at_all(brokers: BrokerHarness) -> None:
