@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from minikafka.base.errors import ErrorCode
 from minikafka.base.secrets import Password
 from minikafka.net.interfaces import Exchange
 from minikafka.net.memory import MemoryNetwork
@@ -31,6 +33,8 @@ SCRAM = ScramMechanism.SCRAM_SHA_256
 CREDENTIAL = ScramCredential.create(SCRAM, PASSWORD, b"salt", 4096)
 NEW = {17: (0, 1), 18: (0, 2), 36: (0, 1)}
 OLD = {17: (0, 0), 18: (0, 0)}
+VersionTable = Mapping[int, tuple[int, int]]
+"""API key to the oldest and newest version that a broker supports."""
 
 
 @dataclass
@@ -48,22 +52,16 @@ class SaslBroker:
 
     def on_request(self, exchange: Exchange, frame: memoryview) -> None:
         machine = exchange.memory.setdefault("machine", self._machine())
-        now_ms = self.network.clock.now_ms()
         if machine.state is SaslState.COMPLETE:
             exchange.respond([bytes(frame)])
-        elif machine.expects_bare_token:
-            self._answer(exchange, machine.receive_token(bytes(frame), now_ms), [], 0)
+            return
+        if not machine.expects_bare_token:
+            self.seen.append(RequestHeader.decode(frame)[0])
+        parts, failure = serve_login(machine, self.table, frame, self.network.clock.now_ms())
+        if failure is None:
+            exchange.respond(parts)
         else:
-            header, body = RequestHeader.decode(frame)
-            self.seen.append(header)
-            step = machine.receive_request(header.api_key, header.api_version, now_ms)
-            if step is None and header.api_key == SASL_HANDSHAKE.key:
-                request = SASL_HANDSHAKE.decode_request(header.api_version, body)
-                step = machine.receive_handshake(header.api_version, request.mechanism)
-            elif step is None:
-                token = SASL_AUTHENTICATE.decode_request(header.api_version, body).auth_bytes
-                step = machine.receive_authenticate(header.api_version, token, now_ms)
-            self._answer(exchange, step, [response_header(header.correlation_id)], header.api_version)
+            exchange.close(failure, parts)
         self.logins += machine.state is SaslState.COMPLETE
 
     def _machine(self) -> SaslServerAuthenticator:
@@ -78,22 +76,45 @@ class SaslBroker:
             mechanisms, lambda key, version: key in self.table and version <= self.table[key][1]
         )
 
-    def _answer(self, exchange: Exchange, step: Step, head: list[Part], version: int) -> None:
-        answer, parts = step.answer, head
-        if isinstance(answer, ApiVersionsAnswer):
-            rows = tuple(ApiVersion(key, *versions) for key, versions in self.table.items())
-            parts = head + API_VERSIONS.encode_response(version, ApiVersionsResponse(answer.error_code, rows))
-        elif isinstance(answer, HandshakeAnswer):
-            response = SaslHandshakeResponse(answer.error_code, answer.mechanisms)
-            parts = head + SASL_HANDSHAKE.encode_response(version, response)
-        elif isinstance(answer, AuthenticateAnswer):
-            verdict = SaslAuthenticateResponse(
-                answer.error_code, answer.error_message, answer.auth_bytes, answer.session_lifetime_ms
-            )
-            parts = head + SASL_AUTHENTICATE.encode_response(version, verdict)
-        elif isinstance(answer, TokenAnswer):
-            parts = [answer.token]
-        if step.failure is None:
-            exchange.respond(parts)
-        else:
-            exchange.close(step.failure, parts if answer else ())
+
+def serve_login(
+    machine: SaslServerAuthenticator, table: VersionTable, frame: memoryview, now_ms: int
+) -> tuple[list[Part], str | None]:
+    """Return the answer to a frame of a login, and the reason to close the connection, if there is one."""
+    if machine.expects_bare_token:
+        return _encoded(machine.receive_token(bytes(frame), now_ms), [], 0, table)
+    header, body = RequestHeader.decode(frame)
+    version = header.api_version
+    step = machine.receive_request(header.api_key, version, now_ms)
+    if step is None and header.api_key == SASL_HANDSHAKE.key:
+        step = machine.receive_handshake(version, SASL_HANDSHAKE.decode_request(version, body).mechanism)
+    elif step is None:
+        token = SASL_AUTHENTICATE.decode_request(version, body).auth_bytes
+        step = machine.receive_authenticate(version, token, now_ms)
+    return _encoded(step, [response_header(header.correlation_id)], version, table)
+
+
+def api_versions(table: VersionTable, version: int, error_code: ErrorCode = ErrorCode.NONE) -> Sequence[Part]:
+    """Return the parts of the response with this table."""
+    rows = tuple(ApiVersion(key, *versions) for key, versions in table.items())
+    return API_VERSIONS.encode_response(version, ApiVersionsResponse(error_code, rows))
+
+
+def _encoded(
+    step: Step, head: list[Part], version: int, table: VersionTable
+) -> tuple[list[Part], str | None]:
+    answer = step.answer
+    parts: list[Part] = head if answer else []
+    if isinstance(answer, ApiVersionsAnswer):
+        parts = [*head, *api_versions(table, 0 if answer.error_code else version, answer.error_code)]
+    elif isinstance(answer, HandshakeAnswer):
+        response = SaslHandshakeResponse(answer.error_code, answer.mechanisms)
+        parts = head + SASL_HANDSHAKE.encode_response(version, response)
+    elif isinstance(answer, AuthenticateAnswer):
+        verdict = SaslAuthenticateResponse(
+            answer.error_code, answer.error_message, answer.auth_bytes, answer.session_lifetime_ms
+        )
+        parts = head + SASL_AUTHENTICATE.encode_response(version, verdict)
+    elif isinstance(answer, TokenAnswer):
+        parts = [answer.token]
+    return parts, step.failure

@@ -1,7 +1,7 @@
 """Clients of a broker that has the APIs of Azure Event Hubs, as they were seen in 2019, and no others.
 
 Produce has no version for formats 0 and 1, and there are no producer ids. The login (SaslHandshake 0) is in
-``tests/unit/net/test_authentication.py``.
+``tests/unit/net/test_authentication.py``, and all of it over sockets in ``test_event_hubs_gateway.py``.
 """
 
 from __future__ import annotations
@@ -20,28 +20,11 @@ from minikafka.records.format.message_set import Codec, iterate
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from tests.support.broker_harness import BrokerHarness
+from tests.support.gateway import EVENT_HUBS_2019
 from tests.support.group_consumer_harness import GroupHarness, everything
 from tests.support.producer_harness import make_producer
 
-TABLE = {
-    ApiKey.PRODUCE: (3, 5),
-    ApiKey.FETCH: (4, 6),
-    ApiKey.LIST_OFFSETS: (0, 2),
-    ApiKey.METADATA: (0, 5),
-    ApiKey.OFFSET_COMMIT: (0, 3),
-    ApiKey.OFFSET_FETCH: (0, 3),
-    ApiKey.FIND_COORDINATOR: (0, 1),
-    ApiKey.JOIN_GROUP: (0, 2),
-    ApiKey.HEARTBEAT: (0, 1),
-    ApiKey.LEAVE_GROUP: (0, 1),
-    ApiKey.SYNC_GROUP: (0, 1),
-    ApiKey.DESCRIBE_GROUPS: (0, 1),
-    ApiKey.LIST_GROUPS: (0, 1),
-    ApiKey.SASL_HANDSHAKE: (0, 0),
-    ApiKey.API_VERSIONS: (0, 1),
-    ApiKey.CREATE_TOPICS: (0, 2),
-    ApiKey.DELETE_TOPICS: (0, 1),
-}
+TABLE = {ApiKey(key): versions for key, versions in EVENT_HUBS_2019.items()}
 T0 = TopicPartition("t", 0)
 
 
