@@ -198,7 +198,9 @@ class Cluster:
         if self._external_zookeeper is not None:
             self._spawn_all()
         else:
-            self._start_with_zookeeper(EmbeddedZooKeeper(str(self.data_dir)))
+            self._zookeeper = EmbeddedZooKeeper(str(self.data_dir))
+            self._close_if_new(self._zookeeper)
+            self._start_with_zookeeper(self._zookeeper)
         for number, broker in self._brokers.items():
             self._ready[number] = broker.wait_ready(on_progress=on_progress)
         if self._security is not None:
@@ -206,8 +208,17 @@ class Cluster:
             secured_directory.add_first_user(self.zookeeper_connect, properties, self._security)
         return self
 
+    def _close_if_new(self, zookeeper: EmbeddedZooKeeper) -> None:
+        """Start and close a new ZooKeeper that is to be closed to others, before anybody relies on it."""
+        access = zookeeper_access.properties_of(self.data_dir)
+        if access and zookeeper.is_new:
+            try:
+                zookeeper_access.close_new(zookeeper.start(), access)
+            except BaseException:
+                zookeeper.remove_data()
+                raise
+
     def _start_with_zookeeper(self, zookeeper: EmbeddedZooKeeper) -> None:
-        self._zookeeper = zookeeper
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="minikafka-zookeeper") as pool:
             starting = pool.submit(zookeeper.start)
             # Its port is known long before it serves.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -142,9 +143,19 @@ class EmbeddedZooKeeper:
         return os.path.join(self._directory, "data")
 
     @property
+    def is_new(self) -> bool:
+        """True if it has never run in this directory."""
+        return not os.path.isdir(os.path.join(self.data_path, "version-2"))
+
+    def remove_data(self) -> None:
+        """Stop it, and remove all that it has."""
+        self.stop()
+        shutil.rmtree(self.data_path, ignore_errors=True)
+
+    @property
     def is_data_removed(self) -> bool:
         """True if it runs and its data was deleted meanwhile."""
-        return not self.ended and not os.path.isdir(os.path.join(self.data_path, "version-2"))
+        return not self.ended and self.is_new
 
     def restart(self) -> None:
         """Restart it after its end, on the port that brokers know.

@@ -7,19 +7,26 @@ brokers and commands have the credentials, and leave nobody else anything: the f
 znodes that exist. The file can be read by its owner alone, from its first byte on; without it the cluster
 cannot use its ZooKeeper any more. The format is that of ``--command-config``.
 
+A new ZooKeeper is closed before the brokers start. Until then, which is half a second, everybody could have
+created znodes, such as those of users; then the start fails, and the new data is removed.
+
 Clusters that are secured as a whole have it, see ``secured_directory``.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from minikafka.base.cache_dirs import make_private, open_own
 from minikafka.base.config.property_files import parse_properties, properties_text
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.base.files import RealFiles, replace_file
-from minikafka.security.zookeeper_config import CREDENTIALS, PRIVATE, SET_ACL
+from minikafka.base.printable import printable
+from minikafka.base.text import first_of
+from minikafka.security.zookeeper_config import CREDENTIALS, PRIVATE, SET_ACL, ZooKeeperClientConfig
 
 _USER = "minikafka"
 _PASSWORD_BYTES = 24
@@ -54,6 +61,25 @@ def properties_of(data_dir: str | Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError("zookeeper", str(path), f"cannot be read: {reason}") from None
+
+
+def close_new(connect: str, properties: Mapping[str, str]) -> None:
+    """Close a ZooKeeper that has just been started without data.
+
+    Raises CoordinationError if it is not empty: another user of this machine has been there before.
+    """
+    from minikafka.net.zookeeper_tls import zookeeper_security
+    from minikafka.registry.zookeeper import ZooKeeperStore
+
+    security = zookeeper_security(ZooKeeperClientConfig.among(properties))
+    with closing(ZooKeeperStore(connect, security=security)) as store:
+        store.close_to_others()
+        found = sorted({*store.children("/")} - {"zookeeper"})
+    if found:
+        raise CoordinationError(
+            "another user of this host has created znodes in the new ZooKeeper: "
+            f"{printable(first_of(found, 3))}; start again"
+        )
 
 
 def _path(data_dir: str | Path) -> Path:

@@ -48,7 +48,7 @@ from minikafka.registry.store import (
 )
 from minikafka.registry.zookeeper_address import parse_connect
 from minikafka.registry.zookeeper_rollback import RollbackWatch
-from minikafka.registry.zookeeper_security import UNSECURED, ZooKeeperSecurity, is_open
+from minikafka.registry.zookeeper_security import UNSECURED, AclPolicy, ZooKeeperSecurity, is_open
 from minikafka.registry.zookeeper_watches import Fired, PersistentWatch, read_again
 
 DEFAULT_SESSION_TIMEOUT_MS = 6000
@@ -238,19 +238,38 @@ class ZooKeeperStore:
         """See ``Store.children``."""
         return sorted(self._send("list", path, self._client.get_children_async)())
 
-    def is_open(self) -> bool:
-        """Return True if everybody may do everything with the topmost znode, which ``set_acls`` does last."""
+    def close_to_others(self) -> int:
+        """Leave nobody else any znode, with ``AclPolicy.PRIVATE``; return the number that were changed.
+
+        Does nothing if the topmost znode, which ``set_acls`` does last, is closed. Raises CoordinationError
+        for a znode that is another client's: it could be changed behind our back.
+        """
         acl, _ = self._send("read the ACL of", "/", self._client.get_acls_async)()
-        return is_open(acl)
+        self._check_own("/", acl)
+        changed = 0
+        if is_open(acl):
+            # More than once: others may create znodes until the topmost one is closed.
+            while found := self.set_acls():
+                changed += found
+        return changed
+
+    def _check_own(self, path: str, acl: Any) -> None:
+        if self.security.acl is AclPolicy.PRIVATE and self.security.is_of_another(acl):
+            raise CoordinationError(
+                f"znode {path} is not closed to others: another client has created it, or given it an ACL; "
+                "if you do not know the client, use another ZooKeeper or an empty one"
+            )
 
     def set_acls(self) -> int:
         """Give all open znodes the ACLs of new ones; return the number that were changed.
 
         Those below a znode come first, so that a run that was interrupted is continued by another one.
-        ZooKeeper's own znodes stay as they are, and those that have another ACL.
+        Those that have another ACL stay as they are, and ZooKeeper's own. With ``AclPolicy.PRIVATE`` the
+        first are an error, and the second are closed too: others could fill them.
         """
+        is_private = self.security.acl is AclPolicy.PRIVATE
         levels, paths = [], ["/"]
-        own = {"/zookeeper"} if not self._chroot else set()
+        own = {"/zookeeper/config" if is_private else "/zookeeper"} if not self._chroot else set()
         while paths:
             levels.append(paths)
             answers = self._send_all("list", self._client.get_children_async, dict.fromkeys(paths, ()))
@@ -259,7 +278,11 @@ class ZooKeeperStore:
         client, changed = self._client, 0
         for paths in reversed(levels):
             answers = self._send_all("read the ACL of", client.get_acls_async, dict.fromkeys(paths, ()))
-            unprotected = [path for path, (acl, _) in _present(answers) if is_open(acl)]
+            unprotected = []
+            for path, (acl, _) in _present(answers):
+                self._check_own(path, acl)
+                if is_open(acl):
+                    unprotected.append(path)
             acls = {path: (self._acl(self._full(path)),) for path in unprotected}
             changes = {path: acl for path, acl in acls.items() if not is_open(*acl)}
             changed += sum(1 for _ in _present(self._send_all("protect", client.set_acls_async, changes)))

@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+from kazoo.security import (
+    ACL,
+    CREATOR_ALL_ACL,
+    OPEN_ACL_UNSAFE,
+    READ_ACL_UNSAFE,
+    make_acl,
+    make_digest_acl_credential,
+)
 
 from minikafka.base.secrets import Password
 from minikafka.registry.paths import BROKERS, CONSUMERS, UNKNOWN_USERS, USERS
@@ -77,6 +84,17 @@ class ZooKeeperSecurity:
     def auth_data(self) -> list[tuple[str, str]]:
         """The credentials for kazoo."""
         return [] if self.credentials is None else [("digest", _Hidden(self.credentials.value))]
+
+    def is_of_another(self, acls: Iterable[ACL]) -> bool:
+        """Return True if another client may change a znode that is not open to everybody.
+
+        False without credentials: a client does not know its name as the owner of a certificate.
+        """
+        if self.credentials is None or is_open(acls):
+            return False
+        user, _, password = self.credentials.value.partition(":")
+        own = make_acl("digest", make_digest_acl_credential(user, password), all=True)
+        return any(acl.id != own.id and acl not in READ_ACL_UNSAFE for acl in acls)
 
 
 UNSECURED = ZooKeeperSecurity()

@@ -224,8 +224,10 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             waited_ms=waited_ms,
             security=security,
         )
-        if security.acl is AclPolicy.PRIVATE and store.is_open():
-            _log.info("closed ZooKeeper to others: %d znodes were open", store.set_acls())
+        if security.acl is AclPolicy.PRIVATE:
+            closed = store.close_to_others()
+            if closed:
+                _log.info("closed ZooKeeper to others: %d znodes were open", closed)
         return store
 
     for directory in filter(is_open_to_others, config.log_dirs):

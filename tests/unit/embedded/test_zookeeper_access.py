@@ -11,6 +11,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.embedded.zookeeper_access import properties_of, protect
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.support.command_line import CommandLine
@@ -60,6 +61,8 @@ def test_others_can_neither_read_nor_write_any_znode(
                     "/brokers/topics/before",
                     "/consumers/g",
                     "/config/changes",
+                    "/zookeeper",
+                    "/zookeeper/quota",
                 ):
                     with pytest.raises(CoordinationError, match="its ACL does not allow it"):
                         anybody.read(path)
@@ -77,3 +80,24 @@ def test_others_can_neither_read_nor_write_any_znode(
     assert cli.run("config", "get", "client", "c", "--data-dir", str(tmp_path)) == 0
     assert "producer_byte_rate" in cli.out
     assert cli.run("stop", str(tmp_path)) == 0
+
+
+@pytest.mark.process
+def test_a_new_zookeeper_that_somebody_has_written_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = EmbeddedZooKeeper.start
+
+    def written_to(zookeeper: EmbeddedZooKeeper) -> str:
+        connect = start(zookeeper)
+        with contextlib.closing(ZooKeeperStore(connect)) as anybody:
+            anybody.create("/config/users/admin", make_parents=True)
+        return connect
+
+    protect(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(EmbeddedZooKeeper, "start", written_to)
+        with pytest.raises(CoordinationError, match="has created znodes in the new ZooKeeper: config;"):
+            Cluster(data_dir=tmp_path).__enter__()
+    with Cluster(data_dir=tmp_path) as cluster:
+        cluster.create_topic("t")

@@ -117,6 +117,26 @@ def test_open_znodes_are_protected_from_below_and_once(connect: Connect) -> None
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("path", ["/", "/config"])
+def test_a_znode_of_another_client_cannot_be_closed_to_it(connect: Connect, path: str) -> None:
+    theirs = ZooKeeperSecurity(OTHER.credentials, AclPolicy.KAFKA)
+    if path == "/":
+        connect(theirs)  # creates the chroot
+    else:
+        connect(ZooKeeperSecurity())
+        connect(theirs).create(path)
+    with pytest.raises(CoordinationError, match=f"znode {path} is not closed to others: another client"):
+        connect(PRIVATE).close_to_others()
+
+
+@pytest.mark.process
+def test_znodes_are_closed_to_others_once(connect: Connect) -> None:
+    connect(ZooKeeperSecurity()).create("/consumers/g", make_parents=True)
+    ours = connect(PRIVATE)
+    assert [ours.close_to_others(), ours.close_to_others()] == [3, 0]
+
+
+@pytest.mark.process
 def test_an_acl_needs_a_client_with_credentials(connect: Connect) -> None:
     connect(ZooKeeperSecurity())
     store = connect(ZooKeeperSecurity(None, AclPolicy.KAFKA))
