@@ -1,7 +1,7 @@
 """Spark through our source, against Spark's own Kafka connector: all figures in one run.
 
     KAFKA_JARS=DIR SPARK_KAFKA_JARS=DIR python benchmarks/spark_bench.py [--quick] [--only CASE,…] [--runs N]
-        [--rows N] [--spark-python PYTHON] [--json FILE]
+        [--rows N] [--secured] [--spark-python PYTHON] [--json FILE]
 
 KAFKA_JARS: the jars of an Apache Kafka 3.x broker. SPARK_KAFKA_JARS: the connector ``spark-sql-kafka-0-10``
 of the Spark of the running Python (4.0), with what it needs. ``--spark-python``: the Python of an environment
@@ -18,6 +18,9 @@ Reading ends in ``noop``; writing begins with rows in Spark's memory and goes to
 it is timed, what is read is compared: rows, and a checksum over all columns; what was written likewise, over
 its contents. Rates are medians. "µs" is processor time a row, of the JVM with all Python processes below it,
 without the broker: it says more than the rate where the machine does other work too.
+
+With ``--secured`` both sources connect by SASL_SSL (see ``brokers.py``); topics are filled by the plain
+listener.
 
 Memory is ``VmHWM`` (the peak of the resident set, shared pages included) of the largest process that Spark's
 Python daemon forked for tasks, in a fresh session for each figure; 0 MB would be what the trivial source has.
@@ -40,11 +43,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from brokers import Security, apache_kafka, minikafka_broker
 from kafka_fill import PARTITIONS, Shape, fill, make_topic
-from kafka_peer import apache_kafka
 
 import minikafka
-from minikafka.embedded import Cluster
 from minikafka.records.format.message_set import Codec
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
@@ -139,8 +141,11 @@ class Bench:
         self._stack = stack
         self._arguments = arguments
         self._directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="minikafka-bench-")))
-        self.own = stack.enter_context(Cluster(data_dir=self._directory / "ours")).bootstrap_servers
-        self.apache = stack.enter_context(apache_kafka(os.environ["KAFKA_JARS"], self._directory))
+        security = Security() if arguments.secured else None
+        own = stack.enter_context(minikafka_broker(self._directory, {}, security))
+        apache = stack.enter_context(apache_kafka(os.environ["KAFKA_JARS"], self._directory, security))
+        self.own, self.apache = own.servers, apache.servers
+        self._clients = {broker.servers: broker.client for broker in (own, apache)}
         found = sorted(Path(os.environ["SPARK_KAFKA_JARS"]).glob("*.jar"))
         self._jars = ",".join(str(path) for path in found)
         self.main = self._session(sys.executable)
@@ -179,10 +184,13 @@ class Bench:
         """The topic that most cases read."""
         return self.topic(servers, "rows", self.rows)
 
-    @staticmethod
-    def reading(servers: str, topic: str, **more: str) -> dict[str, str]:
-        """Options of a source."""
-        return {"kafka.bootstrap.servers": servers, "subscribe": topic, **more}
+    def connecting(self, servers: str) -> dict[str, str]:
+        """Return the options of a connection to the broker whose plain listener is at ``servers``."""
+        return {f"kafka.{name}": value for name, value in self._clients[servers].items()}
+
+    def reading(self, servers: str, topic: str, **more: str) -> dict[str, str]:
+        """Return the options of a source."""
+        return {**self.connecting(servers), "subscribe": topic, **more}
 
     def new_topic(self, servers: str) -> str:
         """An empty one."""
@@ -307,7 +315,7 @@ class Bench:
         def work(source: str, servers: str) -> Work:
             def run(number: int) -> dict[str, Any]:
                 topic = self.new_topic(servers)
-                given = {"kafka.bootstrap.servers": servers, "topic": topic, "kafka.acks": "all"}
+                given = {**self.connecting(servers), "topic": topic, "kafka.acks": "all"}
                 given["kafka.compression.type"] = codec
                 found = self.main.ask("write", source=source, options=given)
                 if number == 0:
@@ -378,7 +386,7 @@ class Bench:
                     session.ask("rows", source="trivial", options={})
                 elif topic == "written":
                     session.ask("frame", rows=self.rows // 3, value_bytes=100, keys=False)
-                    given = {"kafka.bootstrap.servers": self.apache, "topic": self.new_topic(self.apache)}
+                    given = {**self.connecting(self.apache), "topic": self.new_topic(self.apache)}
                     session.ask("write", source=OURS, options=given)
                 else:
                     session.ask("read", source=OURS, options=self.reading(self.apache, topic))
@@ -456,6 +464,7 @@ def options_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, help="that count; 5")
     parser.add_argument("--quick", action="store_true", help="a fifth of the rows, and two runs")
     parser.add_argument("--only", default=",".join(CASES), help="cases, with commas between them")
+    parser.add_argument("--secured", action="store_true", help="connect by SASL_SSL")
     parser.add_argument("--spark-python", default="", help="the Python of a Spark 4.2 or newer")
     parser.add_argument("--json", type=Path, help="where to write what was found")
     found = parser.parse_args(words)

@@ -1,6 +1,7 @@
 """Kafka's own tools and librdkafka against our broker and against Apache Kafka, in one run.
 
-    KAFKA_JARS=DIR python benchmarks/wire_bench.py [--records N] [--runs N] [--only CASE,…] [--set key=value]…
+    KAFKA_JARS=DIR python benchmarks/wire_bench.py [--secured] [--records N] [--runs N] [--only CASE,…]
+        [--set key=value]…
 
 KAFKA_JARS: the jars of an Apache Kafka 3.9 broker, its tools included (``kafka_2.13``, ``kafka-tools``). The
 same client programs talk to both brokers in turn, and share the machine's cores with them. 100-byte records,
@@ -13,6 +14,10 @@ to its end reads the others in another way. librdkafka's consumer stops for a se
 100,000 messages (``fetch.queue.backoff.ms``), so that its rate is that of its stops; the case ``-unpaused``
 lets it queue everything, which takes the client's memory. Latencies are of ``EndToEndLatency``: one message
 at a time, produced and consumed again. It gives percentiles in whole milliseconds, so that they may be 0.
+
+With ``--secured`` the clients connect by SASL_SSL (see ``brokers.py``), and each goal is 1. The
+processor time of the broker and of the client for each record stands beside the rates ("us"): it says more
+than these where the machine does other work too.
 """
 
 from __future__ import annotations
@@ -23,22 +28,23 @@ import json
 import os
 import platform
 import re
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafka_peer import apache_kafka
+from brokers import PASSWORD, USER, Broker, Security, apache_kafka, minikafka_broker
 
 import minikafka
+from minikafka.base.config.property_files import properties_text
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.network.cluster import ClusterClient as Client
-from minikafka.embedded import Cluster
 from minikafka.embedded.java import find_java
 
 PARTITIONS = 4
@@ -53,12 +59,19 @@ class Side:
     """A broker and the programs that talk to it."""
 
     name: str
-    servers: str
+    broker: Broker
     jars: str
+    properties: Path
+    """A file with what the clients set."""
+
+    @property
+    def servers(self) -> str:
+        """The address for clients."""
+        return self.broker.client["bootstrap.servers"]
 
     def topic(self, name: str, partitions: int = PARTITIONS) -> str:
         """Make a topic."""
-        with Client(self.servers) as client:
+        with Client(self.broker.servers) as client:
             Admin(client).create_topic(NewTopic(name, partitions))
         return name
 
@@ -74,8 +87,8 @@ class Side:
 def java_produce(side: Side, topic: str, records: int, *properties: str) -> dict[str, float]:
     """``ProducerPerformance``: records a second."""
     shape = ["--num-records", str(records), "--record-size", str(VALUE_BYTES), "--throughput", "-1"]
-    given = [f"bootstrap.servers={side.servers}", "acks=1", *properties]
-    out = side.tool("ProducerPerformance", "--topic", topic, *shape, "--producer-props", *given)
+    given = ["--producer.config", str(side.properties), "--producer-props", "acks=1", *properties]
+    out = side.tool("ProducerPerformance", "--topic", topic, *shape, *given)
     found = _SENT.findall(out)
     if not found or int(found[-1][0]) != records:
         raise SystemExit(f"{side.name}: not all of {records} records were sent:\n{out[-2_000:]}")
@@ -85,7 +98,8 @@ def java_produce(side: Side, topic: str, records: int, *properties: str) -> dict
 def java_consume(side: Side, topic: str, records: int) -> dict[str, float]:
     """``ConsumerPerformance``: records a second from the first fetch on, without the joining of the group."""
     arguments = ["--bootstrap-server", side.servers, "--topic", topic, "--messages", str(records)]
-    out = side.tool("ConsumerPerformance", *arguments, "--group", f"g{time.monotonic_ns()}")
+    arguments += ["--group", f"g{time.monotonic_ns()}", "--consumer.config", str(side.properties)]
+    out = side.tool("ConsumerPerformance", *arguments)
     header, row = (line.split(", ") for line in out.strip().splitlines()[-2:])
     figures = dict(zip(header, row, strict=True))
     if int(figures["data.consumed.in.nMsg"]) < records:
@@ -95,7 +109,8 @@ def java_consume(side: Side, topic: str, records: int) -> dict[str, float]:
 
 def java_latency(side: Side, topic: str, messages: int) -> dict[str, float]:
     """``EndToEndLatency``: milliseconds."""
-    out = side.tool("EndToEndLatency", side.servers, topic, str(messages), "1", str(VALUE_BYTES))
+    shape = [str(messages), "1", str(VALUE_BYTES)]
+    out = side.tool("EndToEndLatency", side.servers, topic, *shape, str(side.properties))
     found = _LATENCY.search(out)
     if found is None:
         raise SystemExit(f"{side.name}: no latencies in:\n{out[-2_000:]}")
@@ -104,18 +119,30 @@ def java_latency(side: Side, topic: str, messages: int) -> dict[str, float]:
 
 def rdkafka(side: Side, what: str, topic: str, records: int) -> dict[str, float]:
     """librdkafka in a process of its own: records a second."""
-    command = [sys.executable, __file__, "--client", what, side.servers, topic, str(records)]
+    settings = json.dumps(rdkafka_settings(side.broker.client))
+    command = [sys.executable, __file__, "--client", what, settings, topic, str(records)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
     if done.returncode:
         raise SystemExit(f"librdkafka against {side.name} failed:\n{done.stdout}\n{done.stderr[-2_000:]}")
     return {"records/s": float(done.stdout)}
 
 
+def rdkafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties of a client in librdkafka's names."""
+    found = {"bootstrap.servers": properties["bootstrap.servers"]}
+    if "security.protocol" in properties:
+        found |= {"security.protocol": properties["security.protocol"]}
+        found |= {"ssl.ca.pem": properties["ssl.truststore.certificates"]}
+        found |= {"sasl.mechanism": properties["sasl.mechanism"]}
+        found |= {"sasl.username": USER, "sasl.password": PASSWORD}
+    return found
+
+
 UNPAUSED = {"queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2_097_151}
 """The largest queue of librdkafka's consumer."""
 
 
-def rdkafka_client(what: str, servers: str, topic: str, records: int) -> None:
+def rdkafka_client(what: str, security: dict[str, Any], topic: str, records: int) -> None:
     """Run in the child process: send or read ``records`` and print records per second."""
     from confluent_kafka import Consumer, Producer
 
@@ -126,7 +153,7 @@ def rdkafka_client(what: str, servers: str, topic: str, records: int) -> None:
             nonlocal failed
             failed += error is not None
 
-        settings = {"bootstrap.servers": servers, "acks": 1, "linger.ms": 5, "batch.size": 1 << 16}
+        settings = {**security, "acks": 1, "linger.ms": 5, "batch.size": 1 << 16}
         producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
         value = bytes(range(VALUE_BYTES))
         began = time.monotonic()
@@ -142,7 +169,7 @@ def rdkafka_client(what: str, servers: str, topic: str, records: int) -> None:
         if producer.flush(120) or failed:
             raise SystemExit(f"not everything was sent, {failed} failed")
     else:
-        settings = {"bootstrap.servers": servers, "group.id": f"g{time.monotonic_ns()}"}
+        settings = {**security, "group.id": f"g{time.monotonic_ns()}"}
         settings |= UNPAUSED if what == "consume-unpaused" else {}
         consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
         consumer.subscribe([topic])
@@ -184,6 +211,16 @@ CASES = {
 }
 
 
+def with_processor_time(side: Side, topic: str, records: int, case: Case) -> dict[str, float]:
+    """Run a case: also the processor time of the broker and of the client, in microseconds a record."""
+    broker_s, client = side.broker.cpu_s(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    figures = case.run(side, topic, records)
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    client_s = ended.ru_utime + ended.ru_stime - client.ru_utime - client.ru_stime
+    seconds = {"broker us": side.broker.cpu_s() - broker_s, "client us": client_s}
+    return figures | {unit: value / records * 1e6 for unit, value in seconds.items()}
+
+
 def measure(name: str, case: Case, sides: list[Side], options: argparse.Namespace) -> dict[str, Any]:
     """The sides in turn; every run's figures, the medians, and ours over the peer's."""
     records = max(1, int(options.records * case.share))
@@ -194,7 +231,7 @@ def measure(name: str, case: Case, sides: list[Side], options: argparse.Namespac
     for run in range(options.runs + 1):
         for side in sides if run % 2 else reversed(sides):
             topic = name if case.fills else side.topic(f"{name}-{run}", case.partitions)
-            figures = case.run(side, topic, records)
+            figures = with_processor_time(side, topic, records, case)
             text = ", ".join(f"{value:,.2f} {unit}" for unit, value in figures.items())
             print(f"  {'warm-up' if run == 0 else f'run {run}'}: {side.name:<10} {text}", flush=True)
             if run:
@@ -217,20 +254,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--secured", action="store_true", help="connect by SASL_SSL")
     parser.add_argument("--only", default=",".join(CASES), help="cases, by comma")
     parser.add_argument("--no-peer", action="store_true", help="only our side: for a profile")
     parser.add_argument("--set", action="append", default=[], metavar="key=value", help="of our broker")
     parser.add_argument("--client", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.client:
-        what, servers, topic, records = options.client
-        rdkafka_client(what, servers, topic, int(records))
+        what, settings, topic, records = options.client
+        rdkafka_client(what, json.loads(settings), topic, int(records))
         return 0
     jars = os.environ.get("KAFKA_JARS")
     if not jars:
         raise SystemExit("set KAFKA_JARS: see the head of this file")
     found: dict[str, Any] = {
         "command": " ".join(sys.argv),
+        "load": os.getloadavg(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "versions": {
             "minikafka": minikafka.__version__,
@@ -241,17 +280,24 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="minikafka-bench-")))
         config = dict(setting.split("=", 1) for setting in options.set)
-        ours = stack.enter_context(Cluster(data_dir=directory / "ours", config=config)).bootstrap_servers
-        sides = [Side("minikafka", ours, jars)]
+        security = Security() if options.secured else None
+        brokers = {"minikafka": stack.enter_context(minikafka_broker(directory, config, security))}
         if not options.no_peer:
-            sides.append(Side("peer", stack.enter_context(apache_kafka(jars, directory)), jars))
+            brokers["peer"] = stack.enter_context(apache_kafka(jars, directory, security))
+        sides = []
+        for name, broker in brokers.items():
+            sides.append(Side(name, broker, jars, directory / f"{name}.client.properties"))
+            sides[-1].properties.write_text(properties_text(broker.client))
         for name in options.only.split(","):
             print(name, flush=True)
             found[name] = measure(name, CASES[name], sides, options)
     print(json.dumps(found, indent=2))
     for name in options.only.split(","):
         for unit, ratio in found[name]["ratio"].items():
-            goal = CASES[name].goal
+            goal = 1.0 if options.secured else CASES[name].goal
+            if unit in ("broker us", "client us"):
+                print(f"{name}, {unit}: the peer's is {ratio:.2f} x ours")
+                continue
             state = "reached" if ratio >= goal else "MISSED"
             print(f"{name}, {unit}: {ratio:.2f} x the peer, goal {goal} x: {state}")
     return 0
