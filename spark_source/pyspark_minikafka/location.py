@@ -6,12 +6,17 @@ executors, which call ``check_reachable``: the embedded broker serves only the h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
+from minikafka.clients.common_client_configs import ClientSecurity
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.options.kafka_options import ConnectionOptions
 from pyspark_minikafka.options.options import Location
+
+if TYPE_CHECKING:
+    from minikafka.registry.zookeeper import ZooKeeperStore
 
 
 class WrongHost(MinikafkaError):
@@ -24,7 +29,8 @@ class Target:
 
     data_dir, boot_id, cluster_id: of the embedded broker; None for named servers. A boot id identifies one
     boot of one host.
-    zookeeper_connect: the ZooKeeper of consumer groups, where one is known.
+    zookeeper_connect: the ZooKeeper of consumer groups, where one is known; that of zookeeper_data_dir, if it
+    is the embedded one. security: of the embedded broker, if it is secured, with secrets and without paths.
     """
 
     bootstrap_servers: str
@@ -32,6 +38,25 @@ class Target:
     boot_id: str | None = None
     cluster_id: str | None = None
     zookeeper_connect: str | None = None
+    zookeeper_data_dir: str | None = None
+    security: ClientSecurity | None = None
+
+    def connection(self, options: ConnectionOptions) -> ConnectionOptions:
+        """Return ``options``, with the login of an embedded broker that is secured."""
+        return options if self.security is None else replace(options, security=self.security)
+
+    def zookeeper_store(self, session_timeout_ms: int = 6_000) -> ZooKeeperStore:
+        """Open a session with ZooKeeper; close it after use. Driver only."""
+        from minikafka.embedded import zookeeper_access
+        from minikafka.registry.zookeeper import ZooKeeperStore
+
+        assert self.zookeeper_connect is not None
+        if self.zookeeper_data_dir is None:
+            return ZooKeeperStore(self.zookeeper_connect, session_timeout_ms, make_chroot=False)
+        security = zookeeper_access.security_of(self.zookeeper_data_dir)
+        return ZooKeeperStore(
+            self.zookeeper_connect, session_timeout_ms, make_chroot=False, security=security
+        )
 
 
 def locate(location: Location) -> Target:
@@ -40,7 +65,7 @@ def locate(location: Location) -> Target:
     """
     if location.bootstrap_servers is not None:
         return Target(location.bootstrap_servers, zookeeper_connect=location.zookeeper_connect)
-    from minikafka.embedded import local
+    from minikafka.embedded import local, secured_directory
 
     assert location.data_dir is not None
     runs = local.running(location.data_dir) is not None
@@ -55,6 +80,8 @@ def locate(location: Location) -> Target:
         address.boot_id,
         address.cluster_id,
         location.zookeeper_connect or address.zookeeper_connect,
+        None if location.zookeeper_connect else location.data_dir,
+        secured_directory.client_security(location.data_dir),
     )
 
 

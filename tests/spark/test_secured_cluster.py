@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from minikafka.base.errors import MinikafkaError
 from minikafka.base.secrets import Password
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
 from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.embedded import local
 from minikafka.embedded.cluster import Cluster
 from minikafka.net.ports import free_port
 from minikafka.registry.brokers import live_brokers
@@ -177,6 +179,40 @@ def test_a_write_with_a_wrong_password_ends_before_its_tasks(spark: SparkSession
     with pytest.raises(Exception, match=r"sasl\.jaas\.config") as refused:
         write(spark, options, 1, "t")
     assert "wrong-one" not in str(refused.value)
+
+
+def test_embedded_cluster_of_a_secured_directory_needs_no_login_options(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data_dir = tmp_path / "data"
+    with Cluster(1, data_dir, secure=True) as cluster:
+        jaas = cluster.client_properties["sasl.jaas.config"]
+    secret = jaas.partition('password="')[2].partition('"')[0]
+    options = {"minikafka.data.dir": str(data_dir)}
+    try:
+        write(spark, options, 100, "t")
+        read = spark.read.format("minikafka").options(**options).option("subscribe", "t").load()
+        assert read.count() == 100
+        stream = spark.readStream.format("minikafka").options(**options).option("subscribe", "t")
+        group = {"minikafka.commit.group": "g", "offsets.storage": "zookeeper"}
+        query = (
+            stream.options(startingOffsets="earliest", **group)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(90)
+        kept = [path for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
+        logs = list((data_dir / "logs").iterdir())
+        assert not any(secret.encode() in path.read_bytes() for path in kept + logs)
+        running = local.running(str(data_dir))
+        assert running is not None
+        with ClusterClient(running.bootstrap_servers) as plain, pytest.raises(MinikafkaError):
+            plain.metadata(timeout_ms=3_000)
+    finally:
+        local.stop(str(data_dir))
 
 
 def test_brokers_that_are_away_do_not_fail_load(spark: SparkSession) -> None:

@@ -19,6 +19,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minikafka.base.cache_dirs import make_private, open_own
 from minikafka.base.config.property_files import parse_properties, properties_text
@@ -27,6 +28,9 @@ from minikafka.base.files import RealFiles, replace_file
 from minikafka.base.printable import printable
 from minikafka.base.text import first_of
 from minikafka.security.zookeeper_config import CREDENTIALS, PRIVATE, SET_ACL, ZooKeeperClientConfig
+
+if TYPE_CHECKING:
+    from minikafka.registry.zookeeper_security import ZooKeeperSecurity
 
 _USER = "minikafka"
 _PASSWORD_BYTES = 24
@@ -80,6 +84,13 @@ def close_new(connect: str, properties: Mapping[str, str]) -> None:
             "another user of this host has created znodes in the new ZooKeeper: "
             f"{printable(first_of(found, 3))}; start again"
         )
+
+
+def security_of(data_dir: str | Path) -> ZooKeeperSecurity:
+    """Return the security of clients of a data directory's ZooKeeper. Raises ConfigError as above."""
+    from minikafka.net.zookeeper_tls import zookeeper_security
+
+    return zookeeper_security(ZooKeeperClientConfig.among(properties_of(data_dir)))
 
 
 def _path(data_dir: str | Path) -> Path:

@@ -228,7 +228,7 @@ def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory
             raise ConfigError(DATA_DIR, data_dir, allowed)
         return Location(kafka.bootstrap_servers, None)
     if kafka.connection.security.protocol is not SecurityProtocol.PLAINTEXT:
-        allowed = f"is for brokers that are named: set {SERVERS} (the embedded broker has PLAINTEXT)"
+        allowed = f"is for brokers that are named: set {SERVERS} (embedded ones need no options to log in)"
         raise ConfigError(PREFIX + PROTOCOL, kafka.connection.security.protocol.name, allowed)
     for name, value in options.items():
         # An error, not a warning: rows would go to the embedded cluster instead of the intended one.

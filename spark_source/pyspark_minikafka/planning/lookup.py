@@ -38,11 +38,11 @@ class ClusterLookup:
         options: SourceOptions,
         clock: Clock | None = None,
         *,
-        zookeeper_connect: str | None = None,
+        target: Target | None = None,
     ) -> None:
         self._cluster = cluster
         self._options = options
-        self._zookeeper = zookeeper_connect
+        self._target = target
         self._clock = clock or SystemClock()
         self._topics: Mapping[str, tuple[int, ...]] = {}
         self._asked_ms: int | None = None
@@ -76,9 +76,10 @@ class ClusterLookup:
         if storage is not Storage.ZOOKEEPER:
             places.append("Kafka")
             found = self._retried(lambda: _in_kafka(self._cluster, group))
-        if storage is not Storage.KAFKA and self._zookeeper is not None:
-            places.append(f"ZooKeeper at {self._zookeeper}")
-            for tp, offset in _in_zookeeper(self._zookeeper, group).items():
+        target = self._target
+        if storage is not Storage.KAFKA and target is not None and target.zookeeper_connect is not None:
+            places.append(f"ZooKeeper at {target.zookeeper_connect}")
+            for tp, offset in _in_zookeeper(target, group).items():
                 found[tp] = max(offset, found.get(tp, offset))
         if not found:
             more = "" if len(places) > 1 or storage is not None else ", or set zookeeper.connect"
@@ -138,11 +139,10 @@ def _in_kafka(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
     return {tp: committed.offset for tp, committed in GroupAdmin(cluster).offsets(group).items()}
 
 
-def _in_zookeeper(connect: str, group: str) -> Mapping[TopicPartition, int]:
+def _in_zookeeper(target: Target, group: str) -> Mapping[TopicPartition, int]:
     from minikafka.registry.consumer_offsets import read_offsets
-    from minikafka.registry.zookeeper import ZooKeeperStore
 
-    store = ZooKeeperStore(connect, make_chroot=False)
+    store = target.zookeeper_store()
     try:
         return read_offsets(store, group)
     finally:
@@ -156,6 +156,6 @@ def pause(milliseconds: int) -> None:
 
 def make_planner(options: SourceOptions, target: Target) -> Planner:
     """Return a planner that looks up offsets at the brokers of ``target``."""
-    cluster = cache.reading(target.bootstrap_servers, options.connection)
-    lookup = ClusterLookup(cluster, options, zookeeper_connect=target.zookeeper_connect)
+    cluster = cache.reading(target.bootstrap_servers, target.connection(options.connection))
+    lookup = ClusterLookup(cluster, options, target=target)
     return Planner(options, lookup, warn=report.warn_once, pause=pause, now_ms=SystemClock().now_ms)

@@ -71,10 +71,8 @@ class ZooKeeperMember(SoleConsumer):
     session_ms = 6_000
     heartbeat_ms = 2_000
 
-    def __init__(self, connect: str, group: str, owner: str) -> None:
-        from minikafka.registry.zookeeper import ZooKeeperStore
-
-        self.store = ZooKeeperStore(connect, self.session_ms, make_chroot=False)
+    def __init__(self, target: Target, group: str, owner: str) -> None:
+        self.store = target.zookeeper_store(self.session_ms)
         super().__init__(self.store, group, owner, SystemClock().now_ms)
 
     def release(self) -> None:
@@ -210,10 +208,10 @@ def start_progress(options: SourceOptions, target: Target) -> GroupProgress | No
     owner = consumer_id(group, platform.node(), SystemClock().now_ms(), uuid.uuid4().hex)
     member: QueryMember
     if options.groups.storage is Storage.ZOOKEEPER:
-        assert target.zookeeper_connect is not None  # otherwise the options are refused
-        member = ZooKeeperMember(target.zookeeper_connect, group, owner)
+        member = ZooKeeperMember(target, group, owner)  # without ZooKeeper the options are refused
     else:
-        member = SoleMember(cache.reading(target.bootstrap_servers, options.connection), group, owner)
+        cluster = cache.reading(target.bootstrap_servers, target.connection(options.connection))
+        member = SoleMember(cluster, group, owner)
     progress = GroupProgress(member, group)
     install_sigterm_handler()
     progress.start()

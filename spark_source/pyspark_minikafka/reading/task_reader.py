@@ -54,7 +54,9 @@ def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Recor
         return  # Spark's stand-in for a query without partitions
     with workers.task(), workers.without_traceback():
         check_reachable(partition.target)
-        cluster = cache.reading(partition.target.bootstrap_servers, options.connection)
+        cluster = cache.reading(
+            partition.target.bootstrap_servers, partition.target.connection(options.connection)
+        )
         reader = _RangeReader(cluster, partition.offsets, options)
         yield from prefetched(reader, BATCHES_AHEAD)
         report.note(reader.stats.summary(reader.task), shown=options.log_tasks)

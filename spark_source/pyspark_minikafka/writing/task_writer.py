@@ -50,7 +50,7 @@ def send(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, target: Target, columns: SinkColumns
 ) -> tuple[int, int]:
     """Send every row and wait until all are acknowledged. Return the rows, and the bytes as encoded."""
-    cluster = cache.writing(target.bootstrap_servers, options.connection)
+    cluster = cache.writing(target.bootstrap_servers, target.connection(options.connection))
     with cache.producing(cluster, options.producer) as producer:
         task = _TaskWriter(cluster, producer, options, columns)
         for batch in merged(batches, task.wanted_bytes):

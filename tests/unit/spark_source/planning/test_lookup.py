@@ -6,6 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
+from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.options import Mode, source_options
 from pyspark_minikafka.planning import lookup
 from pyspark_minikafka.planning.lookup import ClusterLookup
@@ -20,9 +21,9 @@ def looking(
     """A group ``g``: Kafka has 5 and 6 of the first partitions, ZooKeeper what is given."""
     brokers = BrokerHarness(1, {"t": 3})
     brokers.commit("g", {T0: 5, T1: 6})
-    monkeypatch.setattr(lookup, "_in_zookeeper", lambda connect, group: zookeeper if group == "g" else {})
+    monkeypatch.setattr(lookup, "_in_zookeeper", lambda target, group: zookeeper if group == "g" else {})
     options = source_options({"subscribe": "t", **given}, Mode.BATCH)
-    return ClusterLookup(brokers.client(), options, zookeeper_connect="zk:2181")
+    return ClusterLookup(brokers.client(), options, target=Target("b:9092", zookeeper_connect="zk:2181"))
 
 
 def test_of_what_both_storages_have_the_higher_offset_counts(monkeypatch: pytest.MonkeyPatch) -> None:
