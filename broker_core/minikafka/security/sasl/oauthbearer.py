@@ -20,11 +20,16 @@ from minikafka.security.sasl.mechanism import SaslClient, SaslServer
 
 MECHANISM = "OAUTHBEARER"
 
+MAX_NAME_CHARS = 1_000
+MAX_PAIRS = 100
+"""Limits of a client's message: anybody may have the broker parse a long one, but only tokens are long."""
+
 _AFTER_REFUSAL = b"\x01"
-_NAME = r"(?:[^=,\0\x01]|=2C|=3D)+"
+_NAME = rf"(?:[^=,\0\x01]|=2C|=3D){{1,{MAX_NAME_CHARS}}}"
 _VALUE = r"[\x21-\x7e \t\r\n]+"
 _PAIR = re.compile(rf"(?P<key>[A-Za-z]+)=(?P<value>{_VALUE})")
-_CLIENT_FIRST = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+={_VALUE}\x01)*)\x01")
+_PAIRS = rf"(?:[A-Za-z]+={_VALUE}\x01){{0,{MAX_PAIRS}}}"
+_CLIENT_FIRST = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>{_PAIRS})\x01")
 _AUTHORIZATION = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_.a-zA-Z0-9]+)", re.ASCII)
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 

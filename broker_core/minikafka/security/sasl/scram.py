@@ -34,6 +34,9 @@ MAX_ITERATIONS = 1_000_000
 TOKEN_AUTHENTICATION = "tokenauth"
 """The extension that says that the user is the id of a delegation token."""
 
+MAX_MESSAGE_BYTES = 16_384
+"""The limit of a client's message: names are short, and anybody may have the broker parse a long one."""
+
 _NONCE_BITS = 130
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NAME = r"(?:[^=,\0]|=2C|=3D)+"
@@ -274,6 +277,8 @@ class ScramSaslServer(SaslServer):
         self._exchange: _ServerExchange | None = None
 
     def _evaluate(self, response: bytes) -> bytes:
+        if len(response) > MAX_MESSAGE_BYTES:
+            raise self._failed(f"the client's message has {len(response)} of {MAX_MESSAGE_BYTES} bytes")
         text = self._decoded(response)
         return (
             self._server_first(text) if self._exchange is None else self._server_final(self._exchange, text)

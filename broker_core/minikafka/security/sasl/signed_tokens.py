@@ -34,6 +34,8 @@ JWKS_ENDPOINT = "sasl.oauthbearer.jwks.endpoint.url"
 
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
+MAX_HEADER_CHARS = 32_768
+"""The limit of a token's header, which is read before anything vouches for it; chains of certificates fit."""
 ALGORITHMS = (*_RSA, *_CURVES.values())
 """The algorithms that are accepted."""
 MIN_RSA_BITS = 2048
@@ -232,6 +234,8 @@ class SignedTokenValidator:
 
     def _validated(self, value: str, now_ms: int) -> OAuthBearerToken:
         header_part, claims_part, signature_part = parts_of(value)
+        if len(header_part) > MAX_HEADER_CHARS:
+            raise InvalidToken(f"its header has {len(header_part)} of {MAX_HEADER_CHARS} characters")
         self._check_signature(decoded("header", header_part), value.rpartition(".")[0], signature_part)
         claims = decoded("claims", claims_part)
         if claims.get("iat") is None:

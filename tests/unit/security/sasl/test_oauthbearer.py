@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from minikafka.base.errors import AuthenticationFailed, BrokerError, ErrorCode
 from minikafka.base.secrets import Password
 from minikafka.security.sasl.oauthbearer import (
+    MAX_NAME_CHARS,
+    MAX_PAIRS,
     OAuthBearerSaslClient,
     OAuthBearerSaslServer,
     OAuthBearerToken,
@@ -48,6 +50,16 @@ def test_client_with_a_valid_token_is_authenticated() -> None:
     assert oauth.authorization_id == "alice,=1"
     assert oauth.expires_ms == 1_000
     assert oauth.extensions == {"logicalCluster": "lkc-1", "x": "a b"}
+
+
+def test_only_the_token_may_be_long() -> None:
+    token = "auth=Bearer abc.DEF-_1\x01"
+    names = [chr(97 + number // 26) + chr(97 + number % 26) for number in range(MAX_PAIRS)]
+    pairs = [f"{name}=x\x01" for name in names]
+    assert server().evaluate_response(first(token + "".join(pairs[:-1]))) == b""
+    assert "malformed" in refusal(first(token + "".join(pairs))).reason
+    assert "may not act as" in refusal(first(header=f"n,a={'x' * MAX_NAME_CHARS},")).reason
+    assert "malformed" in refusal(first(header=f"n,a={'x' * (MAX_NAME_CHARS + 1)},")).reason
 
 
 def test_client_sends_the_message_of_rfc_7628() -> None:

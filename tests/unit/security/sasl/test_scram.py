@@ -13,6 +13,7 @@ from minikafka.base.errors import AuthenticationFailed, BrokerError, ConfigError
 from minikafka.base.secrets import Password
 from minikafka.security.sasl.scram import (
     MAX_ITERATIONS,
+    MAX_MESSAGE_BYTES,
     ScramCredential,
     ScramMechanism,
     ScramSaslClient,
@@ -182,6 +183,12 @@ def test_unknown_user_gets_the_same_salt_whenever_asked() -> None:
 def test_denied_request_gets_the_salt_that_the_user_gets_otherwise(user: bytes) -> None:
     requests = b"n,,n=%b,r=c", b"n,a=other,n=%b,r=c", b"n,,n=%b,r=c,tokenauth=true"
     assert len({server().evaluate_response(request % user) for request in requests}) == 1
+
+
+def test_long_message_is_refused_unread() -> None:
+    longest = b"n,,n=%b,r=c" % (b"x" * (MAX_MESSAGE_BYTES - 9))
+    assert server().evaluate_response(longest)
+    assert "16385 of 16384 bytes" in refusal(server(), longest + b"c").reason
 
 
 def test_salt_of_an_unknown_user_depends_on_the_secret_and_the_mechanism() -> None:

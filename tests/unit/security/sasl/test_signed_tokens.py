@@ -221,6 +221,10 @@ def test_header_that_is_not_understood_is_refused(header: dict[str, object]) -> 
     broker().refusal(f"{part({'alg': 'RS256', 'kid': 'k1', **header})}.{claims}.{signature}")
 
 
+def test_long_header_is_refused_unread() -> None:
+    assert "its header has 32769 of 32768 characters" in broker().refusal(f"{'x' * 32_769}.e30.x")
+
+
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_no_changed_byte_of_a_token_is_believed(position: int, change: int) -> None:
     good = broker()
