@@ -15,8 +15,13 @@ from dataclasses import dataclass
 
 from minikafka.base import acls
 from minikafka.base.errors import AuthenticationFailed, ConfigError
+from minikafka.base.text import shorten
 
 USER_TYPE = "User"
+MAX_NAME_CHARS, MAX_NAME_PARTS = 1_000, 32
+"""Limits of a distinguished name that a rule is tried on. A rule such as Kafka's example with six ``(.*?)``
+takes a second for a name of 900 characters made for it, in which the whole broker stands still.
+"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,7 +108,15 @@ class SslPrincipalMapper:
         return cls(text, tuple(rules))
 
     def principal(self, distinguished_name: str) -> KafkaPrincipal:
-        """Return the principal of a certificate. Raises AuthenticationFailed if no rule matches."""
+        """Return the principal of a certificate. Raises AuthenticationFailed if no rule matches, or if the
+        name is too long for rules.
+        """
+        parts, length = distinguished_name.count(",") + 1, len(distinguished_name)
+        if self.rules[0] is not None and (length > MAX_NAME_CHARS or parts > MAX_NAME_PARTS):
+            raise AuthenticationFailed(
+                f"the certificate's name {shorten(distinguished_name)!r} has {length} characters and {parts} "
+                f"parts: rules of ssl.principal.mapping.rules are for {MAX_NAME_CHARS} and {MAX_NAME_PARTS}"
+            )
         for rule in self.rules:
             mapped = distinguished_name if rule is None else rule.apply(distinguished_name)
             if mapped is not None:

@@ -28,6 +28,20 @@ def test_name_of_a_principal_may_hold_colons() -> None:
     assert KafkaPrincipal.parse("Role:a:b") == KafkaPrincipal("Role", "a:b")
 
 
+PARTS = ",OU=x,O=x,L=x,ST=x"
+
+
+@pytest.mark.parametrize("name", ["CN=" + "x" * 998, f"CN=x{PARTS * 8}"])
+def test_long_name_is_for_no_rule(name: str) -> None:
+    rules = "RULE:CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)/$1@$2/,DEFAULT"
+    with pytest.raises(AuthenticationFailed) as refused:
+        SslPrincipalMapper.parse(rules).principal(name)
+    assert refused.value.reason.endswith("are for 1000 and 32")
+    assert SslPrincipalMapper.parse("DEFAULT").principal(name).name == name
+    shorter = name[:1000].rpartition(",ST=x")[0] or name[:1000]
+    assert SslPrincipalMapper.parse(rules).principal(shorter).name == shorter
+
+
 @pytest.mark.parametrize("text", ["", "alice", ":alice", "User:"])
 def test_principal_without_type_or_name_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="TYPE:NAME"):
