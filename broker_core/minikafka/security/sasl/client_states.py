@@ -195,7 +195,7 @@ class SaslClientAuthenticator:
         try:
             return step()
         except AuthenticationFailed as error:
-            raise self._failed(error.reason) from None
+            raise self._failed(printable(shorten(error.reason))) from None  # it may have the broker's words
 
     def receive_close(self, problem: str) -> AuthenticationFailed:
         """Return what it means that the broker closed the connection, or broke the protocol, in this state.

@@ -267,6 +267,27 @@ def test_broker_with_another_password_is_refused_by_scram() -> None:
     assert text.count("SCRAM-SHA-256: ") == 1
 
 
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
+def test_words_in_a_mechanisms_message_are_one_short_line(mechanism: str) -> None:
+    client = authenticator(mechanism)
+    client.begin()
+    first = client.receive_handshake(0, [mechanism])
+    assert isinstance(first, SendAuthenticate)
+    words = "\x1b]0;title\x07\nforged line\u202e" + "x" * 100_000
+    if mechanism == "OAUTHBEARER":
+        client.receive_authenticate(0, None, words.encode())
+        text = reason_of(lambda: client.receive_authenticate(0, None, b""))
+    else:
+        server = scram_server(ScramMechanism.SCRAM_SHA_256)
+        client.receive_authenticate(0, None, server.evaluate_response(first.auth_bytes))
+        text = reason_of(
+            lambda: client.receive_authenticate(0, None, b"e=" + words.replace("=", "").encode())
+        )
+    assert "refuses" in text
+    assert text.isprintable()
+    assert len(text) < 1_500
+
+
 def test_close_during_a_login_with_requests_points_at_the_brokers_log() -> None:
     text = reason_of(lambda: raise_(intermediate().receive_close("closed by the peer")))
     assert "closed by the peer during the login, without a verdict; see the broker's log" in text
