@@ -200,6 +200,11 @@ class Cluster:
         else:
             self._zookeeper = EmbeddedZooKeeper(str(self.data_dir))
             self._close_if_new(self._zookeeper)
+            if self._security is not None and not secured_directory.has_users(self.data_dir):
+                access = self._zookeeper_properties()
+                secured_directory.take_zookeeper(
+                    self.data_dir, self._zookeeper.start(), access, self._security
+                )
             self._start_with_zookeeper(self._zookeeper)
         for number, broker in self._brokers.items():
             self._ready[number] = broker.wait_ready(on_progress=on_progress)

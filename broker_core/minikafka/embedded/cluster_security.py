@@ -33,10 +33,10 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from minikafka.base.config.property_files import parse_properties, properties_text
-from minikafka.base.errors import ConfigError, StoreError, UserExists
+from minikafka.base.errors import ConfigError, NoSuchUser, StoreError, UserExists
 from minikafka.base.files import Files, make_dirs_durably, replace_file
 from minikafka.base.secrets import Password
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
+from minikafka.clients.admin.zookeeper.users import NewPassword, add_user, delete_user
 from minikafka.embedded.certificate_authority import CertificateAuthority, covers, is_issued_by
 from minikafka.registry.store import Store
 from minikafka.security.certificates import Certificate
@@ -151,8 +151,14 @@ def with_certificate(client_properties: Mapping[str, str], ca_certificate: str) 
     return {**others, "ssl.truststore.certificates": ca_certificate}
 
 
-def add_users(store: Store, security: ClusterSecurity) -> None:
-    """Add the first user of clients, unless ZooKeeper knows it: then it keeps its password there."""
+def add_users(store: Store, security: ClusterSecurity, *, replace: bool = False) -> None:
+    """Add the first user of clients, unless ZooKeeper knows it: then it keeps its password there.
+
+    replace: for a ZooKeeper that was open before. Anybody may have added a user with a super user's name.
+    """
+    for user in (BROKER_USER, FIRST_USER) if replace else ():
+        with suppress(NoSuchUser):
+            delete_user(store, user)
     new = NewPassword(security.users[FIRST_USER])
     with suppress(UserExists):
         add_user(store, FIRST_USER, new, secrets.token_bytes, [ScramMechanism(MECHANISM)])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,13 @@ from minikafka.base.ids import host_port
 if TYPE_CHECKING:
     from minikafka.clients.common_client_configs import ClientSecurity
     from minikafka.embedded.cluster_security import ClusterSecurity
+    from minikafka.registry.zookeeper import ZooKeeperStore
     from minikafka.server.config.listeners import Listener
     from minikafka.server.config.properties import BrokerConfig
 
 LISTENERS = "listeners"
+USERS_ADDED = "users-added"
+"""The file that says that the users in ZooKeeper are those of the folder."""
 PLAINTEXT, SASL_SSL = "PLAINTEXT", "SASL_SSL"
 
 
@@ -154,19 +158,42 @@ def checked_config(
     return BrokerConfig.from_properties({**own, **broker_properties(security, config)})
 
 
+def has_users(data_dir: Path) -> bool:
+    """Return True if the users of the data directory's own ZooKeeper are those of the folder."""
+    return (folder_of(data_dir) / USERS_ADDED).exists()
+
+
+def take_zookeeper(
+    data_dir: Path, connect: str, properties: Mapping[str, str], security: ClusterSecurity
+) -> None:
+    """Close the ZooKeeper of a data directory, and replace users that others may have added to it.
+
+    Call it before brokers trust these users, until ``has_users``. Raises MinikafkaError.
+    """
+    from minikafka.base.files import RealFiles, replace_file
+    from minikafka.embedded.cluster_security import add_users
+
+    with closing(_store(connect, properties)) as store:
+        store.close_to_others()
+        add_users(store, security, replace=True)
+    replace_file(RealFiles(), str(folder_of(data_dir) / USERS_ADDED), b"", private=True)
+
+
 def add_first_user(connect: str, properties: Mapping[str, str], security: ClusterSecurity) -> None:
     """Add the first user of clients to ZooKeeper, unless it knows it. Raises MinikafkaError.
 
     properties: those of a client of ZooKeeper.
     """
     from minikafka.embedded.cluster_security import add_users
+
+    with closing(_store(connect, properties)) as store:
+        add_users(store, security)
+
+
+def _store(connect: str, properties: Mapping[str, str]) -> ZooKeeperStore:
     from minikafka.net.zookeeper_tls import zookeeper_security
     from minikafka.registry.zookeeper import ZooKeeperStore
     from minikafka.security.zookeeper_config import ZooKeeperClientConfig
 
     access = zookeeper_security(ZooKeeperClientConfig.among(properties))
-    store = ZooKeeperStore(connect, make_chroot=False, security=access)
-    try:
-        add_users(store, security)
-    finally:
-        store.close()
+    return ZooKeeperStore(connect, make_chroot=False, security=access)

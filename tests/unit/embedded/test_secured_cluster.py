@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -10,13 +12,16 @@ import pytest
 
 from minikafka.base.errors import AuthenticationFailed, ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
+from minikafka.base.secrets import Password
 from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
 from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.embedded import secured_directory
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.cluster_security import ClusterSecurity, prepare
+from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.support.processes import wait_until
 
 HOST = "127.0.0.1"
@@ -116,6 +121,34 @@ def test_it_stays_secured_and_logs_have_no_password(tmp_path: Path) -> None:
     secrets = [password.value for password in security_of(tmp_path / "security").users.values()]
     logs = "".join(log.read_text() for log in (tmp_path / "logs").iterdir())
     assert not any(secret in logs for secret in secrets)
+
+
+@pytest.mark.process
+@pytest.mark.timeout(180)
+def test_open_cluster_is_secured_without_users_of_strangers(tmp_path: Path) -> None:
+    with Cluster(1, tmp_path) as cluster:
+        cluster.create_topic("t")
+        with closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:
+            for user in ("admin", "broker"):
+                add_user(store, user, NewPassword(Password("a stranger's")), os.urandom)
+    for _ in range(2):
+        with Cluster(1, tmp_path, secure=True) as cluster:
+            assert topics_of(cluster, cluster.client_properties) == ["t"]
+            for user in ("admin", "broker"):
+                with pytest.raises(AuthenticationFailed):
+                    topics_of(cluster, stranger(cluster, user))
+
+
+def stranger(cluster: Cluster, user: str) -> dict[str, str]:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    jaas = f'{module} required username="{user}" password="a stranger\'s";'
+    return {**cluster.client_properties, "sasl.jaas.config": jaas}
+
+
+def topics_of(cluster: Cluster, properties: dict[str, str]) -> list[str]:
+    security = ClientSecurity.from_properties(properties)
+    with ClusterClient(cluster.bootstrap_servers, security=security) as client:
+        return [name for name in client.metadata().topics if not name.startswith("__")]
 
 
 def in_sync(admin: Admin) -> int:
