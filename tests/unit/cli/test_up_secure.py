@@ -171,3 +171,10 @@ def test_printed_lines_quote_what_shells_read(tmp_path: Path) -> None:
     lines = list(how_to_connect(tmp_path / 'it\'s "mine"', "h:1"))
     (librdkafka,) = (line for line in lines if line.startswith("  librdkafka:"))
     assert str(tmp_path / 'it\'s "mine"' / "security" / "librdkafka.properties") in shlex.split(librdkafka)
+
+
+def test_guide_shows_what_is_printed() -> None:
+    page = Path(__file__).parents[3] / "docs" / "guides" / "secure-a-cluster.md"
+    shown = page.read_text(encoding="utf-8").splitlines()
+    printed = how_to_connect(Path("/data/minikafka-data"), "127.0.0.1:9092")
+    assert [line for line in printed if line not in shown] == []

@@ -139,6 +139,23 @@ def test_open_cluster_is_secured_without_users_of_strangers(tmp_path: Path) -> N
                     topics_of(cluster, stranger(cluster, user))
 
 
+@pytest.mark.process
+@pytest.mark.timeout(180)
+def test_moved_folder_opens_the_cluster_and_a_new_one_secures_it(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with Cluster(1, data_dir, secure=True) as cluster:
+        cluster.create_topic("t")
+        before = cluster.client_properties
+    (data_dir / "security").rename(tmp_path / "away")
+    with Cluster(1, data_dir) as cluster:
+        assert topics_of(cluster, {}) == ["t"]
+    with Cluster(1, data_dir, secure=True) as cluster:
+        assert topics_of(cluster, cluster.client_properties) == ["t"]
+        jaas = {"sasl.jaas.config": before["sasl.jaas.config"]}
+        with pytest.raises(AuthenticationFailed):
+            topics_of(cluster, {**cluster.client_properties, **jaas})
+
+
 def stranger(cluster: Cluster, user: str) -> dict[str, str]:
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     jaas = f'{module} required username="{user}" password="a stranger\'s";'
