@@ -1,7 +1,8 @@
 """Clients of kazoo: created with this project's settings, started and stopped, and their errors translated.
 
 kazoo logs every attempt as a warning. Here it has the logger ``minikafka.registry.zookeeper.kazoo``, silent
-below ERROR unless its level is set.
+below ERROR unless its level is set. Bytes are hidden in it: credentials of users, and passwords of sessions,
+with which anybody could take one over.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,9 +28,20 @@ from minikafka.base.errors import (
     NotEmpty,
     SessionExpired,
 )
+from minikafka.base.secrets import HIDDEN
 from minikafka.registry.zookeeper_security import TlsContext, ZooKeeperSecurity
 
+_BYTES = re.compile(r"""b'(?:[^'\\]|\\.)*'|b"(?:[^"\\]|\\.)*\"""")
+
+
+def _hide_bytes(record: logging.LogRecord) -> bool:
+    """Hide the bytes in a record of kazoo, which logs whole requests and answers. A filter of its logger."""
+    record.msg, record.args = _BYTES.sub(f"b'{HIDDEN}'", record.getMessage()), None
+    return True
+
+
 _kazoo_log = logging.getLogger("minikafka.registry.zookeeper.kazoo")
+_kazoo_log.addFilter(_hide_bytes)
 if _kazoo_log.level == logging.NOTSET:
     _kazoo_log.setLevel(logging.ERROR)
 

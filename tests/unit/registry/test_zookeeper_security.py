@@ -147,8 +147,14 @@ def test_an_acl_needs_a_client_with_credentials(connect: Connect) -> None:
 @pytest.mark.process
 def test_credentials_are_not_in_the_log_of_kazoo(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(1, logger="minikafka.registry.zookeeper.kazoo"):
-        connect(OWN)
+        ours = connect(OWN)
+        ours.create("/config/users/alice", b"stored_key=tiger's", make_parents=True)
+        assert ours.read("/config/users/alice")[0] == b"stored_key=tiger's"
     assert "Auth(" in caplog.text
+    assert "/config/users/alice" in caplog.text
+    password = ours.ticket.password
+    assert password.hex() not in caplog.text
+    assert repr(password) not in caplog.text
     assert "tiger" not in caplog.text
     assert "tiger" not in repr(OWN)
 
