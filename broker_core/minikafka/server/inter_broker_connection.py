@@ -59,17 +59,17 @@ class Peer:
 
     def send(self, api: Api[Any, Any], version: int, request: Any) -> None:
         """Send a request, after connecting if necessary. Raises NetworkError."""
-        if self._connection is None or self._connection.closed:
-            self.close()
-            try:
-                self._connection = self.connector.connect(self.address.host, self.address.port)
-            except AuthenticationFailed as error:  # a broker goes on: its peer's credentials may change
-                raise NetworkError(error.reason) from None
         self._correlation_id += 1
         header = RequestHeader(int(api.key), version, self._correlation_id, self._client_id)
         parts = [header.encode(), *api.encode_request(version, request)]
-        self._asked = api, version
-        self._pending = self._connection.request(parts)
+        try:
+            if self._connection is None or self._connection.closed:
+                self.close()
+                self._connection = self.connector.connect(self.address.host, self.address.port)
+            self._asked = api, version
+            self._pending = self._connection.request(parts)
+        except AuthenticationFailed as error:  # a broker goes on: its peer's credentials may change
+            raise NetworkError(error.reason) from None
 
     def answered(self) -> bool:
         """Return True if ``answer`` returns or raises at once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from minikafka.base.errors import AuthenticationFailed, MinikafkaError, NetworkE
 from minikafka.base.ids import BrokerAddress
 from minikafka.net.interfaces import Connection, PendingResponse
 from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
+from minikafka.wire.frame_parts import Part
 
 ADDRESS = BrokerAddress(2, "h", 9092)
 PAUSE_MS = 300
@@ -26,6 +27,31 @@ class FailingConnector:
 
     def connect(self, host: str, port: int) -> Connection:
         raise self.errors.pop(0)
+
+    def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
+        raise AssertionError("nothing was sent")
+
+
+class RefusedLater:
+    """A connection whose peer refuses the certificate after the handshake, as with TLS 1.3."""
+
+    closed = False
+
+    def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> PendingResponse:
+        raise REFUSED
+
+    def close(self, drain_ms: int = 0) -> None:
+        self.closed = True
+
+
+class Accepting:
+    """Makes the connection ``made``."""
+
+    def __init__(self, made: RefusedLater) -> None:
+        self.made = made
+
+    def connect(self, host: str, port: int) -> Connection:
+        return cast(Connection, self.made)
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
         raise AssertionError("nothing was sent")
@@ -65,4 +91,15 @@ def test_refused_login_is_logged_once_with_its_reason(caplog: pytest.LogCaptureF
     asking.step()
     clock.advance(PAUSE_MS)
     asking.step()
+    assert caplog.messages == ["request to broker 2 at h:9092 failed, retrying: h:9092: wrong password"]
+
+
+def test_login_refused_at_the_first_request_is_retried_after_a_pause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, made = ManualClock(0), RefusedLater()
+    asking = Asking(Peer(ADDRESS, Accepting(made), "test"), clock, 1_000)
+    assert asking.step()
+    assert made.closed
+    assert not asking.step()
     assert caplog.messages == ["request to broker 2 at h:9092 failed, retrying: h:9092: wrong password"]
