@@ -230,14 +230,10 @@ class _LoginExchange:
         except RemoteWireError as error:
             raise NetworkError(f"invalid response during the login: {error}", peer) from None
         except NetworkError as error:
-            begun = authenticator.state not in (
-                ClientState.SEND_HANDSHAKE_REQUEST,
-                ClientState.RECEIVE_HANDSHAKE_RESPONSE,
-            )
             meaning = authenticator.receive_close(error.detail)
-            if begun:
+            if isinstance(meaning, AuthenticationFailed):
                 raise _ClosedDuringLogin(_at(peer, meaning)) from None
-            raise type(error)(meaning.reason, peer) from None
+            raise type(error)(meaning.detail, peer) from None
 
 
 def _at(peer: str, error: AuthenticationFailed) -> AuthenticationFailed:

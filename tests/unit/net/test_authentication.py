@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from minikafka.base.errors import AuthenticationFailed, ErrorCode, NetworkError
+from minikafka.base.errors import AuthenticationFailed, ErrorCode, NetworkError, PeerClosed
 from minikafka.base.secrets import Password
 from minikafka.net.authentication import SecureConnector
-from minikafka.net.interfaces import Connection
+from minikafka.net.interfaces import Connection, Exchange
 from minikafka.net.memory import Fault, MemoryNetwork
 from minikafka.security.sasl.login import ClientLogin
 from minikafka.security.sasl.mechanism import SaslClient
 from minikafka.security.sasl.plain import PlainSaslClient
 from minikafka.security.sasl.scram import ScramSaslClient
+from minikafka.wire.framing import RequestHeader
 from tests.support.sasl_broker import HOST, NEW, OLD, PASSWORD, PORT, SCRAM, SaslBroker
 
 TABLES = pytest.mark.parametrize("table", [NEW, OLD], ids=["2.1", "0.10.1"])
@@ -109,6 +110,24 @@ def test_old_broker_that_stops_during_the_login_has_refused_nothing(network: Mem
 
     with pytest.raises(NetworkError, match="Connection refused"):
         connector(network, Stopping("PLAIN")).connect(HOST, PORT)
+
+
+def test_broker_with_verdicts_that_closes_during_the_login_has_refused_nothing(
+    network: MemoryNetwork,
+) -> None:
+    broker = SaslBroker(network, NEW)
+    login = Alice()
+
+    def cut(exchange: Exchange, frame: memoryview) -> None:
+        if RequestHeader.decode(frame)[0].api_key == 36:
+            exchange.close("too many connections")
+        else:
+            SaslBroker.on_request(broker, exchange, frame)
+
+    broker.on_request = cut  # type: ignore[method-assign]
+    with pytest.raises(PeerClosed, match="during the login, without a verdict; see the broker's log"):
+        connector(network, login).connect(HOST, PORT)
+    assert len(login.hosts) == 1  # the next attempt is for later
 
 
 def test_mechanism_that_is_not_enabled_names_those_that_are(network: MemoryNetwork) -> None:

@@ -14,7 +14,8 @@ SaslHandshake 0, and bare messages behind their length (brokers before 1.0; Azur
 Such a broker closes the connection in place of an error.
 
 Pure: the network layer sends what it gets from here, and passes what arrives. Each failure raises
-``AuthenticationFailed``, whose text is one line for the user: what the broker said, and what to set.
+``AuthenticationFailed``, whose text is one line for the user: what the broker said, and what to set. Only a
+connection that ends early may be no failure of the login: ``receive_close``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from minikafka.base.errors import AuthenticationFailed, BrokerError, ErrorCode
+from minikafka.base.errors import AuthenticationFailed, BrokerError, ErrorCode, NetworkError
 from minikafka.base.printable import printable
 from minikafka.base.text import first_of, shorten
 from minikafka.security.sasl.mechanism import SaslClient
@@ -197,10 +198,11 @@ class SaslClientAuthenticator:
         except AuthenticationFailed as error:
             raise self._failed(printable(shorten(error.reason))) from None  # it may have the broker's words
 
-    def receive_close(self, problem: str) -> AuthenticationFailed:
+    def receive_close(self, problem: str) -> AuthenticationFailed | NetworkError:
         """Return what it means that the broker closed the connection, or broke the protocol, in this state.
 
-        problem: what the network layer saw, such as ``closed by the peer``.
+        problem: what the network layer saw, such as ``closed by the peer``. A NetworkError, which has no
+        address yet, is no refusal: the broker may stop, or have too many connections.
         """
         if self.state in (ClientState.INTERMEDIATE, ClientState.CLIENT_COMPLETE):
             client = self._client
@@ -210,11 +212,15 @@ class SaslClientAuthenticator:
             if self._authenticate_version is None:
                 meaning = "a broker of its version does so if it refuses the login"
                 return self._failed(f"{problem} during the login: {meaning}; {client.ADVICE}")
-            return self._failed(f"{problem} during the login, without a verdict; see the broker's log")
-        return self._failed(
-            f"{problem} before the login; check that the port is that of a listener with "
-            f"security.protocol=SASL_{self._without_sasl}"
+            return self._broken(f"{problem} during the login, without a verdict", "see the broker's log")
+        return self._broken(
+            f"{problem} before the login",
+            f"check that the port is that of a listener with security.protocol=SASL_{self._without_sasl}",
         )
+
+    def _broken(self, problem: str, advice: str) -> NetworkError:
+        self.state = ClientState.FAILED
+        return NetworkError(f"{self._mechanism}: {problem}; {advice}")
 
     def _refused(self, error_code: int, message: str | None) -> AuthenticationFailed:
         assert self._client is not None, "the handshake is over"

@@ -109,6 +109,10 @@ def run(client: SaslClientAuthenticator, versions: dict[int, tuple[int, int]]) -
     return server
 
 
+def raise_(error: Exception) -> None:
+    raise error
+
+
 def reason_of(fails: Callable[[], object]) -> str:
     """Return the one line that a user reads."""
     with pytest.raises(AuthenticationFailed) as raised:
@@ -288,21 +292,21 @@ def test_words_in_a_mechanisms_message_are_one_short_line(mechanism: str) -> Non
     assert len(text) < 1_500
 
 
-def test_close_during_a_login_with_requests_points_at_the_brokers_log() -> None:
-    text = reason_of(lambda: raise_(intermediate().receive_close("closed by the peer")))
-    assert "closed by the peer during the login, without a verdict; see the broker's log" in text
-
-
-def raise_(error: Exception) -> None:
-    raise error
+def test_close_during_a_login_with_requests_is_no_refusal_and_points_at_the_log() -> None:
+    client = intermediate()
+    error = client.receive_close("closed by the peer")
+    assert isinstance(error, NetworkError)
+    assert str(error) == "PLAIN: closed by the peer during the login, without a verdict; see the broker's log"
+    assert client.state is ClientState.FAILED
 
 
 @pytest.mark.parametrize("is_encrypted", [True, False])
 def test_close_before_the_login_points_at_port_and_protocol(is_encrypted: bool) -> None:
     client = authenticator(is_encrypted=is_encrypted)
     client.begin()
-    text = reason_of(lambda: raise_(client.receive_close("closed by the peer")))
-    assert f"security.protocol={'SASL_SSL' if is_encrypted else 'SASL_PLAINTEXT'}" in text
+    error = client.receive_close("closed by the peer")
+    assert isinstance(error, NetworkError)
+    assert f"security.protocol={'SASL_SSL' if is_encrypted else 'SASL_PLAINTEXT'}" in str(error)
 
 
 # A mechanism that ends with a message of the client, as GSSAPI does.
