@@ -80,7 +80,7 @@ class SocketConnector:
         peer = host_port(host, port)
         deadline_ms = _now_ms() + self._connect_timeout_ms
         try:
-            sock = socket.create_connection((host, port), self._connect_timeout_ms / 1000)
+            sock = _connected(host, port, deadline_ms)
         except (OSError, OverflowError, UnicodeError) as error:
             reason = (
                 f"no answer within {self._connect_timeout_ms} ms" if isinstance(error, TimeoutError) else None
@@ -158,9 +158,30 @@ class SocketConnector:
 def connect(
     host: str, port: int, *, connect_timeout_ms: int = 10_000, request_timeout_ms: int = 30_000
 ) -> SocketConnection:
-    """Return a new connection. Each address of ``host`` is tried for ``connect_timeout_ms``."""
+    """Return a new connection. The addresses of ``host`` are tried for ``connect_timeout_ms`` in all."""
     connector = SocketConnector(connect_timeout_ms=connect_timeout_ms, request_timeout_ms=request_timeout_ms)
     return connector.connect(host, port)
+
+
+def _connected(host: str, port: int, deadline_ms: int) -> socket.socket:
+    """Return a socket to the first address of ``host`` that answers. Raises OSError of the last one.
+
+    Each address has an equal part of the time that is left: one that is silent leaves the others, and TLS and
+    SASL after them, enough of it.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    last = OSError("the host has no address")
+    for left, (family, kind, protocol, _, address) in zip(range(len(found), 0, -1), found, strict=True):
+        try:
+            with contextlib.ExitStack() as unless_connected:
+                sock = unless_connected.enter_context(socket.socket(family, kind, protocol))
+                sock.settimeout(max(1, (deadline_ms - _now_ms()) // left) / 1000)
+                sock.connect(address)
+                unless_connected.pop_all()
+                return sock
+        except OSError as error:
+            last = error
+    raise last
 
 
 class _SocketPending:

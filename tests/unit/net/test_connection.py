@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from minikafka.base.clock import ManualClock
 from minikafka.base.errors import NetworkError
 from minikafka.net.connection import SocketConnection, SocketConnector, connect
 from minikafka.net.server import SocketServer
@@ -299,6 +300,25 @@ def test_a_port_out_of_range_is_an_error() -> None:
 
 
 def test_the_connect_time_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "create_connection", raising(TimeoutError("timed out")))
-    with pytest.raises(NetworkError, match=r"example\.com:9092: cannot connect: no answer within 70 ms"):
-        connect("example.com", 9092, connect_timeout_ms=70)
+    monkeypatch.setattr(socket.socket, "connect", raising(TimeoutError("timed out")))
+    with pytest.raises(NetworkError, match=r"127\.0\.0\.1:9092: cannot connect: no answer within 70 ms"):
+        connect(HOST, 9092, connect_timeout_ms=70)
+
+
+def test_silent_addresses_of_a_host_leave_time_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, timeouts = ManualClock(), list[float | None]()
+
+    def answer(sock: socket.socket, address: tuple[str, int]) -> None:
+        timeouts.append(sock.gettimeout())
+        if address == ("10.0.0.1", 9092):
+            clock.advance(300)
+            raise TimeoutError
+        if address == ("10.0.0.2", 9092):
+            raise ConnectionRefusedError
+
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"10.0.0.{number}", 9092)) for number in (1, 2, 3)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *address, **kind: found)
+    monkeypatch.setattr(socket.socket, "connect", answer)
+    monkeypatch.setattr("minikafka.net.connection._now_ms", clock.monotonic_ms)
+    connect("example.com", 9092, connect_timeout_ms=900).close()
+    assert timeouts == [0.3, 0.3, 0.6]
