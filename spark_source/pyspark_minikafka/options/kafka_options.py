@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from minikafka.base.config.config_def import ConfigDef, Faults, definition_of, setting
 from minikafka.base.config.types import BOOLEAN, LONG_MAX, TEXT, Type, capped_int64, int32, int64, text_type
 from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, closest_match
+from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError
 from minikafka.clients.common_client_configs import (
     PROTOCOL,
@@ -168,15 +169,17 @@ class KafkaOptions:
     warnings: tuple[str, ...]
 
 
-def _servers(text: str) -> str:
-    try:
-        return ",".join(map(str, parse_bootstrap(text)))
-    except ConfigError as problem:
-        hint = "" if text.strip(", ") else "; leave the option out to use the embedded broker"
-        raise ValueError(problem.allowed + hint) from None
+def _servers(protocol: SecurityProtocol | None) -> Type:
+    """Return the type of a list of servers, which may begin with ``protocol``; None: with any."""
 
+    def convert(text: str) -> str:
+        try:
+            return ",".join(map(str, parse_bootstrap(text, protocol=protocol)))
+        except ConfigError as problem:
+            hint = "" if text.strip(", ") else "; leave the option out to use the embedded broker"
+            raise ValueError(problem.allowed + hint) from None
 
-_SERVERS = text_type("HOST:PORT[,HOST:PORT…]", _servers)
+    return text_type("HOST:PORT[,HOST:PORT…]", convert)
 
 
 def _refuse(key: str, value: str) -> None:
@@ -205,13 +208,15 @@ def kafka_options(options: Mapping[str, str], faults: Faults, *, sink: bool) -> 
     given = {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)}
     for key, value in given.items():
         faults.attempt(partial(_refuse, key, value), None)
-    bootstrap = given.pop("bootstrap.servers", None)
-    if bootstrap is not None:
-        bootstrap = faults.attempt(partial(_SERVERS.parse, SERVERS, bootstrap), bootstrap)
+    servers = given.pop("bootstrap.servers", None)
     properties = Faults()
     connection = properties.take(definition_of(ConnectionOptions).read(given))
     fetch = {} if sink else properties.take(definition_of(FetchOptions).read(given))
-    security, idle = properties.attempt(lambda: ClientSecurity.read(given), (ClientSecurity(), []))
+    security, idle = properties.attempt(lambda: ClientSecurity.read(given), (None, []))
+    bootstrap = servers
+    if servers is not None:
+        protocol = None if security is None else security.protocol
+        bootstrap = faults.attempt(partial(_servers(protocol).parse, SERVERS, servers), servers)
     used = {*definition_of(ConnectionOptions).keys, PROTOCOL}
     used |= {*producer_def().keys} if sink else {*definition_of(FetchOptions).keys, "group.id"}
     producer = None
@@ -229,7 +234,7 @@ def kafka_options(options: Mapping[str, str], faults: Faults, *, sink: bool) -> 
         faults.attempt(partial(_check_unused, key, given[key]), None)
     return KafkaOptions(
         bootstrap_servers=bootstrap,
-        connection=ConnectionOptions(**connection, security=security),
+        connection=ConnectionOptions(**connection, security=security or ClientSecurity()),
         fetch=FetchOptions(**fetch),
         producer=producer,
         without_effect=tuple(PREFIX + key for key in without_effect),

@@ -60,6 +60,16 @@ def test_the_user_and_password_of_a_login_are_used() -> None:
     assert 'password="ti;ger"' in sasl.jaas_config.value
 
 
+def test_servers_of_another_protocol_are_refused() -> None:
+    given = {"kafka.bootstrap.servers": "SASL_SSL://h:9093"}
+    expected = r"kafka\.bootstrap\.servers.*conflicts with security\.protocol=PLAINTEXT"
+    with pytest.raises(ConfigError, match=expected):
+        read(given)
+    with pytest.raises(ConfigError, match=expected):
+        sink_options(given)
+    assert read({**SASL_SSL, **given}).location.bootstrap_servers == "h:9093"
+
+
 def test_names_of_shaded_login_modules_are_known() -> None:
     shaded = SASL_SSL["kafka.sasl.jaas.config"].replace("org.apache", "kafkashaded.org.apache")
     assert read({**SASL_SSL, "kafka.sasl.jaas.config": shaded}).connection.security.sasl is not None
