@@ -86,7 +86,10 @@ class SimpleConsumer:
         if classic and security.protocol is not SecurityProtocol.PLAINTEXT:
             allowed = "must be PLAINTEXT with classic=True: classic listeners have neither TLS nor SASL"
             raise ConfigError(PROTOCOL, security.protocol.name, allowed)
-        why_closed = functools.partial(security.why_closed, client_id=client_id)
+        # Asked over a socket, so not of brokers that another connector reaches.
+        why_closed = (
+            functools.partial(security.why_closed, client_id=client_id) if connector is None else None
+        )
         connector = connector or security.connector(
             client_id=client_id, request_timeout_ms=request_timeout_ms
         )
