@@ -112,9 +112,7 @@ def test_old_broker_that_stops_during_the_login_has_refused_nothing(network: Mem
         connector(network, Stopping("PLAIN")).connect(HOST, PORT)
 
 
-def test_broker_with_verdicts_that_closes_during_the_login_has_refused_nothing(
-    network: MemoryNetwork,
-) -> None:
+def test_new_broker_that_closes_during_the_login_has_refused_nothing(network: MemoryNetwork) -> None:
     broker = SaslBroker(network, NEW)
     login = Alice()
 

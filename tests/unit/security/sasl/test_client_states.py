@@ -292,7 +292,7 @@ def test_words_in_a_mechanisms_message_are_one_short_line(mechanism: str) -> Non
     assert len(text) < 1_500
 
 
-def test_close_during_a_login_with_requests_is_no_refusal_and_points_at_the_log() -> None:
+def test_close_during_a_login_with_requests_is_no_refusal() -> None:
     client = intermediate()
     error = client.receive_close("closed by the peer")
     assert isinstance(error, NetworkError)
