@@ -15,6 +15,7 @@ after its end no call reaches the socket. (An ``ssl.SSLSocket`` would do plain I
 from __future__ import annotations
 
 import contextlib
+import errno
 import selectors
 import socket
 import ssl
@@ -104,6 +105,8 @@ class SslTransport:
                 if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
                     raise self._failed(error) from None
                 self._raise_alert()
+                if isinstance(error, ssl.SSLEOFError):  # OpenSSL's words are about its own source
+                    raise BrokenPipeError(errno.EPIPE, "the peer closed the connection") from None
                 raise
 
     def peer_certificate(self) -> bytes | None:

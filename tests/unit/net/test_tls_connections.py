@@ -293,6 +293,15 @@ def test_close_tells_the_peer_and_does_not_wait(serve: Serve, connect: Connect) 
         ask(connection)
 
 
+def test_peer_that_closes_in_a_large_request_is_said_to_close(serve: Serve, connect: Connect) -> None:
+    server = tls_server(serve, max_request_bytes=1_000)
+    connection = connect(server)
+    ask(connection)
+    with pytest.raises(NetworkError, match=r"the peer closed|reset by peer") as broken:
+        ask(connection, bytes(8 << 20))
+    assert "_ssl.c" not in str(broken.value)
+
+
 def test_name_that_cannot_be_sent_is_an_error() -> None:
     with socket.create_server((HOST, 0)) as listening:
         connector = SocketConnector(tls=client_context(client_tls()))
