@@ -27,6 +27,7 @@ from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from tests.spark import peer
 from tests.spark.streams import Streams
+from tests.support.managed_services import environment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +70,10 @@ def spark() -> Iterator[SparkSession]:
     builder = builder.config("spark.local.dir", scratch)
     for name, value in {**SESSION_CONFIG, **peer.settings()}.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with pytest.MonkeyPatch.context() as patch:  # the workers of the session have it from its JVM
+        for name, value in environment(scratch).items():
+            patch.setenv(name, value)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")
     yield session
     gateway = session.sparkContext._gateway

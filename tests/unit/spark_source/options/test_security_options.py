@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
-import io
 import pickle
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,10 +11,8 @@ from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError
 from pyspark_minikafka import cache
 from pyspark_minikafka.options.options import Mode, SourceOptions, sink_options, source_options
+from tests.support.managed_services import PROGRAMS, Program
 
-ROOT = Path(__file__).resolve().parents[4]
-GUIDE = ROOT / "docs" / "guides" / "managed-clusters.md"
-PROGRAMS = re.findall(r"```python\n(options = .*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SASL_SSL = {
     "kafka.bootstrap.servers": "h:1",
@@ -28,26 +22,19 @@ SASL_SSL = {
 }
 
 
-def options_of(program: str) -> dict[str, str]:
-    """Run a program of the guide. A file has text of its own."""
-    found: dict[str, Any] = {}
-    files = {**vars(builtins), "open": lambda name: io.StringIO(f"the content of {name}")}
-    exec(program, {"__builtins__": files}, found)  # noqa: S102 - a text of this tree
-    options: dict[str, str] = found["options"]
-    return options
-
-
 def read(given: dict[str, str]) -> SourceOptions:
     return source_options({"subscribe": "t", **given}, Mode.BATCH)
 
 
 def test_the_guide_has_options_of_each_service() -> None:
-    assert len(PROGRAMS) == 10
+    services = {program.service for program in PROGRAMS}
+    assert services == {"Confluent Cloud", "Amazon MSK", "Azure Event Hubs", "Aiven", "Redpanda"}
+    assert len(PROGRAMS) == 11
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_options_of_a_managed_service_are_taken_as_they_stand(program: str) -> None:
-    given = options_of(program)
+@pytest.mark.parametrize("program", PROGRAMS, ids=str)
+def test_options_of_a_managed_service_are_taken_as_they_stand(program: Program) -> None:
+    given = program.options(lambda name: f"the content of {name}")
     for security in (read(given).connection.security, sink_options(given).connection.security):
         assert security.protocol.name == given["kafka.security.protocol"]
     assert read(given).warnings == sink_options({**given, "topic": "t"}).warnings == ()
