@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from datetime import datetime
@@ -74,7 +75,8 @@ def secure(
     """Make the files of a secured cluster, and close its own ZooKeeper. It can be repeated.
 
     host: that brokers listen on unless ``configs``, their properties, have listeners. Call it with the data
-    directory's lock. Raises StoreError and ConfigError, see ``cluster_security.prepare``.
+    directory's lock. Raises StoreError and ConfigError, see ``cluster_security.prepare``, and ConfigError for
+    a directory in which other users could put files or links, to be written to, in place of these.
     """
     from minikafka.base.files import RealFiles
     from minikafka.embedded import cluster_security, zookeeper_access
@@ -84,11 +86,29 @@ def secure(
         for listener in listeners_of({LISTENERS: listener_text(host, 0, secured=True), **config}):
             check_has_login(data_dir, listener)
             hosts += [listener.advertised_host, listener.host]
+    for directory in (data_dir, folder_of(data_dir), data_dir / "zookeeper"):
+        _check_nobody_else_writes(directory)
     wanted = [name for name in dict.fromkeys(hosts) if name not in {"", "0.0.0.0", "::"}]
     security = cluster_security.prepare(RealFiles(), str(folder_of(data_dir)), wanted, now)
     if own_zookeeper:
         zookeeper_access.protect(data_dir)
     return security
+
+
+def _check_nobody_else_writes(directory: Path) -> None:
+    """Raise ConfigError for a directory in which other users can create files. It need not exist."""
+    try:
+        found = os.stat(directory)
+    except FileNotFoundError:
+        return
+    if found.st_uid not in (0, os.getuid()):
+        fault = "belongs to another user; use a directory of your own"
+    elif found.st_mode & 0o022:
+        command = f"chmod go-w {shlex.quote(str(directory))}"
+        fault = f"other users can write it, and so replace its secrets; run `{command}`"
+    else:
+        return
+    raise ConfigError("data_dir", str(directory), fault)
 
 
 def listener_text(host: str, port: int, *, secured: bool) -> str:

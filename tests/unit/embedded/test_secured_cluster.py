@@ -54,6 +54,30 @@ def test_listener_without_login_or_encryption_is_refused(listeners: str) -> None
         checked({"listeners": listeners})
 
 
+@pytest.mark.parametrize("name", ["", "security", "zookeeper"])
+def test_no_secret_is_written_where_other_users_can_write(tmp_path: Path, name: str) -> None:
+    planted = tmp_path / name
+    planted.mkdir(exist_ok=True)
+    planted.chmod(0o777)
+    with pytest.raises(ConfigError, match=f"other users can write it.*run `chmod go-w {planted}`"):
+        Cluster(data_dir=tmp_path, secure=True).start()
+    assert not [*tmp_path.rglob("*.key"), *tmp_path.rglob("*.properties")]
+
+
+def test_no_secret_is_written_where_another_user_is_the_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "security"
+    folder.mkdir()
+    if os.getuid() == 0:
+        os.chown(folder, 12_345, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 12_345)
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        secured_directory.secure(tmp_path, HOST, [{}], datetime.now(timezone.utc), own_zookeeper=True)
+    assert not [*folder.iterdir()]
+
+
 def test_another_listener_with_login_is_accepted() -> None:
     protocols = "EXTERNAL:SASL_SSL,SASL_SSL:SASL_SSL"
     listeners = "SASL_SSL://127.0.0.1:0,EXTERNAL://127.0.0.2:0"
