@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import AuthenticationFailed, RemoteWireError
+from minikafka.base.errors import AuthenticationFailed, RemoteWireError, StoreError
 from minikafka.base.secrets import Password
 from minikafka.base.text import shorten
 from minikafka.net.interfaces import Exchange, RequestHandler
@@ -92,6 +92,9 @@ class SslAuthentication:
                     exchange.principal = self._mapper.principal(self._name_of(certificate))
                 except AuthenticationFailed as error:
                     exchange.close(f"authentication failed on {exchange.listener}: {error.reason}")
+                    return
+                except StoreError as error:
+                    exchange.close(f"authentication failed on {exchange.listener}: {error}")
                     return
             exchange.memory[_CERTIFICATE_SEEN] = True
         self._handler.on_request(exchange, frame)

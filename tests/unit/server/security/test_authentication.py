@@ -21,6 +21,7 @@ from minikafka.clients.admin.zookeeper.users import NewPassword, add_user, chang
 from minikafka.net.interfaces import Exchange
 from minikafka.net.memory import MemoryConnection
 from minikafka.registry.acls import change_resource
+from minikafka.security.certificates import peer_name_of
 from minikafka.security.jaas import JaasConfig
 from minikafka.security.principals import ANONYMOUS, SslPrincipalMapper
 from minikafka.security.sasl.mechanism import SaslClient
@@ -228,10 +229,9 @@ def test_unknown_user_of_scram_looks_like_a_wrong_password(
 
 
 def test_unknown_user_of_scram_has_the_iterations_of_the_others(world: World) -> None:
-    store = world.zookeeper.connect()
-    add_user(store, "dora", NewPassword(Password("back pack"), 8192), world.chance.randbytes)
+    new = NewPassword(Password("back pack"), 8192)
+    add_user(world.zookeeper.connect(), "dora", new, world.chance.randbytes)
     world.settle()
-    world.connect()
     world.handshake("SCRAM-SHA-256")
     challenge = bytes(world.token(scram("nobody", "wrong").initial_response()).auth_bytes)
     assert challenge.endswith(b",i=8192")
@@ -535,6 +535,14 @@ def test_certificate_that_no_rule_matches_closes() -> None:
     handler.on_request(exchange, memoryview(b""))
     assert not served.principals
     assert "no rule of ssl.principal.mapping.rules" in exchange.closed
+
+
+def test_certificate_whose_name_cannot_be_read_closes() -> None:
+    served, exchange = Served(), RecordedExchange()
+    exchange.peer_certificate = b"no DER"
+    handler = SslAuthentication(served, SslPrincipalMapper.parse("DEFAULT"), peer_name_of)
+    handler.on_request(exchange, memoryview(b""))
+    assert "certificate is damaged" in exchange.closed
 
 
 def test_broker_looks_for_new_certificates_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
