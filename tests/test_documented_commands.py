@@ -79,7 +79,11 @@ PAGES = (
         ("--brokers", "3"),
         ("minikafka topic create orders --replica-assignment 1:0:2,2:1:0,0:2:1",),
     ),
-    Page("docs/guides/secure-a-cluster.md", ("Add users and rules",), ("--secure",)),
+    Page(
+        "docs/guides/secure-a-cluster.md",
+        ("Add users and rules", "Use it from Python", "Use ZooKeeper"),
+        ("--secure",),
+    ),
     Page(
         "docs/guides/access-control.md",
         ("Turn it on", "Add, list and remove rules", "Users and passwords"),

@@ -21,6 +21,7 @@ from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.embedded import secured_directory
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.cluster_security import ClusterSecurity, prepare
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.support.processes import wait_until
 
@@ -178,6 +179,17 @@ def test_moved_folder_opens_the_cluster_and_a_new_one_secures_it(tmp_path: Path)
         jaas = {"sasl.jaas.config": before["sasl.jaas.config"]}
         with pytest.raises(AuthenticationFailed):
             topics_of(cluster, {**cluster.client_properties, **jaas})
+
+
+@pytest.mark.process
+@pytest.mark.timeout(180)
+def test_given_zookeeper_gets_the_first_user(tmp_path: Path) -> None:
+    access = {"zookeeper.set.acl": "private", "zookeeper.digest.credentials": "kafka:secret"}
+    with (
+        EmbeddedZooKeeper(str(tmp_path / "zookeeper")) as zookeeper,
+        Cluster(1, tmp_path / "data", access, zookeeper.connect, secure=True) as cluster,
+    ):
+        assert topics_of(cluster, cluster.client_properties) == []
 
 
 def stranger(cluster: Cluster, user: str) -> dict[str, str]:
