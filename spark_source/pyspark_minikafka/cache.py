@@ -39,6 +39,8 @@ _Key = tuple[bool, str, ConnectionOptions]
 _lock = threading.Lock()
 _clusters: dict[_Key, ClusterClient] = {}
 _producers: dict[tuple[ClusterClient, BatchingConfig], BatchingProducer] = {}
+_accepted: set[tuple[str, ConnectionOptions]] = set()
+"""The servers that have accepted a login: each micro-batch that is written would log in once more."""
 _pid = os.getpid()
 
 
@@ -100,10 +102,18 @@ def _cached(creates_topics: bool, bootstrap_servers: str, connection: Connection
 def check_login(bootstrap_servers: str, connection: ConnectionOptions) -> None:
     """Raise AuthenticationFailed if the brokers refuse this client: at once, instead of in every task.
 
-    Brokers that do not answer are no error: a stream may start while they are away.
+    Brokers that do not answer are no error: a stream may start while they are away. Those that have accepted
+    it are not asked again by this process.
     """
+    if (bootstrap_servers, connection) in _accepted:
+        return
     with _client(False, bootstrap_servers, connection, connect_timeout_ms=_CHECK_CONNECT_MS) as cluster:
-        cluster.check_login(_CHECK_MS)
+        if not cluster.check_login(_CHECK_MS):
+            return
+    with _lock:
+        if len(_accepted) >= KEPT_MAX:
+            _accepted.clear()
+        _accepted.add((bootstrap_servers, connection))
 
 
 def _client(
@@ -155,6 +165,7 @@ def _metadata_max_age_ms(writes: bool, connection: ConnectionOptions) -> int:
 def close_all() -> None:
     """Close every cached cluster, at the end of a streaming query's runner."""
     with _lock:
+        _accepted.clear()
         while _clusters:
             _close(_clusters.popitem()[1])
 

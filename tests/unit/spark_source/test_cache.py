@@ -16,6 +16,10 @@ from pyspark_minikafka.options.options import Mode, source_options
 CONNECTION = source_options({"subscribe": "t", "kafka.client.id": "me"}, Mode.BATCH).connection
 
 
+logins: list[str] = []
+"""The servers that were asked whether they accept a login."""
+
+
 class FakeCluster:
     """Stands for a cluster that nobody has asked yet."""
 
@@ -24,6 +28,16 @@ class FakeCluster:
         self.options = options
         self.closed = False
         self.looked_after = 0
+
+    def __enter__(self) -> FakeCluster:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def check_login(self, timeout_ms: int) -> bool:
+        logins.append(self.bootstrap)
+        return self.bootstrap != "away:1"
 
     def close_idle(self) -> None:
         self.looked_after += 1
@@ -34,6 +48,7 @@ class FakeCluster:
 
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    logins.clear()
     monkeypatch.setattr(cache, "ClusterClient", FakeCluster)
     monkeypatch.setattr(produce, "BatchingProducer", FakeProducer)
     yield
@@ -143,3 +158,16 @@ def test_how_long_a_connection_may_be_idle_is_kafkas_own_option(given: str, idle
 def test_reads_use_one_connection_and_writes_two() -> None:
     assert made(cache.reading("a:1", CONNECTION)).options["one_connection"] is True
     assert made(cache.writing("a:1", CONNECTION)).options["one_connection"] is False
+
+
+def test_a_login_that_was_accepted_is_not_checked_again() -> None:
+    other = source_options({"subscribe": "t", "kafka.client.id": "other"}, Mode.BATCH).connection
+    for connection in (CONNECTION, CONNECTION, other):
+        cache.check_login("a:1", connection)
+    assert logins == ["a:1", "a:1"]
+
+
+def test_a_login_is_checked_until_somebody_answers() -> None:
+    cache.check_login("away:1", CONNECTION)
+    cache.check_login("away:1", CONNECTION)
+    assert logins == ["away:1", "away:1"]

@@ -245,20 +245,22 @@ class ClusterClient:
             )
             raise ConfigError(PROTOCOL, given.protocol.name, allowed)
 
-    def check_login(self, timeout_ms: int) -> None:
-        """Send a request to the first bootstrap server that can be reached.
+    def check_login(self, timeout_ms: int) -> bool:
+        """Send a request to the first bootstrap server that can be reached. Return True if it accepts this
+        client, False if none answers: they may be away.
 
         Raises AuthenticationFailed if it refuses this client, because of a wrong secret, certificate or
-        security protocol. Servers that do not answer are passed over: they may be away.
+        security protocol.
         """
         deadline = self.deadline(timeout_ms)
         request = AutoTopicCreation(False).request((), METADATA.max_version)
         for connection in self._candidate_connections():
             with contextlib.suppress(NetworkError, RemoteWireError):
                 connection.send(METADATA, lambda _: request, deadline).result(deadline.remaining_ms())
-                return
+                return True
             if deadline.expired:
-                return
+                break
+        return False
 
     def invalidate(self, topic: str) -> None:
         """Mark the metadata of ``topic`` as stale: it is requested again before its next use."""
