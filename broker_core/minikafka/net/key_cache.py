@@ -30,6 +30,7 @@ EXPEDITED_INTERVAL_MS = 10_000
 MISSING_KEY_MS = 60_000
 FAILURE_BACKOFF_MS = 10_000
 """The time after a failed attempt until the next one."""
+_FAILED = "cannot fetch the keys that verify tokens; tokens of new keys are refused"
 _MAX_MISSING_KEYS = 64
 _MAX_KEY_ID_CHARS = 1_000
 
@@ -81,7 +82,7 @@ class KeyCache:
             begin = not self._is_fetching and now_ms >= self._refresh_ms
             self._is_fetching = self._is_fetching or begin
         if begin:
-            self._background(self._refresh)
+            self._begin_refresh()
         return found
 
     def key_is_missing(self, key_id: str) -> None:
@@ -99,7 +100,14 @@ class KeyCache:
                 self._missing.clear()
             self._missing[key_id] = self._expedited_ms = now_ms
             self._is_fetching = True
-        self._background(self._refresh)
+        self._begin_refresh()
+
+    def _begin_refresh(self) -> None:
+        try:
+            self._background(self._refresh)
+        except RuntimeError as error:  # the system has no thread left
+            self._end(None, FAILURE_BACKOFF_MS)
+            _log.warning("%s: %s", _FAILED, error)
 
     def _refresh(self) -> None:
         config = self._config
@@ -112,14 +120,16 @@ class KeyCache:
             found = load()
             wait_ms = self._config.jwks_refresh_ms
         except MinikafkaError as error:
-            _log.warning(
-                "cannot fetch the keys that verify tokens; tokens of new keys are refused: %s", error
-            )
+            _log.warning("%s: %s", _FAILED, error)
         finally:
-            with self._lock:
-                self._is_fetching = False
-                self._refresh_ms = self._clock.monotonic_ms() + wait_ms
-                self._found = self._found if found is None else found
+            self._end(found, wait_ms)
+
+    def _end(self, found: tuple[VerificationKey, ...] | None, wait_ms: int) -> None:
+        """End an attempt, which may have found nothing, and begin the next one in ``wait_ms``."""
+        with self._lock:
+            self._is_fetching = False
+            self._refresh_ms = self._clock.monotonic_ms() + wait_ms
+            self._found = self._found if found is None else found
 
     def _load(self) -> tuple[VerificationKey, ...]:
         url = urlsplit(self._request.url)

@@ -89,10 +89,25 @@ class TokenCache:
                 attempt = self._attempt = Future()
         if token is not None and is_valid:
             if is_mine:
-                self._background(self._renew)
+                self._begin_renewal()
             return token
         assert attempt is not None, "somebody fetches a token"
         return self._run(attempt) if is_mine else attempt.result()
+
+    def _begin_renewal(self) -> None:
+        try:
+            self._background(self._renew)
+        except RuntimeError as error:  # the system has no thread left
+            attempt = self._end_failed_attempt()
+            attempt.set_exception(NetworkError(f"the token cannot be renewed: {error}"))
+            _log.warning("cannot renew the token for OAUTHBEARER; the next attempt follows: %s", error)
+
+    def _end_failed_attempt(self) -> Future[OAuthBearerToken]:
+        with self._lock:
+            attempt, self._attempt = self._attempt, None
+            self._refresh_ms = self._clock.now_ms() + RENEWAL_BACKOFF_MS
+        assert attempt is not None, "the caller has begun it"
+        return attempt
 
     def _renew(self) -> None:
         attempt = self._attempt
@@ -109,9 +124,7 @@ class TokenCache:
             token = with_retries(self._fetch, *backoff, self._clock, self._sleep)
             refresh_ms = self._refresh_time_of(token)
         except BaseException as error:
-            with self._lock:
-                self._attempt = None
-                self._refresh_ms = self._clock.now_ms() + RENEWAL_BACKOFF_MS
+            self._end_failed_attempt()
             interrupted = NetworkError("the request for a token was interrupted")
             attempt.set_exception(error if isinstance(error, MinikafkaError) else interrupted)
             raise

@@ -24,6 +24,7 @@ class Harness:
     def __init__(self, url: str = URL) -> None:
         self.clock = ManualClock()
         self.tasks: list[Callable[[], None]] = []
+        self.has_threads = True
         self.attempts = 0
         self.key_ids = ["k1"]
         self.status = 200
@@ -34,9 +35,14 @@ class Harness:
             self.clock,
             send=self.send,
             read=self.read,
-            background=self.tasks.append,
+            background=self.start,
             sleep=lambda seconds: self.clock.advance(round(seconds * 1000)),
         )
+
+    def start(self, task: Callable[[], None]) -> None:
+        if not self.has_threads:
+            raise RuntimeError("can't start new thread")
+        self.tasks.append(task)
 
     def send(self, request: HttpRequest) -> HttpResponse:
         assert (request.url, request.body) == (URL, None)
@@ -166,3 +172,16 @@ def test_missing_key_waits_for_the_attempt_that_is_under_way(harness: Harness) -
     harness.cache.key_is_missing("k2")
     harness.cache.key_is_missing("k3")
     assert len(harness.tasks) == 1
+
+
+def test_refresh_without_a_thread_is_tried_again(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.clock.advance(HOUR_MS)
+    harness.key_ids = ["k2"]
+    harness.has_threads = False
+    assert harness.ids() == ["k1"]
+    assert "can't start new thread" in caplog.text
+    harness.has_threads = True
+    harness.clock.advance(FAILURE_BACKOFF_MS)
+    assert harness.ids() == ["k1"]
+    harness.run()
+    assert harness.ids() == ["k2"]

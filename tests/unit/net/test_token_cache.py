@@ -27,6 +27,7 @@ class Harness:
         """The errors of the next attempts; after them there are tokens."""
         self.attempts = 0
         self.tasks: list[Callable[[], None]] = []
+        self.has_threads = True
         self.pauses: list[float] = []
         self.cache = TokenCache(
             self.fetch,
@@ -34,7 +35,7 @@ class Harness:
             100,
             10_000,
             self.clock,
-            background=self.tasks.append,
+            background=self.start,
             sleep=self.sleep,
         )
 
@@ -43,6 +44,11 @@ class Harness:
         if self.answers:
             raise self.answers.pop(0)
         return OAuthBearerToken(Password(f"t{self.attempts}"), "a", self.clock.now_ms() + LIFETIME_MS)
+
+    def start(self, task: Callable[[], None]) -> None:
+        if not self.has_threads:
+            raise RuntimeError("can't start new thread")
+        self.tasks.append(task)
 
     def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -190,3 +196,16 @@ def test_renewal_runs_on_a_thread_that_ends(harness: Harness) -> None:
         if thread.name == THREAD_NAME:
             thread.join(10)
             assert not thread.is_alive()
+
+
+def test_renewal_without_a_thread_is_tried_again(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.value()
+    harness.clock.advance(80_000)
+    harness.has_threads = False
+    assert harness.value() == "t1"
+    assert "can't start new thread" in caplog.text
+    harness.has_threads = True
+    harness.clock.advance(RENEWAL_BACKOFF_MS)
+    assert harness.value() == "t1"
+    harness.run()
+    assert harness.value() == "t2"
