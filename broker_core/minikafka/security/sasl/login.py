@@ -159,11 +159,15 @@ def _oidc_token(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslCl
 def _token_in_file(config: SaslConfig, ports: LoginPorts) -> Password:
     """Return the token in a file, which another program renews."""
     path = url2pathname(urlsplit(config.token_endpoint_url or "").path)
+    value, reason = "", ""
     try:
         value = ports.read_file(path).decode("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise _token_failure(f"cannot read the token in {path}: {reason}; check {TOKEN_ENDPOINT}") from None
+    except OSError as error:
+        reason = error.strerror or "it cannot be opened"
+    except UnicodeDecodeError:
+        reason = "it is not text"
+    if reason:  # not inside, where the content would be in the context of this error
+        raise _token_failure(f"cannot read the token in {path}: {reason}; check {TOKEN_ENDPOINT}")
     token = read_token(value, ports.now_ms(), config.sub_claim_name, place=path)
     if token.expires_ms <= ports.now_ms():
         raise _token_failure(f"the token in {path} has expired; renew it, or check the clock")

@@ -10,6 +10,7 @@ bytes of the peer either are accepted or raise ``AuthenticationFailed``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import ClassVar
 
 from minikafka.base.errors import AuthenticationFailed, BrokerError, ErrorCode
@@ -73,12 +74,10 @@ class SaslClient(ABC):
         return AuthenticationFailed(text, text)  # nobody to hide it from
 
     def _encoded(self, text: str) -> bytes:
-        try:
+        with suppress(UnicodeEncodeError):
             return text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise self._failed(
-                "the user name, password or token has characters that UTF-8 cannot hold"
-            ) from None
+        # Not inside: the text would be in the context of this error.
+        raise self._failed("the user name, password or token has characters that UTF-8 cannot hold")
 
 
 class SaslServer(ABC):
@@ -125,10 +124,9 @@ class SaslServer(ABC):
         return AuthenticationFailed(f"{self.mechanism}: {reason}", self._peer_text)
 
     def _decoded(self, response: bytes) -> str:
-        try:
+        with suppress(UnicodeDecodeError):
             return response.decode("utf-8")
-        except UnicodeDecodeError:
-            raise self._failed("the client's message is not UTF-8") from None
+        raise self._failed("the client's message is not UTF-8")
 
 
 def _illegal_state(mechanism: str, problem: str) -> BrokerError:

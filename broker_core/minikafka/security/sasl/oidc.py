@@ -10,11 +10,12 @@ mean. No error has a secret: not the client's, not the token, and not the query 
 from __future__ import annotations
 
 import json
-from base64 import b64encode
-from collections.abc import Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote_plus, urlsplit
+from urllib.parse import quote_plus, unquote_plus, urlsplit
 
 from minikafka.base.errors import AuthenticationFailed, NetworkError
 from minikafka.base.printable import printable
@@ -187,11 +188,21 @@ def _explanation(request: HttpRequest, body: bytes) -> str:
     """Return the provider's words, if they have the form of RFC 6749 or another known one."""
     fields = _json_object(body)
     found = [fields.get(name) for name in ("error", "error_description", "errorCode", "errorSummary")]
-    words = printable(shorten(": ".join(text for text in found if isinstance(text, str))))
-    authorization = request.headers.get("Authorization", "").rpartition(" ")[2]
-    if authorization and authorization in words:
+    words = ": ".join(text for text in found if isinstance(text, str))
+    if any(secret in words for secret in _secrets(request)):
         return ""
+    words = printable(shorten(words))
     return f" ({words})" if words else ""
+
+
+def _secrets(request: HttpRequest) -> Iterator[str]:
+    """Yield the forms of the client's secret that a provider may repeat."""
+    authorization = request.headers.get("Authorization", "").rpartition(" ")[2]
+    if authorization:
+        yield authorization
+    with suppress(ValueError):
+        secret = b64decode(authorization, validate=True).decode().partition(":")[2]
+        yield from filter(None, {secret, unquote_plus(secret), quote_plus(secret)})
 
 
 def _json_object(body: bytes) -> Mapping[str, Any]:

@@ -182,6 +182,7 @@ def test_file_without_a_valid_token_is_named(content: bytes | OSError, reason: s
         AuthenticationFailed, match=f"/run/a token.*{reason}|{reason}.*/run/a token"
     ) as refused:
         in_file(content).create_client(HOST)
+    assert refused.value.__context__ is None
     assert token_text(0) not in str(refused.value)
 
 

@@ -149,6 +149,16 @@ def test_provider_that_repeats_the_secret_is_not_quoted() -> None:
     assert "tiger-secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("repeated", ["p&=é", "p%26%3D%C3%A9"])
+@pytest.mark.parametrize("urlencode", ["true", "false"])
+def test_provider_that_repeats_the_decoded_secret_is_not_quoted(repeated: str, urlencode: str) -> None:
+    request = token_request(config(oauthbearer_header_urlencode=urlencode))
+    body = json.dumps({"error_description": f"wrong secret {repeated}"}).encode()
+    with pytest.raises(AuthenticationFailed) as refused:
+        token_of_response(request, HttpResponse(401, body), NOW_MS)
+    assert repeated not in str(refused.value)
+
+
 @given(
     st.integers(100, 599), st.binary(max_size=60) | st.sampled_from([b"[" * 100_000, b'{"access_token":"x"}'])
 )

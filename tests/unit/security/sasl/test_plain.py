@@ -124,6 +124,15 @@ def test_client_does_not_send_what_would_be_misread(user: str, password: str) ->
         PlainSaslClient(user, Password(password)).initial_response()
 
 
+def test_a_password_that_is_no_text_is_in_no_error_behind_another() -> None:
+    with pytest.raises(AuthenticationFailed) as refused:
+        PlainSaslClient("a", Password("tiger\ud800")).initial_response()
+    assert refused.value.__context__ is None
+    with pytest.raises(AuthenticationFailed) as refused:
+        PlainSaslServer({}.get).evaluate_response(b"\0a\0tiger\xff")
+    assert refused.value.__context__ is None
+
+
 @given(TEXTS, TEXTS, TEXTS)
 def test_both_sides_agree_exactly_on_the_right_password(user: str, password: str, other: str) -> None:
     client = PlainSaslClient(user, Password(other))
