@@ -18,6 +18,8 @@ from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.net import tls
+from minikafka.security.sasl.plain import PlainSaslServer
+from tests.support.gateway import EVENT_HUBS_2019, Gateway, connection_string
 from tests.support.managed_services import (
     PROGRAMS,
     ManagedServices,
@@ -27,6 +29,7 @@ from tests.support.managed_services import (
     messages_of_tables,
     program_of,
 )
+from tests.support.network import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,6 +99,25 @@ def test_writes_stay_below_the_limit_of_event_hubs(spark: SparkSession, services
     assert services.take_refusals() == []
 
 
+def test_connections_that_a_service_closes_lose_and_repeat_no_rows(
+    spark: SparkSession, services: ManagedServices
+) -> None:
+    options, topic = services.options(program_of("Azure Event Hubs", 1)), new_topic(services)
+    mechanisms = {"PLAIN": lambda: PlainSaslServer(connection_string)}
+    with Gateway(services.plain, EVENT_HUBS_2019, mechanisms, idle_s=0.2) as gateway:
+        options["kafka.bootstrap.servers"] = gateway.bootstrap
+        for number in range(3):
+            rows = spark.range(number * ROWS, (number + 1) * ROWS).selectExpr("cast(id as string) as value")
+            rows.write.format("minikafka").mode("append").options(**options).option("topic", topic).save()
+            eventually(lambda: gateway.open_connections == 0, "idle connections are closed")
+            found = spark.read.format("minikafka").options(**options).option("subscribe", topic).load()
+            values = [int(row[0]) for row in found.selectExpr("cast(value as string)").collect()]
+            assert sorted(values) == [*range((number + 1) * ROWS)]
+            eventually(lambda: gateway.open_connections == 0, "idle connections are closed")
+        assert gateway.idle_closes > 0
+        assert gateway.refused == []
+
+
 def refusal(options: Mapping[str, str]) -> str:
     """Return the message of a client with these options."""
     properties = {name.removeprefix("kafka."): value for name, value in options.items()}
@@ -134,7 +156,6 @@ ELSEWHERE = {
     "not authorized:": "tests/unit/clients/produce/test_sender.py",
     "cannot connect: no answer within": "tests/unit/net/test_connection.py",
     "not acknowledged within": "tests/unit/clients/produce/test_sender.py",
-    "closed the connection": "tests/unit/net/test_tls_connections.py",
     "no common version of": "tests/unit/clients/test_event_hubs_gateway.py",
 }
 """Messages of the guide that other tests show."""
