@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 import os
+import socket
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -74,6 +75,36 @@ def _file_state(location: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+class CurrentTls:
+    """TLS of a client that lives long, as the files of its stores say now: they are renewed without a
+    restart.
+    """
+
+    def __init__(self, config: SslConfig, connections: str) -> None:
+        """Read the stores. Raises ConfigErrors. connections: what they are for, for messages."""
+        self._config = config
+        self._connections = connections
+        self._context = shared_client_context(config)
+        self._complaint = ""
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context of new connections: the earlier one if the files cannot be used, of which a
+        warning tells once.
+        """
+        complaint, self._complaint = self._complaint, ""
+        try:
+            self._context = shared_client_context(self._config)
+        except ConfigError as error:
+            self._complaint = str(error)
+            if complaint != self._complaint:
+                _log.warning("%s keep their certificate: %s", self._connections, error)
+        return self._context
+
+    def wrap_socket(self, sock: socket.socket, *, server_hostname: str | None) -> ssl.SSLSocket:
+        """Return as that of ``context``."""
+        return self.context().wrap_socket(sock, server_hostname=server_hostname)
 
 
 class ServerTls:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
-from minikafka.base.errors import AuthenticationFailed, ConfigError
+from minikafka.base.errors import AuthenticationFailed
 from minikafka.net.authentication import SecureConnector
 from minikafka.net.connection import SocketConnector
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.net.login_ports import login_ports
-from minikafka.net.tls import ClientTls, shared_client_context
+from minikafka.net.tls import CurrentTls
 from minikafka.security.sasl.login import login
 from minikafka.server.config.inter_broker_security import InterBrokerSecurity
 
 CLIENT_ID = "minikafka-inter-broker"
 """The client id of the requests that log in."""
-
-_log = logging.getLogger(__name__)
 
 
 class InterBrokerConnector:
@@ -35,9 +32,9 @@ class InterBrokerConnector:
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._login = None if security.sasl is None else login(security.sasl, login_ports())
-        self._tls = self._tls_context()
+        self._tls = None if security.ssl is None else CurrentTls(security.ssl, "connections to other brokers")
+        self._context = None if self._tls is None else self._tls.context()
         self._connector = self._made()
-        self._complaint = ""
 
     def connect(self, host: str, port: int) -> Connection:
         """Return a new connection, on which this broker is authenticated.
@@ -56,27 +53,17 @@ class InterBrokerConnector:
         return self._connector.wait_any(pending, timeout_ms)
 
     def _renew(self) -> None:
-        """Take the stores as they are in the files now, if those can be used."""
-        try:
-            tls = self._tls_context()
-        except ConfigError as error:
-            complaint, self._complaint = self._complaint, str(error)
-            if complaint != self._complaint:
-                _log.warning("connections to other brokers keep their certificate: %s", error)
-            return
-        self._complaint = ""
-        if tls is not self._tls:
-            self._tls = tls
+        """Take the stores as they are in the files now."""
+        context = None if self._tls is None else self._tls.context()
+        if context is not self._context:
+            self._context = context
             self._connector = self._made()
-
-    def _tls_context(self) -> ClientTls | None:
-        return None if self._security.ssl is None else shared_client_context(self._security.ssl)
 
     def _made(self) -> Connector:
         sockets = SocketConnector(
             connect_timeout_ms=self._connect_timeout_ms,
             request_timeout_ms=self._request_timeout_ms,
-            tls=self._tls,
+            tls=self._context,
         )
         if self._login is None:
             return sockets

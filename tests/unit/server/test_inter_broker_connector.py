@@ -82,12 +82,10 @@ def test_trust_store_that_cannot_be_read_changes_nothing(
     trust.write(ca_text(authority()))
     made = connector(trust.security)
     trust.write("nonsense")
-    with caplog.at_level(logging.WARNING, logger="minikafka.server"):
+    with caplog.at_level(logging.WARNING, logger="minikafka.net.tls"):
         assert connects(made, server)
         assert connects(made, server)
-    (warning,) = [
-        record.getMessage() for record in caplog.records if record.name.startswith("minikafka.server")
-    ]
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == "minikafka.net.tls"]
     assert "connections to other brokers keep their certificate: ssl.truststore" in warning
 
 
