@@ -90,7 +90,7 @@ def serve_login(
         step = machine.receive_handshake(version, SASL_HANDSHAKE.decode_request(version, body).mechanism)
     elif step is None:
         token = SASL_AUTHENTICATE.decode_request(version, body).auth_bytes
-        step = machine.receive_authenticate(version, token, now_ms)
+        step = machine.receive_authenticate(token, now_ms)
     return _encoded(step, [response_header(header.correlation_id)], version, table)
 
 

@@ -116,15 +116,16 @@ class SaslServerAuthenticator:
         """
         self.state = SaslState.INITIAL_REQUEST
         self.session_expires_ms: int | None = None
-        """The time in epoch milliseconds until which the client must authenticate again; None: never."""
+        """The time in epoch milliseconds until which the client must authenticate again; None: never.
+
+        It holds as well for a client whose requests are too old to tell it: anyone may choose old ones.
+        """
         self._mechanisms = mechanisms
         self._supports = supports
         self._mechanism = ""
         self._server: SaslServer | None = None
         self._with_requests = False
         """True after SaslHandshake 1 and higher: tokens travel in SaslAuthenticate."""
-        self._can_reauthenticate = False
-        """True once the client used a version of SaslAuthenticate that tells it the lifetime."""
         self._authenticated_ms = 0
         self._previous: tuple[str, str] | None = None
         """Mechanism and authorization id before a re-authentication, which may not change them."""
@@ -191,7 +192,7 @@ class SaslServerAuthenticator:
                 return Step(HandshakeAnswer(ErrorCode.ILLEGAL_SASL_STATE, ()))
             return None
         expires_ms = self.session_expires_ms
-        if expires_ms is not None and expires_ms < now_ms and self._can_reauthenticate:
+        if expires_ms is not None and expires_ms < now_ms:
             return self._fail(f"the session ended {now_ms - expires_ms} ms ago without a re-authentication")
         if api_key == SASL_AUTHENTICATE:
             return Step(
@@ -216,9 +217,8 @@ class SaslServerAuthenticator:
         self.state = SaslState.AUTHENTICATE
         return Step(HandshakeAnswer(ErrorCode.NONE, names))
 
-    def receive_authenticate(self, version: int, auth_bytes: bytes, now_ms: int) -> Step:
+    def receive_authenticate(self, auth_bytes: bytes, now_ms: int) -> Step:
         """Return the verdict on SaslAuthenticate."""
-        self._can_reauthenticate = self._can_reauthenticate or version >= 1
         try:
             challenge = self._evaluate(auth_bytes, now_ms)
         except AuthenticationFailed as error:

@@ -155,7 +155,7 @@ class SaslAuthentication:
             context = RequestContext(header, SASL_AUTHENTICATE, exchange)
             if step is None:
                 token = SASL_AUTHENTICATE.decode_request(header.api_version, body).auth_bytes
-                step = states.receive_authenticate(header.api_version, bytes(token), self._clock.now_ms())
+                step = states.receive_authenticate(bytes(token), self._clock.now_ms())
         else:
             context = RequestContext(header, SASL_HANDSHAKE, exchange)
             if step is None:

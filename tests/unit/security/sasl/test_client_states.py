@@ -101,7 +101,7 @@ def run(client: SaslClientAuthenticator, versions: dict[int, tuple[int, int]]) -
             message = client.receive_token(step.answer.token)
         else:
             assert server.receive_request(SASL_AUTHENTICATE, message.version, NOW_MS) is None
-            answer = server.receive_authenticate(message.version, message.auth_bytes, NOW_MS).answer
+            answer = server.receive_authenticate(message.auth_bytes, NOW_MS).answer
             lifetime = (answer.session_lifetime_ms,) if message.version else ()
             message = client.receive_authenticate(
                 answer.error_code, answer.error_message, answer.auth_bytes, *lifetime

@@ -75,7 +75,7 @@ def after_handshake(version: int = 1, mechanism: str = "PLAIN", **options: int) 
 def authenticated(version: int = 1, **options: int) -> SaslServerAuthenticator:
     states = after_handshake(**options)
     assert states.receive_request(SASL_AUTHENTICATE, version, NOW_MS) is None
-    assert states.receive_authenticate(version, TIGER, NOW_MS).failure is None
+    assert states.receive_authenticate(TIGER, NOW_MS).failure is None
     return states
 
 
@@ -113,7 +113,7 @@ def test_client_with_handshake_1_authenticates_by_requests(with_api_versions: bo
     assert states.receive_handshake(1, "PLAIN") == GREETED
     assert not states.expects_bare_token
     assert states.receive_request(SASL_AUTHENTICATE, 0, NOW_MS) is None
-    assert states.receive_authenticate(0, TIGER, NOW_MS) == Step(AuthenticateAnswer())
+    assert states.receive_authenticate(TIGER, NOW_MS) == Step(AuthenticateAnswer())
     assert states.state is SaslState.COMPLETE
     assert states.authorization_id == "alice"
     assert states.receive_request(METADATA, 1, NOW_MS) is None
@@ -136,7 +136,7 @@ def test_mechanism_with_several_messages_completes_at_the_last(version: int) -> 
     while response is not None:
         assert states.state is SaslState.AUTHENTICATE
         step = (
-            states.receive_authenticate(1, response, NOW_MS)
+            states.receive_authenticate(response, NOW_MS)
             if version
             else states.receive_token(response, NOW_MS)
         )
@@ -222,7 +222,7 @@ def test_first_frame_of_another_protocol_is_refused_with_a_guess() -> None:
 
 def test_wrong_password_is_error_58_with_the_fixed_text() -> None:
     states = after_handshake()
-    step = states.receive_authenticate(1, LION, NOW_MS)
+    step = states.receive_authenticate(LION, NOW_MS)
     answer = AuthenticateAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, FIXED_TEXT)
     assert_failed(states, step, answer, "wrong password of user 'alice'")
 
@@ -235,10 +235,10 @@ def test_wrong_password_in_a_bare_token_closes_without_an_answer() -> None:
 def test_token_that_is_refused_is_answered_first_and_fails_then() -> None:
     states = after_handshake(1, "OAUTHBEARER")
     token = UnsecuredLogin("alice", {"sub": "alice"}, {}, 1).token(NOW_MS - 60_000).value.value
-    first = states.receive_authenticate(1, f"n,,\x01auth=Bearer {token}\x01\x01".encode(), NOW_MS)
+    first = states.receive_authenticate(f"n,,\x01auth=Bearer {token}\x01\x01".encode(), NOW_MS)
     assert first == Step(AuthenticateAnswer(auth_bytes=b'{"status": "invalid_token"}'))
     answer = AuthenticateAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, '{"status": "invalid_token"}')
-    assert_failed(states, states.receive_authenticate(1, b"\x01", NOW_MS), answer, "expired 59000 ms ago")
+    assert_failed(states, states.receive_authenticate(b"\x01", NOW_MS), answer, "expired 59000 ms ago")
 
 
 def test_failed_look_up_of_a_user_tells_the_peer_nothing() -> None:
@@ -248,7 +248,7 @@ def test_failed_look_up_of_a_user_tells_the_peer_nothing() -> None:
     mechanism = EnabledMechanism(lambda: PlainSaslServer(look_up))
     states = SaslServerAuthenticator({"PLAIN": mechanism}, supports)
     states.receive_handshake(1, "PLAIN")
-    step = states.receive_authenticate(1, TIGER, NOW_MS)
+    step = states.receive_authenticate(TIGER, NOW_MS)
     answer = AuthenticateAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, "authentication failed")
     assert_failed(states, step, answer, "no verdict: no connection to read alice")
 
@@ -259,7 +259,7 @@ def test_token_in_another_state_is_a_mistake_of_the_caller(state: str) -> None:
     if state == "failed":
         states.receive_malformed("x")
     with pytest.raises(BrokerError, match="ILLEGAL_SASL_STATE"):
-        states.receive_authenticate(1, TIGER, NOW_MS)
+        states.receive_authenticate(TIGER, NOW_MS)
     with pytest.raises(BrokerError, match="ILLEGAL_SASL_STATE"):
         states.receive_token(TIGER, NOW_MS)
 
@@ -279,7 +279,7 @@ def lifetime(max_reauth_ms: int, token_lifetime_s: int | None) -> int:
     if token_lifetime_s is not None:
         token = UnsecuredLogin("alice", {"sub": "alice"}, {}, token_lifetime_s).token(NOW_MS).value.value
         response = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
-    answer = states.receive_authenticate(1, response, NOW_MS).answer
+    answer = states.receive_authenticate(response, NOW_MS).answer
     expires_ms = states.session_expires_ms
     assert expires_ms == (NOW_MS + answer.session_lifetime_ms if answer.session_lifetime_ms else None)
     return answer.session_lifetime_ms
@@ -303,20 +303,23 @@ def test_session_without_reauthentication_ends_at_the_next_request() -> None:
 
 
 @pytest.mark.parametrize("handshake", [0, 1])
-def test_client_that_does_not_learn_the_lifetime_is_left_alone(handshake: int) -> None:
+def test_session_ends_also_for_a_client_that_does_not_learn_its_lifetime(handshake: int) -> None:
     states = after_handshake(handshake, max_reauth_ms=5_000)
     if handshake:
-        states.receive_authenticate(0, TIGER, NOW_MS)
+        states.receive_request(SASL_AUTHENTICATE, 0, NOW_MS)
+        states.receive_authenticate(TIGER, NOW_MS)
     else:
         states.receive_token(TIGER, NOW_MS)
-    assert states.receive_request(METADATA, 1, NOW_MS + 60_000) is None
+    assert states.receive_request(METADATA, 1, NOW_MS + 5_000) is None
+    step = states.receive_request(METADATA, 1, NOW_MS + 5_001)
+    assert_failed(states, step, None, "ended 1 ms ago without a re-authentication")
 
 
 def test_client_may_authenticate_again_even_late() -> None:
     states = authenticated(max_reauth_ms=5_000)
     assert states.receive_request(SASL_HANDSHAKE, 1, NOW_MS + 6_000) is None
     assert states.receive_handshake(1, "PLAIN") == GREETED
-    assert states.receive_authenticate(1, TIGER, NOW_MS + 6_000).failure is None
+    assert states.receive_authenticate(TIGER, NOW_MS + 6_000).failure is None
     assert states.authorization_id == "alice"
     assert states.session_expires_ms == NOW_MS + 11_000
 
@@ -338,7 +341,7 @@ def test_authentication_without_a_handshake_after_the_first_is_illegal() -> None
 def test_principal_may_not_change() -> None:
     states = authenticated()
     states.receive_handshake(1, "PLAIN")
-    step = states.receive_authenticate(1, b"\0bob\0lion", NOW_MS)
+    step = states.receive_authenticate(b"\0bob\0lion", NOW_MS)
     text = "Cannot change the principal in a re-authentication"
     answer = AuthenticateAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
     assert_failed(states, step, answer, "from 'alice' to 'bob'")
@@ -347,7 +350,7 @@ def test_principal_may_not_change() -> None:
 def test_mechanism_may_not_change() -> None:
     states = authenticated()
     assert states.receive_handshake(1, "SCRAM-SHA-256") == GREETED
-    step = states.receive_authenticate(1, b"n,,n=alice,r=c", NOW_MS)
+    step = states.receive_authenticate(b"n,,n=alice,r=c", NOW_MS)
     text = "Cannot change the mechanism from PLAIN to SCRAM-SHA-256 in a re-authentication"
     assert_failed(states, step, AuthenticateAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, text), text)
 
@@ -355,7 +358,7 @@ def test_mechanism_may_not_change() -> None:
 def test_failed_reauthentication_closes_the_connection() -> None:
     states = authenticated()
     states.receive_handshake(1, "PLAIN")
-    step = states.receive_authenticate(1, LION, NOW_MS)
+    step = states.receive_authenticate(LION, NOW_MS)
     assert_failed(
         states, step, AuthenticateAnswer(ErrorCode.SASL_AUTHENTICATION_FAILED, FIXED_TEXT), "wrong password"
     )
@@ -385,7 +388,7 @@ def test_nobody_is_authenticated_without_the_password(requests: list) -> None:
                 step = states.receive_handshake(version, mechanism)
             elif step is None and api_key == SASL_AUTHENTICATE:
                 sent_password = sent_password or token == TIGER
-                step = states.receive_authenticate(version, token, NOW_MS)
+                step = states.receive_authenticate(token, NOW_MS)
         assert step is not None or was_complete
         if step is not None and step.failure is not None:
             assert states.state is SaslState.FAILED

@@ -433,10 +433,11 @@ def test_connection_past_its_lifetime_is_closed(hourly: World, caplog: pytest.Lo
     assert "without a re-authentication" in caplog.text
 
 
-def test_client_that_cannot_log_in_again_is_left_alone(hourly: World) -> None:
+def test_client_that_cannot_log_in_again_is_closed_as_well(hourly: World) -> None:
     hourly.log_in(version=0)
     hourly.clock.advance(3_600_001)
-    assert hourly.create_topic("t") == 0
+    with pytest.raises(NetworkError):
+        hourly.call(requests.metadata("t"))
 
 
 @pytest.mark.parametrize(
