@@ -123,7 +123,10 @@ def peer_name_of(der: bytes) -> str:
     """Return the subject of a certificate in DER as Java's ``X500Principal.getName()`` writes it, such as
     ``CN=alice,OU=sales``. Raises StoreError.
     """
-    return Certificate.parse(der).name
+    try:
+        return Certificate.parse(der).name
+    except ValueError as error:  # of a subject that is no list of attributes
+        raise StoreError(f"the certificate is damaged: {error}") from None
 
 
 def distinguished_name(name: DerValue) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from minikafka.base.errors import StoreError
 from minikafka.security.certificates import Certificate, distinguished_name, peer_name_of
 from minikafka.security.der import DerValue, object_identifier
-from tests.support.der import UTF8, attribute, der, name
+from tests.support.der import UTF8, attribute, der, identifier, name
 from tests.support.tls import authority, der_of
 
 CERTIFICATE = (Path(__file__).parents[2] / "data" / "key_stores" / "broker.der").read_bytes()
@@ -43,6 +43,15 @@ def test_name_is_written_as_java_writes_it(parts: list[list[bytes]], expected: s
 
 def test_name_of_a_peer_is_the_subject_of_its_certificate() -> None:
     assert peer_name_of(CERTIFICATE) == "CN=broker,O=minikafka tests"
+
+
+@pytest.mark.parametrize("attribute_parts", [b"", identifier(CN), identifier(CN) * 3])
+def test_subject_that_is_damaged_is_refused(attribute_parts: bytes) -> None:
+    time = der(0x17, b"260101000000Z")
+    subject = name([der(0x30, attribute_parts)])
+    body = der(0x02, b"1") + der(0x30, b"") + name() + der(0x30, time * 2) + subject + der(0x30, b"")
+    with pytest.raises(StoreError, match="damaged"):
+        peer_name_of(der(0x30, der(0x30, body)))
 
 
 def test_hosts_of_a_certificate_are_its_alternative_names() -> None:
