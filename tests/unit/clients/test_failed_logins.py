@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -10,13 +10,15 @@ from minikafka.base.errors import AuthenticationFailed, ConsumerRebalanceFailed,
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.clients.producer import KeyedMessage
+from minikafka.wire.apis.join_group import JOIN_GROUP
 from tests.support.broker_harness import BrokerHarness
 from tests.support.connector_harness import ZooKeeperGroupHarness
 from tests.support.fetcher_harness import FetcherHarness, five_messages
-from tests.support.group_consumer_harness import GroupHarness
+from tests.support.group_consumer_harness import GroupHarness, everything
 from tests.support.producer_harness import make_producer
 
 REASON = "PLAIN: the broker refuses the login"
@@ -118,6 +120,26 @@ def test_member_raises_it_when_its_connections_break(monkeypatch: pytest.MonkeyP
     with REFUSED:
         for _ in range(40):
             consumer.poll(50)
+
+
+def test_member_joins_after_its_request_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = GroupHarness()
+    consumer = harness.consumer()
+    refused = False
+
+    def refuse_once(reply: ResponseFuture[Any], timeout_ms: int | None = None) -> Any:
+        nonlocal refused
+        if not refused and reply._api is JOIN_GROUP:
+            refused = True
+            raise AuthenticationFailed(REASON, REASON)
+        return result(reply, timeout_ms)
+
+    result = ResponseFuture.result
+    monkeypatch.setattr(ResponseFuture, "result", refuse_once)
+    with REFUSED:
+        harness.read(consumer)
+    # The broker has to forget the member that it had answered.
+    assert harness.read(consumer, rounds=400).keys() == everything()
 
 
 def test_stream_raises_it_when_leaders_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,7 +276,7 @@ class GroupMember:
         self._pending = None
         try:
             event = pending.to_event(pending.reply.result(pending.deadline.timeout_ms))
-        except (NetworkError, RemoteWireError) as error:
+        except (NetworkError, RemoteWireError, AuthenticationFailed) as error:
             event = self._on_request_failure(error)
         self._handle(event)
 
