@@ -29,6 +29,8 @@ def parse_connect(connect: str) -> tuple[str, str]:
     hosts, _, below = connect.strip().partition("/")
     chroot = "/" + below.strip("/") if below.strip("/") else ""
     try:
+        if "@" in hosts:
+            raise ValueError("credentials are given by zookeeper.digest.credentials")
         servers, _ = collect_hosts(hosts)
         # kazoo treats port 0 as no port, and would use 2181.
         if any(port > 0xFFFF for _, port in servers) or re.search(r":0+(,|$)", hosts):

@@ -66,6 +66,12 @@ def test_a_bad_connect_string_is_refused(connect: str) -> None:
         parse_connect(connect)
 
 
+def test_address_with_a_user_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper\.digest\.credentials") as refused:
+        parse_connect("broker:tiger-7@zk:2181")
+    assert "tiger" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
