@@ -15,13 +15,17 @@ from minikafka.base.config.types import TEXT
 from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.base.secrets import Password
-from minikafka.security.sasl.sasl_config import JAAS, SaslConfig
+from minikafka.security.sasl.sasl_config import JAAS, LOGIN_HANDLER, TOKEN_ENDPOINT, SaslConfig
 from minikafka.security.ssl_config import SslConfig
 from minikafka.server.config.listener_security import ListenerProperties, ListenerSecurity
 from minikafka.server.config.listeners import Listener
 
 _MECHANISM = "sasl.mechanism.inter.broker.protocol"
 _ENABLED = "sasl.enabled.mechanisms"
+_NO_PROVIDER = (
+    "brokers do not fetch tokens of an identity provider to log in to each other; use SCRAM-SHA-512 or PLAIN "
+    "between them"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class InterBrokerSecurity:
                 raise ConfigError(_MECHANISM, config.mechanism, problem)
             sasl = _credentials(own, config.mechanism)
             faults = sasl.faults()
+            if any(fault.name in (TOKEN_ENDPOINT, LOGIN_HANDLER) for fault in faults):
+                raise ConfigError(_MECHANISM, config.mechanism, _NO_PROVIDER)
             if faults:
                 raise ConfigErrors(_named(own, config.mechanism, faults))
             return cls(listener.name, protocol, security.ssl, sasl)

@@ -96,6 +96,20 @@ def test_invalid_mechanism_between_brokers_is_rejected(
     assert "tiger" not in str(refused.value)
 
 
+def test_tokens_of_a_provider_between_brokers_are_refused_with_what_to_use() -> None:
+    package = "org.apache.kafka.common.security.oauthbearer"
+    jaas = f'{package}.OAuthBearerLoginModule required clientId="broker" clientSecret="tiger";'
+    unsecured = f"{package}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+    own = {
+        MECHANISM: "OAUTHBEARER",
+        "listener.name.in.oauthbearer.sasl.jaas.config": jaas,
+        "listener.name.in.oauthbearer.sasl.server.callback.handler.class": unsecured,
+    }
+    with pytest.raises(ConfigError, match="use SCRAM-SHA-512 or PLAIN between them") as refused:
+        sasl("OAUTHBEARER", **own)
+    assert refused.value.name == MECHANISM
+
+
 def test_settings_of_the_guide_are_valid() -> None:
     guide = (Path(__file__).parents[4] / "docs" / "guides" / "listeners.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```(?:properties)?\n(listeners=.*?)```", guide, re.DOTALL)
