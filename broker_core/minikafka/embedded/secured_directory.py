@@ -131,13 +131,10 @@ def check_has_login(data_dir: str | Path, listener: Listener) -> None:
     """Raise ConfigError for a listener that a secured data directory may not have."""
     if listener.protocol.name != SASL_SSL:
         name = f"{listener.name}://{host_port(listener.host, listener.port)}"
-        folder = folder_of(data_dir)
-        raise ConfigError(
-            LISTENERS,
-            name,
-            f"{data_dir} is secured: all its listeners must have the protocol SASL_SSL; move {folder} away "
-            "to open the cluster to everybody",
-        )
+        problem = "all listeners of a secured cluster must have the protocol SASL_SSL"
+        if is_secured(data_dir):
+            problem += f"; {data_dir} is secured: move {folder_of(data_dir)} away to open it to everybody"
+        raise ConfigError(LISTENERS, name, problem)
 
 
 def broker_properties(security: ClusterSecurity, config: Mapping[str, str]) -> dict[str, str]:

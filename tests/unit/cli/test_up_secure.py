@@ -160,11 +160,11 @@ def test_plain_listeners_are_refused(tmp_path: Path, cli: CommandLine) -> None:
     (tmp_path / "security").mkdir()
     plain = ("--set", "listeners=PLAINTEXT://127.0.0.1:0")
     assert cli.run("up", "--data-dir", str(tmp_path), *plain) == 2
-    assert "all its listeners must have the protocol SASL_SSL" in cli.err
+    assert "must have the protocol SASL_SSL" in cli.err
     file = tmp_path / "broker-0.properties"
     file.write_text("zookeeper.connect=127.0.0.1:1\nlisteners=PLAINTEXT://127.0.0.1:0\n")
     assert cli.run("broker", str(file)) == 2
-    assert "all its listeners must have the protocol SASL_SSL" in cli.err
+    assert "must have the protocol SASL_SSL" in cli.err
 
 
 def test_printed_lines_quote_what_shells_read(tmp_path: Path) -> None:
