@@ -24,7 +24,10 @@ class StoreFormat(Enum):
 
 
 def format_of(data: bytes) -> StoreFormat:
-    """Return the format of a store. Raises StoreError for bytes that are no store."""
+    """Return the format of a store. Raises StoreError for bytes that are no store.
+
+    The error shows none of them: whoever names a file must not learn what is in it.
+    """
     if data.startswith(JKS_MAGIC):
         return StoreFormat.JKS
     if data.startswith(_JCEKS_MAGIC):
@@ -37,7 +40,7 @@ def format_of(data: bytes) -> StoreFormat:
         raise StoreError(_not_a_store("it is a certificate or a key in DER"))
     if _PEM_MARK in data:  # text may stand before it
         return StoreFormat.PEM
-    raise StoreError(_not_a_store("it is empty" if not data else f"it begins with {data[:4].hex(' ')}"))
+    raise StoreError(_not_a_store("it is none of them" if data else "it is empty"))
 
 
 def _not_a_store(found: str) -> str:
