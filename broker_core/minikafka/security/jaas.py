@@ -145,7 +145,7 @@ def _parse(text: str, setting: str) -> JaasConfig:
     flag = _control_flag(next(tokens))
     options: dict[str, Password] = {}
     while not (token := next(tokens)).is_the(";"):
-        name = _word(token, "expected an option or ';'; the text ends with a ';'")
+        name = _word(token, "expected an option or ';'" if token.text else "must end with ';'")
         equals = next(tokens)
         if not equals.is_the("="):
             problem = "expected '=' after the name of an option; put values with blanks in double quotes"

@@ -128,7 +128,8 @@ def test_required_option_that_is_missing_or_empty_is_named() -> None:
         (f"{PLAIN} username=a;", "expected a control flag"),
         (f"{PLAIN};", "expected a control flag"),
         (f"KafkaClient {{ {PLAIN} required; }};", "between the braces"),
-        (f"{PLAIN} required a=1", "ends with a ';'"),
+        (f"{PLAIN} required", "must end with ';' (character"),
+        (f"{PLAIN} required a=hunter", "must end with ';' (character 73 of 73)"),
         (f"{PLAIN} required =1;", "expected an option"),
         (
             f"{PLAIN} required password=hunter two;",
