@@ -19,6 +19,7 @@ from minikafka.security.certificates import Certificate
 
 _KEYSTORE = "ssl.keystore.location or ssl.keystore.key"
 _TRUSTSTORE = "ssl.truststore.location or ssl.truststore.certificates"
+_NO_HOST_CHECK = "set ssl.endpoint.identification.algorithm= (empty), which turns the check of host names off"
 
 _MAX_CHARACTERS = 300
 """The most of a certificate's names that a message has."""
@@ -151,7 +152,7 @@ def _refused_by_us(
         is_for = f": it is for {names}" if names else ""
         return (
             f"{subject} is not for the host {host}{is_for}",
-            "connect by a name that it has, or set ssl.endpoint.identification.algorithm= (empty)",
+            f"connect by a name that it has, or {_NO_HOST_CHECK}",
         )
     if code in _UNKNOWN_CA:
         trust = f"set {_TRUSTSTORE} to the certificate of " + (
