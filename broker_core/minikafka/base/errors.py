@@ -23,6 +23,7 @@
     │   └── DirectoryLocked      another process holds the data directory
     ├── StoreError               a key store or trust store is of no known format, or damaged
     │   └── WrongStorePassword   the password of a store, or of a key in it, is wrong
+    │       └── MissingStorePassword  the password of a store is not given
     ├── WireError                bytes or values that do not fit the protocol
     │   ├── LocalWireError       ours: a value that the schema cannot encode
     │   └── RemoteWireError      the peer's: truncated, oversized or invalid bytes
@@ -433,6 +434,10 @@ class StoreError(MinikafkaError):
 
 class WrongStorePassword(StoreError):
     """The password of a key store or trust store, or of a key in it, is wrong."""
+
+
+class MissingStorePassword(WrongStorePassword):
+    """The password of a key store or trust store is not given."""
 
 
 class WireError(MinikafkaError):

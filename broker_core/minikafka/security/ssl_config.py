@@ -15,7 +15,7 @@ from typing import ClassVar, TypeVar
 
 from minikafka.base.config.config_def import AbstractConfig, setting
 from minikafka.base.config.types import PASSWORD, TEXT, WORDS, Type, choice, text_type
-from minikafka.base.errors import ConfigError, StoreError, WrongStorePassword
+from minikafka.base.errors import ConfigError, MissingStorePassword, StoreError, WrongStorePassword
 from minikafka.base.secrets import Password
 from minikafka.security.cipher_suites import check_suite
 from minikafka.security.principals import SslPrincipalMapper
@@ -280,6 +280,8 @@ class _Store:
             return load()
         except OSError as error:
             text = f"cannot be read: {error.strerror or error}"
+        except MissingStorePassword as error:
+            text = f"{error}; set {self.name}.password"
         except WrongStorePassword as error:
             text = f"{error}; check {' and '.join(self._passwords())}"
         except StoreError as error:

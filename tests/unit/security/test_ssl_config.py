@@ -161,6 +161,13 @@ def test_wrong_password_names_the_file_and_the_settings() -> None:
     assert "check ssl.keystore.password and ssl.key.password" in str(refused.value)
 
 
+@pytest.mark.parametrize("store", ["keystore", "truststore"])
+def test_password_that_is_missing_is_named(store: str) -> None:
+    config = SslConfig.from_properties({f"ssl.{store}.location": "chain.p12"})
+    with pytest.raises(ConfigError, match=rf"PKCS12 store.*; set ssl\.{store}\.password$"):
+        (config.key_material if store == "keystore" else config.trusted)(read)
+
+
 def test_file_that_is_not_there_is_named() -> None:
     config = SslConfig(keystore_type="PEM", keystore_location="none.pem")
     with pytest.raises(ConfigError, match=r"ssl\.keystore\.location='none\.pem': cannot be read: No such"):

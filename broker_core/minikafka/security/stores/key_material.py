@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from minikafka.base.errors import StoreError, WrongStorePassword
+from minikafka.base.errors import MissingStorePassword, StoreError, WrongStorePassword
 from minikafka.base.secrets import Password
 from minikafka.security.certificates import Certificate
 from minikafka.security.stores.formats import StoreFormat, format_of
@@ -47,7 +47,7 @@ class KeyMaterial:
             text = pem_of(data)
             return cls.from_pem(text, text, key_password)
         if store_password is None:
-            raise StoreError(f"the file is a {kind.value} store, whose password must be given")
+            raise MissingStorePassword(f"the file is a {kind.value} store, whose password must be given")
         if kind is StoreFormat.PKCS12:
             if key_password not in (None, store_password):
                 raise WrongStorePassword("a key in a PKCS12 store has the password of the store")

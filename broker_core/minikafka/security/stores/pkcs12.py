@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minikafka.base.errors import StoreError, WrongStorePassword
+from minikafka.base.errors import MissingStorePassword, StoreError, WrongStorePassword
 from minikafka.base.secrets import Password
 from minikafka.security.certificates import Certificate
 from minikafka.security.der import OCTET_STRING, SEQUENCE, DerValue, object_identifier
@@ -94,7 +94,7 @@ def _opened(data: bytes, password: Password | None) -> PKCS12KeyAndCertificates:
         raise StoreError(f"the PKCS12 store uses an algorithm that is not supported: {error}") from None
     except (ValueError, TypeError):
         if password is None:
-            raise WrongStorePassword("the PKCS12 store needs a password") from None
+            raise MissingStorePassword("the PKCS12 store needs a password") from None
         raise WrongStorePassword("wrong password of the PKCS12 store, or the store is damaged") from None
 
 
