@@ -72,6 +72,9 @@ _PAIR = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _NEVER_A_NAME = re.compile(r"pass|pwd|jaas|key", re.IGNORECASE)
+# A word with which messages go on, after one colon and blank, and before one more word. Of a pass phrase that
+# begins with it, that word is shown; the words behind the first were never hidden.
+_SENTENCE = re.compile(r"(?<=[\w.-]: )(?:must|cannot|is|has|not|needs|requires|expected|conflicts) [A-Za-z]")
 _BEHIND_A_NAME = re.compile(r"(?:-\d{1,9})?(?![\w.-])")
 _ARGUMENT = re.compile(r"(--(?:password|passwd|secret|token)\s{1,9}|\bBearer\s{1,9})[^\s\"']+", re.IGNORECASE)
 _URL_USER = re.compile(r"://[^\s/]{1,500}@")
@@ -141,6 +144,7 @@ def redact_text(text: str, names: Iterable[str] = ()) -> str:
 
     names: the names of topics, groups and the like, which are kept together with the text about them. Without
     them the word behind ``my.secret:`` is hidden: it is better to hide a word too many than to show a secret.
+    Only words with which a message goes on are kept: ``ssl.key.password: cannot be changed``.
     """
     if _JAAS.search(text):
         return HIDDEN
@@ -149,7 +153,12 @@ def redact_text(text: str, names: Iterable[str] = ()) -> str:
     text = _ADDRESS_USER.sub(f"{HIDDEN}@", text)
     text = _ARGUMENT.sub(rf"\1{HIDDEN}", text)
     known = tuple(names)
-    return _PAIR.sub(lambda pair: pair[0] if _is_name(pair, known) else pair["key"] + HIDDEN, text)
+
+    def shown(pair: re.Match[str]) -> str:
+        is_sentence = _SENTENCE.match(text, pair.start("value"))
+        return pair[0] if is_sentence or _is_name(pair, known) else pair["key"] + HIDDEN
+
+    return _PAIR.sub(shown, text)
 
 
 def _is_name(pair: re.Match[str], names: Iterable[str]) -> bool:

@@ -263,7 +263,9 @@ class _Folder:
         try:
             return load()
         except (StoreError, ConfigError) as error:
-            raise self._unusable(name, f"{error}; restore it, or move it away to get a new one") from None
+            raise self._unusable(
+                name, f"cannot be used: {error}; restore it, or move it away to get a new one"
+            ) from None
 
     def _unusable(self, name: str, why: str) -> StoreError:
         return StoreError(f"{os.path.join(self._directory, name)}: {why}")

@@ -154,6 +154,41 @@ def test_a_secret_is_hidden_whatever_is_known_as_a_name(text: str, name: str) ->
     assert "tiger" not in redact_text(text, [name])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/data/tls/ca.key: not there: it is needed to renew broker.pem",
+        "ssl.key.password: cannot be changed while a broker runs",
+        "--password-stdin: must be given once",
+        "sasl.jaas.config: must end with ';'",
+        "zookeeper.digest-key: is not known",
+    ],
+)
+def test_a_sentence_about_a_setting_or_a_file_is_kept(text: str) -> None:
+    assert redact_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: must",
+        "password: must\nuser: alice",
+        "password: must, user: alice",
+        "password:must be",
+        "password:  must be",
+        "password=must be",
+        "password = must be",
+        '"password": must be',
+        'password: "must be"',
+        "password: must-be given",
+        "password: musty be",
+        "password: Must be",
+    ],
+)
+def test_a_secret_that_is_a_word_of_messages_is_hidden(text: str) -> None:
+    assert "must" not in redact_text(text).lower()
+
+
 def test_refused_topic_name_stays_in_its_error_text() -> None:
     refusal = ConfigError("--topic", "my.secret", "'my.secret': there is no such topic")
     assert "there is no such topic" in str(refusal)
