@@ -176,7 +176,7 @@ def test_certificate_of_another_ca_is_an_error(files: MemoryFiles) -> None:
 def test_key_of_another_ca_is_an_error(files: MemoryFiles) -> None:
     prepared(files)
     write(files, CA_KEY, CertificateAuthority.create(NOW).key.value)
-    with pytest.raises(StoreError, match=r"ca\.key: the private key does not fit"):
+    with pytest.raises(StoreError, match=r"ca\.key: cannot be used: the private key does not fit"):
         prepared(files, "new.example")
 
 
