@@ -105,13 +105,20 @@ def passwd(
     command_config: CommandConfig = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Change a user's password. Connections that are open stay open. Status 1 if there is no such user."""
+    """Change a user's password. Connections that are open stay open. Status 1 if there is no such user.
+
+    With --data-dir of a secured cluster, that of its first user also in the files of D/security.
+    """
     from minikafka.clients.admin.zookeeper.users import change_password
+    from minikafka.embedded import secured_directory
+    from minikafka.security.sasl.scram import ScramMechanism
 
     wanted = _parsed(mechanisms)
     new = _new_password(name, password, iterations, from_stdin=password_stdin)
     with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
         changed = change_password(store, name, new, os.urandom, wanted)
+    if data_dir is not None and ScramMechanism.SCRAM_SHA_512 in changed:
+        secured_directory.write_first_password(data_dir, name, new.password)
     _print_done("changed the password of", name, changed, style)
 
 

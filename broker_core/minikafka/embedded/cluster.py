@@ -206,12 +206,20 @@ class Cluster:
                     self.data_dir, self._zookeeper.start(), access, self._security
                 )
             self._start_with_zookeeper(self._zookeeper)
+            self._add_first_user()
         for number, broker in self._brokers.items():
             self._ready[number] = broker.wait_ready(on_progress=on_progress)
-        if self._security is not None:
-            properties = self._zookeeper_properties() or self._configs[0]
-            secured_directory.add_first_user(self.zookeeper_connect, properties, self._security)
+        if self._external_zookeeper is not None:
+            self._add_first_user()  # not before: brokers make the chroot
         return self
+
+    def _add_first_user(self) -> None:
+        if self._security is not None:
+            own = self._external_zookeeper is None
+            properties = self._zookeeper_properties() or self._configs[0]
+            secured_directory.add_first_user(
+                self.zookeeper_connect, properties, self._security, own_zookeeper=own
+            )
 
     def _close_if_new(self, zookeeper: EmbeddedZooKeeper) -> None:
         """Start and close a new ZooKeeper that is to be closed to others, before anybody relies on it."""

@@ -16,7 +16,7 @@ crash leaves nothing half-made.
 
 Brokers log in to each other with PLAIN, whose password is in their own configuration: SCRAM would need a user
 in ZooKeeper before the first of them starts, and anybody who deletes that user would end the cluster. Clients
-have SCRAM; ``add_users`` adds the first of them.
+have SCRAM; ``add_first_user`` sets the password of the first of them, which is that of the file.
 
 Only one process at a time may call ``prepare``: the holder of the data directory.
 """
@@ -33,10 +33,16 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from minikafka.base.config.property_files import parse_properties, properties_text
-from minikafka.base.errors import ConfigError, NoSuchUser, StoreError, UserExists
+from minikafka.base.errors import ConfigError, MinikafkaError, NoSuchUser, StoreError, UserExists
 from minikafka.base.files import Files, make_dirs_durably, replace_file
 from minikafka.base.secrets import Password
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user, delete_user
+from minikafka.clients.admin.zookeeper.users import (
+    NewPassword,
+    add_user,
+    change_password,
+    delete_user,
+    has_password,
+)
 from minikafka.embedded.certificate_authority import CertificateAuthority, covers, is_issued_by
 from minikafka.registry.store import Store
 from minikafka.security.certificates import Certificate
@@ -151,17 +157,39 @@ def with_certificate(client_properties: Mapping[str, str], ca_certificate: str) 
     return {**others, "ssl.truststore.certificates": ca_certificate}
 
 
-def add_users(store: Store, security: ClusterSecurity, *, replace: bool = False) -> None:
-    """Add the first user of clients, unless ZooKeeper knows it: then it keeps its password there.
-
-    replace: for a ZooKeeper that was open before. Anybody may have added a user with a super user's name.
-    """
-    for user in (BROKER_USER, FIRST_USER) if replace else ():
+def delete_super_users(store: Store) -> None:
+    """Delete the users of a ZooKeeper that was open: anybody may have added one with a super user's name."""
+    for user in (BROKER_USER, FIRST_USER):
         with suppress(NoSuchUser):
             delete_user(store, user)
-    new = NewPassword(security.users[FIRST_USER])
+
+
+def add_first_user(store: Store, security: ClusterSecurity, *, own_zookeeper: bool) -> None:
+    """Add the first user of clients, with the password of the file, also if ZooKeeper has another one.
+
+    Raises MinikafkaError instead if the ZooKeeper is not this cluster's own: others may use that user.
+    """
+    password = security.users[FIRST_USER]
+    new = NewPassword(password)
     with suppress(UserExists):
         add_user(store, FIRST_USER, new, secrets.token_bytes, [ScramMechanism(MECHANISM)])
+    if has_password(store, FIRST_USER, password):
+        return
+    if not own_zookeeper:
+        raise MinikafkaError(
+            f"user {FIRST_USER} has another password in the given ZooKeeper than in {security.path(USERS)}, "
+            f"so that its clients cannot log in; write that password to the file, or set this one with "
+            f"`minikafka user passwd {FIRST_USER} --zookeeper HOST:PORT`, and start again"
+        )
+    change_password(store, FIRST_USER, new, secrets.token_bytes)
+
+
+def write_first_password(files: Files, directory: str, password: Password) -> None:
+    """Write a new password of the first user to the files that have it. Raises StoreError, StorageError."""
+    folder = _Folder(files, directory)
+    users = {**folder.users(), FIRST_USER: password}
+    folder.write_users(users)
+    folder.write_client_files(users, folder.read(CA_CERTIFICATE) or "")
 
 
 def prepare(files: Files, directory: str, hosts: Sequence[str], now: datetime) -> ClusterSecurity:
@@ -176,11 +204,7 @@ def prepare(files: Files, directory: str, hosts: Sequence[str], now: datetime) -
     certificate = folder.ca_certificate(now)
     folder.broker_certificate(certificate, tuple(dict.fromkeys((*hosts, *LOCAL_HOSTS))), now)
     users = folder.users()
-    security = ClusterSecurity(directory, users)
-    folder.write_if_other(CLIENT, properties_text(security.client_properties()))
-    folder.write_if_other(LIBRDKAFKA, properties_text(security.librdkafka_properties()))
-    folder.write_if_other(KAFKA_PYTHON, json.dumps(security.kafka_python_arguments(), indent=1) + "\n")
-    folder.write_if_other(SPARK, json.dumps(security.spark_options(certificate), indent=1) + "\n")
+    folder.write_client_files(users, certificate)
     return ClusterSecurity(directory, users, tuple(folder.made))
 
 
@@ -194,7 +218,7 @@ class _Folder:
 
     def ca_certificate(self, now: datetime) -> str:
         """Return the certificate of the CA, which is made if there is none."""
-        found = self._read(CA_CERTIFICATE)
+        found = self.read(CA_CERTIFICATE)
         if found is None:
             ca = CertificateAuthority.create(now)
             self._write(CA_KEY, ca.key.value)
@@ -211,7 +235,7 @@ class _Folder:
 
     def broker_certificate(self, ca_certificate: str, hosts: Sequence[str], now: datetime) -> None:
         """Make the certificate of the brokers, unless there is one that is good for some time."""
-        found = self._read(BROKER)
+        found = self.read(BROKER)
         if found is not None:
             material = self._usable(BROKER, lambda: KeyMaterial.from_pem(found, found, None))
             if not is_issued_by(material.chain[0], ca_certificate):
@@ -223,7 +247,7 @@ class _Folder:
                 return
             # Hosts that it had are kept: another client may use them.
             hosts = tuple(dict.fromkeys((*hosts, *known.dns_names, *known.ip_addresses)))
-        key = self._read(CA_KEY)
+        key = self.read(CA_KEY)
         if key is None:
             raise self._unusable(
                 CA_KEY, f"not there: it is needed to renew {BROKER}; put it back for that time"
@@ -233,21 +257,33 @@ class _Folder:
 
     def users(self) -> dict[str, Password]:
         """Return the users with their passwords; those that are missing are made."""
-        text = self._read(USERS) or ""
+        text = self.read(USERS) or ""
         found = self._usable(USERS, lambda: parse_properties(text, USERS))
         users = {name: Password(value) for name, value in found.items() if value}
         missing = [name for name in (BROKER_USER, FIRST_USER) if name not in users]
         if missing:
             users |= {name: Password(secrets.token_urlsafe(_PASSWORD_BYTES)) for name in missing}
-            self._write(USERS, properties_text({name: password.value for name, password in users.items()}))
+            self.write_users(users)
         return users
 
-    def write_if_other(self, name: str, text: str) -> None:
+    def write_users(self, users: Mapping[str, Password]) -> None:
+        """Write the users with their passwords."""
+        self._write(USERS, properties_text({name: password.value for name, password in users.items()}))
+
+    def write_client_files(self, users: Mapping[str, Password], ca_certificate: str) -> None:
+        """Write the files for clients, which are made of the others."""
+        security = ClusterSecurity(self._directory, users)
+        self._write_if_other(CLIENT, properties_text(security.client_properties()))
+        self._write_if_other(LIBRDKAFKA, properties_text(security.librdkafka_properties()))
+        self._write_if_other(KAFKA_PYTHON, json.dumps(security.kafka_python_arguments(), indent=1) + "\n")
+        self._write_if_other(SPARK, json.dumps(security.spark_options(ca_certificate), indent=1) + "\n")
+
+    def _write_if_other(self, name: str, text: str) -> None:
         """Write a file that is made of others, unless it has this content."""
-        if self._read(name) != text:
+        if self.read(name) != text:
             self._write(name, text)
 
-    def _read(self, name: str) -> str | None:
+    def read(self, name: str) -> str | None:
         """Return a file's text, and let its owner alone read it from now on; None if it is not there."""
         path = os.path.join(self._directory, name)
         if not self._files.exists(path):

@@ -23,6 +23,7 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
 
 if TYPE_CHECKING:
+    from minikafka.base.secrets import Password
     from minikafka.clients.common_client_configs import ClientSecurity
     from minikafka.embedded.cluster_security import ClusterSecurity
     from minikafka.registry.zookeeper import ZooKeeperStore
@@ -188,23 +189,40 @@ def take_zookeeper(
     Call it before brokers trust these users, until ``has_users``. Raises MinikafkaError.
     """
     from minikafka.base.files import RealFiles, replace_file
-    from minikafka.embedded.cluster_security import add_users
+    from minikafka.embedded.cluster_security import delete_super_users
 
     with closing(_store(connect, properties)) as store:
         store.close_to_others()
-        add_users(store, security, replace=True)
+        delete_super_users(store)
+    add_first_user(connect, properties, security, own_zookeeper=True)
     replace_file(RealFiles(), str(folder_of(data_dir) / USERS_ADDED), b"", private=True)
 
 
-def add_first_user(connect: str, properties: Mapping[str, str], security: ClusterSecurity) -> None:
-    """Add the first user of clients to ZooKeeper, unless it knows it. Raises MinikafkaError.
+def add_first_user(
+    connect: str, properties: Mapping[str, str], security: ClusterSecurity, *, own_zookeeper: bool
+) -> None:
+    """Add the first user of clients to ZooKeeper, or set its password there. Raises MinikafkaError.
 
     properties: those of a client of ZooKeeper.
     """
-    from minikafka.embedded.cluster_security import add_users
+    from minikafka.embedded import cluster_security
 
     with closing(_store(connect, properties)) as store:
-        add_users(store, security)
+        cluster_security.add_first_user(store, security, own_zookeeper=own_zookeeper)
+
+
+def write_first_password(data_dir: str | Path, user: str, password: Password) -> None:
+    """Write the new password of a user to the files of the folder if it is the first user's.
+
+    Raises StoreError and StorageError.
+    """
+    if not is_secured(data_dir):
+        return
+    from minikafka.base.files import RealFiles
+    from minikafka.embedded import cluster_security
+
+    if user == cluster_security.FIRST_USER:
+        cluster_security.write_first_password(RealFiles(), str(folder_of(data_dir)), password)
 
 
 def _store(connect: str, properties: Mapping[str, str]) -> ZooKeeperStore:

@@ -7,11 +7,16 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 
+from minikafka.base.config.property_files import read_properties
 from minikafka.base.errors import ConfigError
+from minikafka.base.files import RealFiles
 from minikafka.base.secrets import Password
+from minikafka.embedded.cluster_security import prepare
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import read_config, write_config
 from minikafka.registry.memory import MemoryZooKeeper
@@ -44,6 +49,20 @@ def password_is(store: Store, user: str, mechanism: ScramMechanism, password: st
     text = read_config(store, paths.USERS, user)[mechanism.value]
     held = ScramCredential.parse(mechanism, text)
     return held == ScramCredential.create(mechanism, Password(password), held.salt, iterations)
+
+
+def test_password_of_the_first_user_is_written_to_its_files(
+    store: Store, cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prepare(RealFiles(), str(tmp_path / "security"), [], datetime.now(timezone.utc))
+    for user, password in (("admin", "tiger"), ("alice", "lion")):
+        for what in ("add", "passwd"):
+            type_in(monkeypatch, password.encode())
+            assert cli.run("user", what, user, "--password-stdin", "--data-dir", str(tmp_path)) == 0
+    users = read_properties(str(tmp_path / "security" / "users.properties"), "file")
+    assert users["admin"] == "tiger"
+    assert "alice" not in users
+    assert "tiger" in (tmp_path / "security" / "client.properties").read_text()
 
 
 def test_an_added_user_has_both_mechanisms_and_keeps_its_quotas(

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.config.property_files import parse_properties
-from minikafka.base.errors import ConfigError, StorageError, StoreError
+from minikafka.base.errors import ConfigError, MinikafkaError, StorageError, StoreError
 from minikafka.base.files import RealFiles
 from minikafka.base.memory_files import MemoryFiles
+from minikafka.base.secrets import Password
+from minikafka.clients.admin.zookeeper.users import NewPassword, add_user, has_password
 from minikafka.embedded.certificate_authority import LIFETIME, CertificateAuthority, is_issued_by
 from minikafka.embedded.cluster_security import (
     BROKER,
@@ -25,9 +27,14 @@ from minikafka.embedded.cluster_security import (
     SPARK,
     USERS,
     ClusterSecurity,
+    add_first_user,
     prepare,
+    write_first_password,
 )
 from minikafka.net.tls import ServerTls, client_context
+from minikafka.registry import paths
+from minikafka.registry.memory import MemoryZooKeeper
+from minikafka.registry.store import Store
 from minikafka.security.certificates import Certificate
 from minikafka.security.jaas import JaasConfig
 from minikafka.security.ssl_config import SslConfig
@@ -43,6 +50,13 @@ FOLDER = "/data/security"
 @pytest.fixture
 def files() -> MemoryFiles:
     return MemoryFiles()
+
+
+@pytest.fixture
+def store() -> Store:
+    store = MemoryZooKeeper().connect()
+    store.create(paths.CONFIG_CHANGES, make_parents=True)
+    return store
 
 
 def prepared(files: MemoryFiles, *hosts: str, now: datetime = NOW) -> ClusterSecurity:
@@ -116,6 +130,34 @@ def test_passwords_are_in_the_jaas_texts(files: MemoryFiles) -> None:
     assert security.users["admin"].value == 'a"b\\c;d=e f'
     assert security.users["other"].value == "kept"
     assert security.made == (CLIENT, LIBRDKAFKA, KAFKA_PYTHON, SPARK)
+
+
+def test_first_user_gets_the_password_of_the_file(files: MemoryFiles, store: Store) -> None:
+    add_first_user(store, prepared(files), own_zookeeper=True)
+    files.remove(f"{FOLDER}/{USERS}")
+    for _ in range(2):
+        security = prepared(files)
+        add_first_user(store, security, own_zookeeper=True)
+        assert has_password(store, "admin", security.users["admin"])
+    changes = store.children(paths.CONFIG_CHANGES)
+    add_first_user(store, security, own_zookeeper=True)
+    assert store.children(paths.CONFIG_CHANGES) == changes
+
+
+def test_first_user_of_a_given_zookeeper_keeps_its_password(files: MemoryFiles, store: Store) -> None:
+    theirs = Password("theirs")
+    add_user(store, "admin", NewPassword(theirs), os.urandom)
+    with pytest.raises(MinikafkaError, match=rf"another password .* {FOLDER}/users\.properties.*write that"):
+        add_first_user(store, prepared(files), own_zookeeper=False)
+    assert has_password(store, "admin", theirs)
+
+
+def test_new_password_is_written_to_all_files_of_clients(files: MemoryFiles) -> None:
+    before = prepared(files)
+    write_first_password(files, FOLDER, Password("a \\ new one"))
+    after = prepared(files)
+    assert after.made == ()
+    assert after.users == {**before.users, "admin": Password("a \\ new one")}
 
 
 def test_passwords_are_long_random_and_not_shown(files: MemoryFiles) -> None:

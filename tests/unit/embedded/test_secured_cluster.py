@@ -137,6 +137,7 @@ def test_wrong_password_and_plain_client_are_refused(cluster: Cluster) -> None:
 def test_it_stays_secured_and_logs_have_no_password(tmp_path: Path) -> None:
     with Cluster(1, tmp_path, secure=True) as cluster:
         cluster.create_topic("t")
+    (tmp_path / "security" / "users.properties").unlink()
     with Cluster(1, tmp_path) as cluster:
         assert cluster.client_properties["security.protocol"] == "SASL_SSL"
         assert "SASL_SSL://" in cluster.command_to_start(0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from minikafka.base.errors import ConfigError, NoSuchUser, UserExists
 from minikafka.base.secrets import Password
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import ENTITY_CONFIG, change_config
+from minikafka.registry.entity_configs import ENTITY_CONFIG, change_config, read_config
 from minikafka.registry.store import Store, is_znode_name
 from minikafka.registry.users import DEFAULT_ENTITY, sanitize, user_names
 from minikafka.registry.znodes import read_values
@@ -124,6 +124,24 @@ def change_password(
 
     change_config(store, paths.USERS, _node_name(user), with_new_password)
     return changed
+
+
+def has_password(store: Store, user: str, password: Password) -> bool:
+    """Return True if this is the password of a user for all mechanisms that the user has."""
+    settings = read_config(store, paths.USERS, _node_name(user))
+    return all(
+        _fits(mechanism, settings[mechanism.value], password)
+        for mechanism in ScramMechanism
+        if mechanism.value in settings
+    )
+
+
+def _fits(mechanism: ScramMechanism, text: str, password: Password) -> bool:
+    try:
+        held = ScramCredential.parse(mechanism, text)
+    except ConfigError:
+        return False
+    return held == ScramCredential.create(mechanism, password, held.salt, held.iterations)
 
 
 def delete_user(
