@@ -225,7 +225,10 @@ def test_a_member_that_joins_meanwhile_keeps_its_offsets(brokers: BrokerHarness,
 
 @pytest.mark.parametrize(
     ("topic", "message"),
-    [("tt", "there is no topic 'tt'; there is 't'"), ("t:2", "t-2: topic 't' has 2 partitions, 0 to 1")],
+    [
+        ("tt", "there is no topic 'tt', or this client may not describe it; there is 't'"),
+        ("t:2", "t-2: topic 't' has 2 partitions, 0 to 1"),
+    ],
 )
 def test_an_unknown_topic_or_partition_is_told(
     brokers: BrokerHarness, cli: CommandLine, topic: str, message: str

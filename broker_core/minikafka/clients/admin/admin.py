@@ -235,9 +235,8 @@ class Admin:
         for name in names:
             topic = known.get(name)
             if topic is None:
-                found[name] = BrokerError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown_topic_message(name, known)
-                )
+                text = unknown_topic_message(name, known, may_be_hidden=True)
+                found[name] = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
             else:
                 found[name] = topic
         return found

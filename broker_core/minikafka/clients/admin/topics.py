@@ -15,6 +15,7 @@ from minikafka.base.config.unknown_names import near_matches
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, check_topic_name, has_collision
 from minikafka.clients.network.metadata import ClusterMetadata
+from minikafka.clients.network.response_errors import denied
 from minikafka.controller.assignment import assign_replicas
 
 BROKER_DEFAULT = -1
@@ -110,7 +111,7 @@ def explain_create_error(code: ErrorCode, topic: NewTopic, known: ClusterMetadat
         return f"the assignment {given} does not fit the live brokers {sorted(known.brokers)}"
     if code is ErrorCode.INVALID_CONFIG:
         return _explain_invalid_config(topic.configs)
-    return _explain_denied(code, "create")
+    return _explain_denied(code, "Create", topic.name)
 
 
 def explain_delete_error(code: ErrorCode, name: str, known: ClusterMetadata) -> str | None:
@@ -124,13 +125,17 @@ def explain_delete_error(code: ErrorCode, name: str, known: ClusterMetadata) -> 
             f"topic {name!r} is marked for deletion, and is deleted when all brokers with its replicas are "
             "alive (brokers before 0.11: never, unless delete.topic.enable is true)"
         )
-    return _explain_denied(code, "delete")
+    return _explain_denied(code, "Delete", name)
 
 
-def unknown_topic_message(name: str, known: Iterable[str]) -> str:
-    """Return a message for an unknown topic, with similar names."""
+def unknown_topic_message(name: str, known: Iterable[str], *, may_be_hidden: bool = False) -> str:
+    """Return a message for an unknown topic, with similar names.
+
+    may_be_hidden: brokers have named ``known``, and leave out what this client may not describe.
+    """
     hint = near_matches(name, [other for other in known if other not in INTERNAL_TOPICS])
-    return f"there is no topic {name!r}{hint}"
+    hidden = ", or this client may not describe it" if may_be_hidden else ""
+    return f"there is no topic {name!r}{hidden}{hint}"
 
 
 def _explain_invalid_config(configs: Mapping[str, str]) -> str:
@@ -144,9 +149,11 @@ def _explain_invalid_config(configs: Mapping[str, str]) -> str:
     return f"the cluster rejected one of the settings {given}"
 
 
-def _explain_denied(code: ErrorCode, operation: str) -> str | None:
+def _explain_denied(code: ErrorCode, operation: str, name: str) -> str | None:
     if code is ErrorCode.POLICY_VIOLATION:
-        return f"a policy of the cluster does not allow this topic to be {operation}d"
-    if code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-        return f"not authorized to {operation} topics (see `minikafka acl list`)"
+        return f"a policy of the cluster does not allow this topic to be {operation.lower()}d"
+    if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return denied(operation, "the cluster")
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return denied(operation, f"topic {name!r}")
     return None

@@ -49,6 +49,7 @@ from minikafka.clients.network.metadata import (
     from_response,
 )
 from minikafka.clients.network.outage_log import OutageLog
+from minikafka.clients.network.response_errors import denied
 from minikafka.clients.network.retry import (
     UNKNOWN_TOPIC_TIMEOUT_MS,
     Deadline,
@@ -375,14 +376,18 @@ class ClusterClient:
         if topic is not None and topic.partitions and topic.error is ErrorCode.NONE:
             return topic
         self.invalidate(name)
-        raise self._unusable_topic_error(name)
+        creates = self._topic_creation.allowed if creates_topics is None else creates_topics
+        raise self._unusable_topic_error(name, "Describe or Create" if creates else "Describe")
 
-    def _unusable_topic_error(self, name: str) -> BrokerError:
-        """Return the error of a requested topic that has no usable partitions."""
+    def _unusable_topic_error(self, name: str, operation: str) -> BrokerError:
+        """Return the error of a requested topic that has no usable partitions. operation: what was asked."""
         topic = self._metadata.view.topics.get(name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return BrokerError(code, f"there is no topic {name!r} in the cluster at {self.bootstrap_text}")
+            text = f"there is no topic {name!r} in the cluster at {self.bootstrap_text}"
+            return BrokerError(code, f"{text}, or this client may not describe it")
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return BrokerError(code, denied(operation, f"topic {name!r}"))
         return BrokerError(
             code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE,
             f"topic {name!r} is not available in the cluster at {self.bootstrap_text}",

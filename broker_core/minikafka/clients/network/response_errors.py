@@ -23,8 +23,12 @@ def is_retriable(error: MinikafkaError) -> bool:
 
 def authorization_hint(code: ErrorCode, operation: str, resource: str) -> str:
     """Return the end of an error message that names the missing ACL; empty for other codes."""
-    hint = f"; not authorized: {operation} on {resource} (see `minikafka acl list`)"
-    return hint if code in _AUTHORIZATION_CODES else ""
+    return f"; {denied(operation, resource)}" if code in _AUTHORIZATION_CODES else ""
+
+
+def denied(operation: str, resource: str) -> str:
+    """Return a message that names the missing ACL."""
+    return f"not authorized: {operation} on {resource} (see `minikafka acl list`)"
 
 
 def not_enough_replicas_hint(in_sync: Collection[int] | None) -> str:

@@ -202,7 +202,7 @@ def refused(brokers: BrokerHarness, code: ErrorCode) -> None:
         (ErrorCode.INVALID_CONFIG, NewTopic("c", configs={"segment.bytes": "x"}), "segment.bytes='x'"),
         (ErrorCode.INVALID_CONFIG, NewTopic("c", configs={"retention.ms": "1"}), "settings retention.ms=1"),
         (ErrorCode.POLICY_VIOLATION, NewTopic("c"), "policy .* does not allow this topic to be created"),
-        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NewTopic("c"), "not authorized to"),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NewTopic("c"), "not authorized: Create on the cluster"),
         (ErrorCode.UNKNOWN, NewTopic("c"), "CreateTopics of topic 'c', response of broker 1"),
     ],
 )
@@ -239,7 +239,7 @@ def test_what_no_cluster_could_take_is_not_sent(
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'flihgts'; there is 'flights'"),
         (ErrorCode.INVALID_REQUEST, "delete.topic.enable is false"),
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not authorized to"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not authorized: Delete on topic 'flihgts' (see `minikafka"),
         (ErrorCode.UNKNOWN, "DeleteTopics of topic 'flihgts', response of broker 1"),
     ],
 )
@@ -281,7 +281,9 @@ def test_describing_never_names_a_topic_to_the_broker(brokers: BrokerHarness, ad
     assert isinstance(described, TopicMetadata)
     assert [p.leader_id for p in described.partitions] == [1, 2]
     assert isinstance(missing, BrokerError)
-    assert str(missing) == "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'x'"
+    assert str(missing) == (
+        "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'x', or this client may not describe it"
+    )
     assert {request.topics for request in brokers.asked(ApiKey.METADATA)} == {None}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkError
@@ -11,7 +13,7 @@ from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.network.retry import UNKNOWN_TOPIC_TIMEOUT_MS
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse, MetadataTopic
 from tests.support.broker_harness import BrokerHarness
 
 TP = TopicPartition("t", 1)
@@ -115,10 +117,25 @@ def test_topic_missing_in_all_topics_is_in_the_result_with_its_error(brokers: Br
 @pytest.mark.parametrize("creates_topics", [True, False])
 def test_a_missing_topic_is_told_with_its_cluster_soon(brokers: BrokerHarness, creates_topics: bool) -> None:
     cluster = brokers.client(creates_topics=creates_topics)
-    with pytest.raises(BrokerError, match="there is no topic 'nope' in the cluster at memory:9001") as caught:
+    told = "there is no topic 'nope' in the cluster at memory:9001, or this client may not describe it"
+    with pytest.raises(BrokerError, match=told) as caught:
         cluster.topic("nope")
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert brokers.clock.monotonic_ms() <= UNKNOWN_TOPIC_TIMEOUT_MS
+
+
+@pytest.mark.parametrize(("creates_topics", "operation"), [(True, "Describe or Create"), (False, "Describe")])
+def test_a_topic_that_the_rules_close_is_told_with_the_missing_rule(
+    brokers: BrokerHarness, creates_topics: bool, operation: str
+) -> None:
+    answer = brokers.serve
+    hidden = MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "t", False, ())
+    brokers.always(ApiKey.METADATA, lambda *asked: replace(answer(*asked), topics=(hidden,)))
+    with pytest.raises(BrokerError) as caught:
+        brokers.client(creates_topics=creates_topics).topic("t")
+    assert str(caught.value) == (
+        f"TOPIC_AUTHORIZATION_FAILED: not authorized: {operation} on topic 't' (see `minikafka acl list`)"
+    )
 
 
 def test_how_long_a_missing_topic_is_asked_for_can_be_said(brokers: BrokerHarness) -> None:
