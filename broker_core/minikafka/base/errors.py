@@ -519,6 +519,10 @@ class BadVersion(CoordinationError):
     """The version of the znode is not the one that a conditional write expects."""
 
 
+class NoAuth(CoordinationError):
+    """The ACL of the znode does not allow the operation to this client."""
+
+
 class InconsistentClusterId(CoordinationError):
     """ZooKeeper does not hold the cluster that this broker belongs to. Nothing is written there."""
 

@@ -24,6 +24,7 @@ from minikafka.base.errors import (
     ErrorCode,
     MinikafkaError,
     NetworkError,
+    NoAuth,
     NoSuchBroker,
 )
 from minikafka.base.secrets import redact_text
@@ -74,6 +75,10 @@ RULES_ADVICE = (
     "see `minikafka acl list`; grant access with `minikafka acl add` "
     "(with --zookeeper if the brokers refuse these too)"
 )
+ZOOKEEPER_CREDENTIALS = (
+    "set --data-dir D, or zookeeper.digest.credentials in the file of --command-config FILE"
+)
+"""The sources of a command's credentials for a ZooKeeper that is not open."""
 
 app = typer.Typer(
     name="minikafka",
@@ -200,6 +205,8 @@ def error_line(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
         pass  # a broker has answered
     elif isinstance(error, NetworkError) and not error.advice:
         text += "; start a broker with `minikafka up`, or set --bootstrap or --data-dir of a running one"
+    elif isinstance(error, NoAuth):
+        text += f": {ZOOKEEPER_CREDENTIALS}"
     elif isinstance(error, MinikafkaError):
         # The error of a broker process that did not start has an exit code, by the same rule.
         status = 2 if getattr(error, "exit_code", None) == 2 else 1

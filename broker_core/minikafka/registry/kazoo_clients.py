@@ -23,6 +23,7 @@ from minikafka.base.errors import (
     BadVersion,
     CoordinationError,
     CoordinationLost,
+    NoAuth,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -64,7 +65,7 @@ _ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[Coordin
     ),
     (
         kazoo_errors.NoAuthError,
-        CoordinationError,
+        NoAuth,
         "its ACL does not allow it to this client; check the credentials for ZooKeeper",
     ),
     (

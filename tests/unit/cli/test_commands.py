@@ -14,6 +14,7 @@ from minikafka.base.errors import (
     DirectoryLocked,
     ErrorCode,
     NetworkError,
+    NoAuth,
     StorageError,
 )
 from minikafka.cli import commands
@@ -87,6 +88,17 @@ def test_what_rules_forbid_comes_with_where_to_look_for_them() -> None:
     assert line == (
         "TOPIC_AUTHORIZATION_FAILED: no; see `minikafka acl list`; grant access with `minikafka acl add` "
         "(with --zookeeper if the brokers refuse these too)"
+    )
+
+
+def test_missing_credentials_for_zookeeper_come_with_where_to_set_them() -> None:
+    error = NoAuth(
+        "cannot check /config/changes: its ACL does not allow it; check the credentials for ZooKeeper"
+    )
+    status, line = error_line(error)
+    assert status == 1
+    assert line == (
+        f"{error}: set --data-dir D, or zookeeper.digest.credentials in the file of --command-config FILE"
     )
 
 
