@@ -137,7 +137,8 @@ def zookeeper_store(
     may_be_new: bool = False,
 ) -> Iterator[ZooKeeperStore]:
     """Yield a store in the ZooKeeper of the cluster that the options name. It is closed at the end of the
-    block. Raise ConfigError if they name none, or no cluster uses it, unless the cluster ``may_be_new``.
+    block. Raise ConfigError if they name none, or CoordinationError if no cluster uses it, unless the cluster
+    ``may_be_new``: then an absent chroot is created, as a broker does.
     """
     if is_typed(bootstrap):
         reason = "this needs ZooKeeper, not brokers; use --zookeeper HOST:PORT/CHROOT"
@@ -158,9 +159,11 @@ def zookeeper_store(
     else:
         allowed = "required (the address that `minikafka up` printed); or set --data-dir D"
         raise ConfigError("--zookeeper", None, allowed)
-    store = ZooKeeperStore(connect, connect_timeout_ms=REACH_TIMEOUT_MS, make_chroot=False, security=security)
+    store = ZooKeeperStore(
+        connect, connect_timeout_ms=REACH_TIMEOUT_MS, make_chroot=may_be_new, security=security
+    )
     try:
-        if not may_be_new or store.exists("/") is None:
+        if not may_be_new:
             check_coordinated(store, connect)
         yield store
     finally:

@@ -65,6 +65,20 @@ def test_only_clients_with_the_credentials_change_znodes_of_brokers(
         assert cli.run("config", "set", "client", "c", "producer_byte_rate=5", *to) == 1
 
 
+def test_a_first_user_makes_the_chroot_of_the_cluster(
+    zookeeper: str, cli: CommandLine, credentials: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = ("--zookeeper", f"{zookeeper}/new/kafka")
+    assert cli.run("user", "passwd", "alice", "--password", "x", *to) == 1
+    assert "no Kafka cluster in ZooKeeper" in cli.err
+    assert cli.run("user", "add", "alice", "--password", "x", *to) == 0
+    assert cli.run("user", "list", *to) == 0
+    assert "alice" in cli.out
+    monkeypatch.delenv("MINIKAFKA_CONFIG")
+    assert cli.run("user", "list", *to) == 1
+    assert "zookeeper.digest.credentials in the file of --command-config" in cli.err
+
+
 def test_a_consumer_of_a_group_in_zookeeper_has_the_credentials(
     zookeeper: str, tmp_path: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
