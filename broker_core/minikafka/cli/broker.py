@@ -31,6 +31,8 @@ def broker(
 def check_stays_secured(path: Path, overrides: Mapping[str, str]) -> None:
     """Raise ConfigError if the file is of a secured data directory, and the broker would serve anybody."""
     from minikafka.embedded import data_directory, secured_directory
+    from minikafka.embedded.cluster_security import AUTHORIZER
+    from minikafka.security.zookeeper_config import PRIVATE, SET_ACL
 
     data_dir = path.absolute().parent
     files = (
@@ -39,6 +41,8 @@ def check_stays_secured(path: Path, overrides: Mapping[str, str]) -> None:
     )
     if not secured_directory.is_secured(data_dir) or path.absolute() not in files:
         return
-    given = {**read_properties(str(path), "FILE.properties"), **overrides}
+    written = read_properties(str(path), "FILE.properties")
+    given = {AUTHORIZER: "", **written, **overrides}
     for listener in secured_directory.listeners_of(given):
         secured_directory.check_has_login(data_dir, listener)
+    secured_directory.check_stays_closed(given, own_zookeeper=written.get(SET_ACL) == PRIVATE)

@@ -61,7 +61,13 @@ FIRST_USER = "admin"
 MECHANISM = "SCRAM-SHA-512"
 _TRUSTSTORE = "ssl.truststore.location"
 SUPER_USERS = "super.users"
-_AUTHORIZER = "kafka.security.auth.SimpleAclAuthorizer"
+AUTHORIZER = "authorizer.class.name"
+AUTHORIZER_CLASS = "kafka.security.auth.SimpleAclAuthorizer"
+MECHANISMS = "sasl.enabled.mechanisms"
+MECHANISMS_OF_LISTENER = f"listener.name.sasl_ssl.{MECHANISMS}"
+BROKER_MECHANISM = "PLAIN"
+_USER_MECHANISMS = f"{MECHANISM},SCRAM-SHA-256"
+"""Those of users that are added: `minikafka user add` has both."""
 _MODULES = "org.apache.kafka.common.security"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 RENEW_BEFORE = timedelta(days=30)
@@ -86,15 +92,15 @@ class ClusterSecurity:
     def broker_properties(self) -> dict[str, str]:
         """Return the settings of security of each broker, whose listeners are all SASL_SSL."""
         return {
-            "authorizer.class.name": _AUTHORIZER,
+            AUTHORIZER: AUTHORIZER_CLASS,
             "security.inter.broker.protocol": "SASL_SSL",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": self.path(BROKER),
             "ssl.truststore.type": "PEM",
             _TRUSTSTORE: self.path(CA_CERTIFICATE),
-            "sasl.enabled.mechanisms": MECHANISM,
-            "listener.name.sasl_ssl.sasl.enabled.mechanisms": f"{MECHANISM},PLAIN",
-            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            MECHANISMS: _USER_MECHANISMS,
+            MECHANISMS_OF_LISTENER: f"{_USER_MECHANISMS},{BROKER_MECHANISM}",
+            "sasl.mechanism.inter.broker.protocol": BROKER_MECHANISM,
             "listener.name.sasl_ssl.plain.sasl.jaas.config": self._jaas_of_brokers(),
             SUPER_USERS: ";".join(f"User:{user}" for user in (BROKER_USER, FIRST_USER)),
         }

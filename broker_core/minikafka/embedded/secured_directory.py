@@ -84,6 +84,7 @@ def secure(
 
     hosts: list[str] = []
     for config in configs:
+        check_stays_closed(config, own_zookeeper=own_zookeeper)
         for listener in listeners_of({LISTENERS: listener_text(host, 0, secured=True), **config}):
             check_has_login(data_dir, listener)
             hosts += [listener.advertised_host, listener.host]
@@ -138,14 +139,46 @@ def check_has_login(data_dir: str | Path, listener: Listener) -> None:
         raise ConfigError(LISTENERS, name, problem)
 
 
+def check_stays_closed(properties: Mapping[str, str], *, own_zookeeper: bool) -> None:
+    """Raise ConfigError for properties of a broker that open a secured cluster, or shut its own users out."""
+    from minikafka.embedded import cluster_security as own
+    from minikafka.security.zookeeper_config import PRIVATE, SET_ACL
+
+    authorizer, acl = properties.get(own.AUTHORIZER), properties.get(SET_ACL)
+    if authorizer not in {None, own.AUTHORIZER_CLASS}:
+        why = "in a secured cluster: without it, every user may do everything; leave the setting out"
+        raise ConfigError(own.AUTHORIZER, authorizer, f"must be {own.AUTHORIZER_CLASS} {why}")
+    if own_zookeeper and acl not in {None, PRIVATE}:
+        why = "in a secured cluster: others could read or change its users and rules; leave the setting out"
+        raise ConfigError(SET_ACL, acl, f"must be {PRIVATE} {why}")
+    for name, needed in (
+        (own.MECHANISMS, {own.MECHANISM: "clients"}),
+        (own.MECHANISMS_OF_LISTENER, {own.MECHANISM: "clients", own.BROKER_MECHANISM: "brokers"}),
+    ):
+        given = properties.get(name)
+        for mechanism, whose in needed.items():
+            if given is not None and mechanism not in (word.strip() for word in given.split(",")):
+                why = f"by which the {whose} of a secured cluster log in; add it"
+                raise ConfigError(name, given, f"must have {mechanism}, {why}")
+
+
 def broker_properties(security: ClusterSecurity, config: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of a broker: those of a secured cluster, and ``config``, which wins.
 
-    Super users of ``config`` are added, as brokers that are none could not control each other.
+    Super users of ``config`` are added, as brokers that are none could not control each other. Its mechanisms
+    are those of users; that of the brokers is added.
     """
-    from minikafka.embedded.cluster_security import SUPER_USERS
+    from minikafka.embedded.cluster_security import (
+        BROKER_MECHANISM,
+        MECHANISMS,
+        MECHANISMS_OF_LISTENER,
+        SUPER_USERS,
+    )
 
     own = security.broker_properties()
+    if given := config.get(MECHANISMS):
+        names = [*(word.strip() for word in given.split(",")), BROKER_MECHANISM]
+        own[MECHANISMS_OF_LISTENER] = ",".join(dict.fromkeys(names))
     if config.get(SUPER_USERS):
         config = {**config, SUPER_USERS: f"{own[SUPER_USERS]};{config[SUPER_USERS]}"}
     return {**own, **config}
@@ -169,6 +202,7 @@ def checked_config(
     from minikafka.base.secrets import Password
     from minikafka.embedded.cluster_security import BROKER_USER, FIRST_USER, ClusterSecurity
 
+    check_stays_closed(config, own_zookeeper=False)  # whose it is, ``secure`` knows
     for listener in listeners_of({**own, **config}):
         check_has_login(data_dir, listener)
     unknown = dict.fromkeys((BROKER_USER, FIRST_USER), Password("not made yet"))

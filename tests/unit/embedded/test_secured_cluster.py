@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from minikafka.base.config.property_files import properties_text
 from minikafka.base.errors import AuthenticationFailed, ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.secrets import Password
+from minikafka.cli.broker import check_stays_secured
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
 from minikafka.clients.common_client_configs import ClientSecurity
@@ -40,7 +42,7 @@ def test_brokers_and_clients_take_the_properties(tmp_path: Path) -> None:
     config = secured_directory.checked_config(tmp_path, HOST, 0, {}, secured=True)
     sasl = config.security["SASL_SSL"].sasl
     assert sasl is not None
-    assert [mechanism.name for mechanism in sasl.mechanisms] == ["SCRAM-SHA-512", "PLAIN"]
+    assert [mechanism.name for mechanism in sasl.mechanisms] == ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
     assert config.inter_broker.listener == "SASL_SSL"
     assert config.unused() == ""
     client = ClientSecurity.from_properties(security_of(tmp_path).client_properties())
@@ -53,6 +55,51 @@ def test_brokers_and_clients_take_the_properties(tmp_path: Path) -> None:
 def test_listener_without_login_or_encryption_is_refused(listeners: str) -> None:
     with pytest.raises(ConfigError, match="must have the protocol SASL_SSL"):
         checked({"listeners": listeners})
+
+
+@pytest.mark.parametrize("value", ["", "com.example.Authorizer"])
+def test_another_authorizer_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"^authorizer\.class\.name=.*must be kafka.*every user may"):
+        checked({"authorizer.class.name": value})
+
+
+@pytest.mark.parametrize("value", ["false", "true"])
+def test_acl_that_opens_its_zookeeper_is_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigError, match=r"^zookeeper\.set\.acl=.*must be private"):
+        Cluster(data_dir=tmp_path, config={"zookeeper.set.acl": value}, secure=True).start()
+    assert not secured_directory.is_secured(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "missing"),
+    [
+        ("sasl.enabled.mechanisms", "PLAIN", "SCRAM-SHA-512"),
+        ("listener.name.sasl_ssl.sasl.enabled.mechanisms", "PLAIN", "SCRAM-SHA-512"),
+        ("listener.name.sasl_ssl.sasl.enabled.mechanisms", "SCRAM-SHA-512", "PLAIN"),
+    ],
+)
+def test_mechanisms_without_the_clusters_own_are_refused(name: str, value: str, missing: str) -> None:
+    with pytest.raises(ConfigError, match=f"{value}.*must have {missing}, by which .* log in; add it"):
+        checked({name: value})
+
+
+def test_mechanisms_of_users_are_those_given_and_the_brokers_too() -> None:
+    given = {"sasl.enabled.mechanisms": "SCRAM-SHA-512"}
+    config = secured_directory.checked_config("/d", HOST, 0, given, secured=True)
+    sasl = config.security["SASL_SSL"].sasl
+    assert sasl is not None
+    assert [mechanism.name for mechanism in sasl.mechanisms] == ["SCRAM-SHA-512", "PLAIN"]
+
+
+@pytest.mark.parametrize("changed", ["authorizer.class.name=", "zookeeper.set.acl=false"])
+def test_broker_started_alone_stays_closed(tmp_path: Path, changed: str) -> None:
+    made = security_of(tmp_path / "security").broker_properties()
+    file = tmp_path / "broker-0.properties"
+    listeners = {"listeners": "SASL_SSL://:0", "zookeeper.set.acl": "private"}
+    file.write_text(properties_text({**made, **listeners}))
+    check_stays_secured(file, {})
+    with pytest.raises(ConfigError, match="in a secured cluster"):
+        check_stays_secured(file, dict([changed.split("=")]))
 
 
 @pytest.mark.parametrize("name", ["", "security", "zookeeper"])
