@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError, NetworkError
+from minikafka.base.errors import AuthenticationFailed, BrokerError, ConfigError, MinikafkaError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name
 from minikafka.cli.options import (
     BOOTSTRAP_VARIABLE,
@@ -49,13 +49,16 @@ def cluster_client(
     from minikafka.cli.command_config import CommandConfig
     from minikafka.clients.network.cluster import ClusterClient
 
+    own = None  # the data directory whose login is used
     config = CommandConfig.read(command_config)
     if bootstrap is None and data_dir is None and config.bootstrap_servers is not None:
         option, servers = f"{command_config}: bootstrap.servers", config.bootstrap_servers
     else:
         option = BOOTSTRAP_VARIABLE if bootstrap and not is_typed(bootstrap) else "--bootstrap"
         servers = bootstrap_address(bootstrap, data_dir, writes=writes)
-        config = _with_security_of(data_dir, command_config, config)
+        if data_dir is not None and not is_typed(command_config, COMMAND_CONFIG_VARIABLE):
+            made = _with_security_of(data_dir, config)
+            own, config = data_dir if made is not config else None, made
     cluster = ClusterClient(
         servers,
         security=config.security,
@@ -70,6 +73,8 @@ def cluster_client(
         # Report an unreachable address quickly; requests may take longer.
         try:
             cluster.metadata(None, timeout_ms=REACH_TIMEOUT_MS)
+        except AuthenticationFailed as error:
+            raise error if own is None else _login_failure(own, error) from None
         except NetworkError as error:
             if data_dir is None:
                 raise
@@ -82,19 +87,22 @@ def cluster_client(
         cluster.close()
 
 
-def _with_security_of(
-    data_dir: Path | None, command_config: str | None, config: CommandConfig
-) -> CommandConfig:
-    """Return ``config`` with the security of a data directory, unless ``--command-config`` has another.
+def _with_security_of(data_dir: Path, config: CommandConfig) -> CommandConfig:
+    """Return ``config`` with the security of a data directory, if it is secured.
 
     The directory is one whose cluster runs: its start completes the files.
     """
-    if data_dir is None or is_typed(command_config, COMMAND_CONFIG_VARIABLE):
-        return config
     from minikafka.embedded import secured_directory
 
     security = secured_directory.client_security(data_dir)
     return config if security is None else replace(config, security=security)
+
+
+def _login_failure(data_dir: Path, error: AuthenticationFailed) -> AuthenticationFailed:
+    """Return an error of the login that a command takes from a data directory."""
+    from minikafka.embedded import secured_directory
+
+    return secured_directory.login_failure(data_dir, error)
 
 
 @contextlib.contextmanager

@@ -169,8 +169,11 @@ def delete(
     Connections that are open stay open.
     """
     from minikafka.clients.admin.zookeeper.users import delete_user
+    from minikafka.embedded import secured_directory
 
     wanted = _parsed(mechanisms)
+    if data_dir is not None:
+        secured_directory.check_may_be_deleted(data_dir, name)
     with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
         deleted = delete_user(store, name, wanted)
     _print_done("deleted user", name, deleted, style)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikafka.base.config.property_files import read_properties
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import AuthenticationFailed, ConfigError
 from minikafka.base.ids import host_port
 
 if TYPE_CHECKING:
@@ -68,6 +68,24 @@ def client_security(data_dir: str | Path) -> ClientSecurity | None:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("security", str(certificate), f"cannot be read: {error}") from None
     return ClientSecurity.from_properties(with_certificate(read_properties(path, "security"), text))
+
+
+def login_failure(data_dir: str | Path, error: AuthenticationFailed) -> AuthenticationFailed:
+    """Return the error of a login by ``client_security`` with the file that has its password.
+
+    An error with another cause stays as it is.
+    """
+    from minikafka.embedded.cluster_security import FIRST_USER, USERS
+    from minikafka.security.sasl.mechanism import SaslClient
+
+    if SaslClient.ADVICE not in error.reason:
+        return error
+    advice = (
+        f"the password of {FIRST_USER} is that in {folder_of(data_dir) / USERS}; restart the cluster, which "
+        "sets it in ZooKeeper"
+    )
+    text = error.reason.replace(SaslClient.ADVICE, advice)
+    return AuthenticationFailed(text, text, error.code)
 
 
 def secure(
@@ -257,6 +275,21 @@ def write_first_password(data_dir: str | Path, user: str, password: Password) ->
 
     if user == cluster_security.FIRST_USER:
         cluster_security.write_first_password(RealFiles(), str(folder_of(data_dir)), password)
+
+
+def check_may_be_deleted(data_dir: str | Path, user: str) -> None:
+    """Raise ConfigError for the first user of a secured data directory."""
+    if not is_secured(data_dir):
+        return
+    from minikafka.embedded.cluster_security import FIRST_USER
+
+    if user == FIRST_USER:
+        raise ConfigError(
+            "NAME",
+            user,
+            f"is the user of commands and clients of {data_dir}, which each start of the cluster adds again; "
+            f"change its password with `minikafka user passwd {user}`",
+        )
 
 
 def _store(connect: str, properties: Mapping[str, str]) -> ZooKeeperStore:

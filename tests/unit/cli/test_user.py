@@ -65,6 +65,16 @@ def test_password_of_the_first_user_is_written_to_its_files(
     assert "tiger" in (tmp_path / "security" / "client.properties").read_text()
 
 
+def test_first_user_of_a_secured_cluster_is_not_deleted(
+    store: Store, cli: CommandLine, tmp_path: Path
+) -> None:
+    write_config(store, paths.USERS, "admin", {"SCRAM-SHA-512": "…"})
+    (tmp_path / "security").mkdir()
+    assert cli.run("user", "delete", "admin", "--data-dir", str(tmp_path)) == 2
+    assert "each start of the cluster adds again" in cli.err
+    assert read_config(store, paths.USERS, "admin")
+
+
 def test_an_added_user_has_both_mechanisms_and_keeps_its_quotas(
     store: Store, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

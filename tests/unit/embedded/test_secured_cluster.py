@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.config.property_files import properties_text
-from minikafka.base.errors import AuthenticationFailed, ConfigError, MinikafkaError
+from minikafka.base.errors import AuthenticationFailed, ConfigError, MinikafkaError, SslAuthenticationFailed
 from minikafka.base.files import RealFiles
 from minikafka.base.secrets import Password
 from minikafka.cli.broker import check_stays_secured
@@ -25,6 +25,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.cluster_security import ClusterSecurity, prepare
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.registry.zookeeper import ZooKeeperStore
+from minikafka.security.sasl.mechanism import SaslClient
 from tests.support.processes import wait_until
 
 HOST = "127.0.0.1"
@@ -135,6 +136,15 @@ def test_another_listener_with_login_is_accepted() -> None:
 def test_super_users_are_added(tmp_path: Path) -> None:
     made = secured_directory.broker_properties(security_of(tmp_path), {"super.users": "User:bob"})
     assert made["super.users"] == "User:broker;User:admin;User:bob"
+
+
+def test_failed_login_names_the_file_with_the_password() -> None:
+    failed = AuthenticationFailed(f"h:1: the broker refuses the login; {SaslClient.ADVICE}")
+    text = str(secured_directory.login_failure("/d", failed))
+    assert "the password of admin is that in /d/security/users.properties" in text
+    assert "sasl.jaas.config" not in text
+    other = SslAuthenticationFailed("h:1: the listener has no TLS")
+    assert secured_directory.login_failure("/d", other) is other
 
 
 def test_interrupted_security_counts(tmp_path: Path) -> None:
