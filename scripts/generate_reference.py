@@ -249,7 +249,8 @@ def client_properties() -> str:
         )
     parts.append("## `--command-config`")
     parts.append(
-        "A file of these properties and those of security. Properties of other clients in it are passed over."
+        "A file of these properties and those of security. Properties of other clients in it are passed over; "
+        "a name that no client knows is a warning."
     )
     rows = definition_of(CommandConfig).keys.items()
     parts.append(

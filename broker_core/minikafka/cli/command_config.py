@@ -2,28 +2,35 @@
 
 It is a file of Java's form, as Kafka's own tools take it. ``bootstrap.servers`` may be in it too, so that one
 file says all. Properties of other clients, such as ``acks`` or ``group.id``, are passed over: people have one
-file for several programs.
+file for several programs. A name that no client knows is a warning.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from minikafka.base.config.config_def import AbstractConfig, Faults, definition_of, setting
 from minikafka.base.config.property_files import read_properties
 from minikafka.base.config.types import TEXT, int32
+from minikafka.base.config.unknown_names import did_you_mean, unknown_names, warn_of_unknown
 from minikafka.base.errors import ConfigError
 from minikafka.cli.options import COMMAND_CONFIG_OPTION, COMMAND_CONFIG_VARIABLE
 from minikafka.clients.common_client_configs import CLIENT_ID, SECURITY_SETTINGS, ClientSecurity
 from minikafka.security.zookeeper_config import ZOOKEEPER_SECURITY
 
+_SPARK_PREFIX = "kafka."
+"""The prefix of these properties as options of Spark."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommandConfig(AbstractConfig):
     """The settings of a command's client."""
+
+    PASSED_ON: ClassVar[Collection[str]] = (*SECURITY_SETTINGS, *ZOOKEEPER_SECURITY)
 
     bootstrap_servers: str | None = setting(
         "bootstrap.servers", TEXT, None, "The brokers, unless `--bootstrap` or MINIKAFKA_BOOTSTRAP is set."
@@ -55,9 +62,43 @@ class CommandConfig(AbstractConfig):
 
 
 def read_command_config(path: str) -> Mapping[str, str]:
-    """Return the properties in a file. Raises ConfigError."""
+    """Return the properties in a file. Raises ConfigError.
+
+    Logs a warning for each name that no client knows.
+    """
     typed = path != os.environ.get(COMMAND_CONFIG_VARIABLE)
-    return read_properties(path, COMMAND_CONFIG_OPTION if typed else COMMAND_CONFIG_VARIABLE)
+    found = read_properties(path, COMMAND_CONFIG_OPTION if typed else COMMAND_CONFIG_VARIABLE)
+    others = tuple(name.name for name in definition_of(CommandConfig).unknown(found))
+    if others:
+        _warn_of_unknown(path, others)
+    return found
+
+
+@functools.cache  # several parts of one command read the file
+def _warn_of_unknown(path: str, names: tuple[str, ...]) -> None:
+    """Warn of those among ``names`` that no client knows; Spark's prefix before a known one is named too."""
+    known = _names_of_clients()
+    prefixed = [name for name in names if name.removeprefix(_SPARK_PREFIX) in known and name not in known]
+    faults = unknown_names([name for name in names if name not in prefixed], known, {})
+    faults += [
+        ConfigError(name, None, "is not valid" + did_you_mean(name.removeprefix(_SPARK_PREFIX)))
+        for name in prefixed
+    ]
+    warn_of_unknown(ConfigError(f"{fault.name} in {path}", None, fault.allowed) for fault in faults)
+
+
+def _names_of_clients() -> frozenset[str]:
+    """Return the properties of all clients."""
+    # Only here: most files have none of them.
+    from minikafka.clients.consumer.config import ConsumerConfig
+    from minikafka.clients.group.config import GroupConsumerConfig
+    from minikafka.clients.produce.config import BatchingConfig
+    from minikafka.clients.producer.producer_config import ProducerConfig
+    from minikafka.security.sasl.sasl_config import SaslConfig
+    from minikafka.security.ssl_config import SslConfig
+
+    clients = (CommandConfig, BatchingConfig, GroupConsumerConfig, ProducerConfig, ConsumerConfig)
+    return frozenset().union(*(definition_of(config).known for config in (*clients, SslConfig, SaslConfig)))
 
 
 def security_properties(path: str | None) -> dict[str, str]:

@@ -138,6 +138,38 @@ def test_settings_without_effect_are_warnings(file: str, caplog: pytest.LogCaptu
     ]
 
 
+def test_name_that_no_client_knows_is_a_warning(file: str, caplog: pytest.LogCaptureFixture) -> None:
+    misspelt = {
+        "security.protcol": "SASL_SSL",
+        "kafka.acks": "all",
+        "kafka.sasl.mechanism": "PLAIN",
+        "foo.bar": "s3cr3t",
+    }
+    write_properties(file, misspelt)
+    CommandConfig.read(file)
+    security_properties(file)
+    assert sorted(caplog.messages) == [
+        f"property foo.bar in {file} is not valid",
+        f"property kafka.acks in {file} is not valid; did you mean acks?",
+        f"property kafka.sasl.mechanism in {file} is not valid; did you mean sasl.mechanism?",
+        f"property security.protcol in {file} is not valid; did you mean security.protocol?",
+    ]
+
+
+def test_names_of_all_clients_are_passed_over(file: str, caplog: pytest.LogCaptureFixture) -> None:
+    others = (
+        "acks",
+        "group.id",
+        "key.deserializer",
+        "zookeeper.connect",
+        "serializer.class",
+        "socket.timeout.ms",
+    )
+    write_properties(file, dict.fromkeys((*others, "fetch.max.bytes", "external.x"), "1"))
+    CommandConfig.read(file)
+    assert caplog.messages == []
+
+
 def test_security_alone_is_passed_on_to_a_consumer_of_zookeeper(file: str) -> None:
     assert security_properties(None) == {}
     write_properties(file, {**LOGIN, "bootstrap.servers": "h:1", "group.id": "g"})

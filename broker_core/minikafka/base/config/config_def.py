@@ -138,6 +138,14 @@ class ConfigDef:
         self._passed_on = passed_on
         self._checked = checked or {}
 
+    @property
+    def known(self) -> frozenset[str]:
+        """All names of which something is known: also of settings that other classes read, or that are not
+        supported.
+        """
+        names = (*self._names, *self._passed_on, *self._checked, *self._unsupported)
+        return frozenset(name for name in names if not name.endswith("."))
+
     def fields(self, properties: Mapping[str, object]) -> tuple[dict[str, object], list[ConfigError]]:
         """Return the values given under Kafka's names, by field, and the faults in those names.
 
