@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -238,5 +238,15 @@ def kafka_options(options: Mapping[str, str], faults: Faults, *, sink: bool) -> 
         fetch=FetchOptions(**fetch),
         producer=producer,
         without_effect=tuple(PREFIX + key for key in without_effect),
-        warnings=tuple(f"{PREFIX}{name.name} {name.allowed}" for name in idle),
+        warnings=tuple(_warnings_of_idle(idle, embedded=servers is None)),
     )
+
+
+def _warnings_of_idle(idle: Sequence[ConfigError], *, embedded: bool) -> Iterator[str]:
+    """Yield warnings about options of TLS and SASL that have no effect."""
+    if embedded and idle:
+        names = ", ".join(PREFIX + name.name for name in idle)
+        yield f"no effect of {names}: an embedded cluster that is secured has the login of its data directory"
+        return
+    for name in idle:
+        yield f"{PREFIX}{name.name} {name.allowed}"

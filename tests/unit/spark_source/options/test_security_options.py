@@ -73,6 +73,18 @@ def test_settings_that_the_protocol_does_not_use_are_named_with_the_reason() -> 
     assert read(given).warnings == ("kafka.sasl.mechanism has no effect with security.protocol=PLAINTEXT",)
 
 
+def test_login_of_a_secured_data_directory_is_its_own() -> None:
+    given = {
+        "minikafka.data.dir": "/d",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.ssl.truststore.location": "/x",
+    }
+    (warning,) = read(given).warnings
+    assert "no effect of kafka." in warning
+    assert "kafka.sasl.mechanism" in warning
+    assert warning.endswith("an embedded cluster that is secured has the login of its data directory")
+
+
 def test_a_slip_in_a_setting_of_tls_is_named() -> None:
     (warning,) = read({**SASL_SSL, "kafka.ssl.trustore.location": "x"}).warnings
     assert warning.startswith(
