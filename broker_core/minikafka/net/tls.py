@@ -20,6 +20,7 @@ from minikafka.base.cache_dirs import read_regular
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.config.config_def import Faults
 from minikafka.base.errors import ConfigError
+from minikafka.security.certificates import Certificate
 from minikafka.security.cipher_suites import OPENSSL_NAMES, is_tls_1_3
 from minikafka.security.ssl_config import TLS_1_2, TLS_1_3, ClientAuth, ReadFile, SslConfig
 from minikafka.security.stores.key_material import KeyMaterial
@@ -111,12 +112,19 @@ class ServerTls:
     """TLS of a listener: the context of new connections, made anew when the files of its stores change."""
 
     def __init__(
-        self, config: SslConfig, listener: str = "", read: ReadFile = read_file, clock: Clock | None = None
+        self,
+        config: SslConfig,
+        listener: str = "",
+        read: ReadFile = read_file,
+        clock: Clock | None = None,
+        *,
+        host: str | None = None,
     ) -> None:
-        """Read the stores. A certificate that is not valid now is a warning. Raises ConfigErrors.
+        """Read the stores. A certificate that is not valid now, or not of ``host``, is a warning.
 
-        listener: its name, for messages.
+        Raises ConfigErrors. listener: its name, for messages. host: the one that it advertises.
         """
+        self._host = host
         self._config = config
         self._listener = listener
         self._read = read
@@ -126,6 +134,7 @@ class ServerTls:
         """The context of new connections; earlier connections keep theirs."""
         if fault is not None:
             _log.warning("listener %s: %s; clients refuse it: renew it", listener, fault)
+        self._warn_of_another_host()
 
     @property
     def client_auth(self) -> ClientAuth:
@@ -150,8 +159,21 @@ class ServerTls:
             _log.warning("listener %s keeps its earlier certificates: %s", self._listener, fault)
             return False
         self.context = context
+        self._warn_of_another_host()
         _log.info("listener %s uses the new content of %s", self._listener, ", ".join(contents))
         return True
+
+    def _warn_of_another_host(self) -> None:
+        """Log a warning if clients that connect to the advertised host refuse the certificate in use."""
+        if self._host is None or self._certificate is None or self._certificate.is_of(self._host):
+            return
+        _log.warning(
+            "listener %s: advertises %s, but its certificate is of %s; clients refuse it: get one of that "
+            "host, or set advertised.listeners",
+            self._listener,
+            self._host,
+            ", ".join(self._certificate.hosts) or "no host",
+        )
 
     def _files(self) -> dict[str, bytes | None]:
         """Return the content of each file; None if it cannot be read."""
@@ -183,6 +205,7 @@ class ServerTls:
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         _configure(context, config, keys, trusted, faults)
         context.verify_mode = _VERIFY[config.client_auth]
+        self._certificate = None if keys is None else Certificate.parse(keys.chain[0])
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, timezone.utc)
         return context, None if keys is None else keys.validity_fault(now)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -110,6 +111,15 @@ class Certificate:
             if kind == _COMMON_NAME
         )
 
+    def is_of(self, host: str) -> bool:
+        """Return True if clients that connect to this name or address accept the certificate."""
+        try:
+            wanted = str(ipaddress.ip_address(host))
+        except ValueError:
+            wanted = _ascii(host)
+        names = {_ascii(name) for name in self.hosts}
+        return wanted in names or f"*.{wanted.partition('.')[2]}" in names
+
     def validity_fault(self, now: datetime) -> str | None:
         """Return why the certificate is not valid at ``now``; None if it is."""
         if now < self.not_before:
@@ -117,6 +127,13 @@ class Certificate:
         if now > self.not_after:
             return f"the certificate of {self.name} expired at {_shown(self.not_after)}"
         return None
+
+
+def _ascii(host: str) -> str:
+    """Return a name of a host as certificates have it."""
+    with suppress(UnicodeError):
+        host = host.encode("idna").decode("ascii")
+    return host.lower()
 
 
 def peer_name_of(der: bytes) -> str:

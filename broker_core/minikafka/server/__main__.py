@@ -266,11 +266,12 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
 def tls_of(config: BrokerConfig) -> dict[str, ServerTls]:
     """Return the TLS of each listener that has it, by the listener's name. Raises ConfigErrors."""
     faults, found = Faults(), {}
+    hosts = {listener.name: listener.advertised_host for listener in config.listeners}
     for name, security in config.security.items():
         if security.ssl is not None:
             own = ListenerProperties(config.properties, name)
             try:
-                found[name] = ServerTls(security.ssl, name)
+                found[name] = ServerTls(security.ssl, name, host=hosts.get(name))
             except ConfigError as error:
                 faults.add(own.faults_as_given(error.faults))
     faults.check()

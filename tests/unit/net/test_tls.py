@@ -93,6 +93,21 @@ def test_changed_file_is_used_by_new_connections(tmp_path: Path) -> None:
     assert accepts(tls)
 
 
+def test_certificate_of_another_host_than_the_advertised_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "keys.pem"
+    tls = ServerTls(pem_file(file, "a.example"), "SSL", host="b.example")
+    (warning,) = caplog.records
+    assert "listener SSL: advertises b.example, but its certificate is of a.example" in warning.getMessage()
+    pem_file(file, "b.example")
+    assert tls.reload()
+    assert len(caplog.records) == 1
+    pem_file(file, "c.example")
+    assert tls.reload()
+    assert "is of c.example" in caplog.records[-1].getMessage()
+
+
 @pytest.mark.parametrize("change", ["damaged", "gone", "expired"])
 def test_unusable_new_file_leaves_the_old_one_in_use(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str

@@ -54,6 +54,22 @@ def test_subject_that_is_damaged_is_refused(attribute_parts: bytes) -> None:
         peer_name_of(der(0x30, der(0x30, body)))
 
 
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("A.example.com", True),
+        ("a.b.example.com", False),
+        ("example.com", False),
+        ("köln.example", True),
+        ("0:0::1", True),
+        ("::2", False),
+    ],
+)
+def test_certificate_is_of_its_hosts(host: str, expected: bool) -> None:
+    leaf = authority().issue_cert("*.example.com", "::1", "xn--kln-sna.example")
+    assert Certificate.parse(der_of(leaf)).is_of(host) is expected
+
+
 def test_hosts_of_a_certificate_are_its_alternative_names() -> None:
     certificate = Certificate.parse(CERTIFICATE)
     assert certificate.hosts == ("localhost", "127.0.0.1")
