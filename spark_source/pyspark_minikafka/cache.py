@@ -21,9 +21,9 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from minikafka.base.errors import ConfigError, ConfigErrors, MinikafkaError
+from minikafka.base.errors import AuthenticationFailed, ConfigError, ConfigErrors, MinikafkaError
 from minikafka.clients.network.cluster import ClusterClient
-from pyspark_minikafka.options.kafka_options import PREFIX, SERVERS, ConnectionOptions
+from pyspark_minikafka.options.kafka_options import PREFIX, SERVERS, ConnectionOptions, with_prefixes
 
 if TYPE_CHECKING:
     from minikafka.clients.produce import BatchingConfig, BatchingProducer
@@ -107,9 +107,13 @@ def check_login(bootstrap_servers: str, connection: ConnectionOptions) -> None:
     """
     if (bootstrap_servers, connection) in _accepted:
         return
-    with _client(False, bootstrap_servers, connection, connect_timeout_ms=_CHECK_CONNECT_MS) as cluster:
-        if not cluster.check_login(_CHECK_MS):
-            return
+    try:
+        with _client(False, bootstrap_servers, connection, connect_timeout_ms=_CHECK_CONNECT_MS) as cluster:
+            if not cluster.check_login(_CHECK_MS):
+                return
+    except AuthenticationFailed as error:
+        error.reason, error.detail = with_prefixes(error.reason), with_prefixes(error.detail)
+        raise
     with _lock:
         if len(_accepted) >= KEPT_MAX:
             _accepted.clear()
@@ -147,7 +151,7 @@ def _at_this_host(error: ConfigError) -> ConfigErrors:
         ConfigError(
             fault.name if fault.name.startswith(PREFIX) else PREFIX + fault.name,
             fault.value,
-            fault.allowed + (advice if fault.name.endswith(".location") else ""),
+            with_prefixes(fault.allowed) + (advice if fault.name.endswith(".location") else ""),
         )
         for fault in error.faults
     )

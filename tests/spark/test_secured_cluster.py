@@ -155,11 +155,11 @@ def wrong_access(secured: Secured, fault: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("password", "sasl.jaas.config"),
-        ("CA", "ssl.truststore"),
+        ("password", "kafka.sasl.jaas.config"),
+        ("CA", "kafka.ssl.truststore"),
         ("host name", "127.0.0.1"),
-        ("no TLS", "set security.protocol to SSL or SASL_SSL"),
-        ("no TLS there", "security.protocol"),
+        ("no TLS", "set kafka.security.protocol to SSL or SASL_SSL"),
+        ("no TLS there", "kafka.security.protocol"),
     ],
 )
 def test_load_says_at_once_which_setting_is_wrong(
@@ -176,7 +176,7 @@ def test_load_says_at_once_which_setting_is_wrong(
 
 def test_a_write_with_a_wrong_password_ends_before_its_tasks(spark: SparkSession, secured: Secured) -> None:
     options = as_options(secured.client("SASL_SSL", "PLAIN", password="wrong-one"))
-    with pytest.raises(Exception, match=r"sasl\.jaas\.config") as refused:
+    with pytest.raises(Exception, match=r"kafka\.sasl\.jaas\.config") as refused:
         write(spark, options, 1, "t")
     assert "wrong-one" not in str(refused.value)
 

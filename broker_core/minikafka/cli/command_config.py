@@ -19,7 +19,12 @@ from minikafka.base.config.types import TEXT, int32
 from minikafka.base.config.unknown_names import did_you_mean, unknown_names, warn_of_unknown
 from minikafka.base.errors import ConfigError
 from minikafka.cli.options import COMMAND_CONFIG_OPTION, COMMAND_CONFIG_VARIABLE
-from minikafka.clients.common_client_configs import CLIENT_ID, SECURITY_SETTINGS, ClientSecurity
+from minikafka.clients.common_client_configs import (
+    CLIENT_ID,
+    SECURITY_SETTINGS,
+    ClientSecurity,
+    security_names,
+)
 from minikafka.security.zookeeper_config import ZOOKEEPER_SECURITY
 
 _SPARK_PREFIX = "kafka."
@@ -94,11 +99,9 @@ def _names_of_clients() -> frozenset[str]:
     from minikafka.clients.group.config import GroupConsumerConfig
     from minikafka.clients.produce.config import BatchingConfig
     from minikafka.clients.producer.producer_config import ProducerConfig
-    from minikafka.security.sasl.sasl_config import SaslConfig
-    from minikafka.security.ssl_config import SslConfig
 
     clients = (CommandConfig, BatchingConfig, GroupConsumerConfig, ProducerConfig, ConsumerConfig)
-    return frozenset().union(*(definition_of(config).known for config in (*clients, SslConfig, SaslConfig)))
+    return security_names().union(*(definition_of(config).known for config in clients))
 
 
 def security_properties(path: str | None) -> dict[str, str]:

@@ -105,6 +105,14 @@ _PROTOCOL_TYPE = choice({protocol.name: protocol for protocol in SecurityProtoco
 Part = TypeVar("Part", bound="AbstractConfig")
 
 
+def security_names() -> frozenset[str]:
+    """Return the names of all settings of ``ClientSecurity`` of which something is known."""
+    from minikafka.security.sasl.sasl_config import SaslConfig
+    from minikafka.security.ssl_config import SslConfig
+
+    return definition_of(SslConfig).known | definition_of(SaslConfig).known | {PROTOCOL}
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ClientSecurity:
     """The security of a client's connections: ``security.protocol``, ``ssl.*`` and ``sasl.*``.

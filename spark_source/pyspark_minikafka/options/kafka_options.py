@@ -29,6 +29,7 @@ from minikafka.clients.common_client_configs import (
     UNSUPPORTED_NAMES,
     WITHOUT_EFFECT,
     ClientSecurity,
+    security_names,
 )
 from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLevel
 from minikafka.clients.network.bootstrap import parse_bootstrap
@@ -131,6 +132,20 @@ def producer_def() -> ConfigDef:
     return definition_of(BatchingConfig)
 
 
+_SECURITY_NAME = re.compile(r"(?<![\w./-])(?:security\.protocol|s(?:as|s)l(?:\.[a-z0-9]+)+)(?![\w-])")
+
+
+def with_prefixes(text: str) -> str:
+    """Return a text about TLS and SASL with ``kafka.`` before each property, as users of Spark type them.
+
+    Other words, such as the host ``ssl.example.com``, stay as they are.
+    """
+    if _SECURITY_NAME.search(text) is None:
+        return text
+    known = security_names()
+    return _SECURITY_NAME.sub(lambda found: PREFIX + found[0] if found[0] in known else found[0], text)
+
+
 _LIKENESS = 0.85
 """``difflib``'s ratio above which a name counts as misspelt."""
 
@@ -177,7 +192,7 @@ def _servers(protocol: SecurityProtocol | None) -> Type:
             return ",".join(map(str, parse_bootstrap(text, protocol=protocol)))
         except ConfigError as problem:
             hint = "" if text.strip(", ") else "; leave the option out to use the embedded broker"
-            raise ValueError(problem.allowed + hint) from None
+            raise ValueError(with_prefixes(problem.allowed) + hint) from None
 
     return text_type("HOST:PORT[,HOST:PORT…]", convert)
 
@@ -227,7 +242,9 @@ def kafka_options(options: Mapping[str, str], faults: Faults, *, sink: bool) -> 
         producer = properties.attempt(
             lambda: BatchingConfig.from_properties({**SINK_DEFAULTS, **known}), BatchingConfig()
         )
-    faults.add(ConfigError(PREFIX + fault.name, fault.value, fault.allowed) for fault in properties)
+    faults.add(
+        ConfigError(PREFIX + fault.name, fault.value, with_prefixes(fault.allowed)) for fault in properties
+    )
     others = [key for key in given if not key.startswith(SECURITY_PREFIXES)]
     without_effect = sorted(key for key in others if key not in used)
     for key in without_effect:
@@ -249,4 +266,4 @@ def _warnings_of_idle(idle: Sequence[ConfigError], *, embedded: bool) -> Iterato
         yield f"no effect of {names}: an embedded cluster that is secured has the login of its data directory"
         return
     for name in idle:
-        yield f"{PREFIX}{name.name} {name.allowed}"
+        yield f"{PREFIX}{name.name} {with_prefixes(name.allowed)}"

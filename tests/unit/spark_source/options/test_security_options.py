@@ -8,8 +8,9 @@ import re
 import pytest
 
 from minikafka.base.endpoints import SecurityProtocol
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import AuthenticationFailed, ConfigError, SslAuthenticationFailed
 from pyspark_minikafka import cache
+from pyspark_minikafka.options.kafka_options import with_prefixes
 from pyspark_minikafka.options.options import Mode, SourceOptions, sink_options, source_options
 from tests.support.managed_services import PROGRAMS, Program
 
@@ -49,7 +50,7 @@ def test_the_user_and_password_of_a_login_are_used() -> None:
 
 def test_servers_of_another_protocol_are_refused() -> None:
     given = {"kafka.bootstrap.servers": "SASL_SSL://h:9093"}
-    expected = r"kafka\.bootstrap\.servers.*conflicts with security\.protocol=PLAINTEXT"
+    expected = r"kafka\.bootstrap\.servers.*conflicts with kafka\.security\.protocol=PLAINTEXT"
     with pytest.raises(ConfigError, match=expected):
         read(given)
     with pytest.raises(ConfigError, match=expected):
@@ -70,7 +71,9 @@ def test_secrets_reach_executors_and_no_text() -> None:
 
 def test_settings_that_the_protocol_does_not_use_are_named_with_the_reason() -> None:
     given = {"kafka.bootstrap.servers": "h:1", "kafka.sasl.mechanism": "PLAIN"}
-    assert read(given).warnings == ("kafka.sasl.mechanism has no effect with security.protocol=PLAINTEXT",)
+    assert read(given).warnings == (
+        "kafka.sasl.mechanism has no effect with kafka.security.protocol=PLAINTEXT",
+    )
 
 
 def test_login_of_a_secured_data_directory_is_its_own() -> None:
@@ -88,7 +91,7 @@ def test_login_of_a_secured_data_directory_is_its_own() -> None:
 def test_a_slip_in_a_setting_of_tls_is_named() -> None:
     (warning,) = read({**SASL_SSL, "kafka.ssl.trustore.location": "x"}).warnings
     assert warning.startswith(
-        "kafka.ssl.trustore.location is not valid; did you mean ssl.truststore.location?"
+        "kafka.ssl.trustore.location is not valid; did you mean kafka.ssl.truststore.location?"
     )
 
 
@@ -110,6 +113,43 @@ def test_a_login_of_another_connector_is_refused_by_name(name: str) -> None:
     with pytest.raises(ConfigError, match=re.escape("kafka.sasl.jaas.config")) as refused:
         read({**SASL_SSL, name: "x"})
     assert refused.value.name.lower() == name.lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown_as"),
+    [
+        ("set security.protocol=SSL", "set kafka.security.protocol=SSL"),
+        (
+            "the host ssl.example.com: set ssl.endpoint.identification.algorithm= (empty)",
+            "the host ssl.example.com: set kafka.ssl.endpoint.identification.algorithm= (empty)",
+        ),
+        (
+            "check sasl.mechanism, kafka.sasl.jaas.config.",
+            "check kafka.sasl.mechanism, kafka.sasl.jaas.config.",
+        ),
+    ],
+)
+def test_properties_in_advice_have_the_prefix_of_options(text: str, shown_as: str) -> None:
+    assert with_prefixes(text) == shown_as
+
+
+def test_faults_of_a_login_name_options_as_users_type_them() -> None:
+    with pytest.raises(ConfigError) as refused:
+        read({name: value for name, value in SASL_SSL.items() if name != "kafka.sasl.jaas.config"})
+    assert "kafka.sasl.jaas.config: must be given for kafka.sasl.mechanism=PLAIN" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [AuthenticationFailed, SslAuthenticationFailed])
+def test_a_refused_login_names_options_as_users_type_them(
+    monkeypatch: pytest.MonkeyPatch, kind: type[AuthenticationFailed]
+) -> None:
+    def refuse(*_: object) -> bool:
+        reason = "h:1: check sasl.jaas.config"
+        raise SslAuthenticationFailed(reason) if kind is SslAuthenticationFailed else kind(reason, reason)
+
+    monkeypatch.setattr(cache.ClusterClient, "check_login", refuse)
+    with pytest.raises(kind, match=r"h:1: check kafka\.sasl\.jaas\.config"):
+        cache.check_login("h:1", read({"kafka.bootstrap.servers": "h:1"}).connection)
 
 
 def test_a_store_that_a_host_does_not_have_is_named_with_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
