@@ -196,6 +196,7 @@ class Cluster:
                 own_zookeeper=self._external_zookeeper is None,
             )
         if self._external_zookeeper is not None:
+            self._add_first_user()  # brokers that are ready already may know a new user a moment later
             self._spawn_all()
         else:
             self._zookeeper = EmbeddedZooKeeper(str(self.data_dir))
@@ -209,8 +210,6 @@ class Cluster:
             self._add_first_user()
         for number, broker in self._brokers.items():
             self._ready[number] = broker.wait_ready(on_progress=on_progress)
-        if self._external_zookeeper is not None:
-            self._add_first_user()  # not before: brokers make the chroot
         return self
 
     def _add_first_user(self) -> None:

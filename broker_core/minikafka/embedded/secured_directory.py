@@ -298,4 +298,4 @@ def _store(connect: str, properties: Mapping[str, str]) -> ZooKeeperStore:
     from minikafka.security.zookeeper_config import ZooKeeperClientConfig
 
     access = zookeeper_security(ZooKeeperClientConfig.among(properties))
-    return ZooKeeperStore(connect, make_chroot=False, security=access)
+    return ZooKeeperStore(connect, security=access)

@@ -245,7 +245,7 @@ def test_given_zookeeper_gets_the_first_user(tmp_path: Path) -> None:
     access = {"zookeeper.set.acl": "private", "zookeeper.digest.credentials": "kafka:secret"}
     with (
         EmbeddedZooKeeper(str(tmp_path / "zookeeper")) as zookeeper,
-        Cluster(1, tmp_path / "data", access, zookeeper.connect, secure=True) as cluster,
+        Cluster(1, tmp_path / "data", access, f"{zookeeper.connect}/kafka", secure=True) as cluster,
     ):
         assert topics_of(cluster, cluster.client_properties) == []
 
