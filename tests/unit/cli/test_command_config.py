@@ -159,6 +159,9 @@ def test_name_that_no_client_knows_is_a_warning(file: str, caplog: pytest.LogCap
 def test_names_of_all_clients_are_passed_over(file: str, caplog: pytest.LogCaptureFixture) -> None:
     others = (
         "acks",
+        "connections.max.idle.ms",
+        "enable.metrics.push",
+        "security.providers",
         "group.id",
         "key.deserializer",
         "zookeeper.connect",
