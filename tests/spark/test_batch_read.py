@@ -191,7 +191,10 @@ def test_servers_that_do_not_answer_are_named(read: Read) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"kafka__sasl__jaas__config": "tiger"}, "kafka.sasl.jaas.config='***': not supported yet"),
+        (
+            {"kafka__security__protocol": "SASL_SSL", "kafka__sasl__jaas__config": "tiger"},
+            "kafka.sasl.jaas.config='***': expected a control flag",
+        ),
         (
             {"startingOfsets": "latest"},
             "startingofsets='latest': unknown option; did you mean startingOffsets?",

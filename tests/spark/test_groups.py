@@ -21,6 +21,7 @@ from minikafka.registry import paths
 from minikafka.registry.consumer_offsets import read_offsets, write_offsets
 from minikafka.registry.consumers import ConsumerRegistration
 from minikafka.registry.zookeeper import ZooKeeperStore
+from pyspark_minikafka.location import Target
 from pyspark_minikafka.reading.groups import GroupProgress, ZooKeeperMember
 from tests.spark.conftest import Kafka
 from tests.spark.streams import PATIENCE_S, Streams
@@ -261,7 +262,10 @@ def test_restart_of_killed_query_waits_for_session_and_continues(
 def test_a_query_whose_session_has_expired_is_registered_anew(
     zookeeper: ZooKeeperStore, minikafka_cluster: Cluster, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    member = ZooKeeperMember(minikafka_cluster.zookeeper_connect, group, f"{group}_here-1-aa")
+    target = Target(
+        minikafka_cluster.bootstrap_servers, zookeeper_connect=minikafka_cluster.zookeeper_connect
+    )
+    member = ZooKeeperMember(target, group, f"{group}_here-1-aa")
     monkeypatch.setattr(member, "heartbeat_ms", 50)
     progress = GroupProgress(member, group)
     progress.start()
