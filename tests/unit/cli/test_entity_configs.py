@@ -86,7 +86,7 @@ def test_the_password_of_a_user_is_not_shown(minikafka_cluster: Cluster, cli: Co
     ]
     assert cli.run("user", "delete", "b/b", *to) == 0
     assert ok(cli, "get", "user", "b/b", *to) == ""
-    assert cli.run("user", "add", "b", "--password", "x", *to[:1], f"{to[1]}/else") == 1
+    assert cli.run("user", "passwd", "b", "--password", "x", *to[:1], f"{to[1]}/else") == 1
     assert "no Kafka cluster in ZooKeeper at" in cli.err
 
 
