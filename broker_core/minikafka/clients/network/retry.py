@@ -6,8 +6,9 @@ that tests control both and that closing a client ends its pauses at once.
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import threading
+import queue
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -46,16 +47,26 @@ class Waiter(Protocol):
 
 
 class EventWaiter:
-    """A waiter in real time."""
+    """A waiter in real time.
+
+    A signal may end ``wait`` anywhere. ``threading.Event`` could then keep its lock, and ``stop`` on the same
+    thread would wait for ever; a ``SimpleQueue`` has no lock that a thread holds.
+    """
 
     def __init__(self) -> None:
-        self._stopped = threading.Event()
+        self._stops: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._stopped = False
 
     def wait(self, milliseconds: int) -> None:
-        self._stopped.wait(max(0, milliseconds) / 1000)
+        if self._stopped:
+            return
+        with contextlib.suppress(queue.Empty):
+            self._stops.get(timeout=max(0, milliseconds) / 1000)
+            self._stops.put(None)  # for the threads that wait, too
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._stopped = True
+        self._stops.put(None)
 
 
 class Deadline:

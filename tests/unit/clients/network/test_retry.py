@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import repeat
 
 import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, NoResponse
+from minikafka.clients.network import retry
 from minikafka.clients.network.retry import Backoff, Deadline, EventWaiter, FailedAttempts, Retrier
+from tests.support.interrupts import interrupted_at
 
 
 def test_a_deadline_counts_down_to_zero_and_stays_there() -> None:
@@ -34,6 +38,18 @@ def test_a_stopped_waiter_does_not_wait_any_more() -> None:
     waiter.wait(-5)
     waiter.stop()
     waiter.wait(3_600_000)  # the test's time limit would end this
+
+
+def test_a_waiter_stops_after_a_signal_at_any_place_of_its_wait() -> None:
+    places = 0
+    while True:
+        waiter = EventWaiter()
+        if not interrupted_at(places, partial(waiter.wait, 1), {retry.__file__, threading.__file__}):
+            break
+        waiter.stop()  # the test's time limit would end this
+        waiter.wait(3_600_000)
+        places += 1
+    assert places > 0
 
 
 def failed_by(*errors: MinikafkaError) -> FailedAttempts:
