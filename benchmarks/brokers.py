@@ -35,20 +35,20 @@ from minikafka.embedded.java import find_java
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.ports import free_port
 from minikafka.registry.zookeeper import ZooKeeperStore
+from minikafka.security.jaas import LOGIN_MODULES
 
 START_S = 60
 USER, PASSWORD = "alice", "alice-secret"
 SCRAM, PLAIN = "SCRAM-SHA-512", "PLAIN"
-_MODULES = {SCRAM: "scram.ScramLoginModule", PLAIN: "plain.PlainLoginModule"}
 
 
 def jaas(mechanism: str, options: str) -> str:
     """Return the JAAS text of a mechanism."""
-    return f"org.apache.kafka.common.security.{_MODULES[mechanism]} required {options};"
+    return f"{LOGIN_MODULES[mechanism]} required {options};"
 
 
 def login_by(mechanism: str) -> dict[str, str]:
-    """Return what a client sets to log in."""
+    """Return the properties of a client that logs in."""
     options = f'username="{USER}" password="{PASSWORD}"'
     return {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas(mechanism, options)}
 
@@ -60,7 +60,7 @@ class Broker:
     servers: str
     """The address of its plain listener."""
     client: Mapping[str, str]
-    """What the measured clients set, in Kafka's names: the listener's address, and its security."""
+    """The properties of the measured clients: the listener's address, and its security."""
     process: psutil.Process
 
     def cpu_s(self) -> float:

@@ -46,6 +46,7 @@ from minikafka.clients.admin.zookeeper.users import (
 from minikafka.embedded.certificate_authority import CertificateAuthority, covers, is_issued_by
 from minikafka.registry.store import Store
 from minikafka.security.certificates import Certificate
+from minikafka.security.jaas import LOGIN_MODULES
 from minikafka.security.sasl.scram import ScramMechanism
 from minikafka.security.stores.key_material import KeyMaterial, certificates_in
 
@@ -68,7 +69,6 @@ MECHANISMS_OF_LISTENER = f"listener.name.sasl_ssl.{MECHANISMS}"
 BROKER_MECHANISM = "PLAIN"
 _USER_MECHANISMS = f"{MECHANISM},SCRAM-SHA-256"
 """Those of users that are added: `minikafka user add` has both."""
-_MODULES = "org.apache.kafka.common.security"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 RENEW_BEFORE = timedelta(days=30)
 """A certificate is renewed when the rest of its life is shorter: a cluster may run for weeks."""
@@ -142,13 +142,12 @@ class ClusterSecurity:
 
     def _jaas_of_clients(self) -> str:
         password = _quoted(self.users[FIRST_USER])
-        module = f"{_MODULES}.scram.ScramLoginModule"
-        return f'{module} required username="{FIRST_USER}" password={password};'
+        return f'{LOGIN_MODULES[MECHANISM]} required username="{FIRST_USER}" password={password};'
 
     def _jaas_of_brokers(self) -> str:
         password = _quoted(self.users[BROKER_USER])
         login = f'username="{BROKER_USER}" password={password} user_{BROKER_USER}={password}'
-        return f"{_MODULES}.plain.PlainLoginModule required {login};"
+        return f"{LOGIN_MODULES[BROKER_MECHANISM]} required {login};"
 
 
 def _quoted(password: Password) -> str:

@@ -28,6 +28,16 @@ from enum import Enum
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
 
+LOGIN_MODULES = {
+    "GSSAPI": "com.sun.security.auth.module.Krb5LoginModule",
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+    "AWS_MSK_IAM": "software.amazon.msk.auth.iam.IAMLoginModule",
+}
+"""Mechanism -> the class of its login module."""
+
 
 class ControlFlag(Enum):
     """The control flag of a login module. With one module all of them mean the same."""
@@ -53,6 +63,10 @@ class JaasConfig:
     def simple_name(self) -> str:
         """The class without its package. Vendors ship Kafka's classes in packages of their own."""
         return self.login_module.rpartition(".")[2]
+
+    def is_of(self, mechanism: str) -> bool:
+        """Return True if the login module is the one of ``mechanism``, in whatever package."""
+        return self.simple_name == LOGIN_MODULES[mechanism].rpartition(".")[2]
 
     @property
     def users(self) -> dict[str, Password]:

@@ -34,7 +34,7 @@ from minikafka.base.config.types import (
 )
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
-from minikafka.security.jaas import JaasConfig
+from minikafka.security.jaas import LOGIN_MODULES, JaasConfig
 from minikafka.security.sasl.unsecured_tokens import UnsecuredLogin
 
 JAAS = "sasl.jaas.config"
@@ -42,16 +42,6 @@ LOGIN_HANDLER = "sasl.login.callback.handler.class"
 TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 ALLOW_HTTP = "allowHttp"
 """The option of a JAAS text that permits an address without TLS. Kafka's classes pass over it."""
-
-LOGIN_MODULES = {
-    "GSSAPI": "com.sun.security.auth.module.Krb5LoginModule",
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
-    "AWS_MSK_IAM": "software.amazon.msk.auth.iam.IAMLoginModule",
-}
-"""Mechanism -> the class of its login module."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -328,7 +318,7 @@ class SaslConfig(AbstractConfig):
         jaas = found.attempt(lambda: self.jaas, None)
         if jaas is None:
             return list(found)
-        if jaas.simple_name != LOGIN_MODULES[self.mechanism].rpartition(".")[2]:
+        if not jaas.is_of(self.mechanism):
             found.add([self._module_fault(jaas)])
             return list(found)
         kind = self.kind
@@ -355,11 +345,7 @@ class SaslConfig(AbstractConfig):
 
     def _module_fault(self, jaas: JaasConfig) -> ConfigError:
         """Return the fault, without the module's name: one that is not known may be a part of a secret."""
-        fitting = [
-            mechanism
-            for mechanism, module in LOGIN_MODULES.items()
-            if module.rpartition(".")[2] == jaas.simple_name
-        ]
+        fitting = list(filter(jaas.is_of, LOGIN_MODULES))
         if fitting:
             text = (
                 f"has the login module of {' or '.join(fitting)}, not that of {self._mechanism}; change one"

@@ -16,7 +16,7 @@ from minikafka.base.config.config_def import Faults, definition_of, setting
 from minikafka.base.config.types import PASSWORD, TEXT, WORDS, int32, int64
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
-from minikafka.security.jaas import JaasConfig
+from minikafka.security.jaas import LOGIN_MODULES, JaasConfig
 from minikafka.security.sasl import oauthbearer, plain
 from minikafka.security.sasl.scram import ScramMechanism
 from minikafka.security.sasl.server_states import MAX_REQUEST_BYTES
@@ -32,13 +32,9 @@ _JAAS = "sasl.jaas.config"
 _MECHANISMS = "sasl.enabled.mechanisms"
 _CALLBACKS = "sasl.server.callback.handler.class"
 
-_LOGIN_MODULES = {
-    plain.MECHANISM: "PlainLoginModule",
-    oauthbearer.MECHANISM: "OAuthBearerLoginModule",
-    **{mechanism.value: "ScramLoginModule" for mechanism in ScramMechanism},
-}
-"""Mechanism -> the class of its JAAS configuration, without the package."""
-_MECHANISM_PREFIXES = frozenset(mechanism.lower() for mechanism in _LOGIN_MODULES)
+_SERVED = (plain.MECHANISM, oauthbearer.MECHANISM, *(mechanism.value for mechanism in ScramMechanism))
+"""The mechanisms of which a broker has the server's side."""
+_MECHANISM_PREFIXES = frozenset(map(str.lower, _SERVED))
 _UNSECURED = "OAuthBearerUnsecuredValidatorCallbackHandler"
 _SIGNED = "OAuthBearerValidatorCallbackHandler"
 _DEFAULT_CALLBACKS = {
@@ -74,7 +70,7 @@ class SaslServerConfig:
         _MECHANISMS,
         WORDS,
         "GSSAPI",
-        f"The SASL mechanisms that clients may use: {', '.join(_LOGIN_MODULES)}. Kafka's default, GSSAPI, is "
+        f"The SASL mechanisms that clients may use: {', '.join(_SERVED)}. Kafka's default, GSSAPI, is "
         "not supported, so a listener with SASL needs another value.",
     )
     jaas: Password | None = setting(
@@ -235,13 +231,13 @@ def _sasl_listener(properties: ListenerProperties) -> SaslListener:
     faults = Faults()
     config = properties.read(SaslServerConfig, faults)
     names = config.enabled_mechanisms
-    unknown = [name for name in names if name not in _LOGIN_MODULES]
+    unknown = [name for name in names if name not in _SERVED]
     if unknown or not names:
         faults.add([_not_served(properties, names, unknown)])
     mechanisms = [
         faults.attempt(partial(_mechanism, properties, name, faults), None)
         for name in names
-        if name in _LOGIN_MODULES
+        if name in _SERVED
     ]
     faults.check()
     return SaslListener(tuple(filter(None, mechanisms)))
@@ -250,7 +246,7 @@ def _sasl_listener(properties: ListenerProperties) -> SaslListener:
 def _not_served(properties: ListenerProperties, names: tuple[str, ...], unknown: list[str]) -> ConfigError:
     given = properties.name(_MECHANISMS)
     what = f"{', '.join(unknown)} is not supported" if names else "a listener with SASL needs a mechanism"
-    known = ", ".join(_LOGIN_MODULES)
+    known = ", ".join(_SERVED)
     return ConfigError(
         given, ",".join(names), f"{what}: set {properties.own_name(_MECHANISMS)} to some of {known}"
     )
@@ -275,7 +271,7 @@ def _jaas(properties: ListenerProperties, mechanism: str, text: Password | None)
     """Return the JAAS configuration of a mechanism: its own, or the one for all if it fits."""
     given = properties.name(_JAAS, mechanism)
     jaas = None if text is None else JaasConfig.parse(text, given)
-    if jaas is not None and jaas.simple_name != _LOGIN_MODULES[mechanism]:
+    if jaas is not None and not jaas.is_of(mechanism):
         if f"{mechanism.lower()}.{_JAAS}" in given:
             raise ConfigError(given, text, f"must have Kafka's login module for {mechanism}, not another one")
         jaas = None
@@ -294,7 +290,7 @@ def _with_tokens(
 ) -> ServerMechanism:
     """Return OAUTHBEARER with what makes tokens valid, which must be chosen: there is no default."""
     name = mechanism.name
-    jaas = mechanism.jaas or JaasConfig.parse(f"{_LOGIN_MODULES[name]} required;")
+    jaas = mechanism.jaas or JaasConfig.parse(f"{LOGIN_MODULES[name]} required;")
     if handler == _UNSECURED:
         return replace(mechanism, jaas=jaas, unsecured_validator=UnsecuredValidator.from_jaas(jaas))
     if handler == _SIGNED:

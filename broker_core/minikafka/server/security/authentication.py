@@ -185,7 +185,7 @@ class SaslAuthentication:
         exchange.respond(parts)
 
     def _fail(self, exchange: Exchange, step: Step, parts: list[Part] | tuple[()]) -> None:
-        # What the peer sent may be long.
+        # The peer may have sent a long text.
         reason = f"authentication failed on {exchange.listener}: {shorten(str(step.failure))}"
         exchange.close(reason, parts, self._failure_delay_ms)
 
