@@ -263,7 +263,7 @@ def handshake(mechanism: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What a client does wrong, and what the broker's log says of it."""
+    """A mistake of a client, and the line of the broker's log about it."""
 
     listener: str
     logged: str

@@ -204,7 +204,7 @@ def test_token_of_a_client_is_believed_by_a_broker(provider: IdentityProvider) -
 
 
 class Library(SimpleNamespace):
-    """What ``gssapi`` has of which a login makes use."""
+    """The part of ``gssapi`` that a login uses."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -96,7 +96,7 @@ def broker(**settings: object) -> Broker:
     return Broker(jwk(private_key()), **settings)
 
 
-# What is believed.
+# Accepted tokens.
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -141,7 +141,7 @@ def test_clocks_may_differ_by_the_skew() -> None:
     broker().token(signed(iat=NOW_S + 29))
 
 
-# What is not.
+# Refused tokens.
 
 
 @pytest.mark.parametrize(
