@@ -68,7 +68,7 @@ def test_half_open_connections_do_not_slow_down_others(
         context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname=HOST).do_handshake()
     whole = hello.read()
     data = {"nothing": b"", "half a hello": whole[: len(whole) // 2], "a hello": whole}[sent]
-    connector = SocketConnector(tls=context)
+    connector = SocketConnector(tls=lambda: context)
     with contextlib.closing(connector.connect(HOST, server.port)) as good:
         alone = median_seconds(good)
         for _ in range(HALF_OPEN):

@@ -19,6 +19,7 @@ import ssl
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -175,7 +176,7 @@ def contexts() -> list[ssl.SSLContext]:
 @contextlib.contextmanager
 def connected(server: SocketServer) -> Iterator[SocketConnection]:
     """Give a connection of a client that behaves well."""
-    connection = SocketConnector(tls=client_context(client_tls())).connect(HOST, server.port)
+    connection = SocketConnector(tls=partial(client_context, client_tls())).connect(HOST, server.port)
     try:
         yield connection
     finally:

@@ -111,7 +111,9 @@ class SocketNetworkHarness:
     clock = SystemClock()
 
     def __init__(
-        self, server_tls: ServerTlsContext | None = None, client_tls: ssl.SSLContext | None = None
+        self,
+        server_tls: ServerTlsContext | None = None,
+        client_tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._tls = server_tls
         self.connector = SocketConnector(request_timeout_ms=PATIENCE_SECONDS * 1000, tls=client_tls)

@@ -26,7 +26,6 @@ from minikafka.base.text import shorten
 
 if TYPE_CHECKING:
     from minikafka.net.interfaces import Connector
-    from minikafka.net.tls import ClientTls
     from minikafka.security.sasl.login import ClientLogin
     from minikafka.security.sasl.sasl_config import SaslConfig
     from minikafka.security.ssl_config import SslConfig
@@ -211,26 +210,18 @@ class ClientSecurity:
         connect_timeout_ms: the limit for TCP, TLS and SASL together. Raises ConfigErrors for key stores
         that cannot be used, and for a library that is missing.
         """
-        # Imported here, as in the methods below: a caller with its own connector needs no sockets.
-        from minikafka.net.connection import SocketConnector
+        # Imported here, as in the method below: a caller with its own connector needs no sockets.
+        from minikafka.net.connection import secured_connector
 
-        sockets = SocketConnector(
+        return secured_connector(
+            self.ssl,
+            None if self.sasl is None else _login(self.sasl),
+            connections="connections to brokers",
+            client_id=client_id,
             connect_timeout_ms=connect_timeout_ms,
             request_timeout_ms=request_timeout_ms,
             send_buffer_bytes=send_buffer_bytes,
             receive_buffer_bytes=receive_buffer_bytes,
-            tls=self._tls_context(),
-        )
-        if self.sasl is None:
-            return sockets
-        from minikafka.net.authentication import SecureConnector
-
-        return SecureConnector(
-            sockets,
-            _login(self.sasl),
-            is_encrypted=self.protocol.uses_tls,
-            client_id=client_id,
-            connect_timeout_ms=connect_timeout_ms,
         )
 
     def why_closed(self, host: str, port: int, client_id: str) -> str | None:
@@ -239,10 +230,16 @@ class ClientSecurity:
         """
         if self.sasl is not None:
             return None
-        from minikafka.net.connection import SocketConnector
+        from minikafka.net.connection import secured_connector
         from minikafka.net.sasl_probe import TIMEOUT_MS, demanded_mechanisms
 
-        connector = SocketConnector(connect_timeout_ms=TIMEOUT_MS, tls=self._tls_context())
+        connector = secured_connector(
+            self.ssl,
+            None,
+            connections="connections to brokers",
+            client_id=client_id,
+            connect_timeout_ms=TIMEOUT_MS,
+        )
         mechanisms = demanded_mechanisms(connector, host, port, client_id)
         if not mechanisms:
             return None
@@ -251,13 +248,6 @@ class ClientSecurity:
             f"the listener demands a login; set {PROTOCOL}={protocol.name}, sasl.jaas.config, and "
             f"sasl.mechanism to one that it has: {printable(shorten(', '.join(mechanisms)))}"
         )
-
-    def _tls_context(self) -> ClientTls | None:
-        if self.ssl is None:
-            return None
-        from minikafka.net.tls import shared_client_context
-
-        return shared_client_context(self.ssl)
 
 
 _CACHED = 16

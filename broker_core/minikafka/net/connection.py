@@ -46,8 +46,18 @@ if TYPE_CHECKING:
     import ssl
 
     from minikafka.net.ssl_transport import SslTransport
+    from minikafka.security.sasl.login import ClientLogin
+    from minikafka.security.ssl_config import SslConfig
 
-__all__ = ["Connection", "Connector", "PendingResponse", "SocketConnection", "SocketConnector", "connect"]
+__all__ = [
+    "Connection",
+    "Connector",
+    "PendingResponse",
+    "SocketConnection",
+    "SocketConnector",
+    "connect",
+    "secured_connector",
+]
 
 _CLOSED_HERE = "the connection was closed by this client"
 _READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
@@ -64,9 +74,9 @@ class SocketConnector:
         max_response_bytes: int = MAX_FRAME_BYTES,
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """tls: of a client; None for connections that are not encrypted."""
+        """tls: returns the TLS of a new connection; None for connections that are not encrypted."""
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._max_response_bytes = max_response_bytes
@@ -129,7 +139,7 @@ class SocketConnector:
         from minikafka.net.ssl_transport import SslTransport
 
         assert self._tls is not None, "the caller has looked"
-        transport = SslTransport(sock, self._tls, host)
+        transport = SslTransport(sock, self._tls(), host)
         try:
             while True:
                 try:
@@ -153,6 +163,48 @@ class SocketConnector:
                 return False
             _wait_readable(connections, left_ms)
         return True
+
+
+def secured_connector(
+    ssl: SslConfig | None,
+    login: ClientLogin | None,
+    *,
+    connections: str,
+    client_id: str,
+    connect_timeout_ms: int = 10_000,
+    request_timeout_ms: int = 30_000,
+    send_buffer_bytes: int | None = None,
+    receive_buffer_bytes: int | None = None,
+) -> Connector:
+    """Return what makes connections with TLS and SASL; None for ``ssl`` or ``login``: without it.
+
+    The files of key stores are read again when they have changed. connections: what they are for, for
+    messages. connect_timeout_ms: the limit for TCP, TLS and SASL together. Raises ConfigErrors for key stores
+    that cannot be used.
+    """
+    tls = None
+    if ssl is not None:
+        from minikafka.net.tls import CurrentTls  # a client without TLS needs no key stores
+
+        tls = CurrentTls(ssl, connections).context
+    sockets = SocketConnector(
+        connect_timeout_ms=connect_timeout_ms,
+        request_timeout_ms=request_timeout_ms,
+        send_buffer_bytes=send_buffer_bytes,
+        receive_buffer_bytes=receive_buffer_bytes,
+        tls=tls,
+    )
+    if login is None:
+        return sockets
+    from minikafka.net.authentication import SecureConnector
+
+    return SecureConnector(
+        sockets,
+        login,
+        is_encrypted=ssl is not None,
+        client_id=client_id,
+        connect_timeout_ms=connect_timeout_ms,
+    )
 
 
 def connect(

@@ -27,9 +27,6 @@ from minikafka.security.stores.key_material import KeyMaterial
 
 _log = logging.getLogger(__name__)
 
-ClientTls = ssl.SSLContext
-"""TLS of connections to brokers, for ``SocketConnector``."""
-
 _VERIFY = {
     ClientAuth.NONE: ssl.CERT_NONE,
     ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minikafka.base.errors import AuthenticationFailed
-from minikafka.net.authentication import SecureConnector
-from minikafka.net.connection import SocketConnector
-from minikafka.net.interfaces import Connection, Connector, PendingResponse
+from minikafka.net.connection import secured_connector
+from minikafka.net.interfaces import Connection, PendingResponse
 from minikafka.net.login_ports import login_ports
-from minikafka.net.tls import CurrentTls
 from minikafka.security.sasl.login import login
 from minikafka.server.config.inter_broker_security import InterBrokerSecurity
 
@@ -29,12 +27,14 @@ class InterBrokerConnector:
     ) -> None:
         """Read the key stores. Raises ConfigErrors for those that cannot be used."""
         self._security = security
-        self._connect_timeout_ms = connect_timeout_ms
-        self._request_timeout_ms = request_timeout_ms
-        self._login = None if security.sasl is None else login(security.sasl, login_ports())
-        self._tls = None if security.ssl is None else CurrentTls(security.ssl, "connections to other brokers")
-        self._context = None if self._tls is None else self._tls.context()
-        self._connector = self._made()
+        self._connector = secured_connector(
+            security.ssl,
+            None if security.sasl is None else login(security.sasl, login_ports()),
+            connections="connections to other brokers",
+            client_id=CLIENT_ID,
+            connect_timeout_ms=connect_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+        )
 
     def connect(self, host: str, port: int) -> Connection:
         """Return a new connection, on which this broker is authenticated.
@@ -45,32 +45,8 @@ class InterBrokerConnector:
         if security.advice:
             text = f"no credentials for listener {security.listener} of other brokers: {security.advice}"
             raise AuthenticationFailed(text, text)
-        self._renew()
         return self._connector.connect(host, port)
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
         """See ``net.interfaces.Connector``."""
         return self._connector.wait_any(pending, timeout_ms)
-
-    def _renew(self) -> None:
-        """Take the stores as they are in the files now."""
-        context = None if self._tls is None else self._tls.context()
-        if context is not self._context:
-            self._context = context
-            self._connector = self._made()
-
-    def _made(self) -> Connector:
-        sockets = SocketConnector(
-            connect_timeout_ms=self._connect_timeout_ms,
-            request_timeout_ms=self._request_timeout_ms,
-            tls=self._context,
-        )
-        if self._login is None:
-            return sockets
-        return SecureConnector(
-            sockets,
-            self._login,
-            is_encrypted=self._tls is not None,
-            client_id=CLIENT_ID,
-            connect_timeout_ms=self._connect_timeout_ms,
-        )

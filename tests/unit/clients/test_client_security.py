@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
 import pytest
 
 from minikafka.base.endpoints import SecurityProtocol
-from minikafka.base.errors import ConfigError, ConfigErrors, SslAuthenticationFailed
+from minikafka.base.errors import AuthenticationFailed, ConfigError, ConfigErrors, SslAuthenticationFailed
 from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.consumer import GroupConsumer
@@ -18,8 +19,11 @@ from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.clients.simple_consumer import SimpleConsumer
 from minikafka.net.authentication import SecureConnector
 from minikafka.net.connection import SocketConnector
-from minikafka.net.tls import shared_client_context
-from tests.support.tls import authority, ca_text, client_properties
+from minikafka.net.interfaces import Endpoint
+from minikafka.net.server import SocketServer
+from minikafka.net.tls import ServerTls, shared_client_context
+from tests.support.network import HOST, Answering
+from tests.support.tls import authority, broker_tls, ca_text, client_properties
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LOGIN = {
@@ -137,3 +141,20 @@ def test_refusal_of_tls_is_no_code_of_a_broker() -> None:
     error = SslAuthenticationFailed("h:1: no")
     assert str(error) == str(pickle.loads(pickle.dumps(error))) == "h:1: no"
     assert not error.is_retriable
+
+
+def test_renewed_trust_store_holds_for_the_next_connection_of_a_client(tmp_path: Path) -> None:
+    store = tmp_path / "ca.pem"
+    store.write_text(ca_text(authority("another")), encoding="utf-8")
+    config = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(store)}
+    server = SocketServer([Endpoint("SSL", HOST, 0, tls=ServerTls(broker_tls()))], Answering(), processors=1)
+    server.start()
+    try:
+        connector = security("SSL", **config).connector(client_id="c")
+        with pytest.raises(AuthenticationFailed):
+            connector.connect(HOST, server.port)
+        store.write_text(ca_text(authority()), encoding="utf-8")
+        os.utime(store, ns=(1, 1))  # the clock of a file system may be too coarse for two writes of one test
+        connector.connect(HOST, server.port).close()
+    finally:
+        server.stop(drain_ms=0)

@@ -17,7 +17,8 @@ from tests.support.tls import broker_tls, client_tls
 
 def tls_harness() -> SocketNetworkHarness:
     """Return a network of real sockets with TLS."""
-    return SocketNetworkHarness(ServerTls(broker_tls()), client_context(client_tls()))
+    context = client_context(client_tls())
+    return SocketNetworkHarness(ServerTls(broker_tls()), lambda: context)
 
 
 @pytest.fixture(

@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def connect() -> Iterator[Connect]:
         server: SocketServer, config: SslConfig | None = None, host: str = HOST, **options: Any
     ) -> SocketConnection:
         tls = client_context(client_tls() if config is None else config)
-        connector = SocketConnector(tls=tls, connect_timeout_ms=PATIENCE_SECONDS * 1000, **options)
+        connector = SocketConnector(tls=lambda: tls, connect_timeout_ms=PATIENCE_SECONDS * 1000, **options)
         connections.append(connector.connect(host, server.port))
         return connections[-1]
 
@@ -209,11 +210,11 @@ def test_each_listener_has_its_own_certificate(serve: Serve) -> None:
     server = serve(Answering(), endpoints=endpoints)
     contexts = {
         "PLAINTEXT": None,
-        "SSL": client_context(client_tls()),
-        "OTHER": client_context(client_tls(ca=authority("others"))),
+        "SSL": partial(client_context, client_tls()),
+        "OTHER": partial(client_context, client_tls(ca=authority("others"))),
     }
-    for listener, context in contexts.items():
-        connection = SocketConnector(tls=context).connect(HOST, server.ports[listener])
+    for listener, tls in contexts.items():
+        connection = SocketConnector(tls=tls).connect(HOST, server.ports[listener])
         assert ask(connection) == b"hello"
         connection.close()
     with pytest.raises(AuthenticationFailed):
@@ -304,6 +305,6 @@ def test_peer_that_closes_in_a_large_request_is_said_to_close(serve: Serve, conn
 
 def test_name_that_cannot_be_sent_is_an_error() -> None:
     with socket.create_server((HOST, 0)) as listening:
-        connector = SocketConnector(tls=client_context(client_tls()))
+        connector = SocketConnector(tls=partial(client_context, client_tls()))
         with pytest.raises(NetworkError, match="cannot connect"):
             connector.connect("." + HOST, listening.getsockname()[1])

@@ -237,7 +237,7 @@ def test_client_with_tls_is_told_that_the_listener_has_none(serve: Serve, contex
     server = serve(Answering(lambda frame: [frame[4:8], b"the versions"]))
     text = f"{HOST}:{server.port}: the broker does not speak TLS on this port; "
     with pytest.raises(AuthenticationFailed, match=text):
-        SocketConnector(tls=context).connect(HOST, server.port)
+        SocketConnector(tls=lambda: context).connect(HOST, server.port)
 
 
 def test_peer_that_closes_all_connections_is_asked_for_its_protocol_once(context: ssl.SSLContext) -> None:
@@ -253,7 +253,7 @@ def test_peer_that_closes_all_connections_is_asked_for_its_protocol_once(context
 
         thread = threading.Thread(target=close_all)
         thread.start()
-        connector = SocketConnector(tls=context)
+        connector = SocketConnector(tls=lambda: context)
         for _ in range(5):
             with pytest.raises(NetworkError, match="cannot connect: "):
                 connector.connect(HOST, listening.getsockname()[1])
@@ -326,7 +326,7 @@ def answer_plainly(sock: socket.socket) -> None:
 
 def test_client_refuses_a_peer_that_does_not_speak_tls(context: ssl.SSLContext) -> None:
     with peer(answer_plainly) as port, pytest.raises(AuthenticationFailed, match=f"{HOST}:{port}: "):
-        SocketConnector(tls=context).connect(HOST, port)
+        SocketConnector(tls=lambda: context).connect(HOST, port)
 
 
 def test_peer_that_closes_during_the_handshake_may_be_tried_again(context: ssl.SSLContext) -> None:
@@ -334,7 +334,7 @@ def test_peer_that_closes_during_the_handshake_may_be_tried_again(context: ssl.S
         peer(lambda sock: None) as port,
         pytest.raises(NetworkError, match=f"^{HOST}:{port}: cannot connect: "),
     ):
-        SocketConnector(tls=context).connect(HOST, port)
+        SocketConnector(tls=lambda: context).connect(HOST, port)
 
 
 def test_plain_listener_names_a_client_with_tls(
@@ -342,7 +342,7 @@ def test_plain_listener_names_a_client_with_tls(
 ) -> None:
     server = serve(Answering())
     with pytest.raises(NetworkError, match=f"^{HOST}:{server.port}: cannot connect: "):
-        SocketConnector(tls=context).connect(HOST, server.port)
+        SocketConnector(tls=lambda: context).connect(HOST, server.port)
     eventually(
         lambda: "these bytes are TLS: give both sides the same security.protocol" in caplog.text, "log"
     )
@@ -353,7 +353,7 @@ def test_client_waits_no_longer_for_a_handshake_than_to_connect(context: ssl.SSL
     with peer(lambda sock: ended.wait(PATIENCE_SECONDS) and None) as port:
         text = f"^{HOST}:{port}: cannot connect: the TLS handshake was not complete within 50 ms$"
         with pytest.raises(NetworkError, match=text):
-            SocketConnector(tls=context, connect_timeout_ms=50).connect(HOST, port)
+            SocketConnector(tls=lambda: context, connect_timeout_ms=50).connect(HOST, port)
         ended.set()
 
 

@@ -167,7 +167,7 @@ def test_mechanism_that_is_not_enabled_is_answered_with_those_that_are() -> None
     assert text.endswith(f"set sasl.mechanism to one that it has: {', '.join(MECHANISMS)}")
 
 
-# Refusals and errors of brokers.
+# Answers of brokers with other tables of APIs.
 
 
 @pytest.mark.parametrize(
