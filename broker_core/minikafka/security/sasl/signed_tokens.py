@@ -25,10 +25,10 @@ from minikafka.base.errors import ConfigError, StoreError
 from minikafka.base.printable import printable
 from minikafka.base.text import shorten
 from minikafka.security.jaas import JaasConfig
-from minikafka.security.sasl.oauthbearer import OAuthBearerToken, TokenRefusal
+from minikafka.security.sasl.oauthbearer import OAuthBearerToken
 from minikafka.security.sasl.oidc import HttpRequest
 from minikafka.security.sasl.sasl_config import address_fault, allows_http, ssl_options
-from minikafka.security.sasl.token_claims import ClaimReader, InvalidToken, decoded, parts_of
+from minikafka.security.sasl.token_claims import ClaimReader, InvalidToken, TokenValidator, decoded, parts_of
 
 JWKS_ENDPOINT = "sasl.oauthbearer.jwks.endpoint.url"
 
@@ -205,7 +205,7 @@ def _imported() -> Any:
         raise ConfigError(JWKS_ENDPOINT, None, text) from None
 
 
-class SignedTokenValidator:
+class SignedTokenValidator(TokenValidator):
     """Validates signed tokens for a broker."""
 
     def __init__(
@@ -224,13 +224,6 @@ class SignedTokenValidator:
         self._key_is_missing = key_is_missing
         self._algorithms: Mapping[str, Any] = _imported().get_default_algorithms()
         self._reader = ClaimReader(config.sub_claim_name, config.scope_claim_name, config.clock_skew_s * 1000)
-
-    def validate(self, value: str, now_ms: int) -> OAuthBearerToken | TokenRefusal:
-        """Return the token, or why it is not valid now."""
-        try:
-            return self._validated(value, now_ms)
-        except InvalidToken as error:
-            return error.refusal
 
     def _validated(self, value: str, now_ms: int) -> OAuthBearerToken:
         header_part, claims_part, signature_part = parts_of(value)

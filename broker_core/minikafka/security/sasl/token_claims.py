@@ -9,6 +9,7 @@ token's times to know when to renew it.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,23 @@ class InvalidToken(Exception):
         super().__init__(reason)
         self.reason = reason
         self.refusal = TokenRefusal(f"the token is refused: {reason}", status, scope)
+
+
+class TokenValidator(ABC):
+    """Decides whether a server believes a token."""
+
+    __slots__ = ()
+
+    def validate(self, value: str, now_ms: int) -> OAuthBearerToken | TokenRefusal:
+        """Return the token, or why it is not valid now."""
+        try:
+            return self._validated(value, now_ms)
+        except InvalidToken as error:
+            return error.refusal
+
+    @abstractmethod
+    def _validated(self, value: str, now_ms: int) -> OAuthBearerToken:
+        """Return the token. Raises InvalidToken."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,15 @@ from minikafka.base.config.types import whole_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
 from minikafka.security.jaas import JaasConfig
-from minikafka.security.sasl.oauthbearer import OAuthBearerToken, TokenRefusal
-from minikafka.security.sasl.token_claims import MAX_SECONDS, ClaimReader, InvalidToken, decoded, parts_of
+from minikafka.security.sasl.oauthbearer import OAuthBearerToken
+from minikafka.security.sasl.token_claims import (
+    MAX_SECONDS,
+    ClaimReader,
+    InvalidToken,
+    TokenValidator,
+    decoded,
+    parts_of,
+)
 
 _LOGIN = "unsecuredLogin"
 _VALIDATOR = "unsecuredValidator"
@@ -73,7 +80,7 @@ class UnsecuredLogin:
 
 
 @dataclass(frozen=True, slots=True)
-class UnsecuredValidator:
+class UnsecuredValidator(TokenValidator):
     """Validates tokens without a signature."""
 
     principal_claim: str = "sub"
@@ -90,13 +97,6 @@ class UnsecuredValidator:
             tuple(_text(config, f"{_VALIDATOR}RequiredScope", "").split()),
             _whole(config, f"{_VALIDATOR}AllowableClockSkewMs", 0),
         )
-
-    def validate(self, value: str, now_ms: int) -> OAuthBearerToken | TokenRefusal:
-        """Return the token, or why it is not valid now."""
-        try:
-            return self._validated(value, now_ms)
-        except InvalidToken as error:
-            return error.refusal
 
     def _validated(self, value: str, now_ms: int) -> OAuthBearerToken:
         header, claims, signature = parts_of(value)
