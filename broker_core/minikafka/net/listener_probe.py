@@ -10,6 +10,7 @@ import socket
 import ssl
 import struct
 
+from minikafka.net.tls_failures import unverified_context
 from minikafka.wire.api import ApiKey
 from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import LENGTH_BYTES, RequestHeader, encode_frame
@@ -31,12 +32,9 @@ TLS_NEEDED = (
 
 def speaks_tls(address: tuple[str, int]) -> bool:
     """Return True if the listener answers the beginning of a handshake as one with TLS does."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
     hello = ssl.MemoryBIO()
     try:
-        context.wrap_bio(ssl.MemoryBIO(), hello).do_handshake()
+        unverified_context().wrap_bio(ssl.MemoryBIO(), hello).do_handshake()
     except ssl.SSLWantReadError:
         return _answer(address, hello.read(), 2) in _TLS_RECORDS
     return False

@@ -210,17 +210,22 @@ def _parsed(der: bytes | None) -> Certificate | None:
     return None
 
 
+def unverified_context() -> ssl.SSLContext:
+    """Return a context that accepts any server: for a question to it, never for anything secret."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def presented_certificate(connected: socket.socket, host: str) -> bytes | None:
     """Return the certificate of the server that a socket is connected to, in DER: unverified, for messages
     alone. None if the server shows none in time.
 
     A second connection asks for it, and with TLS 1.3 ends before the server knows that its handshake is over.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    end = context.wrap_bio(incoming, outgoing, server_hostname=host)
+    end = unverified_context().wrap_bio(incoming, outgoing, server_hostname=host)
     try:
         with socket.create_connection(connected.getpeername()[:2], _PRESENTED_SECONDS) as sock:
             deadline = time.monotonic() + _PRESENTED_SECONDS
