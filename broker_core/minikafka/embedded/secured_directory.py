@@ -99,6 +99,7 @@ def secure(
     """
     from minikafka.base.files import RealFiles
     from minikafka.embedded import cluster_security, zookeeper_access
+    from minikafka.server.config.listeners import WILDCARDS
 
     hosts: list[str] = []
     for config in configs:
@@ -108,7 +109,7 @@ def secure(
             hosts += [listener.advertised_host, listener.host]
     for directory in (data_dir, folder_of(data_dir), data_dir / "zookeeper"):
         _check_nobody_else_writes(directory)
-    wanted = [name for name in dict.fromkeys(hosts) if name not in {"", "0.0.0.0", "::"}]
+    wanted = [name for name in dict.fromkeys(hosts) if name not in WILDCARDS]
     security = cluster_security.prepare(RealFiles(), str(folder_of(data_dir)), wanted, now)
     if own_zookeeper:
         zookeeper_access.protect(data_dir)
