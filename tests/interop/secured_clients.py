@@ -25,6 +25,7 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.cluster import Cluster
 from tests.interop.driver import Program, encode
 from tests.support.python_clients import confluent_kafka, kafka
+from tests.support.secured_kafka import login_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -33,7 +34,6 @@ with warnings.catch_warnings():
     from aiokafka.abc import AbstractTokenProvider
 
 USER, PASSWORD = "alice", "won;der=land"
-MODULES = "org.apache.kafka.common.security"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 PATIENCE_S = 5.0
@@ -167,7 +167,8 @@ def context_of(secured: Secured, access: Access) -> ssl.SSLContext:
     return context
 
 
-def by_aiokafka(secured: Secured, access: Access, topic: str, value: bytes) -> bytes:
+def python_config(secured: Secured, access: Access, tokens: object) -> dict[str, Any]:
+    """Return the configuration of kafka-python's and aiokafka's clients. tokens: their provider of tokens."""
     config: dict[str, Any] = {
         "bootstrap_servers": secured.addresses[access.listener],
         "security_protocol": access.protocol,
@@ -175,13 +176,18 @@ def by_aiokafka(secured: Secured, access: Access, topic: str, value: bytes) -> b
     if access.has_tls:
         config["ssl_context"] = context_of(secured, access)
     if access.mechanism == "OAUTHBEARER":
-        config |= {"sasl_mechanism": access.mechanism, "sasl_oauth_token_provider": Tokens()}
+        config |= {"sasl_mechanism": access.mechanism, "sasl_oauth_token_provider": tokens}
     elif access.mechanism is not None:
         config |= {
             "sasl_mechanism": access.mechanism,
             "sasl_plain_username": USER,
             "sasl_plain_password": access.password,
         }
+    return config
+
+
+def by_aiokafka(secured: Secured, access: Access, topic: str, value: bytes) -> bytes:
+    config = python_config(secured, access, Tokens())
 
     async def roundtrip() -> bytes:
         producer = aiokafka.AIOKafkaProducer(**config)
@@ -204,20 +210,7 @@ def by_kafka_python(secured: Secured, access: Access, topic: str, value: bytes) 
         def token(self) -> str:
             return unsecured_token()
 
-    config: dict[str, Any] = {
-        "bootstrap_servers": secured.addresses[access.listener],
-        "security_protocol": access.protocol,
-    }
-    if access.has_tls:
-        config["ssl_context"] = context_of(secured, access)
-    if access.mechanism == "OAUTHBEARER":
-        config |= {"sasl_mechanism": access.mechanism, "sasl_oauth_token_provider": Provider()}
-    elif access.mechanism is not None:
-        config |= {
-            "sasl_mechanism": access.mechanism,
-            "sasl_plain_username": USER,
-            "sasl_plain_password": access.password,
-        }
+    config = python_config(secured, access, Provider())
     producer = kafka.KafkaProducer(**config, max_block_ms=PATIENCE_S * 1000)
     try:
         sent = producer.send(topic, value, partition=0).get(PATIENCE_S)
@@ -249,21 +242,13 @@ KAFKA_0_10 = ("MINIKAFKA_KAFKA_LIBS", "kafka-clients-0.10.*.jar")
 
 
 def java_properties(secured: Secured, access: Access) -> dict[str, str]:
-    module = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule"}
-    login = f'username="{USER}" password="{access.password}"'
-    if access.mechanism == "OAUTHBEARER":
-        login = f'unsecuredLoginStringClaim_sub="{USER}"'
     properties = {"security.protocol": access.protocol}
     if access.has_tls:
         properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": secured.ca}
     if access.listener == "MUTUAL":
         properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": secured.client}
     if access.mechanism is not None:
-        name = module.get(access.mechanism, "scram.ScramLoginModule")
-        properties |= {
-            "sasl.mechanism": access.mechanism,
-            "sasl.jaas.config": f"{MODULES}.{name} required {login};",
-        }
+        properties |= login_of(access.mechanism, USER, access.password)
     return properties
 
 

@@ -50,7 +50,6 @@ from tests.interop.secured_clients import (
     JAVA,
     KAFKA_0_10,
     MECHANISMS,
-    MODULES,
     PASSWORD,
     PATIENCE_S,
     PYTHON,
@@ -70,6 +69,7 @@ from tests.interop.secured_clients import (
 )
 from tests.support.processes import wait_until
 from tests.support.python_clients import confluent_kafka
+from tests.support.secured_kafka import PACKAGE, jaas, login_of, quoted
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -78,7 +78,7 @@ with warnings.catch_warnings():
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
 
-HANDLER = f"{MODULES}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+HANDLER = f"{PACKAGE}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 SESSION_MS = 2_000
 """The time of a session on the listener HASTY, after which clients must authenticate again."""
 
@@ -122,7 +122,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
     }
-    users = f'{MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    users = jaas("PLAIN", f"user_{USER}={quoted(PASSWORD)}")
     for listener in ("sasl_plaintext", "sasl_ssl", "hasty"):
         config[f"listener.name.{listener}.plain.sasl.jaas.config"] = users
         config[f"listener.name.{listener}.oauthbearer.sasl.server.callback.handler.class"] = HANDLER
@@ -375,7 +375,7 @@ def by_java_0_10(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> 
     directory = tmp_path_factory.mktemp("java")
     prepared = java(*KAFKA_0_10, "SecuredClient")(directory)
     login, stores = directory / "jaas", java_stores(secured, directory)
-    module = f'{MODULES}.plain.PlainLoginModule required username="{USER}" password="{PASSWORD}";'
+    module = login_of("PLAIN", USER, PASSWORD)["sasl.jaas.config"]
     login.write_text(f"KafkaClient {{ {module} }};")
     executable, *arguments = prepared.command
     program = Program(

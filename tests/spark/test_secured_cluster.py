@@ -22,6 +22,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.net.ports import free_port
 from minikafka.registry.brokers import live_brokers
 from minikafka.registry.zookeeper import ZooKeeperStore
+from tests.support.secured_kafka import jaas, login_of, quoted
 from tests.support.tls import authority, broker_properties, client_properties
 
 if TYPE_CHECKING:
@@ -30,14 +31,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.process
 
 USER, PASSWORD = "alice", "won;der=land"
-PACKAGE = "org.apache.kafka.common.security"
-MODULES = {
-    "PLAIN": f"{PACKAGE}.plain.PlainLoginModule",
-    "SCRAM-SHA-256": f"{PACKAGE}.scram.ScramLoginModule",
-    "SCRAM-SHA-512": f"{PACKAGE}.scram.ScramLoginModule",
-}
+PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""The mechanisms with a user and a password."""
 LISTENERS = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
-ACCESSES = [("SSL", None), ("SASL_PLAINTEXT", "PLAIN"), *(("SASL_SSL", mechanism) for mechanism in MODULES)]
+ACCESSES = [("SSL", None), ("SASL_PLAINTEXT", "PLAIN"), *(("SASL_SSL", mechanism) for mechanism in PASSWORDS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +53,7 @@ class Secured:
         if listener.endswith("SSL"):
             own |= client_properties("carol" if listener == "SSL" else None, **tls)
         if mechanism is not None:
-            login = f'required username="{USER}" password="{password}";'
-            own |= {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{MODULES[mechanism]} {login}"}
+            own |= login_of(mechanism, USER, password)
         return own
 
     def new_topic(self) -> str:
@@ -75,11 +71,11 @@ def as_options(properties: Mapping[str, str]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    users = f'{MODULES["PLAIN"]} required user_{USER}="{PASSWORD}";'
+    users = jaas("PLAIN", f"user_{USER}={quoted(PASSWORD)}")
     config = {
         "listeners": ",".join(f"{name}://localhost:0" for name in LISTENERS),
         "security.inter.broker.protocol": "SSL",
-        "sasl.enabled.mechanisms": ",".join(MODULES),
+        "sasl.enabled.mechanisms": ",".join(PASSWORDS),
         "listener.name.sasl_ssl.plain.sasl.jaas.config": users,
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": users,
         "listener.name.ssl.ssl.client.auth": "required",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minikafka.base.config.property_files import properties_text
+from minikafka.base.config.property_files import properties_text, write_properties
 from minikafka.base.errors import AuthenticationFailed
 from minikafka.base.secrets import Password
 from minikafka.clients.admin.admin import Admin, NewTopic
@@ -291,8 +291,10 @@ LIMIT_S = 4.0
 """The time in which a command has to say what is wrong: five seconds with the start of its process."""
 
 
-def check_mistake(cli: CommandLine, file: str, words: str) -> None:
-    """Run a command with the properties in ``file``: it says what is wrong, in time and in one line."""
+def check_mistake(cli: CommandLine, directory: Path, properties: Properties, words: str) -> None:
+    """Run a command with a file of these properties: it says what is wrong, in time and in one line."""
+    file = str(directory / "client.properties")
+    write_properties(file, properties)
     began = time.monotonic()
     assert cli.run("topic", "list", "--command-config", file) in (1, 2)
     assert time.monotonic() - began < LIMIT_S

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.base.config.property_files import write_properties
 from tests.support.command_line import CommandLine
 from tests.support.secured_kafka import (
     MECHANISMS,
@@ -51,7 +50,5 @@ def test_each_mistake_ends_a_command_with_its_line(
     mistake: str,
 ) -> None:
     properties, words = wrong_ones(kafka)[mistake]
-    file = tmp_path / "client.properties"
-    write_properties(str(file), properties)
     monkeypatch.delenv("MINIKAFKA_BOOTSTRAP", raising=False)
-    check_mistake(CommandLine(capfd), str(file), words)
+    check_mistake(CommandLine(capfd), tmp_path, properties, words)
