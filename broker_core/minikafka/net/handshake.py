@@ -23,22 +23,30 @@ class HandshakeFailed(NetworkError):
     """A client and this listener did not agree on TLS. The text is for the broker's log."""
 
 
+class NothingSent(ConnectionResetError):
+    """A peer left before its first byte, as a check that a port is open does: that is no fault."""
+
+
 def continue_handshake(channel: Channel) -> None:
     """Continue the handshake of a connection to its end.
 
     It begins with a look at the first bytes: OpenSSL does not say which other protocol a client speaks. It
     would also answer with an alert, whose first bytes a client without TLS takes for a length of 350 MB.
 
-    Raises BlockingIOError when it has to wait for the peer, HandshakeFailed, OSError when the peer has left.
+    Raises BlockingIOError when it has to wait for the peer, HandshakeFailed, OSError when the peer has left
+    (NothingSent: without a byte).
     """
     tls = channel.tls
     if tls is None:
         context = channel.endpoint.tls
         assert context is not None
         assert isinstance(channel.sock, socket.socket)
-        first = channel.sock.recv(_PEEK_BYTES, socket.MSG_PEEK)
+        try:
+            first = channel.sock.recv(_PEEK_BYTES, socket.MSG_PEEK)
+        except ConnectionError:
+            first = b""
         if not first:
-            raise ConnectionResetError("the peer disconnected before a TLS handshake")
+            raise NothingSent("the peer disconnected before a TLS handshake")
         if first[0] != HANDSHAKE_RECORD:
             raise HandshakeFailed(_other_protocol(first, sasl=channel.endpoint.demands_authentication))
         tls = SslTransport(channel.sock, context.context)

@@ -45,7 +45,7 @@ from minikafka.net.channel import (
 from minikafka.net.connection_quotas import LogLimit, UnauthenticatedConnections
 from minikafka.net.event_loop import NEVER_MS, SelectorWakeup, Timers
 from minikafka.net.exchange import SocketExchange
-from minikafka.net.handshake import HandshakeFailed, HandshakeQueue, continue_handshake
+from minikafka.net.handshake import HandshakeFailed, HandshakeQueue, NothingSent, continue_handshake
 from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.network_send import TURN_BYTES, NetworkSend, error_reason
 from minikafka.net.request_limiter import FREE_BYTES, RequestLimiter
@@ -337,6 +337,9 @@ class Processor:
     def _shake_hands(self, channel: Channel) -> None:
         try:
             continue_handshake(channel)
+        except NothingSent as error:
+            self.close_channel(channel, error_reason(error), logging.DEBUG)
+            return
         except HandshakeFailed as error:
             channel.close_reason = str(error)
             self._linger(channel)  # the peer gets the alert

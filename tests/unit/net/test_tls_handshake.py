@@ -150,6 +150,20 @@ def test_peer_that_leaves_during_the_handshake_disturbs_nobody(
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_check_of_an_open_port_is_not_logged(
+    serve: Serve, caplog: pytest.LogCaptureFixture, clean: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+    server = tls_server(serve)
+    with plain(server) as sock:
+        run_processors(server)
+        if not clean:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    eventually(lambda: not server._processors[0]._channels, "it is closed")
+    assert closings(caplog) == []
+
+
 @pytest.mark.parametrize("sent", ["nothing", "a byte", "a hello"])
 def test_handshake_that_does_not_end_in_time_is_ended(
     serve: Serve, context: ssl.SSLContext, caplog: pytest.LogCaptureFixture, sent: str
