@@ -4,6 +4,8 @@ One request is one connection. Its size and time are bounded, redirects are not 
 without TLS needs an explicit permission unless it is on this host. A proxy is that of ``https_proxy`` and
 ``no_proxy``, as in Python's own library, for addresses with TLS alone.
 
+That library is imported with the first request: it takes milliseconds, and most brokers send none.
+
 Errors name the address without its query, and no secret.
 """
 
@@ -13,10 +15,9 @@ import contextlib
 import socket
 import ssl
 import threading
-import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from http.client import HTTPConnection, HTTPException
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from minikafka.base.errors import NetworkError
@@ -26,6 +27,9 @@ from minikafka.net.tls_failures import tls_failure
 from minikafka.security.sasl.oidc import MAX_RESPONSE_BYTES, HttpRequest, HttpResponse
 from minikafka.security.sasl.sasl_config import address_fault
 from minikafka.security.ssl_config import SslConfig
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 _PORTS = {"http": 80, "https": 443}
 _CHUNK_BYTES = 1 << 16
@@ -37,6 +41,8 @@ def fetch(request: HttpRequest) -> HttpResponse:
     The whole of it takes at most the time limits of ``request``. Raises NetworkError with the address, the
     reason and what to do; and ConfigError for an address or ``ssl.…`` options that cannot be used.
     """
+    from http.client import HTTPException
+
     fault = address_fault(request.setting, request.url, request.allow_http)
     if fault is not None:
         raise fault
@@ -89,6 +95,9 @@ def _exchange(request: HttpRequest, url: SplitResult, context: ssl.SSLContext | 
 
 def _connection(request: HttpRequest, url: SplitResult, is_encrypted: bool) -> HTTPConnection:
     """Return the connection before it is opened: to the provider, or to a proxy that leads to it."""
+    import urllib.request
+    from http.client import HTTPConnection
+
     host, port = url.hostname or "", url.port or _PORTS[url.scheme.lower()]
     timeout_s = request.connect_timeout_ms / 1000
     proxy = urllib.request.getproxies().get("https") if is_encrypted else None
@@ -110,6 +119,8 @@ def _limit(sockets: Sequence[socket.socket], limit_ms: int) -> Iterator[None]:
 
     The time-out of a socket is for one read: a provider that sends a byte now and then would never end.
     """
+    from http.client import HTTPException
+
     expired = threading.Event()
 
     def end() -> None:

@@ -12,8 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import MinikafkaError, NetworkError, StoreError
@@ -134,7 +133,7 @@ class KeyCache:
     def _load(self) -> tuple[VerificationKey, ...]:
         url = urlsplit(self._request.url)
         if url.scheme.lower() == "file":
-            path = url2pathname(url.path)
+            path = unquote(url.path)
             try:
                 return read_jwks(self._read(path))
             except OSError as error:

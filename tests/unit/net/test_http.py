@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -148,3 +150,8 @@ def test_proxy_of_the_environment_is_used_for_tls_alone(
     ((method, path, headers, _),) = proxy.received
     assert (method, path) == ("CONNECT", "example.com:443")
     assert headers["Proxy-Authorization"] == "Basic dXNlcjp0aWdlcg=="
+
+
+def test_broker_does_not_import_the_http_library_before_it_needs_it() -> None:
+    check = "import sys, minikafka.server.__main__; sys.exit('urllib.request' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 from minikafka.base.errors import AuthenticationFailed, ConfigErrors
 from minikafka.base.secrets import Password
@@ -158,7 +157,7 @@ def _oidc_token(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslCl
 
 def _token_in_file(config: SaslConfig, ports: LoginPorts) -> Password:
     """Return the token in a file, which another program renews."""
-    path = url2pathname(urlsplit(config.token_endpoint_url or "").path)
+    path = unquote(urlsplit(config.token_endpoint_url or "").path)
     value, reason = "", ""
     try:
         value = ports.read_file(path).decode("utf-8").strip()
