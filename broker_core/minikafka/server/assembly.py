@@ -33,7 +33,7 @@ from minikafka.records.compaction import OffsetMap
 from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.store import Store
 from minikafka.server.admin.dynamic_config import refresh_entities
-from minikafka.server.config.listeners import registered_endpoints
+from minikafka.server.config.listeners import check_not_registered, registered_endpoints
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.control.controlled_shutdown import request_controlled_shutdown
 from minikafka.server.control.controller_channel import ControllerChannelManager
@@ -162,12 +162,10 @@ class RunningBroker:
             zk_client.end_predecessor(ports.files, logs.paths[0])
 
         keep_ticket()
+        _check_others(config, zk_client.others(broker_id), ports.connector)
         registration = BrokerRegistration(LiveBroker(broker_id, self.endpoints, config.rack))
         if config.beside_0_10:
             registration = BrokerRegistration.beside_0_10(registration.broker)
-        else:
-            others = addresses_on(config.inter_broker.listener, zk_client.others(broker_id))
-            check_protocol_compatibility(others.values(), ports.connector)
         zk_client.start(registration, control, keep_ticket)
         if config.control.controlled_shutdown:
             self._stops.callback(lambda: request_controlled_shutdown(self.broker, ports.connector))
@@ -253,6 +251,14 @@ def _open(logs: LogManager, zk_client: ZooKeeperClient) -> None:
     """Open all logs, and check which topics they may belong to."""
     logs.open_all(zk_client.settings.of_all_topics(), zk_client.tree)
     observe_topics(zk_client.store, logs.topic_incarnations)
+
+
+def _check_others(config: BrokerConfig, others: Mapping[int, LiveBroker], connector: Connector) -> None:
+    """Raise ConfigError if this broker cannot be in a cluster with ``others``."""
+    check_not_registered(config.listeners, others.values())
+    if not config.beside_0_10:
+        addresses = addresses_on(config.inter_broker.listener, others)
+        check_protocol_compatibility(addresses.values(), connector)
 
 
 def endpoints_of(config: BrokerConfig, tls: Mapping[str, ServerTlsContext]) -> list[Endpoint]:

@@ -18,7 +18,7 @@ from enum import Enum
 
 from minikafka.base.config.config_def import Faults, setting
 from minikafka.base.config.types import TEXT, integer, one_of
-from minikafka.base.endpoints import BrokerEndpoint, SecurityProtocol
+from minikafka.base.endpoints import BrokerEndpoint, LiveBroker, SecurityProtocol
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
 
@@ -212,6 +212,25 @@ def registered_endpoints(
         )
         for listener in _of_kafka(listeners)
     )
+
+
+def check_not_registered(listeners: Iterable[Listener], others: Iterable[LiveBroker]) -> None:
+    """Raise ConfigError if another broker has registered an address that ``listeners`` advertise.
+
+    Clients that look for one of the two brokers would find the other one. As in Kafka, addresses are compared
+    as they are written, and a port that the system chooses is taken to be free.
+    """
+    own = {(listener.advertised_host, listener.advertised_port) for listener in _of_kafka(listeners)}
+    for broker in others:
+        found = [endpoint for endpoint in broker.endpoints if (endpoint.host, endpoint.port) in own]
+        if found:
+            raise ConfigError(
+                "advertised.listeners",
+                ",".join(host_port(endpoint.host, endpoint.port) for endpoint in found),
+                f"is already registered by {broker}, and clients would reach only one of the two; configure "
+                "another host or port, or stop that broker (if it was killed, its registration ends when its "
+                "ZooKeeper session times out)",
+            )
 
 
 def _of_kafka(listeners: Iterable[Listener]) -> list[Listener]:

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from minikafka.base.endpoints import BrokerEndpoint, SecurityProtocol
+from minikafka.base.endpoints import BrokerEndpoint, LiveBroker, SecurityProtocol
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import BrokerAddress
 from minikafka.server.__main__ import announce
@@ -17,6 +17,7 @@ from minikafka.server.assembly import RunningBroker
 from minikafka.server.config.listeners import (
     Listener,
     Protocol,
+    check_not_registered,
     parse_listeners,
     registered_endpoints,
     unreachable,
@@ -45,6 +46,16 @@ def test_an_advertised_listener_wins_over_the_bound_one() -> None:
     (made,) = parse("PLAINTEXT://:9092", "PLAINTEXT://broker.example:29092")
     assert (made.host, made.port) == ("", 9092)
     assert (made.advertised_host, made.advertised_port) == ("broker.example", 29092)
+
+
+def test_address_that_another_broker_registered_is_refused() -> None:
+    made = parse("PLAINTEXT://:9092,OUT://:9093", "PLAINTEXT://a:1,OUT://b:2", "OUT:SSL")
+    free = [LiveBroker.plaintext(6, "a", 2), LiveBroker.plaintext(4, "b", 1)]
+    check_not_registered(made, free)
+    with pytest.raises(
+        ConfigError, match=r"advertised.listeners='b:2': is already registered by broker 7 at "
+    ):
+        check_not_registered(made, [*free, LiveBroker.plaintext(7, "b", 2)])
 
 
 @pytest.mark.parametrize("everywhere", ["", "0.0.0.0", "[::]"])
