@@ -51,6 +51,15 @@ def password_is(store: Store, user: str, mechanism: ScramMechanism, password: st
     return held == ScramCredential.create(mechanism, Password(password), held.salt, iterations)
 
 
+def test_name_of_clients_without_authentication_is_refused(
+    store: Store, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    type_in(monkeypatch, b"tiger")
+    assert cli.run("user", "add", "ANONYMOUS", "--password-stdin") == 2
+    assert "NAME='ANONYMOUS': is the name of all clients that do not authenticate" in cli.err
+    assert read_config(store, paths.USERS, "ANONYMOUS") == {}
+
+
 def test_password_of_the_first_user_is_written_to_its_files(
     store: Store, cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

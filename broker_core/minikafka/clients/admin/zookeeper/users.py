@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from minikafka.base import acls
 from minikafka.base.errors import ConfigError, NoSuchUser, UserExists
 from minikafka.base.secrets import Password
 from minikafka.registry import paths
@@ -16,6 +17,7 @@ from minikafka.registry.entity_configs import ENTITY_CONFIG, change_config, read
 from minikafka.registry.store import Store, is_znode_name
 from minikafka.registry.users import DEFAULT_ENTITY, sanitize, user_names
 from minikafka.registry.znodes import read_values
+from minikafka.security.principals import KafkaPrincipal
 from minikafka.security.sasl.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism, base36
 
 MAX_ITERATIONS = 16_384
@@ -88,7 +90,16 @@ def add_user(
     random_bytes: Callable[[int], bytes],
     mechanisms: Collection[ScramMechanism] = tuple(ScramMechanism),
 ) -> None:
-    """Add a user, or mechanisms to one. Raises UserExists if the user has one of them already."""
+    """Add a user, or mechanisms to one. Raises UserExists if the user has one of them already.
+
+    Raises ConfigError for the name that clients without authentication have: rules would be for both.
+    """
+    if str(KafkaPrincipal.user(user)) == acls.ANONYMOUS:
+        reason = (
+            f"is the name of all clients that do not authenticate: access rules of {acls.ANONYMOUS} "
+            "would be for them and for this user; choose another name"
+        )
+        raise ConfigError("NAME", user, reason)
     credentials = new.credentials(mechanisms, random_bytes)
 
     def added(settings: Settings) -> Settings:
