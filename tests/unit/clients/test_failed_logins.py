@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -14,8 +14,9 @@ from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.clients.producer import KeyedMessage
+from minikafka.net.interfaces import Connection
 from minikafka.wire.apis.join_group import JOIN_GROUP
-from tests.support.broker_harness import BrokerHarness
+from tests.support.broker_harness import FIRST_PORT, BrokerHarness
 from tests.support.connector_harness import ZooKeeperGroupHarness
 from tests.support.fetcher_harness import FetcherHarness, five_messages
 from tests.support.group_consumer_harness import GroupHarness, everything
@@ -26,15 +27,21 @@ REFUSED = pytest.raises(AuthenticationFailed, match=REASON)
 T0 = TopicPartition("t", 0)
 
 
-def refuse_logins(brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse all later logins, as after a change of the password."""
+def refuse_logins(
+    brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch, broker_id: int | None = None
+) -> None:
+    """Refuse all later logins (of one broker), as after a change of the password."""
+    connect = brokers.network.connect
 
-    def refuse(host: str, port: int) -> NoReturn:
-        raise AuthenticationFailed(REASON, REASON)
+    def refuse(host: str, port: int) -> Connection:
+        if broker_id is None or port == FIRST_PORT + broker_id:
+            raise AuthenticationFailed(REASON, REASON)
+        return connect(host, port)
 
     monkeypatch.setattr(brokers.network, "connect", refuse)
     for connection in list(brokers.network._connections):
-        connection.reset()
+        if broker_id is None or connection.peer.endswith(f":{FIRST_PORT + broker_id}"):
+            connection.reset()
 
 
 def test_admin_raises_it_in_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +147,17 @@ def test_member_joins_after_its_request_was_refused(monkeypatch: pytest.MonkeyPa
         harness.read(consumer)
     # The broker has to forget the member that it had answered.
     assert harness.read(consumer, rounds=400).keys() == everything()
+
+
+def test_consumer_looks_up_a_coordinator_again_that_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = GroupHarness()
+    consumer = harness.member()
+    consumer.commit_sync()
+    refuse_logins(harness.brokers, monkeypatch, broker_id=1)
+    with REFUSED:
+        consumer.committed([T0])
+    harness.brokers.move_coordinator(2)
+    assert consumer.committed([T0])[T0].offset == 5
 
 
 def test_stream_raises_it_when_leaders_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:

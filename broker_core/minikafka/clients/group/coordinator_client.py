@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+from minikafka.base.errors import AuthenticationFailed, BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import BrokerAddress
 from minikafka.clients.group.membership import COORDINATOR_MOVED_CODES
 from minikafka.clients.network.broker_connection import ResponseFuture
@@ -70,8 +70,8 @@ class CoordinatorClient:
         try:
             connection = self.cluster.connection_to(self.address(deadline), self._pool)
             return connection.send(api, request, deadline)
-        except (NetworkError, RemoteWireError):
-            self.forget()
+        except MinikafkaError as error:
+            self.forget_if_moved(error)
             raise
 
     def call(
@@ -97,8 +97,15 @@ class CoordinatorClient:
         return self.cluster.retry(what, deadline, attempt)
 
     def forget_if_moved(self, error: MinikafkaError) -> None:
-        """Forget the coordinator if ``error`` says that it has moved or is not available."""
-        if not isinstance(error, BrokerError) or error.code in COORDINATOR_MOVED_CODES:
+        """Forget the coordinator if ``error`` says that it has moved, is not available or refuses the login.
+
+        Another broker may be the coordinator by the time of the next request.
+        """
+        if (
+            not isinstance(error, BrokerError)
+            or isinstance(error, AuthenticationFailed)
+            or error.code in COORDINATOR_MOVED_CODES
+        ):
             self.forget()
 
 
