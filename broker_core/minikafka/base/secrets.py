@@ -74,7 +74,13 @@ _PAIR = re.compile(
 _NEVER_A_NAME = re.compile(r"pass|pwd|jaas|key", re.IGNORECASE)
 # A word with which messages go on, after one colon and blank, and before one more word. Of a pass phrase that
 # begins with it, that word is shown; the words behind the first were never hidden.
-_SENTENCE = re.compile(r"(?<=[\w.-]: )(?:must|cannot|is|has|not|needs|requires|expected|conflicts) [A-Za-z]")
+_SENTENCE = re.compile(
+    r"(?<=[\w.-]: )(?:must|cannot|is|has|not|none|needs|requires|expected|conflicts) [A-Za-z]"
+)
+# Behind the absolute path of a file, which is quoted or not, any sentence goes on.
+_PATH_END = re.compile(r"(?:^|[\s'\"(=\[])/[^\s'\"=:]*['\"]?: \Z")
+_WORDS_OF_SENTENCE = re.compile(r"[A-Za-z]{1,30} [A-Za-z]")
+_PATH_MAX = 1_000
 _BEHIND_A_NAME = re.compile(r"(?:-\d{1,9})?(?![\w.-])")
 _ARGUMENT = re.compile(r"(--(?:password|passwd|secret|token)\s{1,9}|\bBearer\s{1,9})[^\s\"']+", re.IGNORECASE)
 _URL_USER = re.compile(r"://[^\s/]{1,500}@")
@@ -144,7 +150,8 @@ def redact_text(text: str, names: Iterable[str] = ()) -> str:
 
     names: the names of topics, groups and the like, which are kept together with the text about them. Without
     them the word behind ``my.secret:`` is hidden: it is better to hide a word too many than to show a secret.
-    Only words with which a message goes on are kept: ``ssl.key.password: cannot be changed``.
+    Only words with which a message goes on are kept: ``ssl.key.password: cannot be changed``, and
+    ``'/tls/ca.key': the file has no key``.
     """
     if _JAAS.search(text):
         return HIDDEN
@@ -155,10 +162,18 @@ def redact_text(text: str, names: Iterable[str] = ()) -> str:
     known = tuple(names)
 
     def shown(pair: re.Match[str]) -> str:
-        is_sentence = _SENTENCE.match(text, pair.start("value"))
-        return pair[0] if is_sentence or _is_name(pair, known) else pair["key"] + HIDDEN
+        is_kept = _begins_sentence(text, pair.start("value")) or _is_name(pair, known)
+        return pair[0] if is_kept else pair["key"] + HIDDEN
 
     return _PAIR.sub(shown, text)
+
+
+def _begins_sentence(text: str, at: int) -> bool:
+    """Return True if what stands at ``at``, behind a colon, is a message about a setting or a file."""
+    if _SENTENCE.match(text, at):
+        return True
+    before = text[max(0, at - _PATH_MAX) : at]
+    return bool(_WORDS_OF_SENTENCE.match(text, at) and _PATH_END.search(before))
 
 
 def _is_name(pair: re.Match[str], names: Iterable[str]) -> bool:

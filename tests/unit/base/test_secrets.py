@@ -162,6 +162,11 @@ def test_a_secret_is_hidden_whatever_is_known_as_a_name(text: str, name: str) ->
         "--password-stdin: must be given once",
         "sasl.jaas.config: must end with ';'",
         "zookeeper.digest-key: is not known",
+        "cannot get AWS credentials: none found",
+        "ssl.truststore.location='/tls/ca.key': the PEM text has no certificate",
+        "/tls/client.key: No such file or directory",
+        "cannot read '/tls/my-secret': Permission denied for this user",
+        "file /run/secrets/token: it is empty",
     ],
 )
 def test_a_sentence_about_a_setting_or_a_file_is_kept(text: str) -> None:
@@ -183,6 +188,13 @@ def test_a_sentence_about_a_setting_or_a_file_is_kept(text: str) -> None:
         "password: must-be given",
         "password: musty be",
         "password: Must be",
+        "'/users/password': must",
+        "{'/users/password': 'must be'}",
+        "/users/password:must be",
+        "/users/password=must be",
+        "https://host/password: must-be given",
+        "user/password: mustang horse",
+        "https://host/password: mustang horse",
     ],
 )
 def test_a_secret_that_is_a_word_of_messages_is_hidden(text: str) -> None:
