@@ -342,7 +342,7 @@ class ClusterClient:
 
         Raises as ``Retrier.run``.
         """
-        return self._retrier.run(what, deadline, attempt)
+        return self._retrier.run(f"{what} failed", deadline, attempt)
 
     def close_pool(self, pool: DedicatedConnectionPool) -> None:
         """Close the connections of ``pool``; requests in flight on them fail with a NetworkError."""
@@ -469,9 +469,8 @@ class ClusterClient:
             self._warn_of_outage(started_ms, failed, caller_timeout_ms or deadline.timeout_ms)
             raise failed.network_error("")
 
-        return self._retrier.run(
-            f"sending {api.name} to the cluster", deadline, attempt, self._unreachable_advice
-        )
+        failure = f"no broker of {self.bootstrap_text} could be reached"
+        return self._retrier.run(failure, deadline, attempt, self._unreachable_advice)
 
     def _warn_of_outage(self, started_ms: int, failed: FailedAttempts, caller_timeout_ms: int) -> None:
         if self._outage.record_failure(started_ms, self.clock.monotonic_ms()) and not self._retrier.closed:
@@ -483,10 +482,13 @@ class ClusterClient:
     def _unreachable_advice(self) -> str:
         """Return the end of an error message: what to check if no broker responds."""
         if self._metadata.view.brokers:
-            return "check that the brokers run, and that this host can connect to them"
+            return (
+                "check that the brokers run, and that this host can connect to them; if they have other "
+                f"listeners now, set {self._option} and {PROTOCOL} to one of them"
+            )
         return (
             "check that a broker runs there (`minikafka up` starts one), and that "
-            f"{self._option} has its host and port"
+            f"{self._option} has the host and port of one of its listeners"
         )
 
 

@@ -206,11 +206,16 @@ class Retrier:
         return Deadline(self.clock, self.timeout_ms if timeout_ms is None else timeout_ms)
 
     def run(
-        self, what: str, deadline: Deadline, attempt: Callable[[], T], advice: Callable[[], str] | None = None
+        self,
+        failure: str,
+        deadline: Deadline,
+        attempt: Callable[[], T],
+        advice: Callable[[], str] | None = None,
     ) -> T:
         """Return the result of ``attempt``, repeated with back-off while its error is retriable.
 
-        Raises the last error; after the deadline, that of ``FailedAttempts``, with ``advice()`` at its end.
+        Raises the last error; after the deadline, that of ``FailedAttempts``, which begins with ``failure``
+        (such as "looking up topic 't' failed") and the time, and ends with ``advice()``.
         An unknown topic or partition is retried for ``unknown_topic_timeout_ms`` at most.
         """
         failed = FailedAttempts()
@@ -231,7 +236,7 @@ class Retrier:
                         raise
                     if advice:
                         failed.advice = advice()
-                    raise failed.error(f"{what} failed for {deadline.timeout_ms} ms", error) from error
+                    raise failed.error(f"{failure} for {deadline.timeout_ms} ms", error) from error
                 self.waiter.wait(delay_ms)
 
     def close(self) -> None:

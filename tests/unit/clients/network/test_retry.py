@@ -142,7 +142,7 @@ def failing(errors: Iterable[MinikafkaError]) -> Callable[[], str]:
 
 def test_retriable_errors_are_retried_with_back_off(retrier: Retrier, waiter: AdvancingWaiter) -> None:
     away, moved = NetworkError("away"), BrokerError(ErrorCode.NOT_LEADER_FOR_PARTITION, "moved")
-    assert retrier.run("reading", retrier.deadline(), failing([away, moved, away])) == "done"
+    assert retrier.run("reading failed", retrier.deadline(), failing([away, moved, away])) == "done"
     assert waiter.waits == [100, 200, 400]
 
 
@@ -151,7 +151,7 @@ def test_error_after_the_deadline_lists_reasons_and_ends_with_the_advice(
 ) -> None:
     attempt = failing(repeat(NetworkError("away")))
     with pytest.raises(NetworkError, match=r"^reading failed for 2000 ms: away; plug it in$") as caught:
-        retrier.run("reading", retrier.deadline(), attempt, lambda: "plug it in")
+        retrier.run("reading failed", retrier.deadline(), attempt, lambda: "plug it in")
     assert "\n" not in str(caught.value)
     assert waiter.clock.monotonic_ms() <= 2_000
 
@@ -159,7 +159,7 @@ def test_error_after_the_deadline_lists_reasons_and_ends_with_the_advice(
 def test_error_after_the_deadline_keeps_the_brokers_code(retrier: Retrier) -> None:
     gone = BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, "t-0")
     with pytest.raises(BrokerError, match="electing failed for 300 ms") as caught:
-        retrier.run("electing", retrier.deadline(300), failing(repeat(gone)))
+        retrier.run("electing failed", retrier.deadline(300), failing(repeat(gone)))
     assert caught.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
@@ -168,7 +168,7 @@ def test_an_unknown_topic_has_a_shorter_deadline_of_its_own(
 ) -> None:
     unknown = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t")
     with pytest.raises(BrokerError) as caught:
-        retrier.run("looking", retrier.deadline(), failing(repeat(unknown)))
+        retrier.run("looking failed", retrier.deadline(), failing(repeat(unknown)))
     assert caught.value is unknown
     assert waiter.clock.monotonic_ms() <= 500
 
@@ -176,12 +176,12 @@ def test_an_unknown_topic_has_a_shorter_deadline_of_its_own(
 def test_a_permanent_error_is_not_retried(retrier: Retrier, waiter: AdvancingWaiter) -> None:
     refused = BrokerError(ErrorCode.INVALID_TOPIC, "t")
     with pytest.raises(BrokerError):
-        retrier.run("looking", retrier.deadline(), failing([refused]))
+        retrier.run("looking failed", retrier.deadline(), failing([refused]))
     assert waiter.waits == []
 
 
 def test_a_closed_retrier_does_not_retry(retrier: Retrier, waiter: AdvancingWaiter) -> None:
     retrier.close()
     with pytest.raises(NetworkError, match=r"^away$"):
-        retrier.run("reading", retrier.deadline(), failing([NetworkError("away")]))
+        retrier.run("reading failed", retrier.deadline(), failing([NetworkError("away")]))
     assert (waiter.waits, waiter.stopped) == ([], True)
