@@ -123,7 +123,7 @@ class _OffsetLookup:
                 raise BrokerError(code, f"{tp}: topic {tp.topic!r} is not available")
             if topic.partition(tp.partition) is None:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {topic.partition_range}")
-            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
+            raise metadata.no_leader_error([tp])
         return groups
 
     def _send(self, broker_id: int, partitions: list[TopicPartition]) -> ResponseFuture[ListOffsetsResponse]:

@@ -47,6 +47,7 @@ from minikafka.clients.network.metadata import (
     Metadata,
     TopicMetadata,
     from_response,
+    listener_problem,
 )
 from minikafka.clients.network.outage_log import OutageLog
 from minikafka.clients.network.response_errors import denied
@@ -142,6 +143,7 @@ class ClusterClient:
         self._refresh_lock = threading.Lock()
         self._topic_creation = AutoTopicCreation(creates_topics)
         self._outage = OutageLog(OUTAGE_WARNING_AFTER_MS, OUTAGE_WARNING_INTERVAL_MS)
+        self._listener_outage = OutageLog(OUTAGE_WARNING_AFTER_MS, OUTAGE_WARNING_INTERVAL_MS)
 
     # --- metadata -------------------------------------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class ClusterClient:
             leader = self._metadata.view.leader(tp)
             if leader is None:
                 self.invalidate(tp.topic)
-                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
+                raise self._metadata.view.no_leader_error([tp])
             return leader
 
         return self.retry(f"finding the leader of {tp}", deadline, attempt)
@@ -422,6 +424,7 @@ class ClusterClient:
                 METADATA, request, deadline, _no_brokers_problem, caller_timeout_ms
             )
             newer = from_response(response, self.clock.monotonic_ms(), topics or ())
+            self._warn_of_listeners(newer)
             view = self._metadata.update(newer, sent.topics)
             in_use = {HostPort(b.host, b.port) for b in newer.brokers.values()}
             self._connections.keep(in_use.union(self._bootstrap))
@@ -478,6 +481,14 @@ class ClusterClient:
             whole = caller_timeout_ms >= self.request_timeout_ms
             limit = f", for {round(caller_timeout_ms / 1000)} s in total" if whole else ""
             _log.warning("minikafka: %s; retrying%s", failed, limit)
+
+    def _warn_of_listeners(self, found: ClusterMetadata) -> None:
+        """Log a warning if leaders do not have this client's listener, as Kafka's clients do."""
+        hidden, now_ms = found.without_listener(), self.clock.monotonic_ms()
+        if not hidden:
+            self._listener_outage.record_success()
+        elif self._listener_outage.record_failure(now_ms, now_ms):
+            _log.warning("minikafka: %s", listener_problem(hidden))
 
     def _unreachable_advice(self) -> str:
         """Return the end of an error message: what to check if no broker responds."""

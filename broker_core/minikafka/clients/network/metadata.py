@@ -5,7 +5,7 @@ the newest view, and the request that asks for another one without creating topi
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -132,10 +132,30 @@ class ClusterMetadata:
         if described.error is not ErrorCode.NONE:
             return BrokerError(described.error, f"topic {topic!r}")
         headless = [p.topic_partition for p in described.partitions if p.leader_id not in self.brokers]
-        if headless:
-            text = f"no leader for {first_of(headless, 3)} at the moment"
-            return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, text)
-        return None
+        return self.no_leader_error(headless) if headless else None
+
+    def without_listener(self) -> list[TopicPartition]:
+        """Return the partitions whose leader does not have the listener that this client uses.
+
+        Brokers before 2.0 tell that of none (KIP-226).
+        """
+        return [
+            partition.topic_partition
+            for topic in self.topics.values()
+            for partition in topic.partitions
+            if partition.error is ErrorCode.LISTENER_NOT_FOUND
+        ]
+
+    def no_leader_error(self, partitions: Sequence[TopicPartition]) -> BrokerError:
+        """Return the error of partitions that have no leader, or none that this client can reach."""
+        known = [found for found in map(self.partition, partitions) if found is not None]
+        hidden = [p.topic_partition for p in known if p.error is ErrorCode.LISTENER_NOT_FOUND]
+        if hidden:
+            return BrokerError(ErrorCode.LISTENER_NOT_FOUND, listener_problem(hidden))
+        missing = sorted({replica for p in known for replica in p.in_sync} - self.brokers.keys())
+        reason = f": broker {first_of(missing, 3)} is down, or has other listeners" if missing else ""
+        text = f"no leader for {first_of(partitions, 3)} at the moment{reason}"
+        return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, text)
 
     def merged(self, newer: ClusterMetadata) -> ClusterMetadata:
         """Return ``newer`` with those topics of this view that it does not have."""
@@ -161,6 +181,14 @@ class ClusterMetadata:
     def _newest(self, newer: PartitionMetadata) -> PartitionMetadata:
         known = self.partition(newer.topic_partition)
         return newer if known is None else known.updated(newer)
+
+
+def listener_problem(partitions: Sequence[TopicPartition]) -> str:
+    """Return the message about partitions whose leader does not have the listener that this client uses."""
+    return (
+        f"the leader of {first_of(partitions, 3)} does not have the listener that this client uses; set "
+        "bootstrap.servers and security.protocol to a listener that all brokers have"
+    )
 
 
 def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str]) -> ClusterMetadata:

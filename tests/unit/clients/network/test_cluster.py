@@ -13,7 +13,14 @@ from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.network.retry import UNKNOWN_TOPIC_TIMEOUT_MS
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse, MetadataTopic
+from minikafka.wire.apis.metadata import (
+    METADATA,
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
 from tests.support.broker_harness import BrokerHarness
 
 TP = TopicPartition("t", 1)
@@ -325,9 +332,24 @@ def test_the_leader_is_looked_up_and_an_election_is_waited_for(brokers: BrokerHa
 
 def test_a_partition_without_a_leader_is_told_after_the_deadline(brokers: BrokerHarness) -> None:
     brokers.lose_leader(TP)
-    with pytest.raises(BrokerError, match=r"leader of t-1 failed for 2000 ms: .*t-1 has no leader") as caught:
+    with pytest.raises(BrokerError, match=r"leader of t-1 failed for 2000 ms: .*no leader for t-1") as caught:
         brokers.client().leader(TP, timeout_ms=2_000)
     assert caught.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_leader_without_the_clients_listener_is_logged_every_minute(
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = MetadataPartition(ErrorCode.LISTENER_NOT_FOUND, 0, -1, 0, (2,), (2,))
+    topics = (MetadataTopic(0, "t", False, (row,)),)
+    one = MetadataResponse(0, (MetadataBroker(1, "memory", 9001, None),), "id", 1, topics)
+    brokers.always(ApiKey.METADATA, lambda *_: one)
+    cluster = brokers.client()
+    while brokers.clock.monotonic_ms() < 100_000:
+        assert cluster.metadata(["t"], refresh=True).brokers.keys() == {1}
+        brokers.advance(1_000)
+    assert len(warnings_of(caplog)) == 2
+    assert "the leader of t-0 does not have the listener that this client uses" in warnings_of(caplog)[0]
 
 
 @pytest.mark.parametrize(

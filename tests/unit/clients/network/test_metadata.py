@@ -118,6 +118,23 @@ def test_it_says_why_a_topic_cannot_be_written() -> None:
     assert "no metadata of topic 'other'" in str(seen.why_unusable("other"))
 
 
+def test_leader_without_the_clients_listener_is_told_with_what_to_set() -> None:
+    row = MetadataPartition(ErrorCode.LISTENER_NOT_FOUND, 0, -1, 0, (2,), (2,))
+    seen = view(topic("good", 1), MetadataTopic(0, "t", False, (row,)), brokers=(1,))
+    assert seen.without_listener() == [TopicPartition("t", 0)]
+    for error in (seen.why_unusable("t"), seen.no_leader_error([TopicPartition("t", 0)])):
+        assert str(error) == (
+            "LISTENER_NOT_FOUND: the leader of t-0 does not have the listener that this client uses; set "
+            "bootstrap.servers and security.protocol to a listener that all brokers have"
+        )
+
+
+def test_broker_that_is_not_in_the_metadata_is_named_as_the_reason() -> None:
+    row = MetadataPartition(ErrorCode.LEADER_NOT_AVAILABLE, 0, -1, 0, (2,), (2,))
+    error = view(MetadataTopic(0, "t", False, (row,)), brokers=(1,)).why_unusable("t")
+    assert str(error).endswith("no leader for t-0 at the moment: broker 2 is down, or has other listeners")
+
+
 def test_a_cached_topic_is_fresh_until_its_age_limit() -> None:
     cache = Metadata(max_age_ms=1_000)
     assert not cache.is_fresh("t", 7)

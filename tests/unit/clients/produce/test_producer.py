@@ -245,7 +245,7 @@ def test_a_partition_that_stays_without_a_leader_is_told(
         producer.flush(5_000)
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "1 record for t-0 not acknowledged for 2 s: LEADER_NOT_AVAILABLE: " in warning
-    assert "no leader for t-0 at the moment; retrying" in warning
+    assert "no leader for t-0 at the moment: broker 9 is down, or has other listeners; retrying" in warning
     brokers.move_leader(A, leader)
     producer.close()
     assert brokers.logs[A].values() == [b"0"]

@@ -131,7 +131,7 @@ def test_brokers_that_nobody_can_reach_are_waited_for_as_long_as_by_a_read() -> 
     given = {"topic": "t", "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.request.timeout.ms": "200"}
     options, columns = sink_options(given), sink_columns(StructType().add("value", "binary"), "t")
     rows = pa.record_batch([pa.array([b"x"])], names=["value"])
-    with pytest.raises(NetworkError, match="no broker of 127.0.0.1:1 could be reached for 200 ms: "):
+    with pytest.raises(NetworkError, match="could be reached for 200 ms: bootstrap server "):
         task_writer.send(iter([rows]), options, Target("127.0.0.1:1"), columns)
 
 
