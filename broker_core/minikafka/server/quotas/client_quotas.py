@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -35,6 +34,7 @@ from functools import lru_cache
 from minikafka.base.config.config_def import setting
 from minikafka.base.config.types import LONG_MAX, int32, int64
 from minikafka.base.errors import ConfigError
+from minikafka.base.rate import Rate
 from minikafka.registry.entity_configs import QUOTA
 from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, sanitize
 from minikafka.security.sasl.scram import ScramMechanism
@@ -45,8 +45,6 @@ UNLIMITED = LONG_MAX
 _CREDENTIALS = frozenset(mechanism.value for mechanism in ScramMechanism)
 """Configs of a user that are no quotas."""
 _SPARE_RATES = 64
-_LONGEST_MS = 0x7FFFFFFF
-"""The largest value of ``throttle_time_ms`` in responses: 24 days."""
 
 
 class QuotaType(Enum):
@@ -81,56 +79,6 @@ class QuotaConfig:
         1,
         "The length of a window.",
     )
-
-
-@dataclass(slots=True)
-class _Window:
-    began_ms: int
-    bytes: int = 0
-
-
-class Rate:
-    """The byte rate over the last windows, as Kafka's ``Rate`` of sampled totals."""
-
-    def __init__(self, windows: int, window_ms: int) -> None:
-        self._count = windows
-        self.window_ms = window_ms
-        self._windows: deque[_Window] = deque(maxlen=windows)
-
-    def record(self, count: int, now_ms: int) -> None:
-        """Add ``count`` bytes."""
-        if not self._windows or now_ms - self._windows[-1].began_ms >= self.window_ms:
-            self._windows.append(_Window(now_ms))
-        self._windows[-1].bytes += count
-
-    def throttle_ms(self, limit: int, now_ms: int) -> int:
-        """Return the time that the bytes above ``limit`` (bytes a second) take at the limit; 0 for none.
-
-        Above a limit of 0 the pause is one window, again and again until all windows have passed.
-        """
-        if self.idle(now_ms):
-            return 0
-        span_ms = self._span_ms(now_ms)
-        over = sum(window.bytes for window in self._windows) - limit * span_ms / 1000
-        if over <= 0:
-            return 0
-        return min(round(over / limit * 1000), _LONGEST_MS) if limit else self.window_ms
-
-    def idle(self, now_ms: int) -> bool:
-        """Drop windows that have passed; return True if none is left."""
-        while self._windows and now_ms - self._windows[0].began_ms >= self._count * self.window_ms:
-            self._windows.popleft()
-        return not self._windows
-
-    @property
-    def began_ms(self) -> int:
-        """The start of the first window that counts; only valid if the rate is not ``idle``."""
-        return self._windows[0].began_ms
-
-    def _span_ms(self, now_ms: int) -> int:
-        elapsed_ms = now_ms - self.began_ms
-        missing = max(0, self._count - 1 - elapsed_ms // self.window_ms)
-        return max(1, elapsed_ms + missing * self.window_ms)
 
 
 class ClientQuotaManager:

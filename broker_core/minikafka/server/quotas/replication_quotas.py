@@ -25,6 +25,7 @@ from collections.abc import Mapping
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.rate import SimpleRate
 from minikafka.log.config import throttled_partitions
 from minikafka.registry.entity_configs import (
     FOLLOWER_RATE,
@@ -34,21 +35,9 @@ from minikafka.registry.entity_configs import (
     RATE,
     RATES,
 )
-from minikafka.server.quotas.client_quotas import UNLIMITED, Rate
+from minikafka.server.quotas.client_quotas import UNLIMITED
 
 _log = logging.getLogger(__name__)
-
-
-class _SimpleRate(Rate):
-    """A rate over the elapsed time only, so that unlike ``Rate`` it allows no initial burst."""
-
-    def throttle_ms(self, limit: int, now_ms: int) -> int:
-        pause_ms = super().throttle_ms(limit, now_ms)
-        # The first window counts as a whole one from its start on.
-        return pause_ms and pause_ms + max(0, self.began_ms + self.window_ms - now_ms)
-
-    def _span_ms(self, now_ms: int) -> int:
-        return max(self.window_ms, now_ms - self.began_ms)
 
 
 class ReplicationQuotaManager:
@@ -61,7 +50,7 @@ class ReplicationQuotaManager:
         self.active = False
         """True if a partition may be paused; otherwise nothing needs to be checked or measured."""
         self._limit = UNLIMITED
-        self._rate = _SimpleRate(windows, window_ms)
+        self._rate = SimpleRate(windows, window_ms)
         self._partitions: dict[str, frozenset[int] | None] = {}
         """The throttled partitions by topic; None: all partitions of the topic."""
         self._lock = threading.Lock()

@@ -6,9 +6,10 @@ import logging
 
 import pytest
 
+from minikafka.base.rate import Rate
 from minikafka.registry.entity_configs import ConfigChange
 from minikafka.registry.users import ClientEntity, sanitize
-from minikafka.server.quotas.client_quotas import UNLIMITED, ClientQuotaManager, QuotaConfig, QuotaType, Rate
+from minikafka.server.quotas.client_quotas import UNLIMITED, ClientQuotaManager, QuotaConfig, QuotaType
 
 USER = "ANONYMOUS"
 A = ClientEntity(None, "a")

@@ -1,0 +1,71 @@
+"""Rates for quotas, as Kafka measures them: by totals of windows. Pure; times are monotonic milliseconds."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+_LONGEST_MS = 0x7FFFFFFF
+"""The largest value of ``throttle_time_ms`` in responses: 24 days."""
+
+
+@dataclass(slots=True)
+class _Window:
+    began_ms: int
+    total: int = 0
+
+
+class Rate:
+    """The rate over the last windows, as Kafka's ``Rate`` of sampled totals."""
+
+    def __init__(self, windows: int, window_ms: int) -> None:
+        self._count = windows
+        self.window_ms = window_ms
+        self._windows: deque[_Window] = deque(maxlen=windows)
+
+    def record(self, count: int, now_ms: int) -> None:
+        """Add ``count``, of bytes or whatever is limited."""
+        if not self._windows or now_ms - self._windows[-1].began_ms >= self.window_ms:
+            self._windows.append(_Window(now_ms))
+        self._windows[-1].total += count
+
+    def throttle_ms(self, limit: int, now_ms: int) -> int:
+        """Return the time that what is above ``limit`` (a second) takes at the limit; 0 for none.
+
+        Above a limit of 0 the pause is one window, again and again until all windows have passed.
+        """
+        if self.idle(now_ms):
+            return 0
+        span_ms = self._span_ms(now_ms)
+        over = sum(window.total for window in self._windows) - limit * span_ms / 1000
+        if over <= 0:
+            return 0
+        return min(round(over / limit * 1000), _LONGEST_MS) if limit else self.window_ms
+
+    def idle(self, now_ms: int) -> bool:
+        """Drop windows that have passed; return True if none is left."""
+        while self._windows and now_ms - self._windows[0].began_ms >= self._count * self.window_ms:
+            self._windows.popleft()
+        return not self._windows
+
+    @property
+    def began_ms(self) -> int:
+        """The start of the first window that counts; only valid if the rate is not ``idle``."""
+        return self._windows[0].began_ms
+
+    def _span_ms(self, now_ms: int) -> int:
+        elapsed_ms = now_ms - self.began_ms
+        missing = max(0, self._count - 1 - elapsed_ms // self.window_ms)
+        return max(1, elapsed_ms + missing * self.window_ms)
+
+
+class SimpleRate(Rate):
+    """A rate over the elapsed time only, so that unlike ``Rate`` it allows no initial burst."""
+
+    def throttle_ms(self, limit: int, now_ms: int) -> int:
+        pause_ms = super().throttle_ms(limit, now_ms)
+        # The first window counts as a whole one from its start on.
+        return pause_ms and pause_ms + max(0, self.began_ms + self.window_ms - now_ms)
+
+    def _span_ms(self, now_ms: int) -> int:
+        return max(self.window_ms, now_ms - self.began_ms)
