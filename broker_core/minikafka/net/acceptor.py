@@ -66,11 +66,12 @@ def _listen(found: tuple[Any, ...], port: int, backlog: int, options: ServerOpti
 class Acceptor:
     """Owns the listening socket. Any thread may call ``start`` and ``stop``.
 
-    ``assign`` is called with each connection and its address, on the acceptor's thread.
+    ``assign`` is called with each connection and its address, on the acceptor's thread. It returns the
+    seconds for which no other one is accepted.
     """
 
     def __init__(
-        self, sock: socket.socket, assign: Callable[[socket.socket, object], None], name: str
+        self, sock: socket.socket, assign: Callable[[socket.socket, object], float], name: str
     ) -> None:
         self._sock = sock
         self._assign = assign
@@ -96,25 +97,27 @@ class Acceptor:
             selector.register(self._sock, selectors.EVENT_READ)
             while not self._stopping:
                 ready = {key.fileobj for key, _ in selector.select()}
-                if self._sock in ready and not self._accept():
-                    # The connection stays in the backlog and the port readable: without a pause this spins.
+                pause_seconds = self._accept() if self._sock in ready else 0.0
+                if pause_seconds:
+                    # Connections stay in the backlog and the port readable: without this it spins.
                     selector.unregister(self._sock)
-                    selector.select(PAUSE_SECONDS)
+                    selector.select(pause_seconds)
                     selector.register(self._sock, selectors.EVENT_READ)
 
-    def _accept(self) -> bool:
-        """Accept one connection. Return False when the system cannot accept it at the moment."""
+    def _accept(self) -> float:
+        """Accept one connection. Return the seconds to wait with the next one, or with this one if the system
+        cannot accept it at the moment.
+        """
         try:
             sock, address = self._sock.accept()
         except OSError as error:
             if error.errno in _PEER_GONE:
-                return True
+                return 0.0
             if not self._out_of_resources:
                 logger.error("cannot accept connections, retrying: %s", error_reason(error))
             self._out_of_resources = True
-            return False
+            return PAUSE_SECONDS
         if self._out_of_resources:
             logger.info("accepting connections again")
         self._out_of_resources = False
-        self._assign(sock, address)
-        return True
+        return self._assign(sock, address)

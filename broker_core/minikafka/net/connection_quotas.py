@@ -1,4 +1,6 @@
-"""Connection quotas: limits on connections, and the choice of a processor for a new one."""
+"""Connection quotas: limits on connections and on how fast they come, and the choice of a processor for a new
+one.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,13 @@ import resource
 import threading
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from minikafka.base.clock import Clock
 from minikafka.base.config.config_def import setting
 from minikafka.base.config.types import int32, text_type, whole_number
+from minikafka.base.rate import Rate
 
 logger = logging.getLogger("minikafka.net")
 
@@ -41,10 +44,11 @@ def _counts(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Limits of concurrent connections, over all listeners.
+    """Limits of concurrent connections over all listeners, and of the rate of new ones.
 
     Kafka's names: ``max.connections`` (from 2.4 on; each of the N processors gets at most an N-th of it, the
-    texts' "fixed number of connections each"), ``max.connections.per.ip`` and its ``.overrides``.
+    texts' "fixed number of connections each"), ``max.connections.per.ip`` and its ``.overrides``;
+    ``max.connection.creation.rate`` (from 2.7 on, KIP-612).
     """
 
     total: int = setting("max.connections", int32(1), UNLIMITED, "The most connections of this broker.")
@@ -58,6 +62,20 @@ class ConnectionLimits:
         "Other limits for some addresses: HOST:COUNT, separated by commas.",
     )
     """Address -> its limit instead of ``per_ip``."""
+    creation_rate: int = setting(
+        "max.connection.creation.rate",
+        int32(0),
+        UNLIMITED,
+        "The most new connections in a second. Above it they are accepted more slowly. It is for the broker, "
+        "and for each listener that has no other one in `listener.name.NAME.max.connection.creation.rate`. "
+        "The listener of brokers has only its own limit, if there are others.",
+    )
+    creation_rates: Mapping[str, int] = field(default_factory=dict)
+    """Listener -> its limit, beside ``creation_rate`` for all."""
+    inter_broker_listener: str = ""
+    """The listener for which ``creation_rate`` does not count; "" for none."""
+    rate_windows: int = 11
+    rate_window_ms: int = 1_000
 
 
 def descriptors_for_connections() -> int:
@@ -112,8 +130,11 @@ class ConnectionQuotas:
         """``descriptors``: new connections must be below; the system assigns the lowest free number."""
         self._limits = limits
         self._descriptors = descriptors
+        self._clock = clock
         self._log_limit = LogLimit(clock)
         self._lock = threading.Lock()
+        self._rates: dict[str, Rate] = {}
+        """The rates of new connections by listener; "" for all."""
         self._by_ip: Counter[str] = Counter()
         self._by_processor = [0] * processors
         self._last = 0
@@ -134,6 +155,35 @@ class ConnectionQuotas:
             self._by_processor[self._last] += 1
             self._by_ip[ip] += 1
             return self._last
+
+    def pause_ms(self, listener: str) -> int:
+        """Count a new connection of a listener for its rate; return how long to accept no other one there.
+
+        As in Kafka the pause is at most one window.
+        """
+        limits, now_ms = self._limits, self._clock.monotonic_ms()
+        measured = {listener: limits.creation_rates.get(listener, UNLIMITED)}
+        if listener != limits.inter_broker_listener:
+            measured[""] = limits.creation_rate
+        longest_ms = 0
+        with self._lock:
+            for name, limit in measured.items():
+                if limit == UNLIMITED:
+                    continue
+                rate = self._rates.get(name)
+                if rate is None:
+                    rate = self._rates[name] = Rate(limits.rate_windows, limits.rate_window_ms)
+                rate.record(1, now_ms)
+                longest_ms = max(longest_ms, rate.throttle_ms(limit, now_ms))
+        if not longest_ms:
+            return 0
+        more = self._log_limit.admit(reason="rate")
+        if more is not None:
+            text = (
+                "connections to listener %s come faster than max.connection.creation.rate: accepting slowly%s"
+            )
+            logger.warning(text, listener, more)
+        return min(longest_ms, limits.rate_window_ms)
 
     def release(self, processor: int, ip: str) -> None:
         """Stop counting a connection that has ended."""

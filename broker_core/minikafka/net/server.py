@@ -165,12 +165,13 @@ class SocketServer:
             clock=self._clock,
         )
 
-    def _assign_connections(self, endpoint: Endpoint) -> Callable[[socket.socket, object], None]:
-        def assign(sock: socket.socket, address: object) -> None:
+    def _assign_connections(self, endpoint: Endpoint) -> Callable[[socket.socket, object], float]:
+        def assign(sock: socket.socket, address: object) -> float:
             number = self._connection_quotas.admit(peer_name(address)[0], sock.fileno())
             if number is None:
                 sock.close()
             else:
                 self._processors[number].add(sock, address, endpoint)
+            return self._connection_quotas.pause_ms(endpoint.listener) / 1000
 
         return assign

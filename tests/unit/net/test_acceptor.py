@@ -43,9 +43,11 @@ class Catching:
 
     def __init__(self) -> None:
         self.sockets: list[socket.socket] = []
+        self.pause_seconds = 0.0
 
-    def deal(self, sock: socket.socket, address: object) -> None:
+    def deal(self, sock: socket.socket, address: object) -> float:
         self.sockets.append(sock)
+        return self.pause_seconds
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
@@ -96,3 +98,15 @@ def test_aborted_connection_in_the_backlog_is_ignored(caplog: pytest.LogCaptureF
         for sock in catching.sockets:
             sock.close()
     assert not caplog.records
+
+
+def test_acceptor_that_is_told_to_wait_stops_at_once_and_accepts_no_other() -> None:
+    listener, catching = Listener.failing(0, 0), Catching()
+    catching.pause_seconds = 3_600.0
+    running = Acceptor(listener, catching.deal, "net-acceptor-test")
+    with socket.create_connection(listener.getsockname()), socket.create_connection(listener.getsockname()):
+        running.start()
+        eventually(lambda: catching.sockets, "the first connection is accepted")
+        running.stop()
+    assert len(catching.sockets) == listener.attempts == 1
+    catching.sockets[0].close()

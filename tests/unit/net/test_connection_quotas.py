@@ -93,6 +93,33 @@ def test_a_quarter_of_few_descriptors_is_kept_and_of_many_a_number(
     assert descriptors_for_connections() == for_connections
 
 
+def test_connections_that_come_too_fast_are_accepted_slowly(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    limits = ConnectionLimits(creation_rate=10, rate_windows=2)
+    quotas = ConnectionQuotas(limits, 1, clock)
+    assert [quotas.pause_ms("A") for _ in range(12)] == [0] * 10 + [100, 200]
+    assert max(quotas.pause_ms("B") for _ in range(100)) == 1_000
+    clock.advance(2_000)
+    assert quotas.pause_ms("A") == 0
+    assert [record.getMessage() for record in caplog.records] == [
+        "connections to listener A come faster than max.connection.creation.rate: accepting slowly"
+    ]
+
+
+def test_a_listener_has_a_rate_of_its_own_beside_that_of_the_broker() -> None:
+    limits = ConnectionLimits(
+        creation_rate=10,
+        creation_rates={"A": 2, "B": 10, "IN": 20},
+        inter_broker_listener="IN",
+        rate_windows=2,
+    )
+    quotas = ConnectionQuotas(limits, 1, ManualClock())
+    assert [quotas.pause_ms("A") for _ in range(3)] == [0, 0, 500]
+    assert [quotas.pause_ms("B") for _ in range(8)] == [0] * 7 + [100]
+    assert [quotas.pause_ms("IN") for _ in range(21)] == [0] * 20 + [50]
+    assert ConnectionQuotas(ConnectionLimits(), 1, ManualClock()).pause_ms("A") == 0
+
+
 def test_refusals_are_logged_once_in_a_while_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     admission = ConnectionQuotas(ConnectionLimits(total=1, per_ip=0, per_ip_overrides={"a": 1}), 1, clock)

@@ -7,7 +7,7 @@ behind the mechanism's name in lower case: ``listener.name.sasl_ssl.scram-sha-51
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -16,6 +16,7 @@ from minikafka.base.config.config_def import Faults, definition_of, setting
 from minikafka.base.config.types import PASSWORD, TEXT, WORDS, int32, int64
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
+from minikafka.net.connection_quotas import UNLIMITED, ConnectionLimits
 from minikafka.security.jaas import LOGIN_MODULES, JaasConfig
 from minikafka.security.sasl import oauthbearer, plain
 from minikafka.security.sasl.scram import ScramMechanism
@@ -24,6 +25,7 @@ from minikafka.security.sasl.signed_tokens import JWKS_ENDPOINT, SignedTokenConf
 from minikafka.security.sasl.unsecured_tokens import UnsecuredValidator
 from minikafka.security.ssl_config import SslConfig
 from minikafka.server.config.listeners import Listener, Protocol
+from minikafka.server.quotas.client_quotas import QuotaConfig
 
 Section = TypeVar("Section")
 
@@ -99,6 +101,7 @@ class SaslServerConfig:
 
 
 _SSL_NAMES = frozenset({*definition_of(SslConfig).keys, *SslConfig.CHECKED})
+_RATE = "max.connection.creation.rate"
 _SASL_NAMES = frozenset({*definition_of(SaslServerConfig).keys, *definition_of(SignedTokenConfig).keys})
 
 
@@ -216,11 +219,35 @@ def security_of(
     return found
 
 
+def limits_of(
+    listeners: Collection[Listener], properties: Mapping[str, object], inter_broker: str, quotas: QuotaConfig
+) -> ConnectionLimits:
+    """Return the limits of connections, with those of each listener. Raises ConfigErrors.
+
+    inter_broker: the name of the listener of brokers.
+    """
+    faults, rates = Faults(), {}
+    limits = ConnectionLimits(**faults.take(definition_of(ConnectionLimits).read(properties)))
+    for listener in listeners:
+        own = ListenerProperties(properties, listener.name).read(ConnectionLimits, faults)
+        if own.creation_rate != UNLIMITED:
+            rates[listener.name] = own.creation_rate
+    faults.check()
+    return replace(
+        limits,
+        creation_rates=rates,
+        inter_broker_listener=inter_broker if len(listeners) > 1 else "",
+        rate_windows=quotas.windows,
+        rate_window_ms=quotas.window_ms,
+    )
+
+
 def names_of_listeners(listeners: Iterable[Listener], properties: Mapping[str, object]) -> set[str]:
     """Return the names of settings that are for one of ``listeners`` alone, and have an effect there."""
     found: set[str] = set()
     for listener in listeners:
         own, protocol = ListenerProperties(properties, listener.name), listener.protocol
+        found |= own.named({_RATE})
         found |= own.named(_SSL_NAMES if protocol.has_tls else frozenset())
         found |= own.named(_SASL_NAMES if protocol.has_sasl else frozenset())
     return found

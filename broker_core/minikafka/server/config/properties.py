@@ -49,6 +49,7 @@ from minikafka.server.config.listener_security import (
     AuthenticationConfig,
     ListenerSecurity,
     SaslServerConfig,
+    limits_of,
     names_of_listeners,
     security_of,
 )
@@ -516,6 +517,7 @@ class BrokerConfig:
                 ),
                 inter_broker,
             )
+        quotas = read(QuotaConfig)
         own = names_of_listeners(listeners, properties) | ZooKeeperClientConfig.CHECKED.keys()
         config = read(
             cls,
@@ -531,9 +533,11 @@ class BrokerConfig:
             offsets=read(OffsetsConfig),
             replication=read(ReplicationConfig),
             control=read(ControlConfig),
-            quotas=read(QuotaConfig),
+            quotas=quotas,
             authorizer=read(AccessConfig).authorizer,
-            connection_limits=read(ConnectionLimits),
+            connection_limits=faults.attempt(
+                lambda: limits_of(listeners, properties, inter_broker.listener, quotas), ConnectionLimits()
+            ),
             log=faults.attempt(lambda: LogConfig.from_properties(logs), LogConfig()),
             beside_0_10=beside_0_10,
             unknown=tuple(sorted(properties.keys() - BROKER_CONFIG.keys - own)),

@@ -129,6 +129,29 @@ def test_limits_on_connections_and_requests_are_none_unless_they_are_set() -> No
     assert (made.queued_max_requests, made.queued_max_bytes) == (7, 1_000_000)
 
 
+def test_rate_of_new_connections_is_for_the_broker_and_for_each_listener() -> None:
+    limits = config(
+        **{
+            "listeners": "PLAINTEXT://:9092,IN://:9093,OUT://:9094",
+            "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT",
+            "inter.broker.listener.name": "IN",
+            "max.connection.creation.rate": "100",
+            "listener.name.out.max.connection.creation.rate": "5",
+            "quota.window.num": "3",
+            "quota.window.size.seconds": "2",
+        }
+    ).connection_limits
+    assert (limits.creation_rate, limits.inter_broker_listener) == (100, "IN")
+    assert limits.creation_rates == {"PLAINTEXT": 100, "IN": 100, "OUT": 5}
+    assert (limits.rate_windows, limits.rate_window_ms) == (3, 2_000)
+
+
+def test_wrong_rate_of_a_listener_is_named_as_given() -> None:
+    name = "listener.name.plaintext.max.connection.creation.rate"
+    with pytest.raises(ConfigError, match=f"{name}='fast'"):
+        config(**{name: "fast"})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
