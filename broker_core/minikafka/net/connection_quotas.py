@@ -222,24 +222,38 @@ Item = TypeVar("Item", bound=Hashable)
 class UnauthenticatedConnections(Generic[Item]):
     """The connections of one processor whose clients have not authenticated. Not thread-safe.
 
-    Above ``limit`` of a listener the oldest one is surplus, so that connections that stay silent keep nobody
-    out. If the oldest is younger than ``PROTECTED_MS``, the new one is surplus: in a storm of clients some
-    get through, where each would displace another.
+    Above ``limit`` of a listener one is surplus, so that connections that stay silent keep nobody out: the
+    oldest of the host that has the most. Only if no host has more than that of the new connection, and its
+    oldest is younger than ``PROTECTED_MS``, the new one is surplus: in a storm of clients some get through,
+    where each would displace another.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._added_ms: dict[str, dict[Item, int]] = {}
+        self._added_ms: dict[str, dict[str, dict[Item, int]]] = {}
+        """When each connection was added, by listener and host, the oldest first."""
+        self._counts: Counter[str] = Counter()
 
-    def add(self, listener: str, item: Item, now_ms: int) -> Item | None:
+    def add(self, listener: str, host: str, item: Item, now_ms: int) -> Item | None:
         """Count a connection. Return the one to close, which may be the new one; None if there is room."""
-        added_ms = self._added_ms.setdefault(listener, {})
-        added_ms[item] = now_ms
-        if len(added_ms) <= self._limit:
+        hosts = self._added_ms.setdefault(listener, {})
+        own = hosts.setdefault(host, {})
+        own[item] = now_ms
+        self._counts[listener] += 1
+        if self._counts[listener] <= self._limit:
             return None
-        oldest = next(iter(added_ms))
-        return oldest if now_ms - added_ms[oldest] >= PROTECTED_MS else item
+        most = max(map(len, hosts.values()))
+        firsts = (next(iter(held.items())) for held in hosts.values() if len(held) == most)
+        oldest, added_ms = min(firsts, key=lambda first: first[1])
+        if len(own) < most or now_ms - added_ms >= PROTECTED_MS:
+            return oldest
+        return item
 
-    def remove(self, listener: str, item: Item) -> None:
+    def remove(self, listener: str, host: str, item: Item) -> None:
         """Stop counting a connection. A second call does nothing."""
-        self._added_ms.get(listener, {}).pop(item, None)
+        hosts = self._added_ms.get(listener, {})
+        own = hosts.get(host, {})
+        if own.pop(item, None) is not None:
+            self._counts[listener] -= 1
+            if not own:
+                del hosts[host]

@@ -186,7 +186,7 @@ class Processor:
 
     def lift_limits(self, channel: Channel) -> None:
         """Lift the limits of a connection whose client has authenticated. On this thread only."""
-        self._unauthenticated.remove(channel.endpoint.listener, channel)
+        self._unauthenticated.remove(channel.endpoint.listener, channel.host, channel)
         channel.authentication_deadline_ms = NEVER_MS
         channel.reader.max_bytes = self._options.max_request_bytes
 
@@ -208,7 +208,7 @@ class Processor:
         if channel.close_reason:
             reason, level = channel.close_reason, logging.WARNING
         if channel.authentication_deadline_ms != NEVER_MS:
-            self._unauthenticated.remove(channel.endpoint.listener, channel)
+            self._unauthenticated.remove(channel.endpoint.listener, channel.host, channel)
             limited = True
         if limited and level >= logging.INFO:
             more = self._log_limit.admit(channel.host, reason)
@@ -284,7 +284,7 @@ class Processor:
             channel.reader.max_bytes = min(options.max_request_bytes, options.unauthenticated_request_bytes)
         if endpoint.demands_authentication or endpoint.tls is not None:
             channel.authentication_deadline_ms = now_ms + options.authentication_timeout_ms
-            surplus = self._unauthenticated.add(endpoint.listener, channel, now_ms)
+            surplus = self._unauthenticated.add(endpoint.listener, channel.host, channel, now_ms)
             if surplus is not None:
                 limit = f"{options.unauthenticated_connections} connections of {endpoint.listener}"
                 self.close_channel(surplus, f"more than {limit} have not authenticated")

@@ -176,16 +176,42 @@ def test_connections_of_all_listeners_count_together(serve: Serve) -> None:
 
 def test_oldest_unauthenticated_connection_makes_room_unless_it_is_young() -> None:
     connections: UnauthenticatedConnections[str] = UnauthenticatedConnections(2)
-    assert connections.add("A", "first", 0) is None
-    assert connections.add("A", "second", 1) is None
-    assert connections.add("B", "of another listener", 1) is None
-    assert connections.add("A", "in a storm", PROTECTED_MS - 1) == "in a storm"
-    connections.remove("A", "in a storm")
-    assert connections.add("A", "third", PROTECTED_MS) == "first"
-    connections.remove("A", "first")
-    connections.remove("A", "second")
-    connections.remove("A", "second")
-    assert connections.add("A", "fourth", 2 * PROTECTED_MS) is None
+    assert connections.add("A", "h", "first", 0) is None
+    assert connections.add("A", "h", "second", 1) is None
+    assert connections.add("B", "h", "of another listener", 1) is None
+    assert connections.add("A", "h", "in a storm", PROTECTED_MS - 1) == "in a storm"
+    connections.remove("A", "h", "in a storm")
+    assert connections.add("A", "h", "third", PROTECTED_MS) == "first"
+    connections.remove("A", "h", "first")
+    connections.remove("A", "h", "second")
+    connections.remove("A", "h", "second")
+    assert connections.add("A", "h", "fourth", 2 * PROTECTED_MS) is None
+
+
+def test_host_with_the_most_unauthenticated_connections_makes_room() -> None:
+    connections: UnauthenticatedConnections[str] = UnauthenticatedConnections(4)
+    for number in range(4):
+        assert connections.add("A", "flood", f"flood-{number}", number) is None
+    # Another host gets up to its share at once, however young the flood is.
+    for number in range(2):
+        assert connections.add("A", "client", f"client-{number}", 5) == f"flood-{number}"
+        connections.remove("A", "flood", f"flood-{number}")
+    # What comes from the flood displaces none of the others, however old they are.
+    assert connections.add("A", "flood", "flood-4", 6) == "flood-4"
+    connections.remove("A", "flood", "flood-4")
+    assert connections.add("A", "flood", "flood-5", 2 * PROTECTED_MS) == "flood-2"
+    connections.remove("A", "flood", "flood-2")
+    # Of hosts with as many, the oldest makes room.
+    assert connections.add("A", "late", "late-0", 2 * PROTECTED_MS) == "flood-3"
+
+
+def test_hosts_with_one_unauthenticated_connection_each_are_equal() -> None:
+    connections: UnauthenticatedConnections[str] = UnauthenticatedConnections(2)
+    assert connections.add("A", "first", "first", 0) is None
+    assert connections.add("A", "second", "second", 1) is None
+    assert connections.add("A", "third", "third", 2) == "third"
+    connections.remove("A", "third", "third")
+    assert connections.add("A", "fourth", "fourth", PROTECTED_MS) == "first"
 
 
 def test_lines_about_peers_are_limited_by_reason_by_host_and_in_all() -> None:
