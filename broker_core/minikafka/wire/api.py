@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Generic, Protocol, TypeVar
 
@@ -99,6 +99,49 @@ class ApiKey(IntEnum):
     INCREMENTAL_ALTER_CONFIGS = 44
 
 
+NEVER = 1 << 15
+"""A version above all others."""
+
+FLEXIBLE_SINCE: dict[int, int] = {
+    ApiKey.PRODUCE: 9,
+    ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 6,
+    ApiKey.METADATA: 9,
+    ApiKey.LEADER_AND_ISR: 4,
+    ApiKey.STOP_REPLICA: 2,
+    ApiKey.UPDATE_METADATA: 6,
+    ApiKey.CONTROLLED_SHUTDOWN: 3,
+    ApiKey.OFFSET_COMMIT: 8,
+    ApiKey.OFFSET_FETCH: 6,
+    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.JOIN_GROUP: 6,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 4,
+    ApiKey.SYNC_GROUP: 4,
+    ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.LIST_GROUPS: 3,
+    ApiKey.API_VERSIONS: 3,
+    ApiKey.CREATE_TOPICS: 5,
+    ApiKey.DELETE_TOPICS: 4,
+    ApiKey.DELETE_RECORDS: 2,
+    ApiKey.INIT_PRODUCER_ID: 2,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+    ApiKey.DESCRIBE_ACLS: 2,
+    ApiKey.CREATE_ACLS: 2,
+    ApiKey.DELETE_ACLS: 2,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.ALTER_CONFIGS: 2,
+    ApiKey.DESCRIBE_LOG_DIRS: 2,
+    ApiKey.SASL_AUTHENTICATE: 2,
+    ApiKey.CREATE_PARTITIONS: 2,
+    ApiKey.DELETE_GROUPS: 2,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+}
+"""API -> its first flexible version (KIP-482), in which the headers have tagged fields too. It is here, and
+not in the APIs' modules, because a header is read before its API is known. SaslHandshake has no such version.
+"""
+
+
 @dataclass(frozen=True, eq=False)
 class Api(Generic[Request, Response]):
     """The request and response of one API, in all versions from ``min_version`` to ``max_version``."""
@@ -114,9 +157,24 @@ class Api(Generic[Request, Response]):
     response_bytes: Callable[[int, Request], int] | None = None
     """Takes the version and the request; returns the size limit of the response, if the request sets one."""
 
+    is_flexible: dict[int, bool] = field(init=False, repr=False)
+    """All supported versions -> whether they have compact lengths and tagged fields."""
+
+    def __post_init__(self) -> None:
+        first, versions = FLEXIBLE_SINCE.get(self.key, NEVER), range(self.min_version, self.max_version + 1)
+        object.__setattr__(self, "is_flexible", {version: version >= first for version in versions})
+
+    def has_tagged_response_header(self, version: int) -> bool:
+        """Return whether tagged fields follow the correlation id of a response.
+
+        They do in flexible versions, except those of ApiVersions: a client must be able to read its response
+        before it knows the broker's versions.
+        """
+        return self.is_flexible[version] and self.key != ApiKey.API_VERSIONS
+
     def supports(self, version: int) -> bool:
         """Return whether ``version`` is supported."""
-        return self.min_version <= version <= self.max_version
+        return version in self.is_flexible
 
     def response_bytes_max(self, version: int, request: Request) -> int:
         """Return the size limit of the response; a larger one is rejected."""
@@ -129,28 +187,31 @@ class Api(Generic[Request, Response]):
 
         Raises RemoteWireError unless it fits exactly, or for more than ``max_elements`` elements.
         """
-        if not self.supports(version):
+        flexible = self.is_flexible.get(version)
+        if flexible is None:
             raise RemoteWireError(self._unsupported(version))
-        return schema.decode(self.request, version, body, self.max_elements)
+        return schema.decode(self.request, version, body, self.max_elements, flexible)
 
     def decode_response(self, version: int, body: Buffer) -> Response:
         """Decode ``body``, which follows the header. Raises RemoteWireError unless it fits exactly."""
-        self._check_own(version)
-        return schema.decode(self.response, version, body, schema.MAX_RESPONSE_ELEMENTS)
+        return schema.decode(
+            self.response, version, body, schema.MAX_RESPONSE_ELEMENTS, self._own_form(version)
+        )
 
     def encode_request(self, version: int, request: Request) -> list[Part]:
         """Return the parts after the request header. Raises LocalWireError when a value does not fit."""
-        self._check_own(version)
-        return schema.encode(self.request, version, request)
+        return schema.encode(self.request, version, request, self._own_form(version))
 
     def encode_response(self, version: int, response: Response) -> list[Part]:
-        """Return the parts after the correlation id. Raises LocalWireError when a value does not fit."""
-        self._check_own(version)
-        return schema.encode(self.response, version, response)
+        """Return the parts after the header. Raises LocalWireError when a value does not fit."""
+        return schema.encode(self.response, version, response, self._own_form(version))
 
-    def _check_own(self, version: int) -> None:
-        if not self.supports(version):
+    def _own_form(self, version: int) -> bool:
+        """Return whether ``version``, which this side has chosen, is flexible."""
+        flexible = self.is_flexible.get(version)
+        if flexible is None:
             raise LocalWireError(self._unsupported(version))
+        return flexible
 
     def _unsupported(self, version: int) -> str:
         supported = f"{self.min_version} to {self.max_version}"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from minikafka.base.errors import LocalWireError
-from minikafka.wire.codegen import FunctionBuilder, IntegerRun
+from minikafka.wire.codegen import VARINT, FunctionBuilder, IntegerRun
 from minikafka.wire.frame_parts import Part, part_size
 
 Fault = tuple[str, str]
@@ -23,17 +23,40 @@ NOT_ENCODABLE = (LocalWireError, struct.error, TypeError, AttributeError, Unicod
 
 
 class Type(ABC):
-    """The encoding of one value: a head, which is an integer of fixed width, and the bytes after it.
+    """The encoding of one value: a head of fixed width, and the bytes after it.
 
-    ``head`` is the ``struct`` code of the integer: the value itself, its length or its count. A Struct has
-    none.
+    ``head`` is the ``struct`` code of the value itself, of its length or of its count. A Struct has none.
+    ``compact``: in flexible versions the head is instead an unsigned varint, of the length or count plus one;
+    0 is null.
     """
 
     name: str
     head: str
+    compact = False
+    most: int | None = None
+    """The limit of a compact length, if there is one."""
+
+    def head_read(self, code: FunctionBuilder) -> str:
+        """Return the ``struct`` code of what is read first: the head, or the first byte of a varint."""
+        return VARINT if code.flexible and self.compact else self.head
+
+    def read_rest_of_head(self, code: FunctionBuilder, what: str) -> None:
+        """Append code that makes ``n`` the length or count, -1 for null, once the first byte was read."""
+        if code.flexible and self.compact:
+            code.read_rest_of_varint(what)
+            code.line("n -= 1")
+
+    def write_head(self, code: FunctionBuilder, run: IntegerRun, name: str, head: str) -> None:
+        """Append code that writes the head after ``run``, or add it there."""
+        if code.flexible and self.compact:
+            run.write()
+            most = None if self.most is None else self.most + 1
+            code.write_varint(f"({head}) + 1" if " " in head else f"{head} + 1", most)
+        elif self.head:
+            run.add(name, self.head, head)
 
     @abstractmethod
-    def smallest(self, version: int) -> int:
+    def smallest(self, version: int, flexible: bool) -> int:
         """Return the minimum size of a value in bytes."""
 
     @abstractmethod
@@ -61,15 +84,15 @@ class Type(ABC):
         return path, f"{shown if len(shown) <= 60 else shown[:60] + '…'} is not a value of type {self.name}"
 
 
-class Integer(Type):
-    """A big-endian two's complement integer of fixed width, or a boolean of one byte."""
+class FixedWidth(Type):
+    """A value that is only a head."""
 
     def __init__(self, name: str, code: str) -> None:
         self.name = name
         self.head = code
         self.form = struct.Struct(">" + code)
 
-    def smallest(self, version: int) -> int:
+    def smallest(self, version: int, flexible: bool) -> int:
         return self.form.size
 
     def read(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
@@ -79,7 +102,7 @@ class Integer(Type):
         return value, ""
 
     def write(self, code: FunctionBuilder, version: int, head: str, rest: str) -> None:
-        """Append nothing: an integer has only a head."""
+        """Append nothing: there is only a head."""
 
     def fault(self, version: int, value: Any, path: str) -> Fault | None:
         try:
@@ -89,11 +112,34 @@ class Integer(Type):
         return None
 
 
+class Integer(FixedWidth):
+    """A big-endian integer of fixed width, in two's complement if it has a sign, or a boolean of one byte."""
+
+
+class _Float(FixedWidth):
+    """A big-endian IEEE 754 number."""
+
+
+class _Uuid(FixedWidth):
+    """16 bytes."""
+
+    def measured(self, code: FunctionBuilder, version: int, value: str) -> tuple[str, str]:
+        # ``struct`` would fill up what is shorter, and cut off what is longer.
+        with code.block(f"if len({value}) != {self.form.size}:"):
+            code.line(f"raise TypeError({value})")
+        return value, ""
+
+    def fault(self, version: int, value: Any, path: str) -> Fault | None:
+        is_whole = isinstance(value, bytes) and len(value) == self.form.size
+        return None if is_whole else self._wrong(value, path)
+
+
 class _Sized(Type):
     """A length in bytes, and the bytes."""
 
     _bytes = "{}"
     """The expression of the bytes of a value that is not null."""
+    compact = True
 
     def __init__(self, name: str, head: str, *, nullable: bool) -> None:
         self.noun = name
@@ -102,10 +148,11 @@ class _Sized(Type):
         self.nullable = nullable
         self.width = struct.calcsize(">" + head)
 
-    def smallest(self, version: int) -> int:
-        return self.width
+    def smallest(self, version: int, flexible: bool) -> int:
+        return 1 if flexible else self.width
 
     def read(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
+        self.read_rest_of_head(code, what)
         if not self.nullable:
             self._read(code, target, what)
             return
@@ -116,9 +163,11 @@ class _Sized(Type):
 
     def _read(self, code: FunctionBuilder, target: str, what: str) -> None:
         what = f"the {self.noun} {what}"
+        limit = f" or n > {self.most}" if code.flexible and self.most is not None else ""
         code.line("end = position + n")
-        with code.block("if n < 0 or end > size:"):
-            code.line(f"raise wrong_length({what!r}, n, {self.width}, position, size)")
+        with code.block(f"if n < 0 or end > size{limit}:"):
+            width = 1 if code.flexible else self.width
+            code.line(f"raise wrong_length({what!r}, n, {width}, position, size)")
         self._take(code, target, what)
         code.line("position = end")
 
@@ -161,9 +210,10 @@ class _Sized(Type):
 
 
 class _String(_Sized):
-    """An int16 length and UTF-8; -1 is null where that is allowed."""
+    """An int16 length and UTF-8; -1 is null where that is allowed. A compact one is not longer."""
 
     _bytes = "{}.encode()"
+    most = 0x7FFF
 
     def __init__(self, *, nullable: bool) -> None:
         super().__init__("string", "h", nullable=nullable)
@@ -176,8 +226,10 @@ class _String(_Sized):
 
     def _try(self, value: Any) -> None:
         size = len(value.encode())
-        if size > 0x7FFF:
-            raise LocalWireError(f"a string of {size} bytes exceeds the limit of 32767: {value[:40]!r}…")
+        if size > self.most:
+            raise LocalWireError(
+                f"a string of {size} bytes exceeds the limit of {self.most}: {value[:40]!r}…"
+            )
 
 
 class _Bytes(_Sized):
@@ -224,6 +276,9 @@ INT8 = Integer("int8", "b")
 INT16 = Integer("int16", "h")
 INT32 = Integer("int32", "i")
 INT64 = Integer("int64", "q")
+UINT16 = Integer("uint16", "H")
+FLOAT64 = _Float("float64", "d")
+UUID = _Uuid("uuid", "16s")
 BOOLEAN = Integer("boolean", "?")
 STRING = _String(nullable=False)
 NULLABLE_STRING = _String(nullable=True)
@@ -242,6 +297,7 @@ class ArrayOf(Type):
     """
 
     head = "i"
+    compact = True
 
     def __init__(self, element: Type, *, nullable: bool = False, empty_is_null: bool = False) -> None:
         self.element = element
@@ -251,13 +307,15 @@ class ArrayOf(Type):
         if empty_is_null:
             self.name += " (empty is null)"
 
-    def smallest(self, version: int) -> int:
-        return 4
+    def smallest(self, version: int, flexible: bool) -> int:
+        return 1 if flexible else 4
 
     def read(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
+        self.read_rest_of_head(code, what)
         # At least 1: an element of no bytes would allow a count of two billion.
-        smallest = max(1, self.element.smallest(version))
-        wrong = f"raise wrong_count({what!r}, n, {smallest}, position, size, most)"
+        smallest = max(1, self.element.smallest(version, code.flexible))
+        width = 0 if code.flexible else 4
+        wrong = f"raise wrong_count({what!r}, n, {smallest}, position, size, most, {width})"
         with code.block("if n < 1:"):
             with code.block("if n < -1:" if self.nullable else "if n:"):
                 code.line(wrong)
@@ -278,7 +336,7 @@ class ArrayOf(Type):
         code.line(f"items{number} = []")
         with code.block("for _ in range(n):"):
             if self.element.head:
-                IntegerRun(code, ("elements", self.element.head, "n")).read(what)
+                IntegerRun(code, ("elements", self.element.head_read(code), "n")).read(what)
             self.element.read(code, version, f"item{number}", what)
             code.line(f"items{number}.append(item{number})")
         code.line(f"{target} = tuple(items{number})")
@@ -308,8 +366,9 @@ class ArrayOf(Type):
         item = f"item{code.fresh()}"
         with code.block(f"for {item} in {items}:"):
             head, rest = self.element.measured(code, version, item)
-            if self.element.head:
-                IntegerRun(code, ("element", self.element.head, head)).write()
+            run = IntegerRun(code)
+            self.element.write_head(code, run, "element", head)
+            run.write()
             self.element.write(code, version, head, rest)
 
     def fault(self, version: int, value: Any, path: str) -> Fault | None:
@@ -329,6 +388,9 @@ Int8 = Annotated[int, INT8]
 Int16 = Annotated[int, INT16]
 Int32 = Annotated[int, INT32]
 Int64 = Annotated[int, INT64]
+Uint16 = Annotated[int, UINT16]
+Float64 = Annotated[float, FLOAT64]
+Uuid = Annotated[bytes, UUID]
 Records = Annotated[Part, RECORDS]
 
 ENCODINGS: dict[Any, Type] = {
@@ -342,15 +404,20 @@ ENCODINGS: dict[Any, Type] = {
 """The encodings of annotations that do not carry them."""
 
 
+ZERO_UUID = bytes(16)
+"""The topic id of a topic that has none."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Versions:
-    """The versions that have a field (see ``since``); ``until`` None: no end."""
+    """The versions that have a field (see ``since``); ``until`` None: no end. ``tag``: see ``tagged``."""
 
     since: int = 0
     until: int | None = None
     default: Any = None
     earlier: Any = None
     earlier_note: str = ""
+    tag: int | None = None
 
 
 def since(
@@ -372,3 +439,11 @@ def since(
 def until(version: int, *, default: Any = None) -> Versions:
     """Annotate a field that ``version`` and earlier ones have; ``default`` as in ``since``."""
     return Versions(until=version, default=default)
+
+
+def tagged(tag: int, version: int) -> Versions:
+    """Annotate a tagged field of flexible versions from ``version`` on.
+
+    It is encoded only if it differs from the class's default, behind all fields without a tag.
+    """
+    return Versions(version, tag=tag)

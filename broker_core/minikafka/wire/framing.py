@@ -2,8 +2,9 @@
 
 A frame is an int32 length and that many bytes. A request is a header (api_key int16, api_version int16,
 correlation_id int32, client_id nullable string, which ControlledShutdown 0 has not) and a body; a response is
-the correlation id and a body. Responses are matched to requests by order: a broker answers the requests of a
-connection in the order of their arrival.
+the correlation id and a body. In flexible versions both headers end with tagged fields, of which none is
+known; the client id keeps its int16 length. Responses are matched to requests by order: a broker answers the
+requests of a connection in the order of their arrival.
 
 ``FrameReader`` splits incoming bytes into frames. It provides the memory to receive into, so a frame is not
 copied. Memory grows with the received bytes, whatever length was announced: at most ``FIRST_ALLOCATION`` or
@@ -24,7 +25,7 @@ from minikafka.base.files import Buffer
 from minikafka.base.memory import MAPPED_BYTES, allocate
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
-from minikafka.wire.api import ApiKey
+from minikafka.wire.api import FLEXIBLE_SINCE, NEVER, ApiKey
 from minikafka.wire.fields import Int16, Int32, since
 from minikafka.wire.frame_parts import Part, join, total_size
 
@@ -36,6 +37,8 @@ FIRST_ALLOCATION = 64 * 1024
 
 _GROWTH = 4
 _LENGTH = struct.Struct(">i")
+# Found faster than keys of an enumeration.
+_FLEXIBLE_SINCE = {int(key): version for key, version in FLEXIBLE_SINCE.items()}
 
 
 @fast_value
@@ -52,31 +55,56 @@ class RequestHeader:
         """Return the header and the body. Raises RemoteWireError when the frame is too short."""
         version = 0 if frame[:4] == _HEADED_BY_0 else 1
         header, position = schema.decode_prefix(RequestHeader, version, frame)
-        return header, memoryview(frame)[position:]
+        body = memoryview(frame)[position:]
+        if header.api_version >= _FLEXIBLE_SINCE.get(header.api_key, NEVER):
+            body = _after_tagged_fields(body)
+        return header, body
 
     def encode(self) -> bytes:
         """Return the bytes of the header. Raises LocalWireError when a value does not fit."""
         version = 0 if (self.api_key, self.api_version) == _OF_HEADER_0 else 1
-        return join(schema.encode(RequestHeader, version, self))
+        header = join(schema.encode(RequestHeader, version, self))
+        is_flexible = self.api_version >= _FLEXIBLE_SINCE.get(self.api_key, NEVER)
+        return header + _NO_TAGGED_FIELDS if is_flexible else header
 
 
+MAX_HEADER_FIELDS = 1_000
+"""The limit of tagged fields in a header."""
+_NO_TAGGED_FIELDS = b"\0"
 _OF_HEADER_0 = (ApiKey.CONTROLLED_SHUTDOWN, 0)
 """The only request whose header has no client id; 2.1 still accepts it."""
 _HEADED_BY_0 = struct.pack(">hh", *_OF_HEADER_0)
 
 
-def response_header(correlation_id: int) -> bytes:
-    """Return the header of a response: the correlation id of its request."""
+@fast_value
+class _TaggedFields:
+    """The tagged fields at the end of a header."""
+
+
+def _after_tagged_fields(rest: memoryview) -> memoryview:
+    _, end = schema.decode_prefix(_TaggedFields, 0, rest, MAX_HEADER_FIELDS, flexible=True)
+    return rest[end:]
+
+
+def response_header(correlation_id: int, flexible: bool = False) -> bytes:
+    """Return the header of a response: the correlation id of its request, and no tagged fields if it is
+    ``flexible``.
+    """
     try:
-        return _LENGTH.pack(correlation_id)
+        header = _LENGTH.pack(correlation_id)
     except struct.error:
         raise LocalWireError(f"{correlation_id!r} is not a correlation id of 4 bytes") from None
+    return header + _NO_TAGGED_FIELDS if flexible else header
 
 
-def split_response(frame: Buffer) -> tuple[int, memoryview]:
-    """Return correlation id and body of a response. Raises RemoteWireError when the frame is too short."""
+def split_response(frame: Buffer, flexible: bool = False) -> tuple[int, memoryview]:
+    """Return correlation id and body of a response. Raises RemoteWireError when the frame is too short.
+
+    ``flexible``: its header has tagged fields.
+    """
     correlation_id, position = binary.read_integer(binary.INT32, frame, 0)
-    return correlation_id, memoryview(frame)[position:]
+    body = memoryview(frame)[position:]
+    return correlation_id, _after_tagged_fields(body) if flexible else body
 
 
 def encode_frame(parts: Sequence[Part]) -> list[Part]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 import tracemalloc
 
 import pytest
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
+from minikafka.wire.codegen import varint
 from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import (
     FIRST_ALLOCATION,
+    MAX_HEADER_FIELDS,
     FrameReader,
     RequestHeader,
     encode_frame,
@@ -156,3 +159,38 @@ def test_a_frame_beyond_two_gigabytes_is_our_fault() -> None:
 
     with pytest.raises(LocalWireError, match="2147483648 bytes"):
         encode_frame([Huge()])
+
+
+def test_header_of_a_flexible_version_ends_with_tagged_fields() -> None:
+    for client_id, shown in ((None, "ffff"), ("ab", "00026162")):
+        header = RequestHeader(18, 3, 7, client_id)
+        data = bytes.fromhex("0012 0003 00000007" + shown)
+        assert header.encode() == data + b"\0"
+        for fields in (b"\0", b"\1\x05\2xy"):
+            decoded, body = RequestHeader.decode(data + fields + b"body")
+            assert (decoded, bytes(body)) == (header, b"body")
+
+
+def test_header_of_an_api_without_flexible_versions_has_none() -> None:
+    for key in (17, 999):
+        assert RequestHeader(key, 99, 7, None).encode() == struct.pack(">hhih", key, 99, 7, -1)
+
+
+def test_response_header_may_have_tagged_fields() -> None:
+    assert response_header(1, flexible=True) == bytes.fromhex("00000001 00")
+    for fields in ("00", "01 05 02 7879"):
+        frame = bytes.fromhex("00000001" + fields) + b"body"
+        correlation_id, body = split_response(frame, flexible=True)
+        assert (correlation_id, bytes(body)) == (1, b"body")
+    for wrong in ("00000001", "00000001 01", "00000001 02 05 00"):
+        with pytest.raises(RemoteWireError):
+            split_response(bytes.fromhex(wrong), flexible=True)
+
+
+def test_the_tagged_fields_of_a_header_have_a_limit() -> None:
+    head, count = bytes.fromhex("0012 0003 00000007 ffff"), MAX_HEADER_FIELDS + 1
+    many = varint(count) + b"\x63\0" * count
+    with pytest.raises(RemoteWireError, match="tagged fields"):
+        RequestHeader.decode(head + many)
+    with pytest.raises(RemoteWireError, match="tagged fields"):
+        split_response(bytes(4) + many, flexible=True)
