@@ -13,13 +13,14 @@ import os
 import socket
 import ssl
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from minikafka.base.cache_dirs import read_regular
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.config.config_def import Faults
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import ConfigError, StoreError
 from minikafka.security.certificates import Certificate
 from minikafka.security.cipher_suites import OPENSSL_NAMES, is_tls_1_3
 from minikafka.security.ssl_config import TLS_1_2, TLS_1_3, ClientAuth, ReadFile, SslConfig
@@ -105,6 +106,24 @@ class CurrentTls:
         return self.context().wrap_socket(sock, server_hostname=server_hostname)
 
 
+EXPIRY_WARNING_DAYS, EXPIRY_ERROR_DAYS = 30, 7
+"""The days before the end of a certificate from which a line in the log tells of it, and as an error."""
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Stores:
+    """A context, and what it was made of."""
+
+    context: ssl.SSLContext
+    chain: tuple[Certificate, ...]
+    """The listener's own certificate first."""
+    trusted: tuple[Certificate, ...]
+    """Empty for the CAs of the system."""
+    fault: str | None
+    """Why the chain is not valid now; None if it is."""
+
+
 class ServerTls:
     """TLS of a listener: the context of new connections, made anew when the files of its stores change."""
 
@@ -127,11 +146,18 @@ class ServerTls:
         self._read = read
         self._clock = clock or SystemClock()
         self._contents = self._files()
-        self.context, fault = self._created(self._contents)
-        """The context of new connections; earlier connections keep theirs."""
-        if fault is not None:
-            _log.warning("listener %s: %s; clients refuse it: renew it", listener, fault)
+        self._stores = self._created(self._contents)
+        self._warned_ms: int | None = None
+        self.warn_of_expiry()
+        is_expired = any(certificate.days_left(self._now()) < 0 for certificate in self._stores.chain)
+        if self._stores.fault is not None and not is_expired:
+            _log.warning("listener %s: %s; clients refuse it: renew it", listener, self._stores.fault)
         self._warn_of_another_host()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context of new connections; earlier connections keep theirs."""
+        return self._stores.context
 
     @property
     def client_auth(self) -> ClientAuth:
@@ -148,28 +174,55 @@ class ServerTls:
         if contents == self._contents:
             return False
         self._contents = contents
+        stores = None
         try:
-            context, fault = self._created(contents)
+            stores = self._created(contents)
+            fault = stores.fault
         except ConfigError as error:
-            context, fault = self.context, str(error)
-        if fault is not None:
+            fault = str(error)
+        if stores is None or fault is not None:
             _log.warning("listener %s keeps its earlier certificates: %s", self._listener, fault)
             return False
-        self.context = context
+        self._stores, self._warned_ms = stores, None
         self._warn_of_another_host()
         _log.info("listener %s uses the new content of %s", self._listener, ", ".join(contents))
         return True
 
+    def warn_of_expiry(self) -> None:
+        """Log each certificate in use that expires soon, or has: once a day, and after a change."""
+        now_ms = self._clock.monotonic_ms()
+        if self._warned_ms is not None and now_ms - self._warned_ms < _DAY_MS:
+            return
+        self._warned_ms = now_ms
+        config = self._config
+        self._log_expiry(self._stores.chain, config.keystore_property, config.keystore_location)
+        self._log_expiry(self._stores.trusted, config.truststore_property, config.truststore_location)
+
+    def _log_expiry(self, certificates: Iterable[Certificate], setting: str, location: str | None) -> None:
+        now = self._now()
+        for certificate in certificates:
+            days = certificate.days_left(now)
+            if days < EXPIRY_WARNING_DAYS:
+                level = logging.WARNING if days >= EXPIRY_ERROR_DAYS else logging.ERROR
+                place = setting if location is None else f"{setting}={location}"
+                effect = "; it is refused" if days < 0 else ""
+                text = "listener %s: %s (in %s)%s: renew it"
+                _log.log(level, text, self._listener, certificate.expiry(now), place, effect)
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, timezone.utc)
+
     def _warn_of_another_host(self) -> None:
         """Log a warning if clients that connect to the advertised host refuse the certificate in use."""
-        if self._host is None or self._certificate is None or self._certificate.is_of(self._host):
+        certificate = self._stores.chain[0]
+        if self._host is None or certificate.is_of(self._host):
             return
         _log.warning(
             "listener %s: advertises %s, but its certificate is of %s; clients refuse it: get one of that "
             "host, or set advertised.listeners",
             self._listener,
             self._host,
-            ", ".join(self._certificate.hosts) or "no host",
+            ", ".join(certificate.hosts) or "no host",
         )
 
     def _files(self) -> dict[str, bytes | None]:
@@ -182,8 +235,8 @@ class ServerTls:
                 contents[location] = None
         return contents
 
-    def _created(self, contents: Mapping[str, bytes | None]) -> tuple[ssl.SSLContext, str | None]:
-        """Return a context, and why its certificate is not valid now. Raises ConfigErrors."""
+    def _created(self, contents: Mapping[str, bytes | None]) -> _Stores:
+        """Return a context, made of files with these contents. Raises ConfigErrors."""
 
         def read(location: str) -> bytes:
             content = contents[location]
@@ -202,9 +255,20 @@ class ServerTls:
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         _configure(context, config, keys, trusted, faults)
         context.verify_mode = _VERIFY[config.client_auth]
-        self._certificate = None if keys is None else Certificate.parse(keys.chain[0])
-        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, timezone.utc)
-        return context, None if keys is None else keys.validity_fault(now)
+        assert keys is not None, "checked with the faults"
+        return _Stores(
+            context,
+            tuple(map(Certificate.parse, keys.chain)),
+            tuple(_readable(trusted or ())),
+            keys.validity_fault(self._now()),
+        )
+
+
+def _readable(trusted: Iterable[bytes]) -> Iterator[Certificate]:
+    """Yield the certificates that can be read here: OpenSSL may read more."""
+    for der in trusted:
+        with contextlib.suppress(StoreError):
+            yield Certificate.parse(der)
 
 
 def _configure(

@@ -125,8 +125,20 @@ class Certificate:
         if now < self.not_before:
             return f"the certificate of {self.name} is not valid before {_shown(self.not_before)}"
         if now > self.not_after:
-            return f"the certificate of {self.name} expired at {_shown(self.not_after)}"
+            return self.expiry(now)
         return None
+
+    def days_left(self, now: datetime) -> int:
+        """Return the whole days until the certificate expires; below 0 if it has expired."""
+        return (self.not_after - now).days
+
+    def expiry(self, now: datetime) -> str:
+        """Return when the certificate expires or expired, as a clause."""
+        days = self.days_left(now)
+        if days < 0:
+            return f"the certificate of {self.name} expired at {_shown(self.not_after)}"
+        left = f"{days} day{'' if days == 1 else 's'}" if days else "less than a day"
+        return f"the certificate of {self.name} expires at {_shown(self.not_after)}, in {left}"
 
 
 def _ascii(host: str) -> str:

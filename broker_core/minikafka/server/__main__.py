@@ -294,6 +294,7 @@ def _connector(config: BrokerConfig) -> InterBrokerConnector:
 def _renew(listeners: Iterable[ServerTls]) -> None:
     for tls in listeners:
         tls.reload()
+        tls.warn_of_expiry()
 
 
 def _spawn(connection: InterBrokerConnection, name: str) -> None:

@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509 import load_pem_x509_certificate
 from cryptography.x509.oid import NameOID
 
 from minikafka.base.clock import ManualClock
@@ -141,6 +142,72 @@ def test_changed_trust_store_is_used_by_new_connections(tmp_path: Path) -> None:
     trust.write_text(ca_text(authority()))
     assert tls.reload()
     TlsHandshake(tls.context, client).run()
+
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def expiring(tmp_path: Path, days: float) -> tuple[ServerTls, ManualClock, Path]:
+    """Return a listener whose certificate expires in so many days."""
+    file, clock = tmp_path / "keys.pem", ManualClock(int(NOW.timestamp() * 1000))
+    config = pem_file(file, "localhost", not_after=NOW + timedelta(days=days))
+    return ServerTls(config, "SSL", clock=clock), clock, file
+
+
+@pytest.mark.parametrize(
+    ("days", "level", "text"),
+    [
+        (31, None, ""),
+        (29.5, "WARNING", "expires at 2026-01-30 12:00:00 UTC, in 29 days ({}): renew it"),
+        (1, "ERROR", "expires at 2026-01-02 00:00:00 UTC, in 1 day ({}): renew it"),
+        (0.5, "ERROR", "expires at 2026-01-01 12:00:00 UTC, in less than a day ({}): renew it"),
+        (-1, "ERROR", "expired at 2025-12-31 00:00:00 UTC ({}); it is refused: renew it"),
+    ],
+)
+def test_certificate_that_expires_soon_is_named_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, days: float, level: str | None, text: str
+) -> None:
+    *_, file = expiring(tmp_path, days)
+    found = [(record.levelname, record.getMessage()) for record in caplog.records]
+    if level is None:
+        assert found == []
+    else:
+        ((found_level, line),) = found
+        assert found_level == level
+        assert line.startswith("listener SSL: the certificate of ")
+        assert line.endswith(text.format(f"in ssl.keystore.location={file}"))
+
+
+def test_certificate_that_expires_is_named_daily_until_it_is_renewed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls, clock, file = expiring(tmp_path, 31.5)
+    for day in range(4):
+        tls.warn_of_expiry()
+        tls.warn_of_expiry()
+        assert len(caplog.records) == max(0, day - 1)
+        clock.advance(86_400_000)
+    pem_file(file, "localhost", not_after=NOW + timedelta(days=20))
+    caplog.clear()
+    assert tls.reload()
+    tls.warn_of_expiry()
+    assert "in 16 days" in caplog.text
+    pem_file(file, "localhost")
+    assert tls.reload()
+    caplog.clear()
+    tls.warn_of_expiry()
+    clock.advance(86_400_000)
+    tls.warn_of_expiry()
+    assert caplog.records == []
+
+
+def test_trusted_certificate_that_expires_is_named_with_the_setting(caplog: pytest.LogCaptureFixture) -> None:
+    ca = load_pem_x509_certificate(ca_text(authority()).encode())
+    end_ms = int(ca.not_valid_after_utc.timestamp() * 1000)
+    ServerTls(broker_tls(), "SSL", clock=ManualClock(end_ms - 86_400_000))
+    (line,) = [record.getMessage() for record in caplog.records if "truststore" in record.getMessage()]
+    assert line.startswith("listener SSL: the certificate of ")
+    assert line.endswith("in 1 day (in ssl.truststore.certificates): renew it")
 
 
 def test_certificate_that_is_not_valid_is_a_warning_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
