@@ -135,4 +135,9 @@ ERROR_MEANINGS: dict[str, str] = {
     "FENCED_LEADER_EPOCH": "The leader epoch is older than the broker's.",
     "UNKNOWN_LEADER_EPOCH": "The leader epoch is newer than the broker's.",
     "UNSUPPORTED_COMPRESSION_TYPE": "The request's version does not support this codec.",
+    "MEMBER_ID_REQUIRED": "The member must join again with the id in the response.",
+    "GROUP_MAX_SIZE_REACHED": "The group has `group.max.size` members.",
+    "FENCED_INSTANCE_ID": "Another client has joined with the same `group.instance.id`.",
+    "GROUP_SUBSCRIBED_TO_TOPIC": "Members of the group consume the topic.",
+    "UNSTABLE_OFFSET_COMMIT": "A transaction that commits an offset is not complete: try again.",
 }

@@ -1,5 +1,5 @@
-"""A group in random sequences of events: members that join, leave, are silent or repeat requests, failing
-storage.
+"""A group in random sequences of events: members that join, leave, are silent or repeat requests, static
+members that come back, ids that are told first, failing storage.
 
 What must hold: generations only grow, and a leader is a member; nobody is answered twice (the conversation
 sees to it), and everybody once time passes; a deadline that has come is not a deadline any more; a share is
@@ -12,7 +12,8 @@ from hypothesis import settings, strategies
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from minikafka.base.errors import ErrorCode
-from minikafka.groups.group import NEW_MEMBER_JOIN_TIMEOUT_MS
+from minikafka.groups.group import NEW_MEMBER_JOIN_TIMEOUT_MS, NO_LIMIT
+from minikafka.groups.members import GROUP_BYTES, PENDING_MEMBER_BYTES
 from minikafka.groups.states import GroupState
 from tests.support.group_harness import Conversation, Member, Request
 
@@ -32,15 +33,31 @@ class GroupMachine(RuleBasedStateMachine):
         self.syncs: list[tuple[int, Request]] = []
         self.generation = 0
 
-    @initialize(delay_ms=strategies.sampled_from([0, 3_000]))
-    def begin(self, delay_ms: int) -> None:
-        self.talk = Conversation(delay_ms=delay_ms)
+    @initialize(delay_ms=strategies.sampled_from([0, 3_000]), max_size=strategies.sampled_from([3, NO_LIMIT]))
+    def begin(self, delay_ms: int, max_size: int) -> None:
+        self.talk = Conversation(delay_ms=delay_ms, max_size=max_size)
+        self.max_size = max_size
         self.talk.holds_stores = True
 
     @rule(target=people, protocols=PROTOCOLS)
     def a_member_joins(self, protocols: tuple[str, ...]) -> Member:
         member = self.talk.member(f"m{len(self.joins)}", *protocols)
         self.join(member, 60_000)
+        return member
+
+    @rule(target=people, name=strategies.sampled_from(["one", "two"]), protocols=PROTOCOLS)
+    def a_static_member_joins(self, name: str, protocols: tuple[str, ...]) -> Member:
+        member = self.talk.static(name, *protocols)
+        self.join(member, 60_000)
+        return member
+
+    @rule(target=people, protocols=PROTOCOLS)
+    def a_member_is_told_its_id(self, protocols: tuple[str, ...]) -> Member:
+        member = self.talk.member(f"m{len(self.joins)}", *protocols)
+        request = self.talk.join(member, requires_member_id=True)
+        self.joins.append((member, request))
+        if request.answer.error is ErrorCode.MEMBER_ID_REQUIRED:
+            member.member_id = request.answer.member_id
         return member
 
     @rule(member=people, rebalance_ms=TIMES_MS)
@@ -113,6 +130,17 @@ class GroupMachine(RuleBasedStateMachine):
             assert members
         if group.state is GroupState.EMPTY:
             assert not members
+
+    @invariant()
+    def an_instance_id_has_one_member_and_the_group_its_size(self) -> None:
+        members = self.talk.group.describe().members
+        names = [member.group_instance_id for member in members if member.group_instance_id]
+        assert len(names) == len(set(names))
+        joined = [member for member in self.talk.group.members if member.awaiting_join is not None]
+        assert len(joined) <= self.max_size
+        counted = GROUP_BYTES + sum(member.memory_bytes for member in self.talk.group.members)
+        pending = sum(PENDING_MEMBER_BYTES + len(one) for one in self.talk.group.members.pending)
+        assert self.talk.group.memory_bytes == counted + pending
 
     @invariant()
     def a_share_is_of_the_generation_that_asked_for_it(self) -> None:

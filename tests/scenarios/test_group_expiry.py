@@ -52,7 +52,7 @@ def test_offsets_expire_in_bounded_steps() -> None:
         written.append(log.end_offset - before)
     assert sum(written) == 3_100
     assert max(written) == AT_ONCE
-    assert [group for group, _ in coordinator.groups()[1]] == ["d"]
+    assert [group.group_id for group in coordinator.groups()[1]] == ["d"]
     assert len(coordinator.offsets("d")) == 5
 
 

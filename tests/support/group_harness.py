@@ -8,12 +8,12 @@ talk.heartbeat(alice)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from minikafka.base.errors import ErrorCode
 from minikafka.groups import events
-from minikafka.groups.group import Group
+from minikafka.groups.group import NO_LIMIT, Group
 from minikafka.groups.messages import GroupMetadataValue
 
 SESSION_MS = 10_000
@@ -28,6 +28,7 @@ class Member:
     protocols: tuple[tuple[str, bytes], ...]
     member_id: str = ""
     generation: int = -1
+    instance_id: str | None = None
 
 
 class Request:
@@ -45,12 +46,17 @@ class Conversation:
     ``holds_stores``.
     """
 
-    def __init__(self, *, delay_ms: int = 0, group: Group | None = None) -> None:
-        self.group = group or Group("g", initial_rebalance_delay_ms=delay_ms)
+    def __init__(
+        self, *, delay_ms: int = 0, stored: GroupMetadataValue | None = None, max_size: int = NO_LIMIT
+    ) -> None:
+        self.group = Group("g", initial_rebalance_delay_ms=delay_ms, max_size=max_size)
+        if stored is not None:
+            self.group.restore(stored, 0)
         self.now_ms = 0
         self.holds_stores = False
-        self.to_store: list[GroupMetadataValue] = []
+        self.to_store: list[events.StoreGroup] = []
         self.stored: list[GroupMetadataValue] = []
+        self.reasons: list[str] = []
         self._ids = 0
 
     # --- what members say -----------------------------------------------------------------------------------
@@ -59,6 +65,10 @@ class Conversation:
         own = metadata if metadata is not None else name.encode()
         return Member(name, tuple((protocol, own) for protocol in protocols or ("range",)))
 
+    def static(self, name: str, *protocols: str) -> Member:
+        """A static member whose instance id is ``name``."""
+        return replace(self.member(name, *protocols), instance_id=name)
+
     def join(
         self,
         member: Member,
@@ -66,6 +76,9 @@ class Conversation:
         session_ms: int = SESSION_MS,
         rebalance_ms: int = REBALANCE_MS,
         protocol_type: str = "consumer",
+        requires_member_id: bool = False,
+        skips_assignment: bool = False,
+        reason: str = "",
     ) -> Request:
         """Ask to join; what the answer says is remembered (see ``hear``)."""
         self._ids += not member.member_id
@@ -80,33 +93,42 @@ class Conversation:
             session_timeout_ms=session_ms,
             protocol_type=protocol_type,
             protocols=member.protocols,
+            group_instance_id=member.instance_id,
+            requires_member_id=requires_member_id,
+            skips_assignment=skips_assignment,
+            reason=reason,
         )
         self.step(event)
         return request
 
-    def sync(self, member: Member, assignments: dict[str, bytes] | None = None, **other: int) -> Request:
+    def sync(self, member: Member, assignments: dict[str, bytes] | None = None, **other: Any) -> Request:
         request = Request()
-        generation = other.get("generation", member.generation)
-        self.step(events.Sync(request, member.member_id, generation, assignments or {}))
+        named = {"generation": member.generation, "group_instance_id": member.instance_id, **other}
+        self.step(events.Sync(request, member.member_id, assignments=assignments or {}, **named))
         return request
 
     def heartbeat(self, member: Member, **other: int) -> ErrorCode:
         request = Request()
         generation = other.get("generation", member.generation)
-        self.step(events.Heartbeat(request, member.member_id, generation))
+        self.step(events.Heartbeat(request, member.member_id, generation, member.instance_id))
         error: ErrorCode = request.answer.error
         return error
 
-    def leave(self, member: Member) -> ErrorCode:
+    def leave(self, *members: Member, reason: str = "") -> ErrorCode:
+        """Leave, all in one request; return the outcome of the last."""
         request = Request()
-        self.step(events.Leave(request, member.member_id))
-        error: ErrorCode = request.answer.error
+        identities = tuple(
+            events.MemberIdentity(member.member_id, member.instance_id, reason) for member in members
+        )
+        self.step(events.Leave(request, identities))
+        assert request.answer.error is ErrorCode.NONE
+        assert tuple(identity for identity, _ in request.answer.members) == identities
+        error: ErrorCode = request.answer.members[-1][1]
         return error
 
     def commit(self, member: Member, **other: int) -> ErrorCode:
-        return self.group.check_commit(
-            member.member_id, other.get("generation", member.generation), self.now_ms
-        )
+        identity = events.MemberIdentity(member.member_id, member.instance_id)
+        return self.group.check_commit(identity, other.get("generation", member.generation), self.now_ms)
 
     def unload(self) -> None:
         self.step(events.Unload())
@@ -124,15 +146,17 @@ class Conversation:
     def store(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """What was held back is stored now, or fails."""
         waiting, self.to_store = self.to_store, []
-        for value in waiting:
+        for store in waiting:
             if error is ErrorCode.NONE:
-                self.stored.append(value)
-            self.step(events.GroupStored(value, error))
+                self.stored.append(store.value)
+            self.step(events.GroupStored(store, error))
 
     def step(self, event: events.Event) -> None:
         for effect in self.group.step(event, self.now_ms):
             if isinstance(effect, events.StoreGroup):
-                self.to_store.append(effect.value)
+                self.to_store.append(effect)
+            elif isinstance(effect, events.Rebalancing):
+                self.reasons.append(effect.reason)
             else:
                 assert effect.request.answer is None, f"answered twice: {effect}"
                 effect.request.answer = effect

@@ -6,51 +6,40 @@ Invariants
     Members' metadata is sent only to the leader.
 
 A rebalance: responses to heartbeats request the members to join again. When all have, or the longest of their
-rebalance time-outs is over, the next generation starts with the members that joined. A group that was empty
-waits ``group.initial.rebalance.delay.ms`` for more members instead; before its first generation the delay is
+rebalance time-outs is over, the next generation starts with the members that joined, and with the static
+members, which stay until their session expires. A group that was empty waits
+``group.initial.rebalance.delay.ms`` for more members instead; before its first generation the delay is
 repeated while members arrive, for at most their rebalance time-out, so that a starting application does not
 rebalance once for each of its consumers. The leader then sends the assignments of all members, which are
-stored before any member gets its own.
+stored before any member gets its own. Members that do not request theirs within the rebalance time-out are
+removed.
+
+A static member that comes back to a stable group gets its assignment without a rebalance, unless its
+protocols change the group's. Its new id is stored first, so that the next coordinator fences the old one too.
 
 Text: "Consumers and Consumer Groups", which the release moved from ZooKeeper to brokers; ``GroupCoordinator``
-and ``GroupMetadata`` of Kafka 2.1. Requests that the release leaves without a response (a second one of the
+and ``GroupMetadata`` of Kafka 3.9. Requests that the release leaves without a response (a second one of the
 same member, a member that leaves while it waits) get one here.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from minikafka.base.errors import ErrorCode
+from minikafka.base.errors import ErrorCode, RemoteWireError
 from minikafka.groups import events
 from minikafka.groups.events import Effect, Event
-from minikafka.groups.messages import UNKNOWN_MS, GroupMetadataValue, MemberMetadataValue
+from minikafka.groups.members import GroupMembers, Member, MemberSummary
+from minikafka.groups.messages import UNKNOWN_MS, GroupMetadataValue
 from minikafka.groups.states import VALID_PREDECESSORS, GroupState
+from minikafka.wire.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 
-GROUP_BYTES = 2_000
-"""Approximate bytes of memory of a group that has had members."""
-MEMBER_BYTES = 2_000
-"""Approximate bytes of memory of a member, without the strings that its client sends."""
-PROTOCOL_BYTES = 300
-"""Approximate bytes of memory of a member's protocol, without its name and metadata."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """The longest wait of a member's first join. A client that gave up and joins again is another member."""
-
-Protocols = tuple[tuple[str, bytes], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MemberSummary:
-    """A member in DescribeGroups; metadata and assignment are empty unless the group is stable."""
-
-    member_id: str
-    client_id: str
-    client_host: str
-    metadata: bytes
-    assignment: bytes
+NO_LIMIT = (1 << 31) - 1
+"""``group.max.size`` of groups of any size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,61 +52,10 @@ class GroupSummary:
     members: tuple[MemberSummary, ...]
 
 
-class _Member:
-    """One member. ``awaiting_join`` and ``awaiting_sync`` are its requests that wait for a response."""
-
-    def __init__(self, join: events.Join, deadline_ms: int) -> None:
-        self.member_id = join.new_member_id
-        self.client_id = join.client_id
-        self.client_host = join.client_host
-        self.rebalance_timeout_ms = join.rebalance_timeout_ms
-        self.session_timeout_ms = join.session_timeout_ms
-        self.protocols = join.protocols
-        self.assignment = b""
-        self.awaiting_join: Any = None
-        self.awaiting_sync: Any = None
-        self.is_new = True
-        self.session_deadline_ms = deadline_ms
-
-    @classmethod
-    def restored(cls, value: MemberMetadataValue, protocol: str, protocol_type: str, now_ms: int) -> _Member:
-        """Create a member from its stored value, with a new session."""
-        join = events.Join(
-            request=None,
-            member_id=value.member_id,
-            new_member_id=value.member_id,
-            client_id=value.client_id,
-            client_host=value.client_host,
-            rebalance_timeout_ms=value.rebalance_timeout_ms,
-            session_timeout_ms=value.session_timeout_ms,
-            protocol_type=protocol_type,
-            protocols=((protocol, value.subscription),),
-        )
-        member = cls(join, now_ms + value.session_timeout_ms)
-        member.assignment = value.assignment
-        member.is_new = False
-        return member
-
-    @property
-    def memory_bytes(self) -> int:
-        """Approximate bytes of memory of the member."""
-        return MEMBER_BYTES + protocols_bytes(self.protocols) + len(self.assignment)
-
-    def metadata(self, protocol: str) -> bytes:
-        """Return its metadata for a protocol, which the leader gets."""
-        return next(metadata for name, metadata in self.protocols if name == protocol)
-
-    def deadline_ms(self) -> int | None:
-        """Return when its session expires; None while its request waits, as it cannot send another then."""
-        if self.awaiting_sync is not None or (self.awaiting_join is not None and not self.is_new):
-            return None
-        return self.session_deadline_ms
-
-
 class Group:
     """The mutable state of one group. Same events at the same times give the same effects."""
 
-    def __init__(self, group_id: str, *, initial_rebalance_delay_ms: int) -> None:
+    def __init__(self, group_id: str, *, initial_rebalance_delay_ms: int, max_size: int = NO_LIMIT) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.generation = 0
@@ -125,79 +63,88 @@ class Group:
         """None for a group that only commits offsets."""
         self.protocol: str | None = None
         self.leader: str | None = None
+        self.members = GroupMembers()
         self._initial_delay_ms = initial_rebalance_delay_ms
-        self.memory_bytes = GROUP_BYTES
-        """Approximate bytes of memory of the group with its members."""
-        self._members: dict[str, _Member] = {}
-        self._protocol_support: Counter[str] = Counter()
-        """Protocol -> number of members that support it."""
+        self._max_size = max_size
         self._join_until_ms = 0
         self._join_extension_ms = 0
         """The time by which the initial join may still be extended."""
         self._join_is_initial = False
         self._has_new_members = False
         """Whether a member has joined since the last extension of the initial join."""
+        self._must_sync: set[str] = set()
+        """Ids of the members that have not requested their assignment of this generation."""
+        self._sync_until_ms = 0
+        """When they are removed."""
+        self._subscriptions: tuple[bytes, ...] = ()
+        """The metadata of the generation's members."""
         self._effects: list[Effect] = []
 
-    @classmethod
-    def restored(
-        cls, group_id: str, value: GroupMetadataValue, now_ms: int, *, initial_rebalance_delay_ms: int
-    ) -> Group:
-        """Create a group from its stored value; the sessions of its members start now.
+    def restore(self, value: GroupMetadataValue, now_ms: int) -> None:
+        """Take over a stored generation; the sessions of its members start now.
 
-        Members without a protocol or a leader are not a generation: they must join again.
+        Members without a protocol or a leader are not a generation: they must join again. A group with too
+        many members rebalances, so that those beyond ``group.max.size`` can commit before they are refused.
         """
-        group = cls(group_id, initial_rebalance_delay_ms=initial_rebalance_delay_ms)
-        group.generation = value.generation
-        group.protocol_type = value.protocol_type or None
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type or None
         ids = {member.member_id for member in value.members}
         if value.protocol is None or value.leader not in ids:
-            return group
-        group.state = GroupState.STABLE
-        group.protocol, group.leader = value.protocol, value.leader
+            return
+        self.state = GroupState.STABLE
+        self.protocol, self.leader = value.protocol, value.leader
         for stored in value.members:
-            member = _Member.restored(stored, value.protocol, value.protocol_type, now_ms)
-            group._members[member.member_id] = member
-            group._count(member, 1)
-        return group
+            self.members.add(Member.restored(stored, value.protocol, value.protocol_type, now_ms))
+        self._subscriptions = tuple(stored.subscription for stored in value.members)
+        if len(self.members) > self._max_size:
+            self._prepare_rebalance(now_ms, f"loaded with more members than group.max.size={self._max_size}")
 
     # --- queries --------------------------------------------------------------------------------------------
 
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate bytes of memory of the group with its members."""
+        return self.members.memory_bytes
+
     def describe(self) -> GroupSummary:
         """Return the description of the group for DescribeGroups."""
-        stable = self.state is GroupState.STABLE
-        protocol = (self.protocol or "") if stable else ""
+        protocol = (self.protocol or "") if self.state is GroupState.STABLE else ""
         return GroupSummary(
             self.state,
             self.protocol_type or "",
             protocol,
-            tuple(
-                MemberSummary(
-                    member.member_id,
-                    member.client_id,
-                    member.client_host,
-                    member.metadata(protocol) if stable else b"",
-                    member.assignment if stable else b"",
-                )
-                for member in self._members.values()
-            ),
+            tuple(member.summary(protocol or None) for member in self.members),
         )
 
-    def member_bytes(self, member_id: str) -> int:
-        """Return the approximate bytes of memory of a member; 0 if there is no such member."""
-        member = self._members.get(member_id)
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Return the topics that the members of the generation consume; None if that is not known.
+
+        It is known for consumers only, if the metadata of all of them can be decoded.
+        """
+        if self.protocol_type != PROTOCOL_TYPE or (self.protocol is None and len(self.members)):
+            return None
+        try:
+            return frozenset(
+                topic for data in self._subscriptions for topic in decode_subscription(data).topics
+            )
+        except RemoteWireError:
+            return None
+
+    def member_bytes(self, join: events.Join) -> int:
+        """Return the approximate bytes of memory of the member that a join replaces; 0 if there is none."""
+        member = self._member_of(join)
         return 0 if member is None else member.memory_bytes
 
     def next_deadline_ms(self) -> int | None:
         """Return the time of the next deadline, at which Tick is due; None if there is none."""
-        deadlines = [
-            deadline_ms
-            for member in self._members.values()
-            if (deadline_ms := member.deadline_ms()) is not None
-        ]
+        session_ms = self.members.next_deadline_ms()
         if self.state is GroupState.PREPARING_REBALANCE:
-            deadlines.append(self._join_until_ms)
-        return min(deadlines, default=None)
+            own_ms = self._join_until_ms
+        elif self._must_sync:
+            own_ms = self._sync_until_ms
+        else:
+            return session_ms
+        return own_ms if session_ms is None else min(own_ms, session_ms)
 
     # --- events ---------------------------------------------------------------------------------------------
 
@@ -208,12 +155,13 @@ class Group:
                 self._join(event, now_ms)
             case events.Sync():
                 self._sync(event, now_ms)
-            case events.Heartbeat(request, member_id, generation):
-                self._answer(request, self._heartbeat(member_id, generation, now_ms))
-            case events.Leave(request, member_id):
-                self._answer(request, self._leave(member_id, now_ms))
-            case events.GroupStored(value, error):
-                self._stored(value, error, now_ms)
+            case events.Heartbeat():
+                self._effects.append(events.Answered(event.request, self._heartbeat(event, now_ms)))
+            case events.Leave():
+                outcome = tuple((identity, self._leave(identity, now_ms)) for identity in event.members)
+                self._effects.append(events.Left(event.request, ErrorCode.NONE, outcome))
+            case events.GroupStored(store, error):
+                self._stored(store, error, now_ms)
             case events.Tick():
                 self._expire(now_ms)
             case events.Unload():
@@ -222,7 +170,7 @@ class Group:
         effects, self._effects = self._effects, []
         return effects
 
-    def check_commit(self, member_id: str, generation: int, now_ms: int) -> ErrorCode:
+    def check_commit(self, member: events.MemberIdentity, generation: int, now_ms: int) -> ErrorCode:
         """Return NONE if a commit is accepted, otherwise the error. A commit also renews the session.
 
         A generation below 0 is that of a consumer that is not a member of the group.
@@ -231,9 +179,13 @@ class Group:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
+        error = self._check_member(member.member_id, member.group_instance_id, generation)
+        if error is not ErrorCode.NONE:
+            return error
         if self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        return self._check_member(member_id, generation, now_ms)
+        self.members[member.member_id].renew_session(now_ms)
+        return ErrorCode.NONE
 
     def delete(self) -> ErrorCode:
         """Delete the group, if it has no members."""
@@ -247,58 +199,144 @@ class Group:
     # --- joining --------------------------------------------------------------------------------------------
 
     def _join(self, event: events.Join, now_ms: int) -> None:
-        member = self._members.get(event.member_id)
-        refusal = self._join_error(event, member)
-        if refusal is not ErrorCode.NONE:
+        member = self._member_of(event)
+        refusal = self._join_error(event)
+        if refusal is ErrorCode.GROUP_MAX_SIZE_REACHED:
+            if member is not None:
+                self._forget(member)
+            self.members.remove_pending(event.member_id)
+            self._effects.append(events.Joined(event.request, refusal, ""))
+        elif refusal is not ErrorCode.NONE:
             self._effects.append(events.Joined(event.request, refusal, event.member_id))
-        elif member is None:
-            self._add(event, now_ms)
-        elif self._is_repeated_join(member, event):
-            self._effects.append(self._joined(member, event.request))
+        elif member is not None and not event.member_id:
+            self._replace(member, event, now_ms)
+        elif member is not None:
+            self._rejoin(member, event, now_ms)
+        elif event.requires_member_id and not event.member_id:
+            self.members.add_pending(event.new_member_id, now_ms + event.session_timeout_ms)
+            self._effects.append(
+                events.Joined(event.request, ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
+            )
         else:
-            self._count(member, -1)
-            member.protocols = event.protocols
-            self._count(member, 1)
-            self._wait_for_join(member, event.request)
-            self._prepare_rebalance(now_ms)
+            self._add(event, now_ms)
 
-    def _join_error(self, event: events.Join, member: _Member | None) -> ErrorCode:
+    def _member_of(self, event: events.Join) -> Member | None:
+        """Return the member that joins again, or the static member whose place a new client takes over."""
+        if event.member_id:
+            return self.members.get(event.member_id)
+        return self.members.static(event.group_instance_id)
+
+    def _join_error(self, event: events.Join) -> ErrorCode:
         if self.state is GroupState.DEAD:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        if not self._has_room_for(event):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
         if self.state is GroupState.EMPTY:
             if not event.protocol_type or not event.protocols:
                 return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        elif event.protocol_type != self.protocol_type or not self._supports(event.protocols):
+        elif event.protocol_type != self.protocol_type or not self.members.supports(event.protocols):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if event.member_id and member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE
+        if not event.member_id or (
+            event.member_id in self.members.pending and event.group_instance_id is None
+        ):
+            return ErrorCode.NONE
+        return self.members.check(event.member_id, event.group_instance_id)
 
-    def _is_repeated_join(self, member: _Member, event: events.Join) -> bool:
+    def _has_room_for(self, event: events.Join) -> bool:
+        """Return whether the member may be in the group.
+
+        While the group rebalances, those that have joined count: so the last ones of a group that is too
+        large are refused.
+        """
+        if self.state is GroupState.EMPTY:
+            return True
+        member = self._member_of(event)
+        if self.state is not GroupState.PREPARING_REBALANCE:
+            return member is not None or len(self.members) < self._max_size
+        if member is not None and member.awaiting_join is not None:
+            return True
+        return len(self.members) < self._max_size or (
+            sum(other.awaiting_join is not None for other in self.members) < self._max_size
+        )
+
+    def _rejoin(self, member: Member, event: events.Join, now_ms: int) -> None:
+        if self._is_repeated_join(member, event):
+            self._effects.append(self._joined(member, event.request))
+            return
+        self.members.update(member, event.settings)
+        self._wait_for_join(member, event.request)
+        self._prepare_rebalance(now_ms, f"member {member.member_id} joins again", event.reason)
+
+    def _is_repeated_join(self, member: Member, event: events.Join) -> bool:
         """Return whether a join changes nothing: the response was lost, or a follower joins again.
 
         A join of the leader of a stable group does: it requests a rebalance when topics have changed.
         """
-        if member.protocols != event.protocols:
+        if member.settings.protocols != event.protocols:
             return False
         if self.state is GroupState.STABLE:
             return member.member_id != self.leader
         return self.state is GroupState.COMPLETING_REBALANCE
 
     def _add(self, event: events.Join, now_ms: int) -> None:
-        if not self._members:
+        if not self.members:
             self.protocol_type = event.protocol_type
-        # It has no session yet, as it does not know its id, and a disconnect is not noticed.
-        member = _Member(event, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self._members[member.member_id] = member
-        self._count(member, 1)
+        # It has no session yet, as it may not know its id, and a disconnect is not noticed.
+        member_id = event.member_id or event.new_member_id
+        member = Member(member_id, event, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.members.add(member)
         if self.leader is None:
-            self.leader = member.member_id
+            self.leader = member_id
         self._has_new_members = self.state is GroupState.PREPARING_REBALANCE and self.generation == 0
         self._wait_for_join(member, event.request)
-        self._prepare_rebalance(now_ms)
+        self._prepare_rebalance(now_ms, f"member {member_id} joins", event.reason)
 
-    def _wait_for_join(self, member: _Member, request: Any) -> None:
+    def _replace(self, member: Member, event: events.Join, now_ms: int) -> None:
+        """Give the place of a static member to a client that comes back under a new member id."""
+        old_id, old_settings, old_leader = member.member_id, member.settings, self.leader or ""
+        self._refuse(member, old_id, ErrorCode.FENCED_INSTANCE_ID)
+        self._rename(member, event.new_member_id)
+        self.members.update(member, event.settings)
+        member.awaiting_join = event.request
+        member.session_deadline_ms = (
+            now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+        )  # counts only before its first generation
+        if self.state is GroupState.STABLE and self.members.elect_protocol() == self.protocol:
+            assignments = {other.member_id: other.assignment for other in self.members}
+            replacement = events.Replacement(
+                member.member_id, old_id, old_settings, old_leader, event.skips_assignment
+            )
+            self._effects.append(events.StoreGroup(self._value(assignments), replacement))
+            return
+        self._prepare_rebalance(now_ms, f"static member {event.group_instance_id} joins", event.reason)
+
+    def _replaced(self, replacement: events.Replacement, error: ErrorCode, now_ms: int) -> None:
+        """Respond to a static member that came back: its new id is stored, or it has the old one again."""
+        member = self.members.get(replacement.member_id)
+        if self.state is not GroupState.STABLE or member is None or member.awaiting_join is None:
+            return  # it joins the next generation, has left, or was replaced itself
+        request, member.awaiting_join = member.awaiting_join, None
+        member.renew_session(now_ms)
+        if error is not ErrorCode.NONE:
+            self.members.update(member, replacement.old_settings)
+            self._rename(member, replacement.old_member_id)
+            self._effects.append(events.Joined(request, error, ""))
+        elif replacement.skips_assignment:
+            self._effects.append(self._joined(member, request, is_unchanged=True))
+        else:
+            # An older client that knew that it leads would assign partitions, and nobody would get them.
+            joined = replace(self._joined(member, request), leader=replacement.old_leader, members=())
+            self._effects.append(joined)
+
+    def _rename(self, member: Member, member_id: str) -> None:
+        if member.member_id == self.leader:
+            self.leader = member_id
+        if member.member_id in self._must_sync:
+            self._must_sync.remove(member.member_id)
+            self._must_sync.add(member_id)
+        self.members.rename(member, member_id)
+
+    def _wait_for_join(self, member: Member, request: Any) -> None:
         if member.awaiting_join is not None:
             # It has sent the request again, on another connection: this response is no longer awaited.
             self._effects.append(
@@ -306,10 +344,13 @@ class Group:
             )
         member.awaiting_join = request
 
-    def _prepare_rebalance(self, now_ms: int) -> None:
+    def _prepare_rebalance(self, now_ms: int, reason: str, client_reason: str = "") -> None:
         if self.state not in VALID_PREDECESSORS[GroupState.PREPARING_REBALANCE]:
             return
-        longest_ms = max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
+        self._effects.append(
+            events.Rebalancing(f"{reason}; client: {client_reason}" if client_reason else reason)
+        )
+        longest_ms = self.members.longest_rebalance_timeout_ms()
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
         self._join_is_initial = self.state is GroupState.EMPTY
@@ -319,6 +360,7 @@ class Group:
             self._has_new_members = False
         else:
             self._join_until_ms = now_ms + longest_ms
+        self._must_sync.clear()
         self._move(GroupState.PREPARING_REBALANCE)
 
     def _try_complete_join(self, now_ms: int) -> None:
@@ -334,107 +376,138 @@ class Group:
                 self._join_until_ms = now_ms + delay_ms
                 self._has_new_members = False
                 return
-        elif now_ms < self._join_until_ms and any(
-            member.awaiting_join is None for member in self._members.values()
-        ):
+        elif now_ms < self._join_until_ms and not self.members.all_joined():
             return
         self._start_generation(now_ms)
 
     def _start_generation(self, now_ms: int) -> None:
-        for member in list(self._members.values()):
-            if member.awaiting_join is None:
+        for member in list(self.members):
+            if member.awaiting_join is None and member.group_instance_id is None:
                 self._forget(member)
+        if not self._elect_leader():
+            # Only static members, and none of them has joined: their sessions decide.
+            self._join_is_initial = False
+            self._join_until_ms = now_ms + max(1, self.members.longest_rebalance_timeout_ms())
+            return
         self.generation += 1
-        if not self._members:
-            self.protocol = None
+        if not self.members:
+            self.protocol, self._subscriptions = None, ()
             self._move(GroupState.EMPTY)
             self._effects.append(events.StoreGroup(self._value({})))
             return
-        self.protocol = self._elect_protocol()
+        self.protocol = protocol = self.members.elect_protocol()
+        self._subscriptions = tuple(member.metadata(protocol) for member in self.members)
         self._move(GroupState.COMPLETING_REBALANCE)
-        for member in self._members.values():
-            self._effects.append(self._joined(member, member.awaiting_join))
-            member.awaiting_join = None
+        self._sync_until_ms = now_ms + self.members.longest_rebalance_timeout_ms()
+        for member in self.members:
+            if member.awaiting_join is not None:
+                self._effects.append(self._joined(member, member.awaiting_join))
+                member.awaiting_join = None
             member.is_new = False
-            member.session_deadline_ms = now_ms + member.session_timeout_ms
+            member.renew_session(now_ms)
+        self._must_sync = {member.member_id for member in self.members}
 
-    def _joined(self, member: _Member, request: Any) -> events.Joined:
+    def _elect_leader(self) -> bool:
+        """Let a member lead that has joined, the former leader if possible; return False if none has."""
+        if not self.members:
+            return True
+        joined = [member.member_id for member in self.members if member.awaiting_join is not None]
+        if self.leader not in joined and joined:
+            self.leader = joined[0]
+        return bool(joined)
+
+    def _joined(self, member: Member, request: Any, *, is_unchanged: bool = False) -> events.Joined:
+        """Return the response for a member of the generation; ``is_unchanged``: the leader assigns
+        nothing.
+        """
         assert self.protocol is not None
         assert self.leader is not None
-        members: Protocols = ()
-        if member.member_id == self.leader:
+        leads = member.member_id == self.leader
+        members: tuple[tuple[str, str | None, bytes], ...] = ()
+        if leads:
             members = tuple(
-                (other.member_id, other.metadata(self.protocol)) for other in self._members.values()
+                (other.member_id, other.group_instance_id, other.metadata(self.protocol))
+                for other in self.members
             )
         return events.Joined(
             request,
             ErrorCode.NONE,
             member.member_id,
             generation=self.generation,
+            protocol_type=self.protocol_type,
             protocol=self.protocol,
             leader=self.leader,
             members=members,
+            skip_assignment=is_unchanged and leads,
         )
-
-    def _candidates(self) -> set[str]:
-        """Return the protocols that every member supports. There is at least one member."""
-        return {name for name, count in self._protocol_support.items() if count == len(self._members)}
-
-    def _supports(self, protocols: Protocols) -> bool:
-        return any(self._protocol_support[name] == len(self._members) for name, _ in protocols)
-
-    def _elect_protocol(self) -> str:
-        """Return the candidate with the most votes: each member votes for its first candidate."""
-        candidates = self._candidates()
-        votes = Counter(
-            next(name for name, _ in member.protocols if name in candidates)
-            for member in self._members.values()
-        )
-        return votes.most_common(1)[0][0]
 
     # --- the assignment -------------------------------------------------------------------------------------
 
     def _sync(self, event: events.Sync, now_ms: int) -> None:
-        member = self._members.get(event.member_id)
-        if self.state is GroupState.DEAD or member is None:
-            self._effects.append(events.Synced(event.request, ErrorCode.UNKNOWN_MEMBER_ID))
-        elif event.generation != self.generation:
-            self._effects.append(events.Synced(event.request, ErrorCode.ILLEGAL_GENERATION))
-        elif self.state is GroupState.PREPARING_REBALANCE:
-            self._effects.append(events.Synced(event.request, ErrorCode.REBALANCE_IN_PROGRESS))
-        elif self.state is GroupState.STABLE:
-            self._effects.append(events.Synced(event.request, ErrorCode.NONE, member.assignment))
-            member.session_deadline_ms = now_ms + member.session_timeout_ms
-        else:
-            if member.awaiting_sync is not None:
-                # As with joins: this response is no longer awaited.
-                self._effects.append(events.Synced(member.awaiting_sync, ErrorCode.REBALANCE_IN_PROGRESS))
-            member.awaiting_sync = event.request
-            if member.member_id == self.leader:
-                self._effects.append(events.StoreGroup(self._value(event.assignments)))
+        error = self._sync_error(event)
+        if error is not ErrorCode.NONE:
+            self._effects.append(events.Synced(event.request, error))
+            return
+        member = self.members[event.member_id]
+        self._must_sync.discard(member.member_id)
+        if self.state is GroupState.STABLE:
+            self._effects.append(self._synced(member, event.request))
+            member.renew_session(now_ms)
+            return
+        if member.awaiting_sync is not None:
+            # As with joins: this response is no longer awaited.
+            self._effects.append(events.Synced(member.awaiting_sync, ErrorCode.REBALANCE_IN_PROGRESS))
+        member.awaiting_sync = event.request
+        if member.member_id == self.leader:
+            self._effects.append(events.StoreGroup(self._value(event.assignments)))
 
-    def _stored(self, value: GroupMetadataValue, error: ErrorCode, now_ms: int) -> None:
-        if self.state is not GroupState.COMPLETING_REBALANCE or value.generation != self.generation:
+    def _sync_error(self, event: events.Sync) -> ErrorCode:
+        if self.state in {GroupState.DEAD, GroupState.EMPTY}:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = self._check_member(event.member_id, event.group_instance_id, event.generation)
+        if error is not ErrorCode.NONE:
+            return error
+        for named, own in ((event.protocol_type, self.protocol_type), (event.protocol, self.protocol)):
+            if named is not None and named != own:
+                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        preparing = self.state is GroupState.PREPARING_REBALANCE
+        return ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
+
+    def _synced(self, member: Member, request: Any) -> events.Synced:
+        return events.Synced(request, ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)
+
+    def _stored(self, store: events.StoreGroup, error: ErrorCode, now_ms: int) -> None:
+        if store.value.generation != self.generation:
             return  # another rebalance has started meanwhile
+        if store.replacement is not None:
+            self._replaced(store.replacement, error, now_ms)
+            return
+        if self.state is not GroupState.COMPLETING_REBALANCE:
+            return
         if error is not ErrorCode.NONE:
             self._answer_syncs(error, now_ms)
-            self._prepare_rebalance(now_ms)
+            self._prepare_rebalance(now_ms, f"failed to store the assignment: {error.name}")
             return
-        for stored in value.members:
-            self._assign(self._members[stored.member_id], stored.assignment)
+        for stored in store.value.members:
+            self.members.assign(self.members[stored.member_id], stored.assignment)
         self._move(GroupState.STABLE)
         self._answer_syncs(ErrorCode.NONE, now_ms)
 
     def _answer_syncs(self, error: ErrorCode, now_ms: int) -> None:
         """Respond to all members that wait for their assignment; after an error no member has one."""
-        for member in self._members.values():
+        for member in self.members:
             if error is not ErrorCode.NONE:
-                self._assign(member, b"")
+                self.members.assign(member, b"")
             if member.awaiting_sync is not None:
-                self._effects.append(events.Synced(member.awaiting_sync, error, member.assignment))
+                answer = (
+                    self._synced(member, member.awaiting_sync)
+                    if error is ErrorCode.NONE
+                    else events.Synced(member.awaiting_sync, error)
+                )
+                self._effects.append(answer)
                 member.awaiting_sync = None
                 # It could not send heartbeats while it waited for the response.
-                member.session_deadline_ms = now_ms + member.session_timeout_ms
+                member.renew_session(now_ms)
 
     def _value(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
         """Return the generation to store; members not in ``assignments`` get an empty assignment."""
@@ -445,103 +518,78 @@ class Group:
             leader=self.leader,
             state_timestamp_ms=UNKNOWN_MS,
             members=tuple(
-                MemberMetadataValue(
-                    member.member_id,
-                    None,
-                    member.client_id,
-                    member.client_host,
-                    member.rebalance_timeout_ms,
-                    member.session_timeout_ms,
-                    member.metadata(self.protocol or ""),
-                    assignments.get(member.member_id, b""),
-                )
-                for member in self._members.values()
+                member.stored_value(self.protocol, assignments.get(member.member_id, b""))
+                for member in self.members
             ),
         )
 
     # --- heartbeats and leaving -----------------------------------------------------------------------------
 
-    def _heartbeat(self, member_id: str, generation: int, now_ms: int) -> ErrorCode:
-        if self.state in {GroupState.DEAD, GroupState.EMPTY} or member_id not in self._members:
+    def _heartbeat(self, event: events.Heartbeat, now_ms: int) -> ErrorCode:
+        if self.state in {GroupState.DEAD, GroupState.EMPTY}:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if self.state is GroupState.COMPLETING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        error = self._check_member(member_id, generation, now_ms)
-        if error is ErrorCode.NONE and self.state is GroupState.PREPARING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
+        error = self._check_member(event.member_id, event.group_instance_id, event.generation)
+        if error is not ErrorCode.NONE:
+            return error
+        self.members[event.member_id].renew_session(now_ms)
+        preparing = self.state is GroupState.PREPARING_REBALANCE
+        return ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
+
+    def _check_member(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        """Return NONE if a request comes from a member of this generation, otherwise the error."""
+        error = self.members.check(member_id, group_instance_id)
+        if error is ErrorCode.NONE and generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
         return error
 
-    def _check_member(self, member_id: str, generation: int, now_ms: int) -> ErrorCode:
-        """Return NONE if a member is of this generation, which renews its session; otherwise the error."""
-        member = self._members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if generation != self.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        member.session_deadline_ms = now_ms + member.session_timeout_ms
-        return ErrorCode.NONE
-
-    def _leave(self, member_id: str, now_ms: int) -> ErrorCode:
-        member = self._members.get(member_id)
-        if self.state is GroupState.DEAD or member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        self._remove(member, now_ms)
-        return ErrorCode.NONE
+    def _leave(self, identity: events.MemberIdentity, now_ms: int) -> ErrorCode:
+        member_id, instance_id = identity.member_id, identity.group_instance_id
+        if self.members.remove_pending(member_id):
+            return ErrorCode.NONE
+        if not member_id and (static := self.members.static(instance_id)) is not None:
+            member_id = static.member_id
+        error = self.members.check(member_id, instance_id)
+        if error is ErrorCode.NONE:
+            self._remove(self.members[member_id], now_ms, "leaves", identity.reason)
+        return error
 
     def _expire(self, now_ms: int) -> None:
-        for member in list(self._members.values()):
-            deadline_ms = member.deadline_ms()
-            if deadline_ms is not None and deadline_ms <= now_ms:
-                self._remove(member, now_ms)
+        for member_id in [one for one, until_ms in self.members.pending.items() if until_ms <= now_ms]:
+            self.members.remove_pending(member_id)
+        for member in [member for member in self.members if member.has_expired(now_ms)]:
+            self._remove(member, now_ms, "has expired")
+        if now_ms >= self._sync_until_ms:
+            for member_id in sorted(self._must_sync):
+                self._remove(self.members[member_id], now_ms, "has not requested its assignment")
 
-    def _remove(self, member: _Member, now_ms: int) -> None:
+    def _remove(self, member: Member, now_ms: int, why: str, client_reason: str = "") -> None:
         """Remove a member and start a rebalance."""
         self._forget(member)
         self._refuse(member, "", ErrorCode.UNKNOWN_MEMBER_ID)
-        self._prepare_rebalance(now_ms)
+        self._prepare_rebalance(now_ms, f"member {member.member_id} {why}", client_reason)
 
-    def _refuse(self, member: _Member, member_id: str, error: ErrorCode) -> None:
+    def _refuse(self, member: Member, member_id: str, error: ErrorCode) -> None:
         """Respond to the member's requests that wait, with ``member_id`` to its join."""
         if member.awaiting_join is not None:
             self._effects.append(events.Joined(member.awaiting_join, error, member_id))
+            member.awaiting_join = None
         if member.awaiting_sync is not None:
             self._effects.append(events.Synced(member.awaiting_sync, error))
+            member.awaiting_sync = None
 
-    def _forget(self, member: _Member) -> None:
-        del self._members[member.member_id]
-        self._count(member, -1)
+    def _forget(self, member: Member) -> None:
+        self.members.remove(member)
+        self._must_sync.discard(member.member_id)
         if member.member_id == self.leader:
-            self.leader = next(iter(self._members), None)
-
-    def _assign(self, member: _Member, assignment: bytes) -> None:
-        self.memory_bytes += len(assignment) - len(member.assignment)
-        member.assignment = assignment
-
-    def _count(self, member: _Member, sign: int) -> None:
-        """Add a member's memory and protocols to the group's totals; subtract them if ``sign`` is -1."""
-        self.memory_bytes += sign * member.memory_bytes
-        for name in {name for name, _ in member.protocols}:
-            self._protocol_support[name] += sign
-            if not self._protocol_support[name]:
-                del self._protocol_support[name]
+            self.leader = next((other.member_id for other in self.members), None)
 
     def _unload(self) -> None:
-        for member in self._members.values():
+        for member in self.members:
             self._refuse(member, member.member_id, ErrorCode.NOT_COORDINATOR_FOR_GROUP)
-        self._members.clear()
-        self._protocol_support.clear()
-        self.memory_bytes = GROUP_BYTES
+        self.members.clear()
         self._move(GroupState.DEAD)
-
-    def _answer(self, request: Any, error: ErrorCode) -> None:
-        self._effects.append(events.Answered(request, error))
 
     def _move(self, to: GroupState) -> None:
         if self.state not in VALID_PREDECESSORS[to]:
             raise AssertionError(f"group {self.group_id} cannot go from {self.state.value} to {to.value}")
         self.state = to
-
-
-def protocols_bytes(protocols: Protocols) -> int:
-    """Return the approximate bytes of memory of a member's protocols."""
-    return sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols)

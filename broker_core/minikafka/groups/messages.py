@@ -11,12 +11,14 @@ newest value of each key stays.
 ``inter.broker.protocol.version`` selects the versions to write, so that every broker of a mixed cluster, or
 during an upgrade, can become the coordinator: ``ValueVersions.written_for``. 0.10.1, the default, reads
 offset versions 0 and 1 and group versions 0 and 1. Offset version 1 has the time of expiration, which later
-versions leave to the coordinator. Source: ``GroupMetadataManager.scala`` of 0.10.1 and 2.1,
-``GroupMetadataValue.json`` for 3.
+versions leave to the coordinator. Group version 3 (2.3) has the instance ids of static members. Before it,
+the member id tells: a coordinator gives a static member the id ``INSTANCE-UUID``, and a dynamic one
+``CLIENT-UUID``. Source: ``GroupMetadataManager.scala`` of 0.10.1, 2.1 and 3.9.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Annotated, TypeVar
 
@@ -42,6 +44,11 @@ OFFSET_KEY = 1
 GROUP_KEY = 2
 NEWEST_KEY = 2
 NEWEST_VALUE = 3
+INSTANCE_IDS_SINCE = 3
+"""The first version of a group's value with the instance ids of its members."""
+
+_MEMBER_ID = re.compile(r".+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
+_UUID_CHARS = 36
 
 
 @fast_value
@@ -113,7 +120,9 @@ class ValueVersions:
     def written_for(cls, release: Release) -> ValueVersions:
         """Return the versions that brokers of a release can read."""
         if release.numbers >= (2, 1):
-            return cls(offset=2 if release == Release((2, 1), 0) else 3, group=2)
+            return cls(
+                offset=2 if release == Release((2, 1), 0) else 3, group=3 if release.numbers >= (2, 3) else 2
+            )
         return cls(offset=1, group=1 if release.numbers >= (0, 10, 1) else 0)
 
 
@@ -166,14 +175,23 @@ def read_offset(data: Buffer, retention_ms: int) -> OffsetCommitValue:
 def read_group(data: Buffer) -> GroupMetadataValue:
     """Decode a generation. Raises RemoteWireError when it is damaged or of an unknown version."""
     value = _decode(GroupMetadataValue, data)
-    return replace(value, members=tuple(map(_with_rebalance_timeout, value.members)))
+    version, _ = _split_version(data)
+    if version >= INSTANCE_IDS_SINCE:
+        return value
+    return replace(value, members=tuple(map(_completed, value.members)))
 
 
-def _with_rebalance_timeout(member: MemberMetadataValue) -> MemberMetadataValue:
-    """Set the rebalance time-out of version 0, which has only the session time-out."""
-    if member.rebalance_timeout_ms >= 0:
-        return member
-    return replace(member, rebalance_timeout_ms=member.session_timeout_ms)
+def _completed(member: MemberMetadataValue) -> MemberMetadataValue:
+    """Add to a member of a former version its rebalance time-out (version 0) and its instance id.
+
+    The member remains dynamic if its instance id is its client id too, and must then join again.
+    """
+    timeout_ms = member.session_timeout_ms if member.rebalance_timeout_ms < 0 else member.rebalance_timeout_ms
+    prefix = member.member_id[:-_UUID_CHARS]
+    is_static = prefix != f"{member.client_id}-" and _MEMBER_ID.fullmatch(member.member_id) is not None
+    return replace(
+        member, rebalance_timeout_ms=timeout_ms, group_instance_id=prefix[:-1] if is_static else None
+    )
 
 
 def _encode(message: type[T], version: int, value: T) -> bytes:

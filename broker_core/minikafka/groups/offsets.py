@@ -5,13 +5,14 @@ visible. Commits may complete in another order than they were appended: the late
 
 An offset expires when its group has been without members for the retention time, or, if it never had any,
 when the commit is that old (Kafka 2.1; before, the age of the commit alone decided, also for a group with
-active members). A retention time that a client requested counts from the commit. An offset with a pending
-commit does not expire.
+active members). While consumers are in the group, offsets of topics to which none of them subscribes expire
+by the age of the commit (Kafka 2.5). A retention time that a client requested counts from the commit. An
+offset with a pending commit does not expire.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
@@ -84,11 +85,17 @@ class CommittedOffsets:
         return self.remove({**self._committed, **self._pending})
 
     def expire(
-        self, now_ms: int, retention_ms: int, empty_since_ms: int | None, limit: int
+        self,
+        now_ms: int,
+        retention_ms: int,
+        empty_since_ms: int | None,
+        limit: int,
+        consumed: Collection[str] = (),
     ) -> list[TopicPartition]:
         """Remove up to ``limit`` expired offsets, and return their partitions. ``now_ms``: wall-clock time.
 
-        ``empty_since_ms``: when the last member left; None if that is not known, or there never was a member.
+        ``empty_since_ms``: when the last member left; None if that is not known, or there never was a member,
+        or there are members. ``consumed``: the topics that they subscribe to, whose offsets do not expire.
         """
         expired: list[TopicPartition] = []
         for topic_partition, (_, value) in self._committed.items():
@@ -98,6 +105,8 @@ class CommittedOffsets:
             expires_ms = since_ms + retention_ms
             if value.expire_timestamp_ms != NEVER_MS:
                 expires_ms = value.expire_timestamp_ms
-            if now_ms >= expires_ms and topic_partition not in self._pending:
+            if topic_partition.topic in consumed or topic_partition in self._pending:
+                continue
+            if now_ms >= expires_ms:
                 expired.append(topic_partition)
         return self.remove(expired)

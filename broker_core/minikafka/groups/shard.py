@@ -15,7 +15,8 @@ from minikafka.base.errors import BrokerError, ErrorCode, LocalWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.groups import events
 from minikafka.groups.events import Effect, Event
-from minikafka.groups.group import MEMBER_BYTES, Group, GroupSummary, protocols_bytes
+from minikafka.groups.group import NO_LIMIT, Group, GroupSummary
+from minikafka.groups.members import MEMBER_BYTES, PENDING_MEMBER_BYTES, protocols_bytes
 from minikafka.groups.messages import (
     UNKNOWN_MS,
     GroupMetadataValue,
@@ -28,6 +29,7 @@ from minikafka.groups.messages import (
 )
 from minikafka.groups.offsets import CommittedOffsets
 from minikafka.groups.states import GroupState
+from minikafka.wire.consumer_protocol import PROTOCOL_TYPE
 
 KeyValue = tuple[bytes, bytes | None]
 """Key and value of a record; no value is a tombstone."""
@@ -52,6 +54,7 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = setting(
         "group.initial.rebalance.delay.ms", int32(0), 3_000, "How long a new group waits for more members."
     )
+    max_size: int = setting("group.max.size", int32(1), NO_LIMIT, "The most members of a group.")
     retention_ms: int = setting(
         "offsets.retention.minutes",
         int32(1).then(lambda minutes: minutes * 60_000),
@@ -62,6 +65,15 @@ class GroupSettings:
         "offset.metadata.max.bytes", int32(0), 4_096, "The longest text that a commit may carry."
     )
     versions: ValueVersions = field(default_factory=ValueVersions)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group in ListGroups."""
+
+    group_id: str
+    protocol_type: str
+    state: GroupState
 
 
 class _Entry:
@@ -95,9 +107,12 @@ class GroupCoordinatorShard:
         """Return the ids of all groups."""
         return list(self._entries)
 
-    def list_groups(self) -> list[tuple[str, str]]:
-        """Return the ids of all groups with their protocol types."""
-        return [(group_id, entry.group.protocol_type or "") for group_id, entry in self._entries.items()]
+    def list_groups(self) -> list[GroupListing]:
+        """Return all groups."""
+        return [
+            GroupListing(group_id, entry.group.protocol_type or "", entry.group.state)
+            for group_id, entry in self._entries.items()
+        ]
 
     def has_group(self, group_id: str) -> bool:
         """Return whether the group exists."""
@@ -116,7 +131,9 @@ class GroupCoordinatorShard:
     def extra_memory_bytes(self, group_id: str, event: events.Join) -> int:
         """Return the additional memory of a Join; at most 0 if it replaces an equal or larger one."""
         entry = self._entries.get(group_id)
-        known_bytes = 0 if entry is None else entry.group.member_bytes(event.member_id)
+        if event.requires_member_id and not event.member_id:
+            return PENDING_MEMBER_BYTES + len(event.new_member_id)
+        known_bytes = 0 if entry is None else entry.group.member_bytes(event)
         return MEMBER_BYTES + protocols_bytes(event.protocols) - known_bytes
 
     def offset(self, group_id: str, topic_partition: TopicPartition) -> OffsetCommitValue | None:
@@ -159,23 +176,30 @@ class GroupCoordinatorShard:
         settings = self._settings
         return settings.session_timeout_min_ms <= session_timeout_ms <= settings.session_timeout_max_ms
 
-    def _add(self, group_id: str, wall_ms: int) -> _Entry:
-        group = Group(group_id, initial_rebalance_delay_ms=self._settings.initial_rebalance_delay_ms)
-        entry = self._entries[group_id] = _Entry(group, wall_ms)
+    def _add(self, group_id: str, since_ms: int | None) -> _Entry:
+        settings = self._settings
+        group = Group(
+            group_id,
+            initial_rebalance_delay_ms=settings.initial_rebalance_delay_ms,
+            max_size=settings.max_size,
+        )
+        entry = self._entries[group_id] = _Entry(group, since_ms)
         return entry
 
     def _count(self, entry: _Entry) -> None:
         """Update the memory of a group after it, or its offsets, may have changed."""
         group = entry.group
-        kept_by_offsets = group.state is GroupState.EMPTY and entry.offsets.has_any
-        size = 0 if group.protocol_type is None or kept_by_offsets else group.memory_bytes
+        kept_by_offsets = (
+            entry.offsets.has_any and group.state is GroupState.EMPTY and not group.members.pending
+        )
+        size = 0 if kept_by_offsets else group.memory_bytes
         self.memory_bytes += size - entry.counted_bytes
         entry.counted_bytes = size
 
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_commit(
-        self, group_id: str, member_id: str, generation: int, now_ms: int, wall_ms: int
+        self, group_id: str, member: events.MemberIdentity, generation: int, now_ms: int, wall_ms: int
     ) -> ErrorCode:
         """Return NONE if a commit may be written, otherwise the error.
 
@@ -186,7 +210,7 @@ class GroupCoordinatorShard:
             if generation >= 0:
                 return ErrorCode.ILLEGAL_GENERATION
             entry = self._add(group_id, wall_ms)
-        return entry.group.check_commit(member_id, generation, now_ms)
+        return entry.group.check_commit(member, generation, now_ms)
 
     def begin_commit(self, group_id: str, commits: Mapping[TopicPartition, OffsetCommitValue]) -> None:
         """Add a pending commit, after ``check_commit``."""
@@ -224,12 +248,40 @@ class GroupCoordinatorShard:
         the tombstones.
         """
         entry = self._entries.get(group_id)
-        if entry is None or entry.group.state is not GroupState.EMPTY:
+        if entry is None:
             return []
-        had_members = entry.group.protocol_type is not None
-        since_ms = entry.since_ms if had_members else None
-        removed = entry.offsets.expire(wall_ms, self._settings.retention_ms, since_ms, limit)
+        group, since_ms, consumed = entry.group, None, frozenset[str]()
+        if group.state is GroupState.STABLE and (topics := group.subscribed_topics()) is not None:
+            consumed = topics
+        elif group.state is not GroupState.EMPTY:
+            return []
+        elif group.protocol_type is not None:
+            since_ms = entry.since_ms
+        removed = entry.offsets.expire(wall_ms, self._settings.retention_ms, since_ms, limit, consumed)
         return self._remove_if_empty(group_id, entry, removed)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[KeyValue]]:
+        """Delete the offsets of partitions that no member consumes; return the outcomes and the tombstones.
+
+        Raises BrokerError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if its members are not consumers.
+        """
+        entry = self._entries.get(group_id)
+        if entry is None:
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} does not exist")
+        group, wanted = entry.group, tuple(dict.fromkeys(partitions))
+        consumed: Iterable[TopicPartition] = ()
+        if group.state is not GroupState.EMPTY:
+            if group.protocol_type != PROTOCOL_TYPE:
+                raise BrokerError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
+            topics = group.subscribed_topics()
+            consumed = {key for key in wanted if topics is None or key.topic in topics}
+        removed = entry.offsets.remove(key for key in wanted if key not in consumed)
+        outcomes = {
+            key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if key in consumed else ErrorCode.NONE for key in wanted
+        }
+        return outcomes, self._remove_if_empty(group_id, entry, removed)
 
     def remove_offsets(self, deleted: Iterable[TopicPartition]) -> list[KeyValue]:
         """Remove the offsets of deleted partitions; return the tombstones."""
@@ -249,8 +301,9 @@ class GroupCoordinatorShard:
         return effects
 
     def _remove_if_empty(self, group_id: str, entry: _Entry, removed: list[TopicPartition]) -> list[KeyValue]:
-        if entry.group.state is GroupState.EMPTY and not entry.offsets.has_any:
-            entry.group.delete()
+        group = entry.group
+        if group.state is GroupState.EMPTY and not entry.offsets.has_any and not group.members.pending:
+            group.delete()
         return self._tombstones(group_id, entry, removed)
 
     def _tombstones(self, group_id: str, entry: _Entry, removed: list[TopicPartition]) -> list[KeyValue]:
@@ -270,10 +323,9 @@ class GroupCoordinatorShard:
 
     def restore_group(self, group_id: str, value: GroupMetadataValue, now_ms: int) -> None:
         """Add a group from its stored generation."""
-        delay_ms = self._settings.initial_rebalance_delay_ms
-        group = Group.restored(group_id, value, now_ms, initial_rebalance_delay_ms=delay_ms)
         since_ms = None if value.state_timestamp_ms == UNKNOWN_MS else value.state_timestamp_ms
-        self._entries[group_id] = entry = _Entry(group, since_ms)
+        entry = self._add(group_id, since_ms)
+        entry.group.restore(value, now_ms)
         self._count(entry)
 
     def restore_offset(
@@ -322,6 +374,8 @@ def _reject(event: Event, error: ErrorCode) -> list[Effect]:
             return [events.Joined(request, error, member_id)]
         case events.Sync(request):
             return [events.Synced(request, error)]
-        case events.Heartbeat(request) | events.Leave(request):
+        case events.Heartbeat(request):
             return [events.Answered(request, error)]
+        case events.Leave(request, members):
+            return [events.Left(request, ErrorCode.NONE, tuple((member, error) for member in members))]
     return []

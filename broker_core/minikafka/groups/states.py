@@ -1,4 +1,4 @@
-"""The states of a group, and their valid predecessors: ``GroupMetadata`` of Kafka 2.1.
+"""The states of a group, and their valid predecessors: ``GroupMetadata`` of Kafka.
 
     Empty ─────────▶ PreparingRebalance ◀──────────── Stable
       ▲                │    ▲     │ all have joined,     ▲

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.groups.group import Group
 from minikafka.groups.states import VALID_PREDECESSORS, GroupState
 from tests.support.group_harness import SESSION_MS, Conversation, Member, errors
 
@@ -112,7 +111,7 @@ def test_a_leader_that_dies_before_it_has_assigned_makes_a_rebalance(talk: Conve
     talk.wait(SESSION_MS)
     assert errors([waiting]) == ["REBALANCE_IN_PROGRESS"]
     (joined,) = talk.rejoin(bob)
-    assert (joined.leader, joined.members) == (bob.member_id, ((bob.member_id, b"bob"),))
+    assert (joined.leader, joined.members) == (bob.member_id, ((bob.member_id, None, b"bob"),))
 
 
 def test_member_awaiting_its_assignment_does_not_expire(talk: Conversation) -> None:
@@ -190,9 +189,13 @@ def test_heartbeat_of_another_generation_is_refused(talk: Conversation) -> None:
     assert talk.group.state is EMPTY
 
 
-def test_a_heartbeat_learns_that_the_assignment_is_awaited(talk: Conversation) -> None:
-    (alice,) = talk.joined("alice")
-    assert talk.heartbeat(alice) is ErrorCode.REBALANCE_IN_PROGRESS
+def test_heartbeat_keeps_a_member_while_the_assignment_is_awaited(talk: Conversation) -> None:
+    alice, bob = talk.joined("alice", "bob")
+    talk.wait(SESSION_MS - 1)
+    assert talk.heartbeat(alice) is ErrorCode.NONE
+    talk.wait(1)
+    assert [member.member_id for member in talk.group.describe().members] == [alice.member_id]
+    assert talk.heartbeat(bob) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_nobody_can_be_alive_in_an_empty_group() -> None:
@@ -315,7 +318,7 @@ def test_a_stored_group_goes_on_where_it_was() -> None:
     before = Conversation()
     alice, bob = before.stable("alice", "bob")
     stored = before.stored[-1]
-    talk = Conversation(group=Group.restored("g", stored, 0, initial_rebalance_delay_ms=0))
+    talk = Conversation(stored=stored)
     assert talk.heartbeat(alice) is ErrorCode.NONE
     assert talk.commit(bob) is ErrorCode.NONE
     assert talk.sync(bob).answer.assignment == b"share of bob"
@@ -325,7 +328,7 @@ def test_a_stored_group_goes_on_where_it_was() -> None:
 def test_members_of_a_stored_group_get_a_new_session() -> None:
     before = Conversation()
     before.stable("alice", "bob")
-    talk = Conversation(group=Group.restored("g", before.stored[-1], 0, initial_rebalance_delay_ms=0))
+    talk = Conversation(stored=before.stored[-1])
     talk.wait(SESSION_MS - 1)
     assert talk.group.state is STABLE
     talk.wait(1)
@@ -337,7 +340,7 @@ def test_a_stored_group_without_protocol_or_leader_is_empty(strange: dict[str, s
     before = Conversation()
     (alice,) = before.stable("alice")
     stored = replace(before.stored[-1], **strange)  # type: ignore[arg-type]
-    talk = Conversation(group=Group.restored("g", stored, 0, initial_rebalance_delay_ms=0))
+    talk = Conversation(stored=stored)
     assert talk.group.state is EMPTY
     assert errors([talk.join(alice)]) == ["UNKNOWN_MEMBER_ID"]
     alice.member_id = ""

@@ -7,7 +7,7 @@ import random
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.groups import events
-from minikafka.groups.group import GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES
+from minikafka.groups.members import GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES
 from minikafka.groups.messages import GroupMetadataValue, OffsetCommitValue
 from minikafka.groups.shard import GroupCoordinatorShard, GroupSettings
 from minikafka.groups.states import GroupState
@@ -48,20 +48,20 @@ def test_nothing_is_left_of_members_and_groups_that_are_gone() -> None:
                 join("", f"m{number}", bytes(random_.randrange(50)), b""),
                 join(member_id, "", bytes(random_.randrange(50))),
                 events.Sync("r", member_id, generation, {assigned: bytes(30) for assigned in ids}),
-                events.Leave("r", member_id),
+                events.Leave("r", (events.MemberIdentity(member_id),)),
                 events.Tick(),
             ]
         )
         for effect in shard.step(group, event, 0, 0):
             if isinstance(effect, events.StoreGroup):
                 error = random_.choice([ErrorCode.NONE, ErrorCode.UNKNOWN])
-                shard.step(group, events.GroupStored(effect.value, error), 0, 0)
+                shard.step(group, events.GroupStored(effect, error), 0, 0)
     assert shard.memory_bytes > 0
     for time_ms in range(HOUR_MS, 10 * HOUR_MS, HOUR_MS):
         for group in shard.group_ids():
             for effect in shard.step(group, events.Tick(), time_ms, 0):
                 if isinstance(effect, events.StoreGroup):
-                    shard.step(group, events.GroupStored(effect.value, ErrorCode.NONE), time_ms, 0)
+                    shard.step(group, events.GroupStored(effect, ErrorCode.NONE), time_ms, 0)
     assert shard.memory_bytes == 3 * GROUP_BYTES
     for group in shard.group_ids():
         shard.delete(group)
@@ -76,14 +76,14 @@ def left_with_an_offset() -> GroupCoordinatorShard:
     shard = GroupCoordinatorShard(SETTINGS)
     for effect in shard.step("g", join("", "m", b"x"), 0, 0):
         if isinstance(effect, events.StoreGroup):
-            shard.step("g", events.GroupStored(effect.value, ErrorCode.NONE), 0, 0)
+            shard.step("g", events.GroupStored(effect, ErrorCode.NONE), 0, 0)
     value = OffsetCommitValue(1, -1, "", 0, 0)
     shard.begin_commit("g", {T0: value})
     shard.end_commit("g", {T0: value}, 0)
     assert shard.memory_bytes > GROUP_BYTES
-    for effect in shard.step("g", events.Leave("r", "m"), 0, 0):
+    for effect in shard.step("g", events.Leave("r", (events.MemberIdentity("m"),)), 0, 0):
         if isinstance(effect, events.StoreGroup):
-            shard.step("g", events.GroupStored(effect.value, ErrorCode.NONE), 0, 0)
+            shard.step("g", events.GroupStored(effect, ErrorCode.NONE), 0, 0)
     assert shard.describe("g").state is GroupState.EMPTY
     return shard
 
@@ -98,9 +98,9 @@ def test_empty_group_kept_by_offsets_takes_no_room_from_new_ones() -> None:
 def test_an_empty_group_without_offsets_counts_until_it_is_forgotten() -> None:
     shard = GroupCoordinatorShard(SETTINGS)
     shard.step("g", join("", "m", b"x"), 0, 0)
-    for effect in shard.step("g", events.Leave("r", "m"), 0, 0):
+    for effect in shard.step("g", events.Leave("r", (events.MemberIdentity("m"),)), 0, 0):
         if isinstance(effect, events.StoreGroup):
-            shard.step("g", events.GroupStored(effect.value, ErrorCode.NONE), 0, 0)
+            shard.step("g", events.GroupStored(effect, ErrorCode.NONE), 0, 0)
     assert shard.memory_bytes == GROUP_BYTES
     shard.expire_offsets("g", HOUR_MS, 10)
     assert (len(shard), shard.memory_bytes) == (0, 0)

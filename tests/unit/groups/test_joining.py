@@ -28,7 +28,7 @@ def test_the_first_member_leads_the_first_generation(talk: Conversation) -> None
         1,
         "range",
     )
-    assert joined.members == (("alice-1", b"alice"),)
+    assert joined.members == (("alice-1", None, b"alice"),)
     assert talk.group.state is COMPLETING
 
 
@@ -48,7 +48,7 @@ def test_only_the_leader_hears_what_members_say_about_themselves(talk: Conversat
     talk.together(alice)
     bobs = talk.join(bob)
     alices = talk.join(alice)
-    assert alices.answer.members == (("alice-1", b"alice"), ("bob-2", b"bob"))
+    assert alices.answer.members == (("alice-1", None, b"alice"), ("bob-2", None, b"bob"))
     assert bobs.answer.members == ()
     assert bobs.answer.leader == "alice-1"
 
@@ -105,7 +105,7 @@ def test_a_follower_that_has_changed_makes_a_rebalance(talk: Conversation) -> No
 
 def test_lost_join_response_is_repeated_while_awaiting_assignment(talk: Conversation) -> None:
     alice, bob = talk.joined("alice", "bob")
-    assert talk.join(alice).answer.members == (("alice-1", b"alice"), ("bob-2", b"bob"))
+    assert talk.join(alice).answer.members == (("alice-1", None, b"alice"), ("bob-2", None, b"bob"))
     assert talk.join(bob).answer.generation == bob.generation
     assert talk.group.state is COMPLETING
 
@@ -129,7 +129,7 @@ def test_the_rebalance_goes_on_without_those_that_do_not_come_in_time(talk: Conv
     for _ in range(REBALANCE_MS // 5_000):  # it lives, and yet does not join
         assert talk.heartbeat(bob) is ErrorCode.REBALANCE_IN_PROGRESS
         talk.wait(5_000)
-    assert talk.hear(alice, alices).members == (("alice-1", b"alice"),)
+    assert talk.hear(alice, alices).members == (("alice-1", None, b"alice"),)
     assert talk.heartbeat(bob) is ErrorCode.UNKNOWN_MEMBER_ID
     assert errors([talk.join(bob)]) == ["UNKNOWN_MEMBER_ID"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,9 @@ GROUP = GroupMetadataValue("consumer", 4, "range", "m-1", 99, (MEMBER,))
         ("2.1-IV0", 2, 2),
         ("2.1-IV1", 3, 2),
         ("2.1", 3, 2),
-        ("3.9", 3, 2),
+        ("2.2", 3, 2),
+        ("2.3-IV0", 3, 3),
+        ("3.9", 3, 3),
     ],
 )
 def test_values_are_written_as_brokers_of_that_release_read_them(
@@ -127,6 +130,30 @@ def test_every_version_gives_back_what_it_has_room_for(version: int) -> None:
     (member,) = group.members
     assert (group.state_timestamp_ms, member.rebalance_timeout_ms) == (99 if version >= 2 else -1, timeout_ms)
     assert (member.subscription, member.assignment, group.leader) == (b"topics", b"share", "m-1")
+    assert member.group_instance_id is None
+
+
+UUID = "6c1b6d6e-2d2c-4f0e-9d53-0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("version", "member_id", "client_id", "instance_id"),
+    [
+        (3, "anything", "c", "stored"),
+        (1, f"instance-{UUID}", "c", "instance"),
+        (2, f"in\nst-{UUID}-{UUID}", "c", f"in\nst-{UUID}"),
+        (1, f"c-{UUID}", "c", None),
+        (0, f"-{UUID}", "", None),
+        (1, f"-{UUID}", "c", None),
+        (1, "m-1", "c", None),
+    ],
+)
+def test_static_members_of_former_versions_are_known_by_their_ids(
+    version: int, member_id: str, client_id: str, instance_id: str | None
+) -> None:
+    member = replace(MEMBER, member_id=member_id, client_id=client_id, group_instance_id="stored")
+    stored = group_bytes(replace(GROUP, members=(member,)), ValueVersions(group=version))
+    assert read_group(stored).members[0].group_instance_id == instance_id
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

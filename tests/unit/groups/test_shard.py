@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.groups import events
 from minikafka.groups.loading import GroupMetadataLoader
+from minikafka.groups.members import GROUP_BYTES, PENDING_MEMBER_BYTES
 from minikafka.groups.messages import (
     NEVER_MS,
     GroupMetadataValue,
@@ -23,10 +25,13 @@ from minikafka.groups.messages import (
 )
 from minikafka.groups.shard import NO_GROUP, GroupCoordinatorShard, GroupSettings, KeyValue, commit_records
 from minikafka.groups.states import GroupState
+from minikafka.wire.consumer_protocol import Subscription, encode_subscription
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MANY = 1_000
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0, retention_ms=1_000)
+
+JOIN = events.Join("r", "", "m-1", "m", "/h", 60_000, 10_000, "consumer", (("range", b""),))
 
 
 def at(offset: int, time_ms: int = 0) -> OffsetCommitValue:
@@ -36,8 +41,8 @@ def at(offset: int, time_ms: int = 0) -> OffsetCommitValue:
 def join(
     shard: GroupCoordinatorShard, *, member_id: str = "", session_ms: int = 10_000, wall_ms: int = 0
 ) -> events.Joined:
-    event = events.Join("r", member_id, "m-1", "m", "/h", 60_000, session_ms, "consumer", (("range", b""),))
-    (joined,) = shard.step("g", event, 0, wall_ms)
+    event = replace(JOIN, member_id=member_id, session_timeout_ms=session_ms)
+    *_, joined = shard.step("g", event, 0, wall_ms)
     assert isinstance(joined, events.Joined)
     return joined
 
@@ -46,7 +51,7 @@ def commit(
     shard: GroupCoordinatorShard, group_id: str, log_offset: int, **offsets: OffsetCommitValue
 ) -> None:
     commits = {TopicPartition("t", int(name[1:])): value for name, value in offsets.items()}
-    assert shard.check_commit(group_id, "", -1, 0, 0) is ErrorCode.NONE
+    assert shard.check_commit(group_id, events.MemberIdentity(""), -1, 0, 0) is ErrorCode.NONE
     shard.begin_commit(group_id, commits)
     shard.end_commit(group_id, commits, log_offset)
 
@@ -66,11 +71,12 @@ def test_a_session_timeout_out_of_bounds_is_refused_and_makes_no_group(
 
 def test_member_of_an_unknown_group_is_unknown(shard: GroupCoordinatorShard) -> None:
     assert join(shard, member_id="m-9").error is ErrorCode.UNKNOWN_MEMBER_ID
-    for event in (events.Sync("r", "m-9", 1, {}), events.Heartbeat("r", "m-9", 1), events.Leave("r", "m-9")):
-        (answer,) = shard.step("g", event, 0, 0)
-        assert not isinstance(answer, events.StoreGroup)
-        assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert shard.check_commit("g", "m-9", 1, 0, 0) is ErrorCode.ILLEGAL_GENERATION
+    unknown, nobody = ErrorCode.UNKNOWN_MEMBER_ID, events.MemberIdentity("m-9")
+    assert shard.step("g", events.Sync("r", "m-9", 1, {}), 0, 0) == [events.Synced("r", unknown)]
+    assert shard.step("g", events.Heartbeat("r", "m-9", 1), 0, 0) == [events.Answered("r", unknown)]
+    (left,) = shard.step("g", events.Leave("r", (nobody,)), 0, 0)
+    assert left == events.Left("r", ErrorCode.NONE, ((nobody, unknown),))
+    assert shard.check_commit("g", events.MemberIdentity("m-9"), 1, 0, 0) is ErrorCode.ILLEGAL_GENERATION
     assert shard.describe("g") == NO_GROUP
     assert len(shard) == 0
 
@@ -90,7 +96,7 @@ def test_generation_is_stored_with_its_state_time_if_possible() -> None:
 
 def test_a_deleted_group_is_buried_with_its_offsets(shard: GroupCoordinatorShard) -> None:
     join(shard)
-    shard.step("g", events.Leave("r", "m-1"), 0, 0)
+    shard.step("g", events.Leave("r", (events.MemberIdentity("m-1"),)), 0, 0)
     commit(shard, "g", 5, t0=at(1), t1=at(2))
     error, tombstones = shard.delete("g")
     assert error is ErrorCode.NONE
@@ -122,13 +128,13 @@ def test_a_group_goes_with_the_last_of_its_offsets(shard: GroupCoordinatorShard)
 
 def test_a_group_without_offsets_goes_with_the_next_look(shard: GroupCoordinatorShard) -> None:
     join(shard)
-    shard.step("g", events.Leave("r", "m-1"), 0, 0)
+    shard.step("g", events.Leave("r", (events.MemberIdentity("m-1"),)), 0, 0)
     assert shard.expire_offsets("g", 0, MANY) == [(group_key("g"), None)]
     assert len(shard) == 0
 
 
 def test_a_group_that_is_committing_stays(shard: GroupCoordinatorShard) -> None:
-    shard.check_commit("g", "", -1, 0, 0)
+    shard.check_commit("g", events.MemberIdentity(""), -1, 0, 0)
     shard.begin_commit("g", {T0: at(1)})
     assert shard.expire_offsets("g", 99_000, MANY) == []
     assert shard.group_ids() == ["g"]
@@ -140,6 +146,78 @@ def test_the_offsets_of_deleted_topics_are_buried_in_all_groups(shard: GroupCoor
     tombstones = shard.remove_offsets([T0])
     assert tombstones == [(offset_key("g", T0), None), (offset_key("h", T0), None)]
     assert shard.group_ids() == ["g"]
+
+
+# --- offsets of a group that consumes -----------------------------------------------------------------------
+
+
+def consuming(*topics: str, protocol_type: str = "consumer") -> GroupCoordinatorShard:
+    """A shard whose group g has one member, which subscribes to ``topics``, and offsets of t."""
+    shard = GroupCoordinatorShard(SETTINGS)
+    commit(shard, "g", 5, t0=at(1), t1=at(2))
+    subscription = encode_subscription(Subscription(topics))
+    event = events.Join("r", "", "m", "c", "/h", 60_000, 10_000, protocol_type, (("range", subscription),))
+    shard.step("g", event, 0, 0)
+    for effect in shard.step("g", events.Sync("r", "m", 1, {}), 0, 0):
+        if isinstance(effect, events.StoreGroup):
+            shard.step("g", events.GroupStored(effect, ErrorCode.NONE), 0, 0)
+    assert shard.describe("g").state is GroupState.STABLE
+    return shard
+
+
+def test_offsets_that_nobody_consumes_are_deleted() -> None:
+    outcomes, tombstones = consuming("other").delete_offsets("g", [T0])
+    assert outcomes == {T0: ErrorCode.NONE}
+    assert tombstones == [(offset_key("g", T0), None)]
+
+
+def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
+    shard = consuming("t")
+    assert shard.delete_offsets("g", [T0]) == ({T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}, [])
+    assert shard.offsets("g") == {T0: at(1), T1: at(2)}
+
+
+def test_members_that_are_no_consumers_keep_all_offsets() -> None:
+    with pytest.raises(BrokerError) as refused:
+        consuming("t", protocol_type="connect").delete_offsets("g", [T0])
+    assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
+
+
+def test_a_subscription_that_cannot_be_read_keeps_all_offsets(shard: GroupCoordinatorShard) -> None:
+    commit(shard, "g", 5, t0=at(1))
+    join(shard)
+    outcomes, tombstones = shard.delete_offsets("g", [T0])
+    assert (outcomes, tombstones) == ({T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}, [])
+
+
+def test_a_group_goes_with_the_last_offset_that_is_deleted(shard: GroupCoordinatorShard) -> None:
+    commit(shard, "g", 5, t0=at(1))
+    assert shard.delete_offsets("g", [T0, T1, T0]) == (
+        {T0: ErrorCode.NONE, T1: ErrorCode.NONE},
+        [(offset_key("g", T0), None)],
+    )
+    with pytest.raises(BrokerError) as refused:
+        shard.delete_offsets("g", [T0])
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_that_nobody_consumes_expire_beside_members() -> None:
+    assert consuming("t").expire_offsets("g", 1_000, MANY) == []
+    shard = consuming("other")
+    assert shard.expire_offsets("g", 999, MANY) == []
+    assert len(shard.expire_offsets("g", 1_000, MANY)) == 2
+    assert shard.describe("g").state is GroupState.STABLE
+
+
+def test_a_group_with_an_id_that_was_told_is_not_forgotten(shard: GroupCoordinatorShard) -> None:
+    told = replace(JOIN, requires_member_id=True)
+    assert shard.extra_memory_bytes("g", told) == PENDING_MEMBER_BYTES + 3
+    shard.step("g", told, 0, 0)
+    assert shard.memory_bytes == GROUP_BYTES + PENDING_MEMBER_BYTES + 3
+    assert shard.expire_offsets("g", 99_000, MANY) == []
+    shard.step("g", events.Tick(), 10_000, 0)
+    assert shard.expire_offsets("g", 99_000, MANY) == []
+    assert (len(shard), shard.memory_bytes) == (0, 0)
 
 
 def test_a_commit_that_cannot_be_written_is_refused() -> None:

@@ -29,7 +29,7 @@ from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups import events
 from minikafka.groups.group import GroupSummary
 from minikafka.groups.messages import OffsetCommitValue
-from minikafka.groups.shard import GroupCoordinatorShard, KeyValue, commit_bytes, commit_records
+from minikafka.groups.shard import GroupCoordinatorShard, GroupListing, KeyValue, commit_bytes, commit_records
 from minikafka.partition.partition import LogAppendResult, Partition
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
@@ -54,6 +54,8 @@ _OFFSETS_PER_STEP = 2_000
 _GROUPS_PER_STEP = 1_000
 """Groups checked for expired offsets in one step."""
 _LOAD_RETRY_MS = 5_000
+_REASON_CHARS = 400
+"""The longest reason of a rebalance in the log; a client's own may have any length."""
 MAX_MEMBERS_BYTES = 128 << 20
 """The memory limit for members of all groups: their metadata, their assignments, and 2 kB each."""
 MAX_NEW_GROUPS_BYTES = 64 << 20
@@ -173,9 +175,9 @@ class GroupCoordinator:
         count = max(known) + 1 if known else self._config.partitions
         return TopicPartition(OFFSETS_TOPIC, partition_of_group(group_id, count))
 
-    def new_member_id(self, client_id: str) -> str:
-        """Return a new member id in Kafka's form: the client id and a random UUID."""
-        return f"{client_id}-{uuid.UUID(bytes=self._random_bytes(16), version=4)}"
+    def new_member_id(self, name: str) -> str:
+        """Return a new member id in Kafka's form: the instance id or the client id, and a random UUID."""
+        return f"{name}-{uuid.UUID(bytes=self._random_bytes(16), version=4)}"
 
     def create_topic(self) -> None:
         """Create the offsets topic unless it exists. Raises BrokerError when that is not possible."""
@@ -261,6 +263,8 @@ class GroupCoordinator:
         for effect in effects:
             if isinstance(effect, events.StoreGroup):
                 self._store(shard, group_id, effect)
+            elif isinstance(effect, events.Rebalancing):
+                _log.info("rebalancing group %s: %r", group_id, effect.reason[:_REASON_CHARS])
             else:
                 self.broker.after(partial(effect.request, effect))
 
@@ -269,7 +273,7 @@ class GroupCoordinator:
             if error is not ErrorCode.NONE:
                 generation = effect.value.generation
                 _log.error("failed to store generation %d of group %s: %s", generation, group_id, error.name)
-            outcome = events.GroupStored(effect.value, _FAILED_STORE.get(error, error))
+            outcome = events.GroupStored(effect, _FAILED_STORE.get(error, error))
             self._step(shard, group_id, outcome)
 
         topic_partition = self.partition_of(group_id)
@@ -311,7 +315,7 @@ class GroupCoordinator:
     def commit(
         self,
         group_id: str,
-        member_id: str,
+        member: events.MemberIdentity,
         generation: int,
         commits: Commits,
         done: Callable[[ErrorCode], None],
@@ -336,9 +340,7 @@ class GroupCoordinator:
             except BrokerError as error:
                 self.broker.after(partial(done, error.code))
                 return
-            refusal = shard.check_commit(
-                group_id, member_id, generation, clock.monotonic_ms(), clock.now_ms()
-            )
+            refusal = shard.check_commit(group_id, member, generation, clock.monotonic_ms(), clock.now_ms())
             if refusal is not ErrorCode.NONE:
                 self.broker.after(partial(done, refusal))
                 return
@@ -384,16 +386,16 @@ class GroupCoordinator:
         _check_group_id(group_id)
         return self._run_in_step(lambda: self._shard_of(group_id).describe(group_id))
 
-    def groups(self) -> tuple[ErrorCode, list[tuple[str, str]]]:
-        """Return names and protocol types of all groups here, and an error if some are not loaded."""
+    def groups(self) -> tuple[ErrorCode, list[GroupListing]]:
+        """Return all groups here, and an error if some are not loaded."""
 
-        def listing(number: int) -> list[tuple[str, str]]:
+        def listing(number: int) -> list[GroupListing]:
             shard = self._shards.get(number)
             return [] if shard is None else shard.list_groups()
 
         if self._stopped:
             return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, []
-        found = []
+        found: list[GroupListing] = []
         for number in self._run_in_step(lambda: list(self._shards)):  # other requests get the lock in between
             found += self._run_in_step(partial(listing, number))
         return ErrorCode.GROUP_LOAD_IN_PROGRESS if self._loads else ErrorCode.NONE, found

@@ -1,31 +1,37 @@
 """JoinGroup: become or remain a member of a group.
 
 Version 0 has one time-out for session and rebalance; 2 adds throttle_time_ms. See ``groups.group``; the
-response waits until all members have joined, or the rebalance time-out has passed.
+response waits until all members have joined, or the rebalance time-out has passed. A refused join has
+generation 0 in the versions of 2.1, -1 in later ones.
 """
 
 from __future__ import annotations
 
-from minikafka.base.errors import BrokerError
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.groups import events
 from minikafka.server.context import RequestContext
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+_NEWEST_IN_2_1 = 3
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: JoinGroupRequest) -> None:
     """Serve one JoinGroup request."""
 
     def answer(joined: events.Joined) -> None:
+        refused_by_2_1 = joined.error is not ErrorCode.NONE and context.version <= _NEWEST_IN_2_1
         context.answer(
             lambda: JoinGroupResponse(
                 throttle_time_ms=0,
                 error_code=joined.error,
-                generation_id=joined.generation,
-                protocol_name=joined.protocol,
+                generation_id=0 if refused_by_2_1 else joined.generation,
+                protocol_name=joined.protocol or "",
                 leader=joined.leader,
                 member_id=joined.member_id,
-                members=tuple(JoinGroupResponseMember(*member) for member in joined.members),
+                members=tuple(
+                    JoinGroupResponseMember(member_id, metadata) for member_id, _, metadata in joined.members
+                ),
             )
         )
 

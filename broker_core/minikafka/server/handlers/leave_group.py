@@ -15,10 +15,12 @@ from minikafka.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupRespons
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest) -> None:
     """Serve one LeaveGroup request."""
 
-    def answer(answered: events.Answered) -> None:
-        context.answer(lambda: LeaveGroupResponse(throttle_time_ms=0, error_code=answered.error))
+    def answer(left: events.Left) -> None:
+        ((_, error),) = left.members or ((None, left.error),)
+        context.answer(lambda: LeaveGroupResponse(throttle_time_ms=0, error_code=error))
 
+    leave = events.Leave(answer, (events.MemberIdentity(request.member_id),))
     try:
-        coordinator.handle_event(request.group_id, events.Leave(answer, request.member_id))
+        coordinator.handle_event(request.group_id, leave)
     except BrokerError as error:
-        answer(events.Answered(answer, error.code))
+        answer(events.Left(answer, error.code))

@@ -24,5 +24,5 @@ def _serve(coordinator: GroupCoordinator, context: RequestContext) -> Steps:
     yield 0
     error, groups = coordinator.groups()
     yield len(groups) * ROW_BYTES
-    rows = tuple(ListedGroup(group_id, protocol_type) for group_id, protocol_type in groups)
+    rows = tuple(ListedGroup(group.group_id, group.protocol_type) for group in groups)
     context.reply(ListGroupsResponse(throttle_time_ms=0, error_code=error, groups=rows))

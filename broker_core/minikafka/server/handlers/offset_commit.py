@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.groups.events import MemberIdentity
 from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
 from minikafka.registry.consumer_offsets import write_offsets
 from minikafka.server.context import RequestContext
@@ -77,7 +78,7 @@ def handle(coordinator: GroupCoordinator, context: RequestContext, request: Offs
     else:
         coordinator.commit(
             request.group_id,
-            request.member_id,
+            MemberIdentity(request.member_id),
             request.generation_id,
             commits,
             lambda error: begin_here(broker.pool, context.exchange, broker.clock, reply(error)),
