@@ -18,6 +18,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -314,12 +315,14 @@ def other_properties() -> list[str]:
 
 def protocol_versions() -> str:
     """Return the page of APIs, versions and fields."""
+    from minikafka.server.served_versions import NEWEST_SERVED
     from minikafka.wire.api_table import APIS, describe
 
+    served = [replace(api, max_version=NEWEST_SERVED[api.key]) for api in APIS.values()]
     parts = [
         "# Protocol versions",
         NOTE,
-        "The requests of Kafka's protocol that a broker serves, or sends to other brokers. `python -m minikafka.wire` prints the fields below.",
+        "The requests of Kafka's protocol that a broker serves, or sends to other brokers. `python -m minikafka.wire` prints all fields of its schemas.",
         table(
             "API | Key | Versions",
             (
@@ -328,11 +331,11 @@ def protocol_versions() -> str:
                     str(int(api.key)),
                     f"{api.min_version} to {api.max_version}",
                 ]
-                for api in APIS.values()
+                for api in served
             ),
         ),
     ]
-    for api in APIS.values():
+    for api in served:
         parts.append(f"## {api.name}")
         parts.append("```\n" + describe([api]) + "\n```")
     return "\n\n".join(parts) + "\n"

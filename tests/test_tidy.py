@@ -68,6 +68,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/clients/fetch/isolation_level.py": "public, imported without a fetcher",
     "broker_core/minikafka/clients/network/arguments.py": "shared by all clients",
     "broker_core/minikafka/clients/network/response_errors.py": "shared by all clients",
+    "broker_core/minikafka/clients/network/used_versions.py": "a table",
     "broker_core/minikafka/clients/produce/partitioner.py": "a plug-in point",
     "broker_core/minikafka/embedded/pytest_plugin.py": "an entry point",
     "broker_core/minikafka/groups/states.py": "a table",

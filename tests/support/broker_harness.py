@@ -406,7 +406,10 @@ class BrokerHarness:
         while not exchange.answered:
             assert not exchange.closed, exchange.closed
             self.advance(10)
-        return api.decode_response(version, split_response(exchange.frame)[1]) if exchange.response else None
+        if not exchange.response:
+            return None
+        _, body = split_response(exchange.frame, api.has_tagged_response_header(version))
+        return api.decode_response(version, body)
 
     def _to(self, broker_id: int) -> Client:
         client = self._clients.get(broker_id)
@@ -424,9 +427,9 @@ class BrokerHarness:
         answer = scripts.popleft() if scripts else self._standing.get(api.key)
 
         def send(response: Any) -> None:
-            exchange.respond(
-                [response_header(header.correlation_id), *api.encode_response(header.api_version, response)]
-            )
+            version = header.api_version
+            head = response_header(header.correlation_id, api.has_tagged_response_header(version))
+            exchange.respond([head, *api.encode_response(version, response)])
 
         if answer is None and api.key is ApiKey.API_VERSIONS:
             answer = self._versions

@@ -87,10 +87,12 @@ class Client:
     def finish(self) -> Any:
         """Return the decoded response to the request of ``begin``; time passes until it arrives."""
         assert self._pending is not None
-        correlation_id, body = split_response(self._pending.result(60_000))
-        assert correlation_id == self._correlation_id
         key, version = self._expected
-        return APIS[key].decode_response(version, body)
+        api = APIS[key]
+        frame = self._pending.result(60_000)
+        correlation_id, body = split_response(frame, api.has_tagged_response_header(version))
+        assert correlation_id == self._correlation_id
+        return api.decode_response(version, body)
 
     def create_topic(self, name: str, **options: Any) -> int:
         """Create a topic; return the error code."""

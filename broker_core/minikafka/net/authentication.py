@@ -136,7 +136,7 @@ def ask(
     """Return the response to one request on a new connection. Raises NetworkError and RemoteWireError."""
     header = RequestHeader(api.key, version, correlation_id, client_id)
     pending = connection.request([header.encode(), *api.encode_request(version, request)], MAX_RESPONSE_BYTES)
-    received_id, body = split_response(pending.result(timeout_ms))
+    received_id, body = split_response(pending.result(timeout_ms), api.has_tagged_response_header(version))
     if received_id != correlation_id:
         raise RemoteWireError(f"expected correlation id {correlation_id}, got {received_id}")
     return api.decode_response(version, body)

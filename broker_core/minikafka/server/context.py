@@ -10,6 +10,7 @@ from minikafka.base.errors import CoordinationError, RemoteWireError
 from minikafka.base.values import fast_value
 from minikafka.net.server import Exchange
 from minikafka.security.principals import KafkaPrincipal
+from minikafka.server.served_versions import NEWEST_SERVED
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import API_VERSIONS, refusal
@@ -59,12 +60,16 @@ class RequestContext:
 
     def reply_encoded(self, body: list[Part]) -> None:
         """Send an encoded response body. For contexts with ``replies_unchanged``."""
-        self.exchange.respond([response_header(self.header.correlation_id), *body])
+        self.exchange.respond([self._response_header(), *body])
 
     def encoded(self, response: Any) -> list[Part]:
         """Return the encoded response with its header."""
         parts = self.api.encode_response(self.version, response)
-        return [response_header(self.header.correlation_id), *parts]
+        return [self._response_header(), *parts]
+
+    def _response_header(self) -> bytes:
+        is_flexible = self.api.has_tagged_response_header(self.version)
+        return response_header(self.header.correlation_id, is_flexible)
 
     def answer(self, response: Callable[[], Any]) -> None:
         """Send a response from a thread that is not the connection's. A failure closes the connection."""
@@ -83,12 +88,12 @@ class RequestContext:
 
 
 def decode_request(
-    exchange: Exchange, frame: memoryview, served: Container[int], newest: Mapping[ApiKey, int] | None = None
+    exchange: Exchange, frame: memoryview, served: Container[int], newest: Mapping[ApiKey, int]
 ) -> tuple[RequestContext, Any]:
     """Decode a request for one of the APIs in ``served``; return its context and body.
 
-    The body is None if the request was answered here. ``newest`` limits the versions of APIs; an API that is
-    not in it is not served.
+    The body is None if the request was answered here. ``newest`` has the newest version of each API that is
+    served (``served_versions``); an API that is not in it is not served.
 
     Raises RemoteWireError for an invalid request, an unknown API or an unsupported version: Kafka closes such
     a connection. Only ApiVersions is answered, in version 0 with UNSUPPORTED_VERSION, so that a newer client
@@ -99,13 +104,19 @@ def decode_request(
         raise RemoteWireError(f"unsupported API key {header.api_key} (version {header.api_version})")
     api = APIS[ApiKey(header.api_key)]
     context = RequestContext(header, api, exchange)
-    held_down = newest is not None and header.api_version > newest.get(api.key, -1)
-    if api is API_VERSIONS and (held_down or not api.supports(header.api_version)):
-        exchange.respond([response_header(header.correlation_id), *refusal()])
+    newest_served = newest.get(api.key, -1)
+    if not api.min_version <= header.api_version <= newest_served:
+        if api is not API_VERSIONS:
+            raise RemoteWireError(_unsupported(api, header.api_version, newest_served))
+        exchange.respond([response_header(header.correlation_id), *refusal(newest_served)])
         return context, None
-    if held_down:
-        raise RemoteWireError(
-            f"unsupported version {header.api_version} of {api.name}: "
+    return context, api.decode_request(header.api_version, body)
+
+
+def _unsupported(api: Api[Any, Any], version: int, newest_served: int) -> str:
+    if api.min_version <= version <= NEWEST_SERVED[api.key]:
+        return (
+            f"unsupported version {version} of {api.name}: "
             "inter.broker.protocol.version limits this broker to the versions of 0.10.1"
         )
-    return context, api.decode_request(header.api_version, body)
+    return f"{api.name} version {version} is not supported: expected {api.min_version} to {newest_served}"

@@ -15,10 +15,10 @@ from minikafka.server.core.throttle import metered
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import WORK, handlers
 from minikafka.server.replication.replica_manager import ReplicaManager
+from minikafka.server.served_versions import newest_versions
 from minikafka.server.workers.request_admission import RequestAdmission
 from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.api import ApiKey
-from minikafka.wire.api_table import NEWEST_IN_0_10_1
 from minikafka.wire.apis.produce import count_partitions, has_many_partitions
 from minikafka.wire.classic import RequestId
 from minikafka.wire.schema import MAX_ELEMENTS
@@ -130,7 +130,7 @@ class Dispatcher:
         self._handlers = handlers(broker, coordinator, replicas, control)
         self._naming = RequestAdmission(NAMED_TOGETHER_BYTES)
         self._in_steps = RequestAdmission(IN_STEPS_TOGETHER_BYTES)
-        self._newest = NEWEST_IN_0_10_1 if broker.config.beside_0_10 else None
+        self._newest = newest_versions(broker.config.beside_0_10)
         self._classic = ClassicProtocol(broker)
         self._classic_listeners = {
             listener.name for listener in broker.config.listeners if listener.protocol is Protocol.CLASSIC

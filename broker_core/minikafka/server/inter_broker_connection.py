@@ -16,6 +16,7 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import AuthenticationFailed, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
+from minikafka.server.served_versions import NEWEST_SERVED
 from minikafka.wire.api import Api
 from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from minikafka.wire.framing import RequestHeader, split_response
@@ -51,7 +52,7 @@ class Peer:
 
     def version(self, api: Api[Any, Any]) -> int:
         """Return the newest version of ``api`` that both brokers support; valid once ``negotiated``."""
-        return min(self._newest.get(api.key, 0), api.max_version)
+        return min(self._newest.get(api.key, 0), NEWEST_SERVED[api.key])
 
     def negotiate(self) -> None:
         """Request the API versions; ``answer`` returns the ApiVersionsResponse."""
@@ -83,7 +84,8 @@ class Peer:
         assert pending is not None, "nothing was sent"
         api, version = self._asked
         try:
-            correlation_id, body = split_response(pending.result(timeout_ms))
+            frame = pending.result(timeout_ms)
+            correlation_id, body = split_response(frame, api.has_tagged_response_header(version))
             if correlation_id != self._correlation_id:
                 raise RemoteWireError(
                     f"expected correlation id {self._correlation_id} in a response, got {correlation_id}"

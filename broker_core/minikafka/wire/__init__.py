@@ -8,5 +8,6 @@
 ``consumer_protocol``  subscriptions and assignments of consumer groups
 ``frame_parts``  the parts of an encoded message: memory, unread file slices, and lazy parts
 
-``python -m minikafka.wire`` prints every API, version and field that is supported.
+``python -m minikafka.wire`` prints every API, version and field. Which of the versions a broker serves, and
+which the clients use, is said in ``server.served_versions`` and ``clients.network.used_versions``.
 """

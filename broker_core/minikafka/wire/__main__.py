@@ -1,4 +1,4 @@
-"""Print all supported APIs, versions and fields."""
+"""Print all APIs, versions and fields of the schemas."""
 
 from __future__ import annotations
 

@@ -83,36 +83,12 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
     )
 }
 
-NEWEST_IN_0_10_1: dict[ApiKey, int] = {
-    ApiKey.PRODUCE: 2,
-    ApiKey.FETCH: 3,
-    ApiKey.LIST_OFFSETS: 1,
-    ApiKey.METADATA: 2,
-    ApiKey.LEADER_AND_ISR: 0,
-    ApiKey.STOP_REPLICA: 0,
-    ApiKey.UPDATE_METADATA: 2,
-    ApiKey.CONTROLLED_SHUTDOWN: 1,
-    ApiKey.OFFSET_COMMIT: 2,
-    ApiKey.OFFSET_FETCH: 1,
-    ApiKey.FIND_COORDINATOR: 0,
-    ApiKey.JOIN_GROUP: 1,
-    ApiKey.HEARTBEAT: 0,
-    ApiKey.LEAVE_GROUP: 0,
-    ApiKey.SYNC_GROUP: 0,
-    ApiKey.DESCRIBE_GROUPS: 0,
-    ApiKey.LIST_GROUPS: 0,
-    ApiKey.SASL_HANDSHAKE: 0,
-    ApiKey.API_VERSIONS: 0,
-    ApiKey.CREATE_TOPICS: 0,
-    ApiKey.DELETE_TOPICS: 0,
-}
-"""API -> newest version of a 0.10.1 broker. A cluster with such a broker must not advertise more, since a
-client uses the versions that it learned from one broker with the others.
-"""
-
 
 def describe(apis: Iterable[Api[Any, Any]] | None = None) -> str:
-    """Return every field of every version of ``apis`` (by default all) as text, in wire order."""
+    """Return every field of every version of ``apis`` (by default all) as text, in wire order.
+
+    An API whose ``max_version`` was lowered is described without the fields of newer versions.
+    """
     chosen = APIS.values() if apis is None else apis
     return "\n\n".join("\n".join(_api_lines(api)) for api in chosen)
 
@@ -124,16 +100,18 @@ def _api_lines(api: Api[Any, Any]) -> Iterator[str]:
     yield f"{api.name} (key {int(api.key)}), {versions}"
     for title, message in (("request", Struct(api.request)), ("response", Struct(api.response))):
         yield f"  {title}" if message.fields else f"  {title}: nothing"
-        yield from _struct_lines(message, "    ")
+        yield from _struct_lines(message, "    ", api.max_version)
 
 
-def _struct_lines(message: Struct, indent: str) -> Iterator[str]:
+def _struct_lines(message: Struct, indent: str, newest: int) -> Iterator[str]:
     for row in message.fields:
+        if row.since > newest:
+            continue
         note = f"  # {row.note}" if row.note else ""
-        yield f"{indent}{row.name}: {_type_name(row.type)}{_versions(row)}{note}"
+        yield f"{indent}{row.name}: {_type_name(row.type)}{_versions(row, newest)}{note}"
         inner = row.type.element if isinstance(row.type, ArrayOf) else row.type
         if isinstance(inner, Struct):
-            yield from _struct_lines(inner, indent + "  ")
+            yield from _struct_lines(inner, indent + "  ", newest)
 
 
 def _type_name(type_: Type) -> str:
@@ -142,9 +120,11 @@ def _type_name(type_: Type) -> str:
     return type_.name
 
 
-def _versions(row: Field) -> str:
-    if row.since and row.until is not None:
-        return f", versions {row.since} to {row.until}"
+def _versions(row: Field, newest: int) -> str:
+    tag = "" if row.tag is None else f", tag {row.tag}"
+    until = None if row.until is None or row.until >= newest else row.until
+    if row.since and until is not None:
+        return f"{tag}, versions {row.since} to {until}"
     if row.since:
-        return f", since version {row.since}"
-    return "" if row.until is None else f", until version {row.until}"
+        return f"{tag}, since version {row.since}"
+    return tag if until is None else f"{tag}, until version {until}"

@@ -77,12 +77,12 @@ _HEADED_BY_0 = struct.pack(">hh", *_OF_HEADER_0)
 
 
 @fast_value
-class _TaggedFields:
+class HeaderTaggedFields:
     """The tagged fields at the end of a header."""
 
 
 def _after_tagged_fields(rest: memoryview) -> memoryview:
-    _, end = schema.decode_prefix(_TaggedFields, 0, rest, MAX_HEADER_FIELDS, flexible=True)
+    _, end = schema.decode_prefix(HeaderTaggedFields, 0, rest, MAX_HEADER_FIELDS, flexible=True)
     return rest[end:]
 
 

@@ -193,7 +193,7 @@ def test_refusal_of_newer_api_versions_has_recorded_form() -> None:
 
 
 def test_our_refusal_adds_the_supported_versions() -> None:
-    response = API_VERSIONS.decode_response(0, join(refusal()))
+    response = API_VERSIONS.decode_response(0, join(refusal(2)))
     assert response == ApiVersionsResponse(35, (ApiVersion(18, 0, 2),))
 
 

@@ -31,6 +31,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import BrokerAddress
 from minikafka.clients.network.retry import Backoff, Deadline, Waiter
+from minikafka.clients.network.used_versions import NEWEST_USED
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
@@ -107,7 +108,8 @@ class ResponseFuture(Generic[ResponseT]):
             raise _network_error(str(self._broker.name), self._api.name, error) from error
         self._broker.has_answered = True
         try:
-            correlation_id, body = split_response(frame)
+            is_flexible = self._api.has_tagged_response_header(self.version)
+            correlation_id, body = split_response(frame, is_flexible)
             if correlation_id != self._correlation_id:
                 raise RemoteWireError(f"expected correlation id {self._correlation_id}, got {correlation_id}")
             return self._api.decode_response(self.version, body)
@@ -223,7 +225,8 @@ class BrokerConnection:
         return correlation_id, [header.encode(), *api.encode_request(version, request)]
 
     def _latest_usable_version(self, api: Api[Any, Any], newest_wanted: int | None = None) -> int:
-        newest_here = min(api.max_version, self._config.newest_versions.get(api.key, api.max_version))
+        newest_used = NEWEST_USED[api.key]
+        newest_here = min(newest_used, self._config.newest_versions.get(api.key, newest_used))
         if newest_wanted is not None:
             newest_here = min(newest_here, newest_wanted)
         oldest, newest = self._versions.get(api.key, (0, -1))

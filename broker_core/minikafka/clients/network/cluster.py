@@ -59,6 +59,7 @@ from minikafka.clients.network.retry import (
     Retrier,
     Waiter,
 )
+from minikafka.clients.network.used_versions import NEWEST_USED
 from minikafka.net.interfaces import Connector
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
@@ -256,7 +257,7 @@ class ClusterClient:
         security protocol.
         """
         deadline = self.deadline(timeout_ms)
-        request = AutoTopicCreation(False).request((), METADATA.max_version)
+        request = AutoTopicCreation(False).request((), NEWEST_USED[METADATA.key])
         for connection in self._candidate_connections():
             with contextlib.suppress(NetworkError, RemoteWireError):
                 connection.send(METADATA, lambda _: request, deadline).result(deadline.remaining_ms())
@@ -413,7 +414,7 @@ class ClusterClient:
             if asked_at_ms is not None and topics and self._metadata.fetched_since(topics, asked_at_ms):
                 return self._metadata.view
             creation = self._topic_creation if creates_topics is None else AutoTopicCreation(creates_topics)
-            sent = creation.request(topics, METADATA.max_version)
+            sent = creation.request(topics, NEWEST_USED[METADATA.key])
 
             def request(version: int) -> MetadataRequest:
                 nonlocal sent

@@ -11,8 +11,9 @@ from functools import cache
 
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
+from minikafka.server.served_versions import newest_versions
 from minikafka.wire.api import ApiKey
-from minikafka.wire.api_table import APIS, NEWEST_IN_0_10_1
+from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse, table_of
 
 
@@ -22,7 +23,7 @@ def listing(served: Iterable[ApiKey]) -> Callable[[Broker, RequestContext, ApiVe
 
     @cache
     def table(beside_0_10: bool) -> ApiVersionsResponse:
-        newest = NEWEST_IN_0_10_1 if beside_0_10 else {key: APIS[key].max_version for key in keys}
+        newest = newest_versions(beside_0_10)
         return table_of(replace(APIS[key], max_version=newest[key]) for key in keys if key in newest)
 
     def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> None:

@@ -45,8 +45,9 @@ from minikafka.server.config.listener_security import SaslListener, ServerMechan
 from minikafka.server.context import RequestContext, decode_request
 from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import list_api_versions
+from minikafka.server.served_versions import newest_versions
 from minikafka.wire.api import ApiKey
-from minikafka.wire.api_table import APIS, NEWEST_IN_0_10_1
+from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateResponse
 from minikafka.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeResponse
 from minikafka.wire.frame_parts import Part
@@ -215,7 +216,7 @@ def authenticating(
     Raises CoordinationError.
     """
     config, handlers = broker.config, dict[str, RequestHandler]()
-    newest = NEWEST_IN_0_10_1 if config.beside_0_10 else None
+    newest = newest_versions(config.beside_0_10)
 
     def answer_versions(exchange: Exchange, frame: memoryview) -> None:
         context, request = decode_request(exchange, frame, {ApiKey.API_VERSIONS}, newest)
@@ -238,9 +239,9 @@ def authenticating(
     return ListenerHandlers(handlers, dispatcher) if handlers else dispatcher
 
 
-def _supports(newest: Mapping[ApiKey, int] | None, api_key: int, version: int) -> bool:
+def _supports(newest: Mapping[ApiKey, int], api_key: int, version: int) -> bool:
     key = ApiKey(api_key)
-    return APIS[key].supports(version) and (newest is None or version <= newest.get(key, -1))
+    return APIS[key].min_version <= version <= newest.get(key, -1)
 
 
 class SaslServers:

@@ -48,11 +48,11 @@ def table_of(apis: Iterable[Api[Any, Any]]) -> ApiVersionsResponse:
     return ApiVersionsResponse(int(ErrorCode.NONE), tuple(sorted(rows, key=lambda row: row.api_key)))
 
 
-def refusal() -> list[Part]:
-    """Return the response body for an unsupported version: error 35 in a response of version 0.
+def refusal(newest: int) -> list[Part]:
+    """Return the response body for a version above ``newest``: error 35 in a response of version 0.
 
     0.10.1 sends an empty table. Later releases send the row of ApiVersions itself, as is done here: it
     tells the client which version to use.
     """
-    row = ApiVersion(int(API_VERSIONS.key), API_VERSIONS.min_version, API_VERSIONS.max_version)
+    row = ApiVersion(int(API_VERSIONS.key), API_VERSIONS.min_version, newest)
     return API_VERSIONS.encode_response(0, ApiVersionsResponse(int(ErrorCode.UNSUPPORTED_VERSION), (row,)))

@@ -1,0 +1,40 @@
+"""The newest version of each API that the clients use.
+
+The schemas of ``wire`` may know newer ones: a version is entered here once the clients handle all of it.
+"""
+
+from __future__ import annotations
+
+from minikafka.wire.api import ApiKey
+
+NEWEST_USED: dict[ApiKey, int] = {
+    ApiKey.PRODUCE: 7,
+    ApiKey.FETCH: 10,
+    ApiKey.LIST_OFFSETS: 4,
+    ApiKey.METADATA: 7,
+    ApiKey.OFFSET_COMMIT: 6,
+    ApiKey.OFFSET_FETCH: 5,
+    ApiKey.FIND_COORDINATOR: 2,
+    ApiKey.JOIN_GROUP: 3,
+    ApiKey.HEARTBEAT: 2,
+    ApiKey.LEAVE_GROUP: 2,
+    ApiKey.SYNC_GROUP: 2,
+    ApiKey.DESCRIBE_GROUPS: 2,
+    ApiKey.LIST_GROUPS: 2,
+    ApiKey.API_VERSIONS: 2,
+    ApiKey.CREATE_TOPICS: 4,
+    ApiKey.DELETE_TOPICS: 3,
+    ApiKey.DELETE_RECORDS: 1,
+    ApiKey.INIT_PRODUCER_ID: 1,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.DESCRIBE_ACLS: 1,
+    ApiKey.CREATE_ACLS: 1,
+    ApiKey.DELETE_ACLS: 1,
+    ApiKey.DESCRIBE_CONFIGS: 2,
+    ApiKey.ALTER_CONFIGS: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 1,
+    ApiKey.CREATE_PARTITIONS: 1,
+    ApiKey.DELETE_GROUPS: 1,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 0,
+}
+"""API -> newest version. SASL's own exchange chooses its versions itself."""

@@ -1,0 +1,80 @@
+"""The newest version of each API that a broker serves, and sends to other brokers.
+
+The schemas of ``wire`` may know newer ones: a version is entered here once the broker does all that it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minikafka.wire.api import ApiKey
+
+NEWEST_SERVED: dict[ApiKey, int] = {
+    ApiKey.PRODUCE: 7,
+    ApiKey.FETCH: 10,
+    ApiKey.LIST_OFFSETS: 4,
+    ApiKey.METADATA: 7,
+    ApiKey.LEADER_AND_ISR: 1,
+    ApiKey.STOP_REPLICA: 0,
+    ApiKey.UPDATE_METADATA: 4,
+    ApiKey.CONTROLLED_SHUTDOWN: 1,
+    ApiKey.OFFSET_COMMIT: 6,
+    ApiKey.OFFSET_FETCH: 5,
+    ApiKey.FIND_COORDINATOR: 2,
+    ApiKey.JOIN_GROUP: 3,
+    ApiKey.HEARTBEAT: 2,
+    ApiKey.LEAVE_GROUP: 2,
+    ApiKey.SYNC_GROUP: 2,
+    ApiKey.DESCRIBE_GROUPS: 2,
+    ApiKey.LIST_GROUPS: 2,
+    ApiKey.SASL_HANDSHAKE: 1,
+    ApiKey.API_VERSIONS: 2,
+    ApiKey.CREATE_TOPICS: 4,
+    ApiKey.DELETE_TOPICS: 3,
+    ApiKey.DELETE_RECORDS: 1,
+    ApiKey.INIT_PRODUCER_ID: 1,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.DESCRIBE_ACLS: 1,
+    ApiKey.CREATE_ACLS: 1,
+    ApiKey.DELETE_ACLS: 1,
+    ApiKey.DESCRIBE_CONFIGS: 2,
+    ApiKey.ALTER_CONFIGS: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 1,
+    ApiKey.SASL_AUTHENTICATE: 1,
+    ApiKey.CREATE_PARTITIONS: 1,
+    ApiKey.DELETE_GROUPS: 1,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 0,
+}
+"""API -> newest version that this broker serves and sends."""
+
+NEWEST_IN_0_10_1: dict[ApiKey, int] = {
+    ApiKey.PRODUCE: 2,
+    ApiKey.FETCH: 3,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.METADATA: 2,
+    ApiKey.LEADER_AND_ISR: 0,
+    ApiKey.STOP_REPLICA: 0,
+    ApiKey.UPDATE_METADATA: 2,
+    ApiKey.CONTROLLED_SHUTDOWN: 1,
+    ApiKey.OFFSET_COMMIT: 2,
+    ApiKey.OFFSET_FETCH: 1,
+    ApiKey.FIND_COORDINATOR: 0,
+    ApiKey.JOIN_GROUP: 1,
+    ApiKey.HEARTBEAT: 0,
+    ApiKey.LEAVE_GROUP: 0,
+    ApiKey.SYNC_GROUP: 0,
+    ApiKey.DESCRIBE_GROUPS: 0,
+    ApiKey.LIST_GROUPS: 0,
+    ApiKey.SASL_HANDSHAKE: 0,
+    ApiKey.API_VERSIONS: 0,
+    ApiKey.CREATE_TOPICS: 0,
+    ApiKey.DELETE_TOPICS: 0,
+}
+"""API -> newest version of a 0.10.1 broker. A cluster with such a broker must not advertise more, since a
+client uses the versions that it learned from one broker with the others.
+"""
+
+
+def newest_versions(beside_0_10: bool) -> Mapping[ApiKey, int]:
+    """Return the newest version of each API that is served; ``beside_0_10``: in a cluster with 0.10.1."""
+    return NEWEST_IN_0_10_1 if beside_0_10 else NEWEST_SERVED
