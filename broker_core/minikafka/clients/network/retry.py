@@ -215,7 +215,8 @@ class Retrier:
         """Return the result of ``attempt``, repeated with back-off while its error is retriable.
 
         Raises the last error; after the deadline, that of ``FailedAttempts``, which begins with ``failure``
-        (such as "looking up topic 't' failed") and the time, and ends with ``advice()``.
+        (such as "looking up topic 't' failed") and the time, and ends with the advice of the errors or else
+        ``advice()``.
         An unknown topic or partition is retried for ``unknown_topic_timeout_ms`` at most.
         """
         failed = FailedAttempts()
@@ -234,7 +235,7 @@ class Retrier:
                 if delay_ms >= (unknown_topic_deadline if unknown else deadline).remaining_ms():
                     if unknown:
                         raise
-                    if advice:
+                    if advice and not failed.advice:
                         failed.advice = advice()
                     raise failed.error(f"{failure} for {deadline.timeout_ms} ms", error) from error
                 self.waiter.wait(delay_ms)

@@ -156,6 +156,12 @@ def test_error_after_the_deadline_lists_reasons_and_ends_with_the_advice(
     assert waiter.clock.monotonic_ms() <= 2_000
 
 
+def test_advice_of_the_errors_comes_before_that_of_the_operation(retrier: Retrier) -> None:
+    attempt = failing(repeat(NetworkError("no KDC", advice="check krb5.conf")))
+    with pytest.raises(NetworkError, match=r": no KDC; check krb5\.conf$"):
+        retrier.run("reading", retrier.deadline(), attempt, lambda: "plug it in")
+
+
 def test_error_after_the_deadline_keeps_the_brokers_code(retrier: Retrier) -> None:
     gone = BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, "t-0")
     with pytest.raises(BrokerError, match="electing failed for 300 ms") as caught:
