@@ -50,9 +50,8 @@ class KerberosOptions:
     def of(cls, config: SaslConfig) -> KerberosOptions:
         """Return the options of ``config``, which has no faults."""
         service = config.option("serviceName", config.kerberos_service_name)
-        uses_keytab = str(config.option("useKeyTab")).lower() == "true"
-        keytab = config.option("keyTab") if uses_keytab else None
-        return cls(service or "", config.option("principal"), keytab, config.option("ticketCache"))
+        found = (config.option(option) for option in ("principal", "keyTab", "ticketCache"))
+        return cls(service or "", *found)
 
 
 class KeepToken(Protocol):
@@ -123,7 +122,7 @@ def _plain(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslClient]
 def _scram(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslClient]:
     jaas, mechanism = config.jaas, ScramMechanism(config.mechanism)
     username, password = jaas.required("username").value, jaas.required("password")
-    is_token = str(config.option(TOKEN_AUTHENTICATION)).lower() == "true"
+    is_token = config.is_true(TOKEN_AUTHENTICATION)
     extensions = {TOKEN_AUTHENTICATION: "true"} if is_token else {}
 
     def create(host: str) -> SaslClient:

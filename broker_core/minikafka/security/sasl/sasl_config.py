@@ -331,9 +331,8 @@ class SaslConfig(AbstractConfig):
             found.add(self._oidc_faults(jaas))
         elif kind in (LoginKind.AWS_TOKEN, LoginKind.AWS_MSK_IAM):
             found.add(_aws_faults(jaas))
-        elif kind is LoginKind.GSSAPI and not self.option("serviceName", self.kerberos_service_name):
-            text = "must be given for GSSAPI: the first part of the brokers' principal, such as kafka"
-            found.add([ConfigError("sasl.kerberos.service.name", None, text)])
+        elif kind is LoginKind.GSSAPI:
+            found.add(self._kerberos_faults())
         elif kind is None:
             text = (
                 f"must be given, with {LOGIN_HANDLER}=org.apache.kafka.common.security.oauthbearer."
@@ -362,6 +361,24 @@ class SaslConfig(AbstractConfig):
         if _LOGIN_HANDLERS.get(self.login_callback_handler or "") and self.mechanism != _OAUTH:
             text = f"fits sasl.mechanism={_OAUTH} alone, not {self.mechanism}"
             yield ConfigError(LOGIN_HANDLER, self.login_callback_handler, text)
+
+    def is_true(self, option: str) -> bool:
+        """Return True if the option of the JAAS text is true."""
+        return str(self.option(option)).lower() == "true"
+
+    def _kerberos_faults(self) -> Iterator[ConfigError]:
+        if not self.option("serviceName", self.kerberos_service_name):
+            text = "must be given for GSSAPI: the first part of the brokers' principal, such as kafka"
+            yield ConfigError("sasl.kerberos.service.name", None, text)
+        if not self.is_true("useKeyTab") and not self.is_true("useTicketCache"):
+            text = 'requires useKeyTab="true", keyTab and principal, or useTicketCache="true" (after kinit)'
+            yield ConfigError(JAAS, None, text)
+            return
+        for use, file in (("useKeyTab", "keyTab"), ("useTicketCache", "ticketCache")):
+            if self.option(file) and not self.is_true(use):
+                yield ConfigError(JAAS, None, f'the option {file} requires {use}="true"')
+        if self.is_true("useKeyTab") and not self.option("keyTab"):
+            yield ConfigError(JAAS, None, 'useKeyTab="true" requires the option keyTab, the file\'s path')
 
     def _oidc_faults(self, jaas: JaasConfig) -> Iterator[ConfigError]:
         url = self.token_endpoint_url

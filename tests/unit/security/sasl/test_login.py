@@ -235,13 +235,6 @@ def test_kerberos_has_a_context_with_each_broker() -> None:
     assert asked == [KerberosOptions("kafka", "app@EXAMPLE.COM", "/etc/app.keytab"), HOST]
 
 
-def test_keytab_counts_only_with_its_switch() -> None:
-    given = 'useTicketCache=true keyTab="k" ticketCache="c" serviceName="kafka"'
-    jaas = Password(f"{LOGIN_MODULES['GSSAPI']} required {given};")
-    options = KerberosOptions.of(SaslConfig(jaas_config=jaas))
-    assert options == KerberosOptions("kafka", None, None, "c")
-
-
 # Faults.
 
 

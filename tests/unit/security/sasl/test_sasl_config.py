@@ -80,8 +80,8 @@ def test_default_mechanism_is_that_of_kafka() -> None:
             ),
             LoginKind.AWS_MSK_IAM,
         ),
-        (config("GSSAPI", KRB5, kerberos_service_name="kafka"), LoginKind.GSSAPI),
-        (config("GSSAPI", KRB5, 'serviceName="kafka"'), LoginKind.GSSAPI),
+        (config("GSSAPI", KRB5, "useTicketCache=true", kerberos_service_name="kafka"), LoginKind.GSSAPI),
+        (config("GSSAPI", KRB5, 'useKeyTab=TRUE keyTab="k" serviceName="kafka"'), LoginKind.GSSAPI),
     ],
 )
 def test_settings_of_each_kind_of_login_have_no_fault(settings: SaslConfig, kind: LoginKind) -> None:
@@ -147,7 +147,26 @@ def test_missing_user_and_password_are_two_faults(mechanism: str) -> None:
 
 
 def test_kerberos_needs_the_name_of_the_service() -> None:
-    assert faults(config("GSSAPI", KRB5)).startswith("sasl.kerberos.service.name: must be given")
+    text = faults(config("GSSAPI", KRB5, "useTicketCache=true"))
+    assert text.startswith("sasl.kerberos.service.name: must be given")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("", 'requires useKeyTab="true", keyTab and principal, or useTicketCache="true"'),
+        ('keyTab="k" principal="app"', 'requires useKeyTab="true"'),
+        ('useTicketCache=true keyTab="k"', 'the option keyTab requires useKeyTab="true"'),
+        (
+            'useKeyTab=true keyTab="k" ticketCache="c"',
+            'the option ticketCache requires useTicketCache="true"',
+        ),
+        ("useKeyTab=true", 'useKeyTab="true" requires the option keyTab'),
+    ],
+)
+def test_kerberos_options_that_do_not_fit_are_a_fault(options: str, words: str) -> None:
+    text = faults(config("GSSAPI", KRB5, f'{options} serviceName="kafka"'))
+    assert text.startswith(f"sasl.jaas.config: {words}")
 
 
 def test_oauthbearer_without_a_source_of_tokens_names_both() -> None:
