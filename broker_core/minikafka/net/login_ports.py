@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import importlib
 import os
+import platform
+import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, TypeVar
 
 from minikafka.base import __version__
 from minikafka.base.clock import Clock, SystemClock
-from minikafka.base.errors import AuthenticationFailed, ConfigError
+from minikafka.base.errors import AuthenticationFailed, ConfigError, NetworkError
 from minikafka.base.printable import printable
 from minikafka.base.text import shorten
 from minikafka.net.http import fetch
@@ -25,9 +30,17 @@ from minikafka.security.sasl.gssapi import SecurityContext
 from minikafka.security.sasl.login import KerberosOptions, LoginPorts
 from minikafka.security.sasl.oauthbearer import OAuthBearerToken
 
+T = TypeVar("T")
+
 USER_AGENT = f"minikafka/{__version__}"
 
 _STS_OF_ALL_REGIONS = "aws-global"
+
+KDC_LIMIT_S = 4.0
+"""The time limit of a login's requests to the KDC. The library asks the next KDC after a second."""
+_KDC_UNREACHABLE = -1765328228 & 0xFFFFFFFF
+"""The library's code KRB5_KDC_UNREACH."""
+_KDC_ADVICE = "check the KDCs in krb5.conf of this host, and that it can connect to them"
 
 
 def login_ports(clock: Clock | None = None) -> LoginPorts:
@@ -131,60 +144,93 @@ def _aws_credentials(session: Any, options: AwsOptions) -> Any:
 
 
 def kerberos_contexts(options: KerberosOptions) -> Callable[[str], SecurityContext]:
-    """Return what makes the context with the broker at a host: by a keytab, or the ticket cache."""
+    """Return what makes the context with the broker at a host: by a keytab, or the ticket cache.
+
+    As in Kafka, a client must reach a KDC for its first login; later ones raise NetworkError without it.
+    """
     library = _imported("gssapi", gssapi.MECHANISM, "kerberos")
+    calls, has_logged_in = _LimitedCalls(), False
+
+    def failure(host: str, reason: str) -> AuthenticationFailed | NetworkError:
+        problem = f"{_no_context(options, host)}: the KDC cannot be reached"
+        if not has_logged_in:
+            return _failed(gssapi.MECHANISM, problem, reason, _KDC_ADVICE)
+        return NetworkError(f"{gssapi.MECHANISM}: {problem}: {printable(reason)}", advice=_KDC_ADVICE)
 
     def context(host: str) -> SecurityContext:
-        service = f"{options.service_name}@{host}"
+        nonlocal has_logged_in
         try:
-            name = library.Name(service, library.NameType.hostbased_service)
-            credentials = _kerberos_credentials(library, options)
-            made = library.SecurityContext(
-                name=name, creds=credentials, usage="initiate", mech=library.MechType.kerberos
-            )
-        except library.exceptions.GSSError as error:
-            raise _kerberos_failure(options, host, error) from None
-        return _KerberosContext(made, library.exceptions.GSSError, options, host)
+            made = calls.run(lambda: _KerberosContext(library, options, host))
+        except FutureTimeout:
+            raise failure(host, f"no response within {KDC_LIMIT_S:g} s") from None
+        except _NoKdc as error:
+            raise failure(host, str(error)) from None
+        has_logged_in = True
+        return made
 
     return context
 
 
-def _kerberos_credentials(library: Any, options: KerberosOptions) -> Any:
-    """Return the credentials; None for those of the default ticket cache."""
-    store = {}
-    if options.keytab is not None:
-        # Tickets go into memory: another program's cache stays as it is.
-        store = {"client_keytab": options.keytab, "ccache": "MEMORY:minikafka"}
-    elif options.ticket_cache is not None:
-        store = {"ccache": options.ticket_cache}
-    if not store and options.principal is None:
-        return None
-    name = None
-    if options.principal is not None:
-        name = library.Name(options.principal, library.NameType.kerberos_principal)
-    return library.Credentials(name=name, usage="initiate", store=store or None)
+class _LimitedCalls:
+    """Runs calls of the Kerberos library, each for ``KDC_LIMIT_S`` at most, and one at a time.
+
+    The library waits for a silent KDC for a minute; a thread is left to that. Two calls of one login would
+    replace each other's tickets, and leave two threads.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Return what ``call`` returns. Raises its error, or that of a Future that is not done in time."""
+        end_s, result = time.monotonic() + KDC_LIMIT_S, Future[T]()
+
+        def run() -> None:
+            try:
+                result.set_result(call())
+            except Exception as error:  # noqa: BLE001 - raised by the thread that waits for it
+                result.set_exception(error)
+            finally:
+                self._turn.release()
+
+        if not self._turn.acquire(timeout=KDC_LIMIT_S):
+            raise FutureTimeout
+        try:
+            threading.Thread(target=run, name="minikafka-kerberos", daemon=True).start()
+        except RuntimeError as error:  # the system has no thread left
+            self._turn.release()
+            raise NetworkError(f"{gssapi.MECHANISM}: {error}") from None
+        return result.result(max(0.0, end_s - time.monotonic()))
 
 
-def _kerberos_failure(options: KerberosOptions, host: str, error: object) -> AuthenticationFailed:
-    problem = f"no Kerberos context with {options.service_name}/{host}"
-    return _failed(gssapi.MECHANISM, problem, error, gssapi.GssapiSaslClient.ADVICE)
+class _NoKdc(Exception):
+    """The library found no KDC that answers."""
 
 
 class _KerberosContext:
     """The library's context, whose errors become AuthenticationFailed."""
 
-    def __init__(self, context: Any, error: type[Exception], options: KerberosOptions, host: str) -> None:
-        self._context = context
-        self._error = error
+    def __init__(self, library: Any, options: KerberosOptions, host: str) -> None:
+        """Make the context with its first token, so that the KDC is asked before there is a connection.
+
+        Raises _NoKdc.
+        """
+        self._library = library
         self._options = options
         self._host = host
+        self._context = self._attempt(self._make)
+        self._first_token = self._attempt(lambda: self._context.step(None))
 
     @property
     def complete(self) -> bool:
         return bool(self._context.complete)
 
     def step(self, token: bytes | None) -> bytes | None:
-        return self._attempt(lambda: self._context.step(token))
+        if self._first_token is not None:
+            first, self._first_token = self._first_token, None
+            return bytes(first)
+        answer: bytes | None = self._attempt(lambda: self._context.step(token))
+        return answer
 
     def wrap(self, message: bytes) -> bytes:
         return self._attempt(lambda: self._context.wrap(message, False).message) or b""
@@ -192,8 +238,70 @@ class _KerberosContext:
     def unwrap(self, message: bytes) -> bytes:
         return self._attempt(lambda: self._context.unwrap(message).message) or b""
 
-    def _attempt(self, call: Callable[[], bytes | None]) -> bytes | None:
+    def _make(self) -> Any:
+        service = f"{self._options.service_name}@{self._host}"
+        name = self._library.Name(service, self._library.NameType.hostbased_service)
+        kerberos = self._library.MechType.kerberos
+        return self._library.SecurityContext(
+            name=name, creds=self._credentials(), usage="initiate", mech=kerberos
+        )
+
+    def _credentials(self) -> Any:
+        """Return the credentials; None for those of the default ticket cache."""
+        store = {}
+        if self._options.keytab is not None:
+            # Tickets go into memory: another program's cache stays as it is. Each login has its own cache, as
+            # one of another principal would log in as that.
+            cache = f"MEMORY:minikafka {self._options.principal or ''} {self._options.keytab}"
+            store = {"client_keytab": self._options.keytab, "ccache": cache}
+        elif self._options.ticket_cache is not None:
+            store = {"ccache": self._options.ticket_cache}
+        if not store and self._options.principal is None:
+            return None
+        return self._library.Credentials(name=self._principal(), usage="initiate", store=store or None)
+
+    def _principal(self) -> Any:
+        """Return the name of the client; None if the options do not say it."""
+        if self._options.principal is None:
+            return None
+        return self._library.Name(self._options.principal, self._library.NameType.kerberos_principal)
+
+    def _attempt(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except self._error as error:
-            raise _kerberos_failure(self._options, self._host, error) from None
+        except self._library.exceptions.GSSError as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: Any) -> AuthenticationFailed | _NoKdc:
+        if error.min_code == _KDC_UNREACHABLE:
+            return _NoKdc(_text_of(error))
+        problem = _no_context(self._options, self._host)
+        fault = self._keytab_fault()
+        if fault is not None:
+            error, problem = fault, f"{problem}: keyTab on host {platform.node()}"
+        return _failed(gssapi.MECHANISM, problem, _text_of(error), gssapi.GssapiSaslClient.ADVICE)
+
+    def _keytab_fault(self) -> Any:
+        """Return the error of a keytab that has no key of the principal; None if that is not the reason.
+
+        The library's error is that the cache for the tickets is not there.
+        """
+        if self._options.keytab is None:
+            return None
+        try:
+            self._library.Credentials(
+                name=self._principal(), usage="accept", store={"keytab": self._options.keytab}
+            )
+        except self._library.exceptions.GSSError as error:
+            return error
+        return None
+
+
+def _text_of(error: Any) -> str:
+    """Return what the mechanism says about an error; without that, the library's general text."""
+    general = error.get_all_statuses(error.maj_code, True)
+    return "; ".join(error.get_all_statuses(error.min_code, False) if error.min_code else general)
+
+
+def _no_context(options: KerberosOptions, host: str) -> str:
+    return f"no Kerberos context with {options.service_name}/{host}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import platform
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
@@ -14,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from minikafka.base.clock import SystemClock
-from minikafka.base.errors import AuthenticationFailed, ConfigError
+from minikafka.base.errors import AuthenticationFailed, ConfigError, NetworkError
 from minikafka.base.secrets import Password
 from minikafka.net.key_cache import KeyCache
 from minikafka.net.login_ports import aws_presigner, kerberos_contexts, login_ports
@@ -145,7 +147,7 @@ def test_missing_library_is_named_with_the_extra(
     monkeypatch: pytest.MonkeyPatch, mechanism: str, module: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    jaas = Password(f"{LOGIN_MODULES[mechanism]} required;")
+    jaas = Password(f"{LOGIN_MODULES[mechanism]} required useTicketCache=true;")
     config = SaslConfig(mechanism=mechanism, jaas_config=jaas, kerberos_service_name="kafka")
     with pytest.raises(ConfigError) as refused:
         login(config, login_ports())
@@ -200,7 +202,19 @@ def test_token_of_a_client_is_believed_by_a_broker(provider: IdentityProvider) -
     assert [path for _, path, _, _ in provider.received] == ["/keys", "/token"]
 
 
-# Kerberos, with a stand-in for the library: there is no KDC here.
+# Kerberos, with a stand-in for the library. tests/interop/test_kerberos.py has a KDC.
+
+
+class GssError(Exception):
+    """The library's error."""
+
+    def __init__(self, text: str, min_code: int = 1) -> None:
+        super().__init__(f"Major (851968): Unspecified GSS failure, Minor ({min_code}): {text}")
+        self.maj_code, self.min_code = 851968, min_code
+        self._text = text
+
+    def get_all_statuses(self, code: int, is_general: bool) -> list[str]:
+        return ["Unspecified GSS failure"] if is_general else [self._text]
 
 
 class Library(SimpleNamespace):
@@ -210,18 +224,27 @@ class Library(SimpleNamespace):
         super().__init__(
             NameType=SimpleNamespace(hostbased_service="host", kerberos_principal="principal"),
             MechType=SimpleNamespace(kerberos="krb5"),
-            exceptions=SimpleNamespace(GSSError=RuntimeError),
+            exceptions=SimpleNamespace(GSSError=GssError),
             Name=lambda name, kind: (name, kind),
-            Credentials=lambda **arguments: arguments,
+            Credentials=self._credentials,
             SecurityContext=self._context,
         )
         self.made: list[dict[str, object]] = []
         self.error: Exception | None = None
+        self.keytab_error: Exception | None = None
+        self.answers = threading.Event()
+        self.answers.set()
+
+    def _credentials(self, **arguments: object) -> object:
+        if arguments["usage"] == "accept" and self.keytab_error is not None:
+            raise self.keytab_error
+        return arguments
 
     def _context(self, **arguments: object) -> object:
         self.made.append(arguments)
 
         def step(token: bytes | None) -> bytes:
+            self.answers.wait()
             if self.error is not None:
                 raise self.error
             return b"token"
@@ -241,16 +264,23 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     return library
 
 
+BROKER = "broker.example.com"
+KEYTAB = KerberosOptions("kafka", "app@EXAMPLE.COM", "/etc/app.keytab")
+
+
 @pytest.mark.parametrize(
     ("options", "credentials"),
     [
         (KerberosOptions("kafka"), None),
         (
-            KerberosOptions("kafka", "app@EXAMPLE.COM", "/etc/app.keytab"),
+            KEYTAB,
             {
                 "name": ("app@EXAMPLE.COM", "principal"),
                 "usage": "initiate",
-                "store": {"client_keytab": "/etc/app.keytab", "ccache": "MEMORY:minikafka"},
+                "store": {
+                    "client_keytab": "/etc/app.keytab",
+                    "ccache": "MEMORY:minikafka app@EXAMPLE.COM /etc/app.keytab",
+                },
             },
         ),
         (
@@ -262,24 +292,76 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 def test_context_is_that_of_the_service_on_the_brokers_host(
     library: Library, options: KerberosOptions, credentials: object
 ) -> None:
-    context = kerberos_contexts(options)("broker.example.com")
+    context = kerberos_contexts(options)(BROKER)
     assert library.made == [
-        {
-            "name": ("kafka@broker.example.com", "host"),
-            "creds": credentials,
-            "usage": "initiate",
-            "mech": "krb5",
-        }
+        {"name": (f"kafka@{BROKER}", "host"), "creds": credentials, "usage": "initiate", "mech": "krb5"}
     ]
     assert (context.complete, context.step(None)) == (False, b"token")
     assert (context.wrap(b"m"), context.unwrap(b"wm")) == (b"wm", b"m")
 
 
-def test_error_of_the_library_names_the_service_and_what_to_check(library: Library) -> None:
-    library.error = RuntimeError("No Kerberos\ncredentials available")
-    context = kerberos_contexts(KerberosOptions("kafka"))("broker.example.com")
+@pytest.mark.parametrize(
+    "other", [KerberosOptions("kafka", "bob", "/app"), KerberosOptions("kafka", None, "/bob")]
+)
+def test_logins_of_other_principals_share_no_tickets(library: Library, other: KerberosOptions) -> None:
+    for options in (KerberosOptions("kafka", "app", "/app"), other):
+        kerberos_contexts(options)(BROKER)
+    first, second = (made["creds"]["store"]["ccache"] for made in library.made)  # type: ignore[index]
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (GssError("No Kerberos\ncredentials available"), "No Kerberos\\ncredentials available"),
+        (GssError("", min_code=0), "Unspecified GSS failure"),
+    ],
+)
+def test_error_of_the_library_names_the_service_and_what_to_check(
+    library: Library, error: Exception, words: str
+) -> None:
+    library.error = error
     with pytest.raises(AuthenticationFailed) as failed:
-        context.step(None)
+        kerberos_contexts(KerberosOptions("kafka"))(BROKER)
     text = str(failed.value)
-    assert "no Kerberos context with kafka/broker.example.com: No Kerberos\\ncredentials available" in text
-    assert "check principal and keytab (or kinit), sasl.kerberos.service.name, and the clocks" in text
+    assert f"no Kerberos context with kafka/{BROKER}: {words}; check principal and keyTab (or kinit)" in text
+    assert "sasl.kerberos.service.name, the brokers' host names, and the clocks" in text
+
+
+def test_keytab_without_the_principal_is_the_reason_with_its_host(library: Library) -> None:
+    library.error = GssError("No credentials cache found")
+    library.keytab_error = GssError("No key table entry found for app@EXAMPLE.COM")
+    with pytest.raises(AuthenticationFailed) as failed:
+        kerberos_contexts(KEYTAB)(BROKER)
+    reason = f"keyTab on host {platform.node()}: No key table entry found for app@EXAMPLE.COM; check"
+    assert reason in str(failed.value)
+    assert "cache" not in str(failed.value)
+
+
+def test_only_the_first_login_is_refused_while_the_kdc_is_away(library: Library) -> None:
+    contexts, unreachable = kerberos_contexts(KEYTAB), GssError("Cannot contact any KDC", 2529639068)
+    library.error = unreachable
+    with pytest.raises(
+        AuthenticationFailed, match=r"the KDC cannot be reached: Cannot .*; check the KDCs in"
+    ):
+        contexts(BROKER)
+    library.error = None
+    contexts(BROKER)
+    library.error = unreachable
+    with pytest.raises(NetworkError, match=r"the KDC cannot be reached: Cannot .*; check the KDCs"):
+        contexts(BROKER)
+
+
+def test_silent_kdc_keeps_one_thread_and_no_caller(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minikafka.net.login_ports.KDC_LIMIT_S", 0.05)
+    contexts = kerberos_contexts(KEYTAB)
+    library.answers.clear()
+    try:
+        for _ in range(3):
+            with pytest.raises(AuthenticationFailed, match=r"reached: no response within 0\.05 s"):
+                contexts(BROKER)
+        assert len(library.made) == 1
+    finally:
+        library.answers.set()
+    monkeypatch.undo()
+    assert contexts(BROKER).step(None) == b"token"

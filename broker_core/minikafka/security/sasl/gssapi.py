@@ -40,7 +40,10 @@ class SecurityContext(Protocol):
 class GssapiSaslClient(SaslClient):
     """The client's side of GSSAPI."""
 
-    ADVICE = "check principal and keytab (or kinit), sasl.kerberos.service.name, and the clocks"
+    ADVICE = (
+        "check principal and keyTab (or kinit), sasl.kerberos.service.name, the brokers' host names, and the "
+        "clocks"
+    )
 
     def __init__(self, context: SecurityContext, authorization_id: str = "") -> None:
         """authorization_id: empty for the principal's own name."""
