@@ -24,9 +24,11 @@ from minikafka.registry import paths
 from minikafka.registry.topics import TopicAssignment
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults import roles
+from tests.support.identity_provider import IdentityProvider
 from tests.support.load import Load
 from tests.support.secured_kafka import jaas
 from tests.support.tls import authority, broker_properties, ca_text, key_and_chain, key_text
+from tests.unit.security.sasl.test_signed_tokens import jwk, jwks, private_key, signed
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -36,6 +38,7 @@ NAMES = ("PLAINTEXT", "SSL", "SASL_SSL")
 PARTITIONS = 3
 BETWEEN_RESTARTS = 300
 USER, SECRET = "broker", "t;i=g er"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
 COMMON = {
     "zookeeper.session.timeout.ms": "1500",
     "min.insync.replicas": "2",
@@ -241,3 +244,51 @@ def test_switch_from_plaintext_to_sasl_ssl_under_load_loses_nothing(cluster: Sec
     assert [cluster.registered(number)["endpoints"] for number in BROKERS] == [
         [f"SASL_SSL://{HOST}:{cluster.ports[number, 'SASL_SSL']}"] for number in BROKERS
     ]
+
+
+@pytest.fixture
+def provider() -> Iterator[IdentityProvider]:
+    """An identity provider whose tokens live for a few seconds."""
+
+    def token() -> tuple[int, bytes]:
+        now_s = int(time.time())
+        return 200, json.dumps({"access_token": signed(sub=USER, iat=now_s, exp=now_s + 4)}).encode()
+
+    provider = IdentityProvider()
+    provider.answers |= {"/token": token, "/keys": (200, jwks(jwk(private_key())))}
+    yield provider
+    provider.close()
+
+
+def test_brokers_log_in_to_each_other_with_tokens_of_a_provider(
+    cluster: SecuredCluster, provider: IdentityProvider
+) -> None:
+    add_user(cluster.store, USER, NewPassword(Password(SECRET)), os.urandom)
+    own = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-512",
+        "oauthbearer.sasl.jaas.config": jaas("OAUTHBEARER", f'clientId="kafka" clientSecret="{SECRET}"'),
+        "oauthbearer.sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
+        "oauthbearer.sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
+        "oauthbearer.sasl.oauthbearer.jwks.endpoint.url": f"{provider.url}/keys",
+        "oauthbearer.sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token",
+        "oauthbearer.sasl.login.refresh.min.period.seconds": "0",
+        "oauthbearer.sasl.login.refresh.buffer.seconds": "0",
+        **broker_properties(HOST),
+    }
+    cluster.start_all(
+        {
+            **listeners("SASL_SSL", between="SASL_SSL"),
+            **{f"listener.name.sasl_ssl.{name}": value for name, value in own.items()},
+            "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+            **SUPER_USER,
+        }
+    )
+    cluster.create_topic()
+    load = Load(cluster.addresses("SASL_SSL"), security=cluster.client("SCRAM-SHA-512"))
+    several_tokens_s = time.monotonic() + 6
+    while time.monotonic() < several_tokens_s:
+        run_in_sync(load, cluster)
+    assert [path for _, path, _, _ in provider.received].count("/token") > len(BROKERS)
+    for number in BROKERS:
+        assert "failed, retrying" not in cluster.log_of(number)
+        assert SECRET not in cluster.log_of(number)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import ssl
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import trustme
 
 from minikafka.security.sasl.oidc import MAX_RESPONSE_BYTES
 
+Answer = tuple[int, bytes]
+"""Status and body."""
+
 
 class _Handler(BaseHTTPRequestHandler):
     """Answers by the path of a request; some paths misbehave."""
 
     protocol_version = "HTTP/1.1"
-    answers: dict[str, tuple[int, bytes]]
+    answers: dict[str, Answer | Callable[[], Answer]]
     received: list[tuple[str, str, dict[str, str], bytes]]
     released: threading.Event
 
@@ -45,7 +49,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"\x15\x03\x03\x00\x02\x02\x28")
             self.close_connection = True
         else:
-            self._answer(*self.answers.get(self.path, (200, b'{"access_token":"t"}')))
+            found = self.answers.get(self.path, (200, b'{"access_token":"t"}'))
+            self._answer(*(found() if callable(found) else found))
 
     def do_POST(self) -> None:
         self.do_GET()
@@ -71,8 +76,8 @@ class IdentityProvider:
     """An identity provider on this host, with TLS if it has a certificate."""
 
     def __init__(self, leaf: trustme.LeafCert | None = None) -> None:
-        self.answers: dict[str, tuple[int, bytes]] = {}
-        """Path -> status and body; a token for any other path."""
+        self.answers: dict[str, Answer | Callable[[], Answer]] = {}
+        """Path -> status and body, or what makes them for each request; a token for any other path."""
         self.received: list[tuple[str, str, dict[str, str], bytes]] = []
         """Method, path, headers and body of each request."""
         self.released = threading.Event()

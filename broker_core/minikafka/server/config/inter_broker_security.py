@@ -2,7 +2,8 @@
 
 The same ``ssl.*`` count as for the listener: its certificate is the client's too, and the CAs that it trusts
 must have issued the other brokers' certificates. With SASL a broker is a user: ``username`` and ``password``
-are in the JAAS configuration of the listener's mechanism, beside what checks clients.
+are in the JAAS configuration of the listener's mechanism, beside what checks clients. For tokens of an
+identity provider, ``clientId`` and ``clientSecret`` are there, and the address is a setting, as for clients.
 """
 
 from __future__ import annotations
@@ -14,18 +15,13 @@ from minikafka.base.config.config_def import setting
 from minikafka.base.config.types import TEXT
 from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError, ConfigErrors
-from minikafka.base.secrets import Password
-from minikafka.security.sasl.sasl_config import JAAS, LOGIN_HANDLER, TOKEN_ENDPOINT, SaslConfig
+from minikafka.security.sasl.sasl_config import JAAS, SaslConfig
 from minikafka.security.ssl_config import SslConfig
-from minikafka.server.config.listener_security import ListenerProperties, ListenerSecurity
+from minikafka.server.config.listener_security import LOGIN_NAMES, ListenerProperties, ListenerSecurity
 from minikafka.server.config.listeners import Listener
 
 _MECHANISM = "sasl.mechanism.inter.broker.protocol"
 _ENABLED = "sasl.enabled.mechanisms"
-_NO_PROVIDER = (
-    "brokers do not fetch tokens of an identity provider to log in to each other; use SCRAM-SHA-512 or PLAIN "
-    "between them"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,8 @@ class InterBrokerSaslConfig:
         None,
         "The SASL mechanism between brokers, one of `sasl.enabled.mechanisms`. By default the first of them "
         "for which this broker has credentials: `username` and `password` in "
-        "`listener.name.NAME.MECHANISM.sasl.jaas.config`.",
+        "`listener.name.NAME.MECHANISM.sasl.jaas.config`, or for OAUTHBEARER `clientId` and `clientSecret`, "
+        "with `sasl.oauthbearer.token.endpoint.url`.",
     )
 
 
@@ -80,31 +77,38 @@ class InterBrokerSecurity:
                     f"connect to each other on {listener.name}, a listener with SASL"
                 )
                 raise ConfigError(_MECHANISM, config.mechanism, problem)
-            sasl = _credentials(own, config.mechanism)
-            faults = sasl.faults()
-            if any(fault.name in (TOKEN_ENDPOINT, LOGIN_HANDLER) for fault in faults):
-                raise ConfigError(_MECHANISM, config.mechanism, _NO_PROVIDER)
-            if faults:
+            sasl, faults = _login(own, config.mechanism)
+            if sasl is None or faults:
                 raise ConfigErrors(_named(own, config.mechanism, faults))
             return cls(listener.name, protocol, security.ssl, sasl)
-        candidates = (_credentials(own, mechanism) for mechanism in enabled)
-        found = next((sasl for sasl in candidates if not sasl.faults()), None)
+        candidates = (_login(own, mechanism) for mechanism in enabled)
+        found = next((sasl for sasl, faults in candidates if not faults), None)
         names = " or ".join(own.own_name(JAAS, mechanism) for mechanism in enabled)
         advice = f"set {_MECHANISM}, and username and password in {names}"
         return cls(listener.name, protocol, security.ssl, found, "" if found else advice)
 
 
-def _credentials(own: ListenerProperties, mechanism: str) -> SaslConfig:
-    """Return what this broker logs in with; without a JAAS configuration if it has none for the mechanism."""
-    text = own.of(mechanism).get(JAAS)
-    return SaslConfig(mechanism=mechanism, jaas_config=None if text is None else Password.of(text))
+def _login(own: ListenerProperties, mechanism: str) -> tuple[SaslConfig | None, list[ConfigError]]:
+    """Return what this broker logs in with, and its faults."""
+    given = own.of(mechanism)
+    named = {name: given[name] for name in (JAAS, *LOGIN_NAMES) if name in given}
+    try:
+        sasl = SaslConfig.from_properties({**named, "sasl.mechanism": mechanism})
+    except ConfigError as error:
+        return None, list(error.faults)
+    return sasl, sasl.faults()
 
 
 def _named(own: ListenerProperties, mechanism: str, faults: Iterable[ConfigError]) -> list[ConfigError]:
-    """Return ``faults`` with the names of this broker's properties."""
+    """Return ``faults`` with the names of this broker's properties, as given or as they are best given."""
+    given = own.of(mechanism)
     return [
         ConfigError(
-            own.own_name(JAAS, mechanism) if fault.name == JAAS else fault.name, fault.value, fault.allowed
+            own.name(fault.name, mechanism)
+            if fault.name in given and fault.name != JAAS
+            else own.own_name(fault.name, mechanism),
+            fault.value,
+            fault.allowed,
         )
         for fault in faults
     ]

@@ -19,6 +19,7 @@ from minikafka.base.secrets import Password
 from minikafka.net.connection_quotas import UNLIMITED, ConnectionLimits
 from minikafka.security.jaas import LOGIN_MODULES, JaasConfig
 from minikafka.security.sasl import oauthbearer, plain
+from minikafka.security.sasl.sasl_config import SaslConfig
 from minikafka.security.sasl.scram import ScramMechanism
 from minikafka.security.sasl.server_states import MAX_REQUEST_BYTES
 from minikafka.security.sasl.signed_tokens import JWKS_ENDPOINT, SignedTokenConfig
@@ -102,7 +103,13 @@ class SaslServerConfig:
 
 _SSL_NAMES = frozenset({*definition_of(SslConfig).keys, *SslConfig.CHECKED})
 _RATE = "max.connection.creation.rate"
-_SASL_NAMES = frozenset({*definition_of(SaslServerConfig).keys, *definition_of(SignedTokenConfig).keys})
+LOGIN_NAMES = tuple(
+    name for name in definition_of(SaslConfig).keys if name.startswith(("sasl.login.", "sasl.oauthbearer."))
+)
+"""Settings of a client's login that a broker has too, for its login to other brokers."""
+_SASL_NAMES = frozenset(
+    {*definition_of(SaslServerConfig).keys, *definition_of(SignedTokenConfig).keys, *LOGIN_NAMES}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +213,8 @@ def security_of(
     # A wrong value is a fault even if no listener uses it.
     for section in (SslConfig, SaslServerConfig, SignedTokenConfig):
         faults.add(definition_of(section).read(properties)[1])
+    given = {name: value for name, value in properties.items() if name in LOGIN_NAMES}
+    faults.add(definition_of(SaslConfig).read(given)[1])
     for listener in listeners:
         protocol, own = listener.protocol, ListenerProperties(properties, listener.name)
         if protocol is Protocol.CLASSIC:

@@ -40,12 +40,14 @@ from minikafka.records.format.compression import Codec
 from minikafka.records.kernels.layout import MIN_SIZE
 from minikafka.registry.zookeeper_address import ZOOKEEPER_CONNECT
 from minikafka.security.authorizer import Authorizer, parse_super_users
+from minikafka.security.sasl.sasl_config import SaslConfig
 from minikafka.security.sasl.signed_tokens import SignedTokenConfig
 from minikafka.security.ssl_config import SslConfig
 from minikafka.security.zookeeper_config import ZooKeeperClientConfig
 from minikafka.security.zookeeper_config import keys as zookeeper_keys
 from minikafka.server.config.inter_broker_security import InterBrokerSaslConfig, InterBrokerSecurity
 from minikafka.server.config.listener_security import (
+    LOGIN_NAMES,
     AuthenticationConfig,
     ListenerSecurity,
     SaslServerConfig,
@@ -578,6 +580,7 @@ BROKER_CONFIG = ConfigDef(
         *(replace(key, group=_IDENTITY) for key in zookeeper_keys()),
         *_in_group(_CONNECTIONS, ListenerConfig, ConnectionLimits),
         *_in_group(_SECURITY, AuthenticationConfig, SaslServerConfig, InterBrokerSaslConfig, SslConfig),
+        *(replace(definition_of(SaslConfig).keys[name], group=_SECURITY) for name in LOGIN_NAMES),
         *(replace(key, group=_SECURITY) for key in definition_of(SignedTokenConfig).keys.values()),
         *_in_group(REPLICATION, ReplicationConfig),
         *_in_group(_CONTROLLER, ControlConfig),

@@ -9,6 +9,7 @@ import pytest
 
 from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError
+from minikafka.security.sasl.sasl_config import LoginKind
 from minikafka.server.config.inter_broker_security import InterBrokerSecurity
 from minikafka.server.config.properties import BrokerConfig
 
@@ -96,18 +97,55 @@ def test_invalid_mechanism_between_brokers_is_rejected(
     assert "tiger" not in str(refused.value)
 
 
-def test_tokens_of_a_provider_between_brokers_are_refused_with_what_to_use() -> None:
-    package = "org.apache.kafka.common.security.oauthbearer"
-    jaas = f'{package}.OAuthBearerLoginModule required clientId="broker" clientSecret="tiger";'
-    unsecured = f"{package}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
-    own = {
-        MECHANISM: "OAUTHBEARER",
-        "listener.name.in.oauthbearer.sasl.jaas.config": jaas,
-        "listener.name.in.oauthbearer.sasl.server.callback.handler.class": unsecured,
-    }
-    with pytest.raises(ConfigError, match="use SCRAM-SHA-512 or PLAIN between them") as refused:
-        sasl("OAUTHBEARER", **own)
-    assert refused.value.name == MECHANISM
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
+OWN = "listener.name.in.oauthbearer."
+MODULE = f"{OAUTH}.OAuthBearerLoginModule required"
+TOKENS = {
+    f"{OWN}sasl.jaas.config": f'{MODULE} clientId="broker" clientSecret="tiger" scope="kafka";',
+    f"{OWN}sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
+    f"{OWN}sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
+    "sasl.oauthbearer.jwks.endpoint.url": "https://example.com/keys",
+    f"{OWN}sasl.oauthbearer.token.endpoint.url": "https://example.com/token",
+    f"{OWN}sasl.login.read.timeout.ms": "5000",
+}
+
+
+@pytest.mark.parametrize("chosen", [{MECHANISM: "OAUTHBEARER"}, {}])
+def test_broker_logs_in_with_tokens_of_a_provider(chosen: dict[str, str]) -> None:
+    found = sasl("OAUTHBEARER", **TOKENS, **chosen).sasl
+    assert found is not None
+    assert (found.mechanism, found.kind) == ("OAUTHBEARER", LoginKind.OIDC_TOKEN)
+    assert found.token_endpoint_url == "https://example.com/token"
+    assert (found.read_timeout_ms, found.connect_timeout_ms) == (5_000, None)
+    assert "tiger" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        (f"{OWN}sasl.oauthbearer.token.endpoint.url", None, "must be given: the identity provider's address"),
+        (f"{OWN}sasl.oauthbearer.token.endpoint.url", "http://example.com/token", "allowHttp"),
+        (f"{OWN}sasl.login.callback.handler.class", "com.example.Login", "that minikafka does not have"),
+        (f"{OWN}sasl.login.read.timeout.ms", "soon", "must be a whole number from 1"),
+        (
+            f"{OWN}sasl.jaas.config",
+            f'{OAUTH}.OAuthBearerLoginModule required clientId="b";',
+            "'clientSecret'",
+        ),
+    ],
+)
+def test_incomplete_login_with_tokens_is_named(name: str, value: str | None, complaint: str) -> None:
+    given = {key: text for key, text in {**TOKENS, name: value}.items() if text is not None}
+    with pytest.raises(ConfigError) as refused:
+        sasl("OAUTHBEARER", **given, **{MECHANISM: "OAUTHBEARER"})
+    assert refused.value.name == name
+    assert complaint in str(refused.value)
+
+
+def test_wrong_setting_of_the_login_is_a_fault_without_the_mechanism() -> None:
+    with pytest.raises(ConfigError) as refused:
+        sasl("SCRAM-SHA-512", **{SCRAM: OWN_SCRAM, "sasl.login.retry.backoff.ms": "soon"})
+    assert refused.value.name == "sasl.login.retry.backoff.ms"
 
 
 def test_settings_of_the_guide_are_valid() -> None:
@@ -118,4 +156,4 @@ def test_settings_of_the_guide_are_valid() -> None:
         given = dict(line.split("=", 1) for line in block.splitlines())
         config = BrokerConfig.from_properties({"zookeeper.connect": "h:1", **given})
         made.append((config.inter_broker.listener, config.inter_broker.sasl is not None, config.unused()))
-    assert made == [("INTERNAL", False, ""), ("SASL_SSL", False, ""), ("SASL_SSL", True, "")]
+    assert made == [("INTERNAL", False, ""), ("SASL_SSL", False, ""), *[("SASL_SSL", True, "")] * 2]
