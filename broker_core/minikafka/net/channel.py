@@ -192,7 +192,7 @@ class Channel:
     @property
     def is_readable(self) -> bool:
         """True when bytes have been received that the selector does not report."""
-        return self.reader.ahead or (self.tls is not None and self.tls.pending() > 0)
+        return self.reader.ahead or (self.tls is not None and self.tls.is_pending())
 
     def mute(self) -> None:
         """Report nothing in this state, as the peer sends what is not read now."""

@@ -418,7 +418,7 @@ class SocketConnection:
         """Return the ready events of the socket: 0 after the deadline or when the connection has ended."""
         if self._error is not None:
             return 0
-        if self._tls is not None and events & select.POLLIN and self._tls.pending():
+        if self._tls is not None and events & select.POLLIN and self._tls.is_pending():
             return select.POLLIN
         return _poll(self._sock, events, deadline_ms)
 

@@ -7,6 +7,7 @@ wait for its end, and there take no more time than the turn's other work, but on
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable
@@ -27,8 +28,10 @@ class NothingSent(ConnectionResetError):
     """A peer left before its first byte, as a check that a port is open does: that is no fault."""
 
 
-def continue_handshake(channel: Channel) -> None:
+def continue_handshake(channel: Channel, outgoing: ssl.MemoryBIO) -> None:
     """Continue the handshake of a connection to its end.
+
+    outgoing: memory of the channel's processor, for all of its connections (``SslTransport``).
 
     It begins with a look at the first bytes: OpenSSL does not say which other protocol a client speaks. It
     would also answer with an alert, whose first bytes a client without TLS takes for a length of 350 MB.
@@ -49,7 +52,7 @@ def continue_handshake(channel: Channel) -> None:
             raise NothingSent("the peer disconnected before a TLS handshake")
         if first[0] != HANDSHAKE_RECORD:
             raise HandshakeFailed(_other_protocol(first, sasl=channel.endpoint.demands_authentication))
-        tls = SslTransport(channel.sock, context.context)
+        tls = SslTransport(channel.sock, context.context, outgoing=outgoing)
         channel.encrypt(tls)
     try:
         tls.handshake()

@@ -5,9 +5,8 @@ page cache to the socket without a copy to user space. Where ``sendfile`` is mis
 file or socket, the slice is read and sent in pieces. A lazy part is sent as it is produced; when it is not
 ready, the call ends.
 
-An encrypted connection takes all of a piece or none of it, and then wants the same bytes again. Pieces are
-copied together, files and lazy parts included, in a buffer of the thread, and only their size is kept: what
-waits for a slow peer takes no memory, and is copied again for the next attempt.
+For an encrypted connection, pieces are copied together, files and lazy parts included, in a buffer of the
+thread. What waits for a slow peer takes no memory here, and is copied again for the next attempt.
 """
 
 from __future__ import annotations
@@ -40,8 +39,6 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 """Linux: more data follows, so that the few bytes before a slice get no packet of their own."""
 _ENCRYPTED_BYTES = 256 * 1024
 """The size of a piece for an encrypted connection."""
-_SLOW_ENCRYPTED_BYTES = 32 * 1024
-"""Its size for a peer that reads slowly: only whole pieces count as progress."""
 _NO_SENDFILE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTSOCK, errno.EOVERFLOW}
 
 
@@ -53,7 +50,10 @@ class EncryptedTransport(Protocol):
     """A connection that encrypts: ``net.ssl_transport``."""
 
     def send(self, data: memoryview) -> int:
-        """Send all of ``data``. Raises BlockingIOError: then the next call must have the same data."""
+        """Send the beginning of ``data``. Return its size. Raises BlockingIOError for 0.
+
+        The next data must begin with what was not sent, as it may be encrypted already.
+        """
 
 
 class _Scratch(threading.local):
@@ -92,9 +92,6 @@ class NetworkSend:
         self.shared = tuple(shared.values())
         """Large immutable parts, without duplicates, which other responses may share."""
         self._sendfile = HAS_SENDFILE
-        # Of an encrypted connection: the size of the next piece, and of the piece that it wants again.
-        self._piece_bytes = _ENCRYPTED_BYTES
-        self._again_bytes = 0
         self.waits_for: LazyPart | None = None
         """The lazy part that must produce its next bytes before anything more can be sent."""
 
@@ -132,23 +129,19 @@ class NetworkSend:
         self.waits_for = None
         try:
             while self._parts and total < TURN_BYTES and self.waits_for is None:
-                piece = self._gather(self._again_bytes or self._piece_bytes)
+                piece = self._gather(_ENCRYPTED_BYTES)
                 if piece:
-                    self._again_bytes = len(piece)
-                    transport.send(piece)
-                    self._remove(len(piece))
-                    total += len(piece)
-                    self._again_bytes = 0
-                    self._piece_bytes = min(2 * self._piece_bytes, _ENCRYPTED_BYTES)
+                    sent = transport.send(piece)
+                    self._remove(sent)
+                    total += sent
+                    if sent < len(piece):
+                        break
         except BlockingIOError:
-            self._piece_bytes = _SLOW_ENCRYPTED_BYTES
+            pass
         return total
 
     def _gather(self, size: int) -> memoryview:
-        """Return the next bytes, at most ``size``: empty when a lazy part is not ready.
-
-        ``size`` bytes are returned again by a call that has returned as many before.
-        """
+        """Return the next bytes, at most ``size``: empty when a lazy part is not ready."""
         first = self._parts[0]
         if isinstance(first, memoryview) and len(first) >= size:
             return first[:size]
@@ -172,8 +165,6 @@ class NetworkSend:
             filled += count
             if count < part_size(part):
                 break
-        if self._again_bytes and filled < size:
-            raise StorageError(f"{size - filled} bytes of a response have gone while it was sent")
         return space[:filled]
 
     def _remove(self, count: int) -> None:

@@ -18,6 +18,7 @@ import logging
 import os
 import selectors
 import socket
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -94,6 +95,7 @@ class Processor:
         self._held: deque[Channel] = deque()
         self._ready: dict[Channel, None] = {}
         """Channels with a read-ahead request, which the selector does not report."""
+        self._encrypted = ssl.MemoryBIO()
         self._handshakes = HandshakeQueue(lambda channel: self._run_step(channel, self._shake_hands))
         self._unauthenticated: UnauthenticatedConnections[Channel] = UnauthenticatedConnections(
             options.unauthenticated_connections
@@ -189,6 +191,8 @@ class Processor:
         self._unauthenticated.remove(channel.endpoint.listener, channel.host, channel)
         channel.authentication_deadline_ms = NEVER_MS
         channel.reader.max_bytes = self._options.max_request_bytes
+        if channel.tls is not None:
+            channel.tls.is_stranger = False
 
     def release_parked(self, channel: Channel, exchange: SocketExchange) -> None:
         """Stop counting a request in flight that was parked. On this thread only."""
@@ -336,7 +340,7 @@ class Processor:
 
     def _shake_hands(self, channel: Channel) -> None:
         try:
-            continue_handshake(channel)
+            continue_handshake(channel, self._encrypted)
         except NothingSent as error:
             self.close_channel(channel, error_reason(error), logging.DEBUG)
             return

@@ -5,9 +5,12 @@ The cases of Kafka's SslTransportLayerTest, as far as they are not about the rea
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -36,6 +39,7 @@ from tests.support.tls import (
     inline_trust,
     key_and_chain,
 )
+from tests.support.tls_records import ClientRecords
 
 Serve = Callable[..., SocketServer]
 Connect = Callable[..., SocketConnection]
@@ -301,6 +305,39 @@ def test_peer_that_closes_in_a_large_request_is_said_to_close(serve: Serve, conn
     with pytest.raises(NetworkError, match=r"the peer closed|reset by peer") as broken:
         ask(connection, bytes(8 << 20))
     assert "_ssl.c" not in str(broken.value)
+
+
+def test_key_updates_without_end_close_their_connection_alone(
+    serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    server = tls_server(serve)
+    good = connect(server)
+    context = client_context(client_tls())
+    context.keylog_filename = str(tmp_path / "keys")
+    with encrypted(server, context) as sock:
+        records = ClientRecords(tmp_path / "keys")
+        with socket.socket(fileno=os.dup(sock.fileno())) as raw, contextlib.suppress(ConnectionError):
+            raw.sendall(records.data(framed(b"fine")))
+            assert read_frame(sock) == b"fine"
+            while True:
+                raw.sendall(records.key_updates(1_000))
+                assert ask(good) == b"hello"
+    assert "bytes of TLS without data, such as key updates" in refusal(caplog)
+    assert ask(good) == b"hello"
+
+
+@pytest.mark.process
+@pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="needs the program openssl: ssl cannot renegotiate"
+)
+def test_renegotiation_is_refused_and_disturbs_nobody(serve: Serve, connect: Connect) -> None:
+    server = tls_server(serve)
+    good = connect(server)
+    command = ["openssl", "s_client", "-tls1_2", "-connect", f"{HOST}:{server.port}"]
+    asked = subprocess.run(command, input=b"R\n", capture_output=True, timeout=PATIENCE_SECONDS)
+    assert b"RENEGOTIATING" in asked.stderr + asked.stdout
+    assert b"no renegotiation" in asked.stderr
+    assert ask(good) == b"hello"
 
 
 def test_name_that_cannot_be_sent_is_an_error() -> None:

@@ -1,0 +1,56 @@
+"""Records of a client with TLS 1.3, made by hand: Python's ``ssl`` sends no key updates."""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from pathlib import Path
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY_UPDATE_BYTES = 27
+_DATA, _HANDSHAKE = 23, 22
+_KEY_BYTES, _NONCE_BYTES, _SECRET_BYTES = 32, 12, 48
+
+
+class ClientRecords:
+    """The records after a handshake with TLS_AES_256_GCM_SHA384, in their order."""
+
+    def __init__(self, key_log: Path) -> None:
+        """key_log: the ``keylog_filename`` of the client's context, which has made one connection."""
+        secrets = dict(line.split()[::2] for line in key_log.read_text().splitlines() if line[0] != "#")
+        self._use(bytes.fromhex(secrets["CLIENT_TRAFFIC_SECRET_0"]))
+
+    def data(self, content: bytes) -> bytes:
+        """Return a record with data."""
+        return self._record(content, _DATA)
+
+    def key_update(self, *, is_asked_back: bool = False) -> bytes:
+        """Return a record with a key update, perhaps one that the peer has to answer with its own."""
+        record = self._record(b"\x18\0\0\x01" + bytes([is_asked_back]), _HANDSHAKE)
+        self._use(_expanded(self._secret, b"traffic upd", _SECRET_BYTES))
+        return record
+
+    def key_updates(self, count: int, *, is_asked_back: bool = False) -> bytes:
+        """Return ``count`` key updates."""
+        return b"".join(self.key_update(is_asked_back=is_asked_back) for _ in range(count))
+
+    def _use(self, secret: bytes) -> None:
+        self._secret = secret
+        self._cipher = AESGCM(_expanded(secret, b"key", _KEY_BYTES))
+        self._nonce = int.from_bytes(_expanded(secret, b"iv", _NONCE_BYTES), "big")
+        self._sequence = 0
+
+    def _record(self, content: bytes, kind: int) -> bytes:
+        inner = content + bytes([kind])
+        header = b"\x17\x03\x03" + struct.pack(">H", len(inner) + 16)
+        nonce = (self._nonce ^ self._sequence).to_bytes(_NONCE_BYTES, "big")
+        self._sequence += 1
+        return header + self._cipher.encrypt(nonce, inner, header)
+
+
+def _expanded(secret: bytes, label: bytes, size: int) -> bytes:
+    """Return HKDF-Expand-Label (RFC 8446, 7.1) of at most 48 bytes."""
+    label = b"tls13 " + label
+    info = struct.pack(">H", size) + bytes([len(label)]) + label + b"\0"
+    return hmac.digest(secret, info + b"\x01", "sha384")[:size]
