@@ -32,7 +32,9 @@ KEPT_MAX = 8
 """The most clusters that one worker keeps; the least recently used one is closed first."""
 _CHECK_MS = 4_000
 _CHECK_CONNECT_MS = 3_000
-"""Limits of ``check_login``, for all brokers and for one connection: the user waits for it in ``load()``."""
+"""Limits of ``check_login``, for all brokers and for one connection: the user waits for it in ``load()``,
+five seconds at most, as no other broker is tried in the last half of the first.
+"""
 
 
 _Key = tuple[bool, str, ConnectionOptions]
@@ -100,7 +102,8 @@ def _cached(creates_topics: bool, bootstrap_servers: str, connection: Connection
 
 
 def check_login(bootstrap_servers: str, connection: ConnectionOptions) -> None:
-    """Raise AuthenticationFailed if the brokers refuse this client: at once, instead of in every task.
+    """Raise AuthenticationFailed if the brokers refuse this client: at once, instead of in every task. Raise
+    IdentityProviderUnreachable if there is no token, or no AWS credentials, for the login.
 
     Brokers that do not answer are no error: a stream may start while they are away. Those that have accepted
     it are not asked again by this process.

@@ -29,6 +29,7 @@
     │   └── RemoteWireError      the peer's: truncated, oversized or invalid bytes
     │       └── ForeignProtocol  the peer speaks TLS or HTTP
     ├── NetworkError             a connection could not be made, broke or timed out
+    │   ├── IdentityProviderUnreachable  a token or credentials for a login cannot be fetched
     │   └── NoSuchBroker         the cluster answers, but this broker is not among its live brokers
     ├── CoordinationError        ZooKeeper
     │   ├── NoNode / NodeExists / NotEmpty / BadVersion
@@ -499,6 +500,10 @@ class NoResponse(NetworkError):
 
 class PeerClosed(NetworkError):
     """The peer closed the connection."""
+
+
+class IdentityProviderUnreachable(NetworkError):
+    """A token, or AWS credentials, for a login cannot be fetched at the moment."""
 
 
 class NoSuchBroker(NetworkError):

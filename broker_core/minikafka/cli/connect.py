@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from minikafka.registry.zookeeper_security import ZooKeeperSecurity
 
 CLIENT_ID = "minikafka-cli"
-REACH_TIMEOUT_MS = 5_000
+REACH_TIMEOUT_MS = 4_000
+"""The time to find a cluster: users get an answer within five seconds from the start of the process."""
 UNKNOWN_TOPIC_TIMEOUT_MS = 800
 """The time to wait for the metadata of a topic that seems not to exist: users want a quick answer."""
 

@@ -23,11 +23,13 @@ from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import (
     AuthenticationFailed,
     ErrorCode,
+    IdentityProviderUnreachable,
     NetworkError,
     NoResponse,
     RemoteWireError,
     SslAuthenticationFailed,
 )
+from minikafka.base.ids import host_port
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.security.sasl.client_states import (
     ClientState,
@@ -36,6 +38,7 @@ from minikafka.security.sasl.client_states import (
     SendToken,
 )
 from minikafka.security.sasl.login import ClientLogin
+from minikafka.security.sasl.mechanism import SaslClient
 from minikafka.wire.api import Api
 from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
@@ -70,8 +73,8 @@ class SecureConnector:
     ) -> None:
         """connector: does TCP and, if ``is_encrypted``, TLS.
 
-        connect_timeout_ms: the limit for TCP, TLS and SASL together. uniform: returns a random number between
-        two.
+        connect_timeout_ms: the limit for TCP, TLS and SASL together, and before that for what the login needs
+        from elsewhere. uniform: returns a random number between two.
         """
         self._connector = connector
         self._login = login
@@ -100,7 +103,7 @@ class SecureConnector:
         return self._connector.wait_any(pending, timeout_ms)
 
     def _connect(self, host: str, port: int) -> Connection:
-        client = self._login.create_client(host)  # first: it may have to fetch a token
+        client = self._create_client(host, port)  # first: it may have to fetch a token
         deadline_ms = self._clock.monotonic_ms() + self._connect_timeout_ms
 
         def remaining_ms() -> int:
@@ -122,6 +125,12 @@ class SecureConnector:
             part = self._uniform(RENEWAL_FROM, RENEWAL_TO)
             connection.session_end_ms = self._clock.monotonic_ms() + int(lifetime_ms * part)
         return connection
+
+    def _create_client(self, host: str, port: int) -> SaslClient:
+        try:
+            return self._login.create_client(host, self._connect_timeout_ms)
+        except NetworkError as error:
+            raise IdentityProviderUnreachable(error.problem, host_port(host, port), error.advice) from None
 
 
 def ask(

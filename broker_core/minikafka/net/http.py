@@ -63,7 +63,7 @@ def fetch(request: HttpRequest) -> HttpResponse:
 
 
 def _failure(request: HttpRequest, reason: str) -> NetworkError:
-    advice = "check the address, and that this host may connect to it"
+    advice = f"check {request.setting}, and that this host may connect to it"
     return NetworkError(f"cannot reach the identity provider: {reason}", request.place, advice)
 
 

@@ -23,7 +23,7 @@ from minikafka.base.printable import printable
 from minikafka.base.text import shorten
 from minikafka.net.http import fetch
 from minikafka.net.tls import read_file
-from minikafka.net.token_cache import TokenCache
+from minikafka.net.token_cache import TokenCache, in_background
 from minikafka.security.sasl import aws_msk_iam, gssapi
 from minikafka.security.sasl.aws_msk_iam import AwsOptions, Presign
 from minikafka.security.sasl.gssapi import SecurityContext
@@ -52,8 +52,9 @@ def login_ports(clock: Clock | None = None) -> LoginPorts:
         refresh_ms: Callable[[OAuthBearerToken], int],
         retry_backoff_ms: int,
         retry_backoff_max_ms: int,
-    ) -> Callable[[], OAuthBearerToken]:
-        return TokenCache(fetch_token, refresh_ms, retry_backoff_ms, retry_backoff_max_ms, clock)
+        place: str,
+    ) -> Callable[[int], OAuthBearerToken]:
+        return TokenCache(fetch_token, refresh_ms, retry_backoff_ms, retry_backoff_max_ms, clock, place)
 
     return LoginPorts(
         clock.now_ms, os.urandom, read_file, fetch, keep_token, aws_presigner, kerberos_contexts, USER_AGENT
@@ -74,6 +75,38 @@ def _failed(mechanism: str, problem: str, error: object, advice: str) -> Authent
     return AuthenticationFailed(text, text)
 
 
+class _LimitedCalls:
+    """Runs calls of a library, each for a limited time, and one at a time.
+
+    The libraries wait for silent servers for a minute or more; a thread is left to that. Two calls of one
+    login would leave two threads, and could replace each other's tickets.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+
+    def run(self, call: Callable[[], T], limit_s: float) -> T:
+        """Return what ``call`` returns. Raises its error, or that of a Future that is not done in time."""
+        end_s, result = time.monotonic() + limit_s, Future[T]()
+
+        def run() -> None:
+            try:
+                result.set_result(call())
+            except Exception as error:  # noqa: BLE001 - raised by the thread that waits for it
+                result.set_exception(error)
+            finally:
+                self._turn.release()
+
+        if not self._turn.acquire(timeout=limit_s):
+            raise FutureTimeout
+        try:
+            in_background(run)
+        except RuntimeError as error:  # the system has no thread left
+            self._turn.release()
+            raise NetworkError(f"the login cannot be prepared: {error}") from None
+        return result.result(max(0.0, end_s - time.monotonic()))
+
+
 def aws_presigner(options: AwsOptions) -> Presign:
     """Return what signs addresses with the credentials that ``options`` name, or those of the environment.
 
@@ -88,15 +121,21 @@ def aws_presigner(options: AwsOptions) -> Presign:
         importlib.import_module("botocore.exceptions").ClientError,
     )
     session = sessions.Session(profile=options.profile_name)
+    calls = _LimitedCalls()
     credentials: Any = None
 
-    def presign(host: str, region: str | None) -> str:
+    def find() -> Any:
         nonlocal credentials
+        if credentials is None:
+            credentials = _aws_credentials(session, options)
+        return credentials and credentials.get_frozen_credentials()
+
+    def presign(host: str, region: str | None, limit_ms: int) -> str:
         try:
             region = region or session.get_config_variable("region")
-            if credentials is None:  # two threads may both find them: both are good
-                credentials = _aws_credentials(session, options)
-            found = credentials and credentials.get_frozen_credentials()
+            found = calls.run(find, limit_ms / 1000)
+        except FutureTimeout:
+            raise _aws_away(options, limit_ms) from None
         except errors as error:
             advice = "check the options aws… in sasl.jaas.config, and the AWS configuration of this host"
             raise _failed(mechanism, "cannot get AWS credentials", error, advice) from None
@@ -116,6 +155,20 @@ def aws_presigner(options: AwsOptions) -> Presign:
         return str(request.url)
 
     return presign
+
+
+def _aws_away(options: AwsOptions, limit_ms: int) -> NetworkError:
+    """Return the error of credentials that do not come in time."""
+    problem = f"{aws_msk_iam.MECHANISM}: no AWS credentials within {limit_ms} ms"
+    if options.role_arn is not None:
+        advice = "check that this host may connect to it, and awsStsRegion in sasl.jaas.config"
+        return NetworkError(f"{problem}: AWS STS does not answer", advice=advice)
+    advice = (
+        "set awsProfileName or awsRoleArn in sasl.jaas.config, or AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY; without an instance role also AWS_EC2_METADATA_DISABLED=true"
+    )
+    away = "neither AWS STS nor the instance metadata service (169.254.169.254) answers"
+    return NetworkError(f"{problem}: {away}", advice=advice)
 
 
 def _aws_credentials(session: Any, options: AwsOptions) -> Any:
@@ -160,7 +213,7 @@ def kerberos_contexts(options: KerberosOptions) -> Callable[[str], SecurityConte
     def context(host: str) -> SecurityContext:
         nonlocal has_logged_in
         try:
-            made = calls.run(lambda: _KerberosContext(library, options, host))
+            made = calls.run(lambda: _KerberosContext(library, options, host), KDC_LIMIT_S)
         except FutureTimeout:
             raise failure(host, f"no response within {KDC_LIMIT_S:g} s") from None
         except _NoKdc as error:
@@ -169,38 +222,6 @@ def kerberos_contexts(options: KerberosOptions) -> Callable[[str], SecurityConte
         return made
 
     return context
-
-
-class _LimitedCalls:
-    """Runs calls of the Kerberos library, each for ``KDC_LIMIT_S`` at most, and one at a time.
-
-    The library waits for a silent KDC for a minute; a thread is left to that. Two calls of one login would
-    replace each other's tickets, and leave two threads.
-    """
-
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-
-    def run(self, call: Callable[[], T]) -> T:
-        """Return what ``call`` returns. Raises its error, or that of a Future that is not done in time."""
-        end_s, result = time.monotonic() + KDC_LIMIT_S, Future[T]()
-
-        def run() -> None:
-            try:
-                result.set_result(call())
-            except Exception as error:  # noqa: BLE001 - raised by the thread that waits for it
-                result.set_exception(error)
-            finally:
-                self._turn.release()
-
-        if not self._turn.acquire(timeout=KDC_LIMIT_S):
-            raise FutureTimeout
-        try:
-            threading.Thread(target=run, name="minikafka-kerberos", daemon=True).start()
-        except RuntimeError as error:  # the system has no thread left
-            self._turn.release()
-            raise NetworkError(f"{gssapi.MECHANISM}: {error}") from None
-        return result.result(max(0.0, end_s - time.monotonic()))
 
 
 class _NoKdc(Exception):

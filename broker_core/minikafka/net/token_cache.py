@@ -1,8 +1,8 @@
 """The token of a client, kept and renewed while it is in use.
 
-The first caller fetches it, and others wait for the same attempt. Once it is time to renew it, a thread does
-so while callers go on with the old one; the thread ends with its attempt. Nothing runs while nobody needs a
-token: connections ask for it only when they are opened.
+A thread fetches it, and ends with its attempt. Callers wait for that, each for a limited time, and for the
+same attempt; while it is renewed they go on with the old one. Nothing runs while nobody needs a token:
+connections ask for it only when they are opened.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import MinikafkaError, NetworkError
+from minikafka.base.errors import NetworkError
 from minikafka.security.sasl.oauthbearer import OAuthBearerToken
+from minikafka.security.sasl.sasl_config import TOKEN_ENDPOINT
 
 T = TypeVar("T")
 
@@ -60,6 +61,7 @@ class TokenCache:
         retry_backoff_ms: int,
         retry_backoff_max_ms: int,
         clock: Clock,
+        place: str = "",
         *,
         background: Callable[[Callable[[], None]], None] = in_background,
         sleep: Callable[[float], None] = time.sleep,
@@ -70,6 +72,7 @@ class TokenCache:
         self._retry_backoff_ms = retry_backoff_ms
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._clock = clock
+        self._place = place
         self._background = background
         self._sleep = sleep
         # Guards the fields below.
@@ -78,56 +81,47 @@ class TokenCache:
         self._refresh_ms = 0
         self._attempt: Future[OAuthBearerToken] | None = None
         """The attempt to fetch a token that is under way."""
+        self._last_error: NetworkError | None = None
+        """Why it has not succeeded yet."""
 
-    def __call__(self) -> OAuthBearerToken:
-        """Return a token that has not expired. Raises what ``fetch`` raises."""
+    def __call__(self, limit_ms: int) -> OAuthBearerToken:
+        """Return a token that has not expired; wait for one for ``limit_ms`` at most.
+
+        Raises what ``fetch`` raises, and NetworkError if there is none in time.
+        """
         with self._lock:
-            token, attempt, now_ms = self._token, self._attempt, self._clock.now_ms()
-            is_valid = token is not None and now_ms < token.expires_ms
-            is_mine = attempt is None and (not is_valid or now_ms >= self._refresh_ms)
-            if is_mine:
-                attempt = self._attempt = Future()
-        if token is not None and is_valid:
-            if is_mine:
-                self._begin_renewal()
-            return token
+            token, now_ms = self._token, self._clock.now_ms()
+            valid = token if token is not None and now_ms < token.expires_ms else None
+            begun = None
+            if self._attempt is None and (valid is None or now_ms >= self._refresh_ms):
+                begun = self._attempt = Future()
+                self._last_error = None
+            attempt = self._attempt
+        if begun is not None:
+            self._begin(begun, is_renewal=valid is not None)
+        if valid is not None:
+            return valid
         assert attempt is not None, "somebody fetches a token"
-        return self._run(attempt) if is_mine else attempt.result()
+        wait([attempt], limit_ms / 1000)
+        if not attempt.done():
+            raise self._not_in_time(limit_ms)
+        return attempt.result()
 
-    def _begin_renewal(self) -> None:
+    def _begin(self, attempt: Future[OAuthBearerToken], *, is_renewal: bool) -> None:
         try:
-            self._background(self._renew)
+            self._background(lambda: self._run(attempt, is_renewal=is_renewal))
         except RuntimeError as error:  # the system has no thread left
-            attempt = self._end_failed_attempt()
-            attempt.set_exception(NetworkError(f"the token cannot be renewed: {error}"))
-            _log.warning("cannot renew the token for OAUTHBEARER; the next attempt follows: %s", error)
+            self._fail(attempt, NetworkError(f"no token can be fetched: {error}"), is_renewal=is_renewal)
 
-    def _end_failed_attempt(self) -> Future[OAuthBearerToken]:
-        with self._lock:
-            attempt, self._attempt = self._attempt, None
-            self._refresh_ms = self._clock.now_ms() + RENEWAL_BACKOFF_MS
-        assert attempt is not None, "the caller has begun it"
-        return attempt
-
-    def _renew(self) -> None:
-        attempt = self._attempt
-        assert attempt is not None, "it ends here"
-        try:
-            self._run(attempt)
-        except MinikafkaError as error:
-            _log.warning("cannot renew the token for OAUTHBEARER; the next attempt follows: %s", error)
-
-    def _run(self, attempt: Future[OAuthBearerToken]) -> OAuthBearerToken:
-        """Fetch a token, for this caller and those that wait for ``attempt``."""
+    def _run(self, attempt: Future[OAuthBearerToken], *, is_renewal: bool) -> None:
+        """Fetch a token for those that wait for ``attempt``."""
         try:
             backoff = self._retry_backoff_ms, self._retry_backoff_max_ms
-            token = with_retries(self._fetch, *backoff, self._clock, self._sleep)
+            token = with_retries(self._fetch_once, *backoff, self._clock, self._sleep)
             refresh_ms = self._refresh_time_of(token)
-        except BaseException as error:
-            self._end_failed_attempt()
-            interrupted = NetworkError("the request for a token was interrupted")
-            attempt.set_exception(error if isinstance(error, MinikafkaError) else interrupted)
-            raise
+        except Exception as error:  # noqa: BLE001 - the callers get it
+            self._fail(attempt, error, is_renewal=is_renewal)
+            return
         if token.expires_ms <= self._clock.now_ms():
             _log.warning(
                 "the identity provider's new token has expired already: check the clock of this host"
@@ -135,4 +129,25 @@ class TokenCache:
         with self._lock:
             self._attempt, self._token, self._refresh_ms = None, token, refresh_ms
         attempt.set_result(token)
-        return token
+
+    def _fetch_once(self) -> OAuthBearerToken:
+        try:
+            return self._fetch()
+        except NetworkError as error:
+            self._last_error = error
+            raise
+
+    def _fail(self, attempt: Future[OAuthBearerToken], error: Exception, *, is_renewal: bool) -> None:
+        with self._lock:
+            self._attempt, self._refresh_ms = None, self._clock.now_ms() + RENEWAL_BACKOFF_MS
+        if is_renewal:  # the callers go on with the old token
+            _log.warning("cannot renew the token for OAUTHBEARER; the next attempt follows: %s", error)
+        attempt.set_exception(error)
+
+    def _not_in_time(self, limit_ms: int) -> NetworkError:
+        """Return the error of a caller that waits no longer, while the attempt goes on."""
+        last = self._last_error
+        if last is not None:
+            return NetworkError(last.detail, last.peer, last.advice)
+        advice = f"check {TOKEN_ENDPOINT}, and that this host may connect to it"
+        return NetworkError(f"no token from the identity provider within {limit_ms} ms", self._place, advice)

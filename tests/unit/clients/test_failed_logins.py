@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.errors import AuthenticationFailed, ConsumerRebalanceFailed, FailedToSendMessage
+from minikafka.base.errors import (
+    AuthenticationFailed,
+    ConsumerRebalanceFailed,
+    FailedToSendMessage,
+    IdentityProviderUnreachable,
+    NetworkError,
+)
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
@@ -21,6 +27,7 @@ from tests.support.connector_harness import ZooKeeperGroupHarness
 from tests.support.fetcher_harness import FetcherHarness, five_messages
 from tests.support.group_consumer_harness import GroupHarness, everything
 from tests.support.producer_harness import make_producer
+from tests.support.raising import raising
 
 REASON = "PLAIN: the broker refuses the login"
 REFUSED = pytest.raises(AuthenticationFailed, match=REASON)
@@ -50,6 +57,37 @@ def test_admin_raises_it_in_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
     with brokers.client() as cluster, REFUSED:
         Admin(cluster).describe_cluster()
     assert brokers.clock.monotonic_ms() == 0
+
+
+def test_check_of_a_login_names_an_identity_provider_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = BrokerHarness(1)
+    away = IdentityProviderUnreachable("https://idp: Connection refused", "memory:9001", "check the address")
+    monkeypatch.setattr(brokers.network, "connect", raising(away))
+    with brokers.client() as cluster:
+        with pytest.raises(
+            IdentityProviderUnreachable, match="https://idp: Connection refused; check the add"
+        ):
+            cluster.check_login(4_000)
+        with pytest.raises(NetworkError, match=r"reached for 300 ms: .*https://idp: .*; check the address$"):
+            cluster.metadata(timeout_ms=300)
+
+
+@pytest.mark.parametrize(("connect_ms", "asked"), [(1_000, 3), (3_000, 1)])
+def test_check_of_a_login_tries_no_server_late(
+    monkeypatch: pytest.MonkeyPatch, connect_ms: int, asked: int
+) -> None:
+    brokers = BrokerHarness(1)
+    ports: list[int] = []
+
+    def connect(host: str, port: int) -> Connection:
+        ports.append(port)
+        brokers.clock.advance(connect_ms)
+        raise NetworkError("no connection", f"{host}:{port}")
+
+    monkeypatch.setattr(brokers.network, "connect", connect)
+    with brokers.client(bootstrap="memory:1,memory:2,memory:3,memory:4") as cluster:
+        assert not cluster.check_login(4_000)
+    assert ports == [1, 2, 3][:asked]
 
 
 def test_producer_raises_it_when_it_looks_up_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:

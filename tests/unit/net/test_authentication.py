@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from minikafka.base.errors import AuthenticationFailed, ErrorCode, NetworkError, PeerClosed
+from minikafka.base.errors import (
+    AuthenticationFailed,
+    ErrorCode,
+    IdentityProviderUnreachable,
+    NetworkError,
+    PeerClosed,
+)
 from minikafka.base.secrets import Password
 from minikafka.net.authentication import SecureConnector
 from minikafka.net.interfaces import Connection, Exchange
@@ -30,7 +36,7 @@ class Alice:
     password: Password = PASSWORD
     hosts: list[str] = field(default_factory=list)
 
-    def create_client(self, host: str) -> SaslClient:
+    def create_client(self, host: str, limit_ms: int) -> SaslClient:
         self.hosts.append(host)
         if self.mechanism == "PLAIN":
             return PlainSaslClient("alice", self.password)
@@ -103,10 +109,10 @@ def test_old_broker_that_stops_during_the_login_has_refused_nothing(network: Mem
     SaslBroker(network, OLD)
 
     class Stopping(Alice):
-        def create_client(self, host: str) -> SaslClient:
+        def create_client(self, host: str, limit_ms: int) -> SaslClient:
             network.inject(HOST, PORT, Fault.CUT_REQUEST)
             network.inject(HOST, PORT, Fault.REFUSE)
-            return super().create_client(host)
+            return super().create_client(host, limit_ms)
 
     with pytest.raises(NetworkError, match="Connection refused"):
         connector(network, Stopping("PLAIN")).connect(HOST, PORT)
@@ -166,11 +172,13 @@ def test_error_of_a_login_that_makes_no_client_is_passed_on(network: MemoryNetwo
     SaslBroker(network, NEW)
 
     class WithoutToken(Alice):
-        def create_client(self, host: str) -> SaslClient:
-            raise NetworkError("no token", "127.0.0.1:1")
+        def create_client(self, host: str, limit_ms: int) -> SaslClient:
+            assert limit_ms == 10_000  # the time-out of the connection
+            raise NetworkError("no token", "https://idp", "check the address")
 
-    with pytest.raises(NetworkError, match="no token"):
+    with pytest.raises(IdentityProviderUnreachable) as failed:
         connector(network, WithoutToken()).connect(HOST, PORT)
+    assert str(failed.value) == f"{HOST}:{PORT}: https://idp: no token; check the address"
     network.run()
     assert not network._connections
 

@@ -18,8 +18,10 @@ import pytest
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import AuthenticationFailed, ConfigError, NetworkError
 from minikafka.base.secrets import Password
+from minikafka.net import login_ports as login_ports_module
 from minikafka.net.key_cache import KeyCache
 from minikafka.net.login_ports import aws_presigner, kerberos_contexts, login_ports
+from minikafka.net.token_cache import THREAD_NAME
 from minikafka.security.sasl.aws_msk_iam import TOKEN_HOST, AwsMskIamSaslClient, AwsOptions
 from minikafka.security.sasl.login import KerberosOptions, login
 from minikafka.security.sasl.oauthbearer import OAuthBearerSaslServer
@@ -36,6 +38,7 @@ with warnings.catch_warnings():
 
 HOST = "b-1.demo.kafka.us-west-2.amazonaws.com"
 REGION = "us-west-2"
+LIMIT_MS = 10_000
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +66,7 @@ def test_signature_is_that_of_another_implementation(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tiger")
     if token is not None:
         monkeypatch.setenv("AWS_SESSION_TOKEN", token)
-    ours = fields_of(aws_presigner(AwsOptions())(HOST, REGION))
+    ours = fields_of(aws_presigner(AwsOptions())(HOST, REGION, LIMIT_MS))
     theirs = AwsMskIamClient(HOST, "KEY", "tiger", REGION, token)
     theirs.timestamp, theirs.datestamp = ours["x-amz-date"], ours["x-amz-date"][:8]
     assert ours == json.loads(theirs.first_message())
@@ -71,7 +74,9 @@ def test_signature_is_that_of_another_implementation(
 
 def test_profile_of_the_jaas_text_is_used(aws: Path) -> None:
     aws.write_text("[dev]\naws_access_key_id=DEV\naws_secret_access_key=tiger\n")
-    credential = fields_of(aws_presigner(AwsOptions(profile_name="dev"))(HOST, REGION))["x-amz-credential"]
+    credential = fields_of(aws_presigner(AwsOptions(profile_name="dev"))(HOST, REGION, LIMIT_MS))[
+        "x-amz-credential"
+    ]
     assert credential.startswith("DEV/")
 
 
@@ -79,7 +84,7 @@ def test_region_of_the_environment_fills_the_host_of_a_token(monkeypatch: pytest
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tiger")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    url = urlsplit(aws_presigner(AwsOptions())(TOKEN_HOST, None))
+    url = urlsplit(aws_presigner(AwsOptions())(TOKEN_HOST, None, LIMIT_MS))
     assert url.hostname == "kafka.eu-west-1.amazonaws.com"
     assert "/eu-west-1/kafka-cluster/" in parse_qs(url.query)["X-Amz-Credential"][0]
 
@@ -107,8 +112,8 @@ def test_role_is_assumed_with_the_options_of_the_jaas_text(monkeypatch: pytest.M
         sts_region="eu-west-1",
     )
     presign = aws_presigner(options)
-    assert fields_of(presign(HOST, REGION))["x-amz-credential"].startswith("ROLE/")
-    presign(HOST, REGION)
+    assert fields_of(presign(HOST, REGION, LIMIT_MS))["x-amz-credential"].startswith("ROLE/")
+    presign(HOST, REGION, LIMIT_MS)
     client, role = asked
     assert (client["service"], client["region_name"]) == ("sts", "eu-west-1")
     assert (client["aws_access_key_id"], client["aws_secret_access_key"]) == ("KEY", "tiger")
@@ -129,14 +134,37 @@ def test_role_is_assumed_with_the_options_of_the_jaas_text(monkeypatch: pytest.M
 )
 def test_missing_credentials_are_a_clear_error(options: AwsOptions, region: str, text: str) -> None:
     with pytest.raises(AuthenticationFailed, match=text):
-        aws_presigner(options)(HOST, region)
+        aws_presigner(options)(HOST, region, LIMIT_MS)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (AwsOptions(), r"instance metadata service \(169.254.169.254\) answers; set awsProfileName or "),
+        (
+            AwsOptions(role_arn="r", role_access_key_id="KEY", role_secret_access_key=Password("tiger")),
+            "AWS STS does not answer; check .* awsStsRegion",
+        ),
+    ],
+)
+def test_credentials_that_do_not_come_in_time_are_a_clear_error(
+    monkeypatch: pytest.MonkeyPatch, options: AwsOptions, text: str
+) -> None:
+    release = threading.Event()
+    monkeypatch.setattr(login_ports_module, "_aws_credentials", lambda *_: release.wait(10) and None)
+    with pytest.raises(NetworkError, match=f"AWS_MSK_IAM: no AWS credentials within 50 ms: .*{text}"):
+        aws_presigner(options)(HOST, REGION, 50)
+    release.set()
+    for thread in threading.enumerate():
+        if thread.name == THREAD_NAME:
+            thread.join(10)
 
 
 def test_unknown_region_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tiger")
     with pytest.raises(AuthenticationFailed, match="'localhost' does not name it; set AWS_"):
-        aws_presigner(AwsOptions())("localhost", None)
+        aws_presigner(AwsOptions())("localhost", None, LIMIT_MS)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +188,7 @@ def test_user_and_password_need_no_library(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setitem(sys.modules, module, None)
     jaas = Password(f'{LOGIN_MODULES["SCRAM-SHA-256"]} required username="a" password="b";')
     made = login(SaslConfig(mechanism="SCRAM-SHA-256", jaas_config=jaas), login_ports())
-    first, second = (made.create_client(HOST).initial_response() for _ in range(2))
+    first, second = (made.create_client(HOST, LIMIT_MS).initial_response() for _ in range(2))
     assert first != second
 
 
@@ -197,7 +225,7 @@ def test_token_of_a_client_is_believed_by_a_broker(provider: IdentityProvider) -
     validator = SignedTokenValidator(settings, keys.keys, keys.key_is_missing)
     for _ in range(2):
         server = OAuthBearerSaslServer(lambda text: validator.validate(text, clock.now_ms()))
-        exchange(made.create_client("localhost"), server)
+        exchange(made.create_client("localhost", LIMIT_MS), server)
         assert server.authorization_id == "carol"
     assert [path for _, path, _, _ in provider.received] == ["/keys", "/token"]
 

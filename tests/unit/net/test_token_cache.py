@@ -15,11 +15,12 @@ from minikafka.net.token_cache import RENEWAL_BACKOFF_MS, THREAD_NAME, TokenCach
 from minikafka.security.sasl.oauthbearer import OAuthBearerToken
 
 LIFETIME_MS = 100_000
+LIMIT_MS = 10_000
 REFUSED = AuthenticationFailed("refused", "refused")
 
 
 class Harness:
-    """A cache on a manual clock; background tasks wait until ``run`` is called."""
+    """A cache on a manual clock; tasks that renew its token wait until ``run`` is called."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -48,7 +49,11 @@ class Harness:
     def start(self, task: Callable[[], None]) -> None:
         if not self.has_threads:
             raise RuntimeError("can't start new thread")
-        self.tasks.append(task)
+        token = self.cache._token
+        if token is None or self.clock.now_ms() >= token.expires_ms:
+            task()
+        else:
+            self.tasks.append(task)
 
     def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -58,7 +63,7 @@ class Harness:
         self.tasks.pop(0)()
 
     def value(self) -> str:
-        return self.cache().value.value
+        return self.cache(LIMIT_MS).value.value
 
 
 @pytest.fixture
@@ -117,6 +122,45 @@ def test_provider_is_not_asked_after_the_longest_backoff(harness: Harness) -> No
     assert sum(harness.pauses) == pytest.approx(10)
 
 
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_caller_waits_for_a_token_no_longer_than_its_limit(harness: Harness, has_failed: bool) -> None:
+    release, tasks = threading.Event(), []
+    refused = NetworkError("Connection refused", "https://idp/token", "check it")
+
+    def fetch() -> OAuthBearerToken:
+        if has_failed and not harness.attempts:
+            harness.attempts += 1
+            raise refused
+        assert release.wait(10)
+        return harness.fetch()
+
+    def start(task: Callable[[], None]) -> None:
+        tasks.append(threading.Thread(target=task))
+        tasks[0].start()
+
+    cache = TokenCache(
+        fetch,
+        lambda token: 0,
+        1,
+        1,
+        harness.clock,
+        "https://idp/token",
+        background=start,
+        sleep=harness.sleep,
+    )
+    with pytest.raises(NetworkError) as failed:
+        cache(200)
+    silent = (
+        "https://idp/token: no token from the identity provider within 200 ms; check "
+        "sasl.oauthbearer.token.endpoint.url, and that this host may connect to it"
+    )
+    assert str(failed.value) == (str(refused) if has_failed else silent)
+    release.set()
+    assert cache(LIMIT_MS).value.value == f"t{1 + has_failed}"  # of the same attempt
+    tasks[0].join(10)
+    assert len(tasks) == 1
+
+
 def test_refusal_of_a_provider_is_not_repeated(harness: Harness) -> None:
     harness.answers = [REFUSED]
     with pytest.raises(AuthenticationFailed):
@@ -137,12 +181,12 @@ def test_new_token_that_has_expired_is_used_with_a_warning(
 
     cache = TokenCache(slow, lambda token: 0, 0, 0, harness.clock)
     with caplog.at_level(logging.WARNING):
-        assert cache().value.value == "t1"
+        assert cache(LIMIT_MS).value.value == "t1"
     assert "check the clock" in caplog.text
 
 
-@pytest.mark.parametrize("error", [None, REFUSED, KeyboardInterrupt()])
-def test_callers_wait_for_one_attempt(harness: Harness, error: BaseException | None) -> None:
+@pytest.mark.parametrize("error", [None, REFUSED, ValueError("a defect")])
+def test_callers_wait_for_one_attempt(harness: Harness, error: Exception | None) -> None:
     begun, release = threading.Event(), threading.Event()
 
     def fetch() -> OAuthBearerToken:
@@ -157,8 +201,8 @@ def test_callers_wait_for_one_attempt(harness: Harness, error: BaseException | N
 
     def ask() -> None:
         try:
-            outcomes.append(cache().value.value)
-        except BaseException as raised:  # noqa: BLE001 - what each caller gets is what the test is about
+            outcomes.append(cache(LIMIT_MS).value.value)
+        except Exception as raised:  # noqa: BLE001 - what each caller gets is what the test is about
             outcomes.append(type(raised).__name__)
 
     first = threading.Thread(target=ask)
@@ -172,11 +216,7 @@ def test_callers_wait_for_one_attempt(harness: Harness, error: BaseException | N
     release.set()
     for thread in (first, *others):
         thread.join(10)
-    expected = {None: {"t1"}, REFUSED: {"AuthenticationFailed"}}.get(
-        error, {"KeyboardInterrupt", "NetworkError"}
-    )
-    assert set(outcomes) <= expected
-    assert len(outcomes) == 4
+    assert outcomes == ["t1" if error is None else type(error).__name__] * 4
 
 
 def test_renewal_runs_on_a_thread_that_ends(harness: Harness) -> None:
@@ -189,8 +229,8 @@ def test_renewal_runs_on_a_thread_that_ends(harness: Harness) -> None:
         return token
 
     cache = TokenCache(fetch, lambda token: 0, 0, 0, harness.clock)
-    cache()
-    cache()
+    cache(LIMIT_MS)
+    cache(LIMIT_MS)
     assert fetched.wait(10)
     for thread in threading.enumerate():
         if thread.name == THREAD_NAME:

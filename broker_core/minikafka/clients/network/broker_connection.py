@@ -23,6 +23,7 @@ from minikafka.base.errors import (
     AuthenticationFailed,
     BrokerError,
     ErrorCode,
+    IdentityProviderUnreachable,
     NetworkError,
     NoResponse,
     PeerClosed,
@@ -287,7 +288,8 @@ class BrokerConnection:
         except NetworkError as error:
             self._record_failure(error.detail)
             self.check_listener(error)
-            raise NetworkError(error.detail, str(self.name)) from error
+            kind = type(error) if isinstance(error, IdentityProviderUnreachable) else NetworkError
+            raise kind(error.detail, str(self.name), error.advice) from error
         except AuthenticationFailed as error:  # nobody repeats it; another call may come soon
             self._record_failure(error.reason)
             raise

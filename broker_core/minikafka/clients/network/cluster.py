@@ -9,7 +9,6 @@ deadline; its error names the brokers, their addresses and the attempts.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +20,7 @@ from minikafka.base.errors import (
     BrokerError,
     ConfigError,
     ErrorCode,
+    IdentityProviderUnreachable,
     NetworkError,
     NoSuchBroker,
     RemoteWireError,
@@ -251,19 +251,22 @@ class ClusterClient:
 
     def check_login(self, timeout_ms: int) -> bool:
         """Send a request to the first bootstrap server that can be reached. Return True if it accepts this
-        client, False if none answers: they may be away.
+        client, False if none answers: they may be away. No other one is tried in the last half of the time.
 
         Raises AuthenticationFailed if it refuses this client, because of a wrong secret, certificate or
-        security protocol.
+        security protocol; and IdentityProviderUnreachable.
         """
         deadline = self.deadline(timeout_ms)
         request = AutoTopicCreation(False).request((), NEWEST_USED[METADATA.key])
         for connection in self._candidate_connections():
-            with contextlib.suppress(NetworkError, RemoteWireError):
+            try:
                 connection.send(METADATA, lambda _: request, deadline).result(deadline.remaining_ms())
                 return True
-            if deadline.expired:
-                break
+            except IdentityProviderUnreachable:
+                raise
+            except (NetworkError, RemoteWireError):
+                if deadline.remaining_ms() < timeout_ms / 2:
+                    break
         return False
 
     def invalidate(self, topic: str) -> None:

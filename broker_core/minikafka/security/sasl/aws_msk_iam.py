@@ -38,10 +38,12 @@ _NO_SESSION = "aws-msk-iam-auth"
 TOKEN_HOST = "kafka.{region}.amazonaws.com"
 """The host whose presigned address is a token for OAUTHBEARER."""
 
-Presign = Callable[[str, "str | None"], str]
-"""Takes a host, in which ``{region}`` stands for the region, and a region; returns its presigned address.
+Presign = Callable[[str, "str | None", int], str]
+"""Takes a host, in which ``{region}`` stands for the region, a region, and the time to wait at most, in ms;
+returns the presigned address of the host.
 
-Without a region it is that of the AWS configuration. Raises AuthenticationFailed.
+Without a region it is that of the AWS configuration. Raises AuthenticationFailed, and NetworkError if there
+are no credentials in time.
 """
 
 

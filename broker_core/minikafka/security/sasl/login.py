@@ -63,11 +63,14 @@ class KeepToken(Protocol):
         refresh_ms: Callable[[OAuthBearerToken], int],
         retry_backoff_ms: int,
         retry_backoff_max_ms: int,
+        place: str,
         /,
-    ) -> Callable[[], OAuthBearerToken]:
-        """fetch: raises NetworkError if it is to be repeated, after the backoff.
+    ) -> Callable[[int], OAuthBearerToken]:
+        """Return a source that takes the time to wait for a token at most, in ms.
 
+        fetch: raises NetworkError if it is to be repeated, after the backoff.
         refresh_ms: returns the time in epoch milliseconds at which a token is to be renewed.
+        place: the address of the identity provider, for messages.
         """
 
 
@@ -87,20 +90,24 @@ class LoginPorts:
     user_agent: str = "minikafka"
 
 
+Creator = Callable[[str, int], SaslClient]
+"""Makes the client's side of an exchange, as ``ClientLogin.create_client``."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
     """The way in which one client logs in to brokers."""
 
     mechanism: str
-    _create: Callable[[str], SaslClient]
+    _create: Creator
 
-    def create_client(self, host: str) -> SaslClient:
+    def create_client(self, host: str, limit_ms: int) -> SaslClient:
         """Return the client's side of one exchange with the broker at ``host``.
 
-        May block, to fetch a token. Raises AuthenticationFailed, or NetworkError if another attempt may
-        succeed.
+        May block for ``limit_ms``, to fetch a token or credentials. Raises AuthenticationFailed, or
+        NetworkError if another attempt may succeed.
         """
-        return self._create(host)
+        return self._create(host, limit_ms)
 
 
 def login(config: SaslConfig, ports: LoginPorts) -> ClientLogin:
@@ -113,34 +120,38 @@ def login(config: SaslConfig, ports: LoginPorts) -> ClientLogin:
     return ClientLogin(config.mechanism, _CREATORS[kind](config, ports))
 
 
-def _plain(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslClient]:
+def _plain(config: SaslConfig, ports: LoginPorts) -> Creator:
     jaas = config.jaas
     username, password = jaas.required("username").value, jaas.required("password")
-    return lambda host: PlainSaslClient(username, password)
+    return lambda host, limit_ms: PlainSaslClient(username, password)
 
 
-def _scram(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslClient]:
+def _scram(config: SaslConfig, ports: LoginPorts) -> Creator:
     jaas, mechanism = config.jaas, ScramMechanism(config.mechanism)
     username, password = jaas.required("username").value, jaas.required("password")
     is_token = config.is_true(TOKEN_AUTHENTICATION)
     extensions = {TOKEN_AUTHENTICATION: "true"} if is_token else {}
 
-    def create(host: str) -> SaslClient:
+    def create(host: str, limit_ms: int) -> SaslClient:
         nonce = base36(ports.random_bytes(_NONCE_BYTES))
         return ScramSaslClient(mechanism, username, password, nonce, extensions)
 
     return create
 
 
-def _unsecured_token(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslClient]:
+def _unsecured_token(config: SaslConfig, ports: LoginPorts) -> Creator:
     unsecured = UnsecuredLogin.from_jaas(config.jaas)
-    return lambda host: OAuthBearerSaslClient(unsecured.token(ports.now_ms()).value, unsecured.extensions)
+
+    def create(host: str, limit_ms: int) -> SaslClient:
+        return OAuthBearerSaslClient(unsecured.token(ports.now_ms()).value, unsecured.extensions)
+
+    return create
 
 
-def _oidc_token(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslClient]:
+def _oidc_token(config: SaslConfig, ports: LoginPorts) -> Creator:
     extensions = _extensions(config.jaas)
     if urlsplit(config.token_endpoint_url or "").scheme.lower() == "file":
-        return lambda host: OAuthBearerSaslClient(_token_in_file(config, ports), extensions)
+        return lambda host, limit_ms: OAuthBearerSaslClient(_token_in_file(config, ports), extensions)
     request, policy = token_request(config), RefreshPolicy.of(config)
 
     def fetch() -> OAuthBearerToken:
@@ -150,8 +161,9 @@ def _oidc_token(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslCl
         chance = int.from_bytes(ports.random_bytes(_CHANCE_BITS // 8), "big") / (1 << _CHANCE_BITS)
         return policy.refresh_ms(token, ports.now_ms(), chance)
 
-    current = ports.keep_token(fetch, refresh_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
-    return lambda host: OAuthBearerSaslClient(current().value, extensions)
+    backoff = config.retry_backoff_ms, config.retry_backoff_max_ms
+    current = ports.keep_token(fetch, refresh_ms, *backoff, request.place)
+    return lambda host, limit_ms: OAuthBearerSaslClient(current(limit_ms).value, extensions)
 
 
 def _token_in_file(config: SaslConfig, ports: LoginPorts) -> Password:
@@ -185,33 +197,33 @@ def _extensions(jaas: JaasConfig) -> dict[str, str]:
     }
 
 
-def _aws_msk_iam(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslClient]:
+def _aws_msk_iam(config: SaslConfig, ports: LoginPorts) -> Creator:
     presign = ports.aws_presigner(AwsOptions.of(config.jaas))
 
-    def create(host: str) -> SaslClient:
-        presigned = Password(presign(host, aws_msk_iam.region_of(host)))
+    def create(host: str, limit_ms: int) -> SaslClient:
+        presigned = Password(presign(host, aws_msk_iam.region_of(host), limit_ms))
         return AwsMskIamSaslClient(presigned, ports.user_agent)
 
     return create
 
 
-def _aws_token(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslClient]:
+def _aws_token(config: SaslConfig, ports: LoginPorts) -> Creator:
     presign = ports.aws_presigner(AwsOptions.of(config.jaas))
     extensions = _extensions(config.jaas)
 
-    def create(host: str) -> SaslClient:
-        presigned = presign(aws_msk_iam.TOKEN_HOST, aws_msk_iam.region_of(host))
+    def create(host: str, limit_ms: int) -> SaslClient:
+        presigned = presign(aws_msk_iam.TOKEN_HOST, aws_msk_iam.region_of(host), limit_ms)
         return OAuthBearerSaslClient(aws_msk_iam.token_of(presigned, ports.user_agent), extensions)
 
     return create
 
 
-def _gssapi(config: SaslConfig, ports: LoginPorts) -> Callable[[str], SaslClient]:
+def _gssapi(config: SaslConfig, ports: LoginPorts) -> Creator:
     context_with = ports.kerberos_context(KerberosOptions.of(config))
-    return lambda host: GssapiSaslClient(context_with(host))
+    return lambda host, limit_ms: GssapiSaslClient(context_with(host))
 
 
-_CREATORS: dict[LoginKind, Callable[[SaslConfig, LoginPorts], Callable[[str], SaslClient]]] = {
+_CREATORS: dict[LoginKind, Callable[[SaslConfig, LoginPorts], Creator]] = {
     LoginKind.PLAIN: _plain,
     LoginKind.SCRAM: _scram,
     LoginKind.GSSAPI: _gssapi,

@@ -27,6 +27,7 @@ NOW_MS = 1_700_000_000_000
 TIGER = Password("tiger;=x")
 USER = 'username="alice" password="tiger;=x"'
 HOST = "b-1.demo.kafka.us-west-2.amazonaws.com"
+LIMIT_MS = 10_000
 
 
 def unused(*arguments: object) -> None:
@@ -70,7 +71,7 @@ def token_text(lifetime_s: int = 3600) -> str:
 
 def test_plain_sends_user_and_password_of_the_jaas_text() -> None:
     server = PlainSaslServer({"alice": TIGER}.get)
-    exchange(client_login("PLAIN", USER).create_client(HOST), server)
+    exchange(client_login("PLAIN", USER).create_client(HOST, LIMIT_MS), server)
     assert server.authorization_id == "alice"
 
 
@@ -78,13 +79,13 @@ def test_plain_sends_user_and_password_of_the_jaas_text() -> None:
 def test_scram_proves_the_password_of_the_jaas_text(mechanism: ScramMechanism) -> None:
     credential = ScramCredential.create(mechanism, TIGER, b"salt", 4096)
     server = ScramSaslServer(mechanism, {"alice": credential}.get, UnknownUsers(b"s"), "server")
-    exchange(client_login(mechanism.value, USER).create_client(HOST), server)
+    exchange(client_login(mechanism.value, USER).create_client(HOST, LIMIT_MS), server)
     assert server.authorization_id == "alice"
     assert server.extensions == {}
 
 
 def test_scram_takes_a_delegation_token() -> None:
-    client = client_login("SCRAM-SHA-256", f'{USER} tokenauth="true"').create_client(HOST)
+    client = client_login("SCRAM-SHA-256", f'{USER} tokenauth="true"').create_client(HOST, LIMIT_MS)
     assert client.initial_response().endswith(b",tokenauth=true")
 
 
@@ -92,7 +93,10 @@ def test_nonces_of_two_exchanges_differ() -> None:
     sizes = iter(range(256))
     ports = replace(PORTS, random_bytes=lambda size: bytes([next(sizes)]) * size)
     made = client_login("SCRAM-SHA-256", USER, ports)
-    assert made.create_client(HOST).initial_response() != made.create_client(HOST).initial_response()
+    assert (
+        made.create_client(HOST, LIMIT_MS).initial_response()
+        != made.create_client(HOST, LIMIT_MS).initial_response()
+    )
 
 
 def test_unsecured_token_is_made_for_each_exchange() -> None:
@@ -100,7 +104,7 @@ def test_unsecured_token_is_made_for_each_exchange() -> None:
         "OAUTHBEARER", 'unsecuredLoginStringClaim_sub="alice" unsecuredLoginExtension_trace="1"'
     )
     server = OAuthBearerSaslServer(unsecured)
-    exchange(made.create_client(HOST), server)
+    exchange(made.create_client(HOST, LIMIT_MS), server)
     assert server.authorization_id == "alice"
     assert server.extensions == {"trace": "1"}
 
@@ -126,14 +130,14 @@ class Provider:
         self,
         fetch: Callable[[], OAuthBearerToken],
         refresh_ms: Callable[[OAuthBearerToken], int],
-        *backoff: int,
-    ) -> Callable[[], OAuthBearerToken]:
-        def current() -> OAuthBearerToken:
+        *others: int | str,
+    ) -> Callable[[int], OAuthBearerToken]:
+        def current(limit_ms: int) -> OAuthBearerToken:
             token = fetch()
             self.refresh_ms.append(refresh_ms(token))
             return token
 
-        assert backoff == (100, 10_000)
+        assert others == (100, 10_000, "https://example.com/t")
         return current
 
 
@@ -144,7 +148,7 @@ def test_token_of_a_provider_is_sent_with_the_extensions() -> None:
     )
     assert provider.requests == []  # only a connection needs a token
     server = OAuthBearerSaslServer(unsecured)
-    exchange(made.create_client(HOST), server)
+    exchange(made.create_client(HOST, LIMIT_MS), server)
     assert server.authorization_id == "alice"
     assert server.extensions == {"logicalCluster": "lkc-1", "identityPoolId": "p"}
     part = 0.8 + 0.05 / 3  # the random bytes are a third
@@ -164,7 +168,7 @@ def in_file(content: bytes | OSError) -> ClientLogin:
 
 def test_token_in_a_file_is_read_for_each_exchange() -> None:
     server = OAuthBearerSaslServer(unsecured)
-    exchange(in_file(f"{token_text()}\n".encode()).create_client(HOST), server)
+    exchange(in_file(f"{token_text()}\n".encode()).create_client(HOST, LIMIT_MS), server)
     assert server.authorization_id == "alice"
 
 
@@ -181,7 +185,7 @@ def test_file_without_a_valid_token_is_named(content: bytes | OSError, reason: s
     with pytest.raises(
         AuthenticationFailed, match=f"/run/a token.*{reason}|{reason}.*/run/a token"
     ) as refused:
-        in_file(content).create_client(HOST)
+        in_file(content).create_client(HOST, LIMIT_MS)
     assert refused.value.__context__ is None
     assert token_text(0) not in str(refused.value)
 
@@ -191,14 +195,14 @@ def test_file_without_a_valid_token_is_named(content: bytes | OSError, reason: s
 
 def presigner(options: AwsOptions) -> Presign:
     assert options.profile_name == "dev"
-    return lambda host, region: f"https://{host}/?X-Amz-Credential=c&region={region}"
+    return lambda host, region, limit_ms: f"https://{host}/?X-Amz-Credential=c&region={region}"
 
 
 AWS = replace(PORTS, aws_presigner=presigner)
 
 
 def test_amazons_mechanism_signs_the_brokers_address() -> None:
-    client = client_login("AWS_MSK_IAM", 'awsProfileName="dev"', AWS).create_client(HOST)
+    client = client_login("AWS_MSK_IAM", 'awsProfileName="dev"', AWS).create_client(HOST, LIMIT_MS)
     fields = json.loads(client.initial_response())
     assert (fields["host"], fields["region"], fields["user-agent"]) == (HOST, "us-west-2", "minikafka/1")
 
@@ -207,7 +211,7 @@ def test_amazons_token_signs_the_regions_address() -> None:
     handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
     made = client_login("OAUTHBEARER", 'awsProfileName="dev"', AWS, login_callback_handler_class=handler)
     assert (
-        made.create_client(HOST)
+        made.create_client(HOST, LIMIT_MS)
         .initial_response()
         .startswith(b"n,,\x01auth=Bearer aHR0cHM6Ly9rYWZrYS57cmVnaW9ufS")
     )
@@ -231,7 +235,7 @@ def test_kerberos_has_a_context_with_each_broker() -> None:
         replace(PORTS, kerberos_context=contexts),
         kerberos_service_name="kafka",
     )
-    assert made.create_client(HOST).initial_response() == b"token"
+    assert made.create_client(HOST, LIMIT_MS).initial_response() == b"token"
     assert asked == [KerberosOptions("kafka", "app@EXAMPLE.COM", "/etc/app.keytab"), HOST]
 
 
