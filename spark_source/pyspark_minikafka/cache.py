@@ -21,9 +21,9 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from minikafka.base.errors import AuthenticationFailed, ConfigError, ConfigErrors, MinikafkaError
+from minikafka.base.errors import ConfigError, ConfigErrors, MinikafkaError
 from minikafka.clients.network.cluster import ClusterClient
-from pyspark_minikafka.options.kafka_options import PREFIX, SERVERS, ConnectionOptions, with_prefixes
+from pyspark_minikafka.options.kafka_options import SERVERS, ConnectionOptions
 
 if TYPE_CHECKING:
     from minikafka.clients.produce import BatchingConfig, BatchingProducer
@@ -110,13 +110,9 @@ def check_login(bootstrap_servers: str, connection: ConnectionOptions) -> None:
     """
     if (bootstrap_servers, connection) in _accepted:
         return
-    try:
-        with _client(False, bootstrap_servers, connection, connect_timeout_ms=_CHECK_CONNECT_MS) as cluster:
-            if not cluster.check_login(_CHECK_MS):
-                return
-    except AuthenticationFailed as error:
-        error.reason, error.detail = with_prefixes(error.reason), with_prefixes(error.detail)
-        raise
+    with _client(False, bootstrap_servers, connection, connect_timeout_ms=_CHECK_CONNECT_MS) as cluster:
+        if not cluster.check_login(_CHECK_MS):
+            return
     with _lock:
         if len(_accepted) >= KEPT_MAX:
             _accepted.clear()
@@ -148,13 +144,11 @@ def _client(
 
 
 def _at_this_host(error: ConfigError) -> ConfigErrors:
-    """Return the faults of key stores, which this host cannot use, by the options' names."""
+    """Return the faults of key stores, which this host cannot use, with its name."""
     advice = f" (on host {platform.node()}: files must be on the driver and on every executor)"
     return ConfigErrors(
         ConfigError(
-            fault.name if fault.name.startswith(PREFIX) else PREFIX + fault.name,
-            fault.value,
-            with_prefixes(fault.allowed) + (advice if fault.name.endswith(".location") else ""),
+            fault.name, fault.value, fault.allowed + (advice if fault.name.endswith(".location") else "")
         )
         for fault in error.faults
     )

@@ -87,7 +87,7 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
     def name(cls) -> str:
         return NAME
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def schema(self) -> StructType:
         """Return the fixed columns. Called by ``load()``, so invalid options are refused there."""
         _module("catalog").refuse_new_table(self.options)
@@ -99,7 +99,7 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
         schema: StructType = _module("schema").source_schema(parsed.include_headers)
         return schema
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         _module("catalog").refuse_without_options(self.options)
         reader: DataSourceReader = _module("reading.batch").reader(self.options, schema)
@@ -111,13 +111,13 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
         reader: DataSourceStreamReader = _module("reading.stream").reader(self.options, schema)
         return reader
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         _module("catalog").refuse_without_options(self.options)
         writer: DataSourceWriter = _module("writing.writer").batch_writer(self.options, schema, overwrite)
         return writer
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         # ``overwrite`` is the output mode complete: Spark's connector accepts it too and appends each batch.
         _module("catalog").refuse_without_options(self.options)

@@ -49,8 +49,9 @@ def task() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def without_traceback() -> Iterator[None]:
-    """Wrap a call by Spark so that an error of minikafka reaches the user as one line.
+def readable_errors() -> Iterator[None]:
+    """Wrap a call by Spark so that an error of minikafka reaches the user as one line, in which properties
+    have the names of options.
 
     Spark puts the traceback before the text of an error, and logs it in several places. It omits the
     traceback if ``SPARK_HIDE_TRACEBACK`` is set in the worker that raises; so this sets it, in workers only,
@@ -63,16 +64,28 @@ def without_traceback() -> Iterator[None]:
     try:
         yield
     except Exception as problem:
+        if _is_ours(problem):
+            from pyspark_minikafka.options.kafka_options import name_options  # imports minikafka
+
+            name_options(problem)
         if _hides_traceback(problem, os.environ):
             _hidden = True
             os.environ[_HIDE] = "1"
         raise
 
 
+def _is_ours(problem: Exception) -> bool:
+    return type(problem).__module__.partition(".")[0] in ("minikafka", __package__)
+
+
 def _hides_traceback(problem: Exception, environment: Mapping[str, str]) -> bool:
-    ours = type(problem).__module__.partition(".")[0] in ("minikafka", __package__)
     worker = any(name.startswith("PYTHON_WORKER_FACTORY_") for name in environment)
-    return ours and worker and _HIDE not in environment and not environment.get("MINIKAFKA_TRACEBACK")
+    return (
+        _is_ours(problem)
+        and worker
+        and _HIDE not in environment
+        and not environment.get("MINIKAFKA_TRACEBACK")
+    )
 
 
 def freeze_modules() -> None:

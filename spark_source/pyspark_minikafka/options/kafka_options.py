@@ -132,18 +132,36 @@ def producer_def() -> ConfigDef:
     return definition_of(BatchingConfig)
 
 
-_SECURITY_NAME = re.compile(r"(?<![\w./-])(?:security\.protocol|s(?:as|s)l(?:\.[a-z0-9]+)+)(?![\w-])")
+_SETTING = re.compile(
+    r"(?<![\w./-])(?:bootstrap\.servers|security\.protocol|s(?:as|s)l(?:\.[a-z0-9]+)+)(?![\w-])"
+)
 
 
 def with_prefixes(text: str) -> str:
-    """Return a text about TLS and SASL with ``kafka.`` before each property, as users of Spark type them.
+    """Return a text about connections with ``kafka.`` before each property, as users of Spark type them.
 
     Other words, such as the host ``ssl.example.com``, stay as they are.
     """
-    if _SECURITY_NAME.search(text) is None:
+    if _SETTING.search(text) is None:
         return text
-    known = security_names()
-    return _SECURITY_NAME.sub(lambda found: PREFIX + found[0] if found[0] in known else found[0], text)
+    known = {*security_names(), SERVERS.removeprefix(PREFIX)}
+    return _SETTING.sub(lambda found: PREFIX + found[0] if found[0] in known else found[0], text)
+
+
+_TEXTS = ("name", "allowed", "detail", "reason", "advice")
+"""The attributes of errors of which their texts are made."""
+
+
+def name_options(error: Exception) -> None:
+    """Write the properties in an error's text as options, as ``with_prefixes``: the clients, in whatever
+    process they run, know only Kafka's own names.
+    """
+    for fault in error.faults if isinstance(error, ConfigError) else (error,):
+        fault.args = tuple(with_prefixes(part) if isinstance(part, str) else part for part in fault.args)
+        for name in _TEXTS:
+            text = getattr(fault, name, None)
+            if isinstance(text, str):
+                setattr(fault, name, with_prefixes(text))
 
 
 _LIKENESS = 0.85

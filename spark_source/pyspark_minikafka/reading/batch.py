@@ -36,7 +36,7 @@ class BatchReader(DataSourceReader):
         self.options = options
         self.pushed = EVERYTHING
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def partitions(self) -> list[InputPartition]:
         """Return the tasks: one for each partition, or split by ``minPartitions`` and
         ``maxRecordsPerPartition``.

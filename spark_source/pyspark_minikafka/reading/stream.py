@@ -104,12 +104,12 @@ class StreamReader(DataSourceStreamReader):
         self._target: Offsets | None = None
         self._group: GroupProgress | None = None
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def initialOffset(self) -> OffsetJson:  # noqa: N802
         """Return the start of a new query. Spark asks twice for batch 0 and must get the same offset."""
         return self._initial().to_json()
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of the micro-batch from ``start`` to ``end``."""
         if start == end:
@@ -128,7 +128,7 @@ class StreamReader(DataSourceStreamReader):
 
         return read(partition, self.options)
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def commit(self, end: dict[str, Any]) -> None:
         """Record that the batch to ``end`` is done. Spark calls this with the next batch, and never for the
         last one.
@@ -249,7 +249,7 @@ class RefusedReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         self._refuse()
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def _refuse(self) -> NoReturn:
         raise self.problem
 
@@ -263,13 +263,13 @@ class UnlimitedReader(StreamReader):
     _question: Mapping[str, Any] | None = None
     _warned = False
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def initialOffset(self) -> OffsetJson:  # noqa: N802
         # Called for a new query only; ``latestOffset`` may come first if the checkpoint has another position.
         self._reached(self._initial().positions)
         return super().initialOffset()
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802
         """Return the end of the available records, or the answer to the shim. Called repeatedly while the
         query waits.
@@ -286,7 +286,7 @@ class UnlimitedReader(StreamReader):
         ends = self._available(offset.positions)
         return begin if self._must_wait(offset.positions, ends) else self._next_offset(begin, offset, ends)
 
-    @workers.without_traceback()
+    @workers.readable_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         planned = super().partitions(start, end)
         self._last = end
@@ -334,7 +334,7 @@ if HAS_LIMITS:
     class LimitedReader(StreamReader, SupportsTriggerAvailableNow):
         """The reader for Spark 4.2 and later: limits of a batch, and Trigger.AvailableNow."""
 
-        @workers.without_traceback()
+        @workers.readable_errors()
         def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
             """Return the end of the batch after ``start``. Called repeatedly while the query waits."""
             return self._next(start, everything=isinstance(limit, ReadAllAvailable))
@@ -351,7 +351,7 @@ if HAS_LIMITS:
         def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
             return self._newest_json()
 
-        @workers.without_traceback()
+        @workers.readable_errors()
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
             self._capture_target()
 

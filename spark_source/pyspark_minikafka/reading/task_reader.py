@@ -52,7 +52,7 @@ def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Recor
     """
     if not isinstance(partition, RangePartition):
         return  # Spark's stand-in for a query without partitions
-    with workers.task(), workers.without_traceback():
+    with workers.task(), workers.readable_errors():
         check_reachable(partition.target)
         cluster = cache.reading(
             partition.target.bootstrap_servers, partition.target.connection(options.connection)

@@ -51,7 +51,7 @@ class Sink:
         """Send all rows and wait for the brokers. Raise BrokerError or NetworkError, or BadColumn for a row
         that cannot be written.
         """
-        with workers.task(), workers.without_traceback():
+        with workers.task(), workers.readable_errors():
             check_reachable(self.target)
             rows, sent_bytes = send(batches, self.options, self.target, self.columns)
             return Written(rows, sent_bytes)

@@ -214,7 +214,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def hides_traceback_of(problem: Exception) -> bool:
-    with pytest.raises(type(problem)), workers.without_traceback():
+    with pytest.raises(type(problem)), workers.readable_errors():
         raise problem
     return "SPARK_HIDE_TRACEBACK" in os.environ
 
@@ -225,7 +225,7 @@ def test_a_worker_hides_the_traceback_of_a_refusal_and_of_nothing_else(
     assert hides_traceback_of(ConfigError("a", "b", "c"))
     assert not hides_traceback_of(ValueError("a defect"))
     assert hides_traceback_of(ConfigError("a", "b", "c"))
-    with workers.without_traceback():
+    with workers.readable_errors():
         assert "SPARK_HIDE_TRACEBACK" not in os.environ
 
 

@@ -8,8 +8,18 @@ import re
 import pytest
 
 from minikafka.base.endpoints import SecurityProtocol
-from minikafka.base.errors import AuthenticationFailed, ConfigError, SslAuthenticationFailed
-from pyspark_minikafka import cache
+from minikafka.base.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ConfigError,
+    ConfigErrors,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+    RemoteWireError,
+    SslAuthenticationFailed,
+)
+from pyspark_minikafka import cache, workers
 from pyspark_minikafka.options.kafka_options import with_prefixes
 from pyspark_minikafka.options.options import Mode, SourceOptions, sink_options, source_options
 from tests.support.managed_services import PROGRAMS, Program
@@ -148,15 +158,44 @@ def test_a_refused_login_names_options_as_users_type_them(
         raise SslAuthenticationFailed(reason) if kind is SslAuthenticationFailed else kind(reason, reason)
 
     monkeypatch.setattr(cache.ClusterClient, "check_login", refuse)
-    with pytest.raises(kind, match=r"h:1: check kafka\.sasl\.jaas\.config"):
+    with pytest.raises(kind, match=r"h:1: check kafka\.sasl\.jaas\.config"), workers.readable_errors():
         cache.check_login("h:1", read({"kafka.bootstrap.servers": "h:1"}).connection)
+
+
+@pytest.mark.parametrize(
+    ("error", "shown_as"),
+    [
+        (
+            NetworkError("no token", "h:1", "check sasl.oauthbearer.token.endpoint.url"),
+            "h:1: no token; check kafka.sasl.oauthbearer.token.endpoint.url",
+        ),
+        (NetworkError("set kafka.bootstrap.servers"), "set kafka.bootstrap.servers"),
+        (
+            BrokerError(ErrorCode.LISTENER_NOT_FOUND, "set bootstrap.servers and security.protocol"),
+            "LISTENER_NOT_FOUND: set kafka.bootstrap.servers and kafka.security.protocol",
+        ),
+        (ConfigError("ssl.key.password", "x", "is wrong"), "kafka.ssl.key.password='***': is wrong"),
+        (
+            ConfigErrors([ConfigError("sasl.mechanism", "x", "a"), ConfigError("topic", "ssl.a", "b")]),
+            "kafka.sasl.mechanism='x': a; topic='ssl.a': b",
+        ),
+        (RemoteWireError("see ssl.protocol"), "see kafka.ssl.protocol"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_error_of_a_task_names_options_as_users_type_them(error: MinikafkaError, shown_as: str) -> None:
+    for _ in range(2):  # an error may pass two borders
+        with pytest.raises(type(error)) as raised, workers.readable_errors():
+            raise error
+        assert str(raised.value) == shown_as
+    assert str(pickle.loads(pickle.dumps(error))) == shown_as
 
 
 def test_a_store_that_a_host_does_not_have_is_named_with_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache.platform, "node", lambda: "executor-7")
     options = read({**SASL_SSL, "kafka.ssl.truststore.location": "no/such.jks"})
     assert options.connection.security.protocol is SecurityProtocol.SASL_SSL
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as refused, workers.readable_errors():
         cache.reading("h:1", options.connection)
     assert str(refused.value) == (
         "kafka.ssl.truststore.location='no/such.jks': cannot be read: No such file or directory "
