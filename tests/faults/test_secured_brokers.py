@@ -16,7 +16,7 @@ import pytest
 
 from minikafka.base.secrets import Password
 from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
-from minikafka.embedded.broker import BrokerProcess
+from minikafka.embedded.broker import BrokerFailed, BrokerProcess
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.ports import free_port
@@ -206,9 +206,10 @@ def test_broker_with_a_wrong_password_logs_it_once(cluster: SecuredCluster) -> N
     wrong = {
         name: value.replace(f' password="{SECRET}"', ' password="x"') for name, value in settings.items()
     }
-    cluster.start(1, wrong)
-    cluster.create_topic()
     address = f"{HOST}:{cluster.ports[0, 'SASL_SSL']}"
+    with pytest.raises(BrokerFailed, match=f"broker 1: broker 0 at {address} refuses the login of this"):
+        cluster.start(1, wrong)
+    cluster.create_topic()  # it runs all the same
     complaint = f"request to broker 0 at {address} failed, retrying: {address}: "
     assert wait_until(lambda: complaint in cluster.log_of(1), 30)
     refusals = ": PLAIN: wrong password of user 'broker'"

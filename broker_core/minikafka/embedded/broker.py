@@ -120,6 +120,8 @@ class BrokerProcess:
     ) -> Ready:
         """Wait until it is ready. Raises BrokerFailed with the reason, or with the end of its log.
 
+        It fails too, and still runs, if its login to other brokers is refused.
+
         ``on_progress`` is called every few seconds during long steps, and if ACLs keep the broker from
         starting. ``timeout_s`` starts again with each report.
         """
@@ -129,10 +131,12 @@ class BrokerProcess:
             left_s = deadline - time.monotonic()
             try:
                 ready = self._child.wait_for_report("ready", min(_POLL_S, max(0.0, left_s)))
+                self._check_login()
                 return Ready(str(ready["address"]), str(ready["cluster_id"]))
             except ProcessFailed as failure:
                 if self._child.exit_code is not None:
                     raise self._failed(failure) from None
+                self._check_login()
                 now = self._child.report
                 if left_s <= 0 and now == last:
                     raise self._timed_out(timeout_s, last) from None
@@ -146,6 +150,13 @@ class BrokerProcess:
                 if text is not None and text != reported and time.monotonic() >= report_at:
                     reported, report_at = text, time.monotonic() + PROGRESS_EVERY_S
                     on_progress(f"broker {self.broker_id}: {text}")
+
+    def _check_login(self) -> None:
+        """Raise BrokerFailed if a broker refuses its login: it runs, and the cluster does not work."""
+        report = self._child.last_report("login_refused")
+        if report is not None:
+            problem = f"broker {self.broker_id}: {report['message']} (see {self._child.log})"
+            raise BrokerFailed(problem, self._child.exit_code)
 
     def _acl_hint(self) -> str | None:
         command = self._acl_command(self._zookeeper)

@@ -43,7 +43,7 @@ from minikafka.server.core.broker import Broker
 from minikafka.server.dispatch import Dispatcher
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.housekeeper import Housekeeper
-from minikafka.server.inter_broker_connection import InterBrokerConnection
+from minikafka.server.inter_broker_connection import InterBrokerConnection, check_own_login
 from minikafka.server.replication.failing_logs import FailingLogs
 from minikafka.server.replication.isr_writer import IsrWriter
 from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherManager
@@ -162,8 +162,9 @@ class RunningBroker:
             zk_client.end_predecessor(ports.files, logs.paths[0])
 
         keep_ticket()
-        _check_others(config, zk_client.others(broker_id), ports.connector)
-        registration = BrokerRegistration(LiveBroker(broker_id, self.endpoints, config.rack))
+        own = LiveBroker(broker_id, self.endpoints, config.rack)
+        _check_others(config, own, zk_client.others(broker_id), ports.connector)
+        registration = BrokerRegistration(own)
         if config.beside_0_10:
             registration = BrokerRegistration.beside_0_10(registration.broker)
         zk_client.start(registration, control, keep_ticket)
@@ -253,9 +254,14 @@ def _open(logs: LogManager, zk_client: ZooKeeperClient) -> None:
     observe_topics(zk_client.store, logs.topic_incarnations)
 
 
-def _check_others(config: BrokerConfig, others: Mapping[int, LiveBroker], connector: Connector) -> None:
-    """Raise ConfigError if this broker cannot be in a cluster with ``others``."""
+def _check_others(
+    config: BrokerConfig, own: LiveBroker, others: Mapping[int, LiveBroker], connector: Connector
+) -> None:
+    """Raise ConfigError if this broker cannot be in a cluster with ``others``; report a refused login."""
     check_not_registered(config.listeners, others.values())
+    address = own.address(config.inter_broker.listener)
+    if config.inter_broker.sasl is not None and address is not None:
+        check_own_login(address, connector)
     if not config.beside_0_10:
         addresses = addresses_on(config.inter_broker.listener, others)
         check_protocol_compatibility(addresses.values(), connector)

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import AuthenticationFailed, NetworkError, RemoteWireError
+from minikafka.base.errors import AuthenticationFailed, NetworkError, RemoteWireError, SslAuthenticationFailed
 from minikafka.base.ids import BrokerAddress
+from minikafka.base.reports import report
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.server.served_versions import NEWEST_SERVED
 from minikafka.wire.api import Api
@@ -25,6 +26,33 @@ _log = logging.getLogger(__name__)
 
 _LOOK_MS = 1_000
 """The interval at which an idle thread checks whether it must end."""
+
+
+class LoginRefused(NetworkError):
+    """Another broker refuses the login of this one, which goes on: its peer's credentials may change."""
+
+
+def report_refused_login(broker: str, reason: str) -> None:
+    """Log at the start that ``broker`` refuses the login, and report it to the process that waits for this
+    one.
+    """
+    problem = f"{broker} refuses the login of this broker: {reason}"
+    _log.error("%s", problem)
+    report("login_refused", message=problem)
+
+
+def check_own_login(address: BrokerAddress, connector: Connector) -> None:
+    """Report if the inter-broker listener of this broker, at ``address``, refuses its own login.
+
+    Other brokers know the same users, or have the same in their files. A listener that does not answer, or
+    has a certificate that is not trusted, is no matter of the login.
+    """
+    try:
+        connector.connect(address.host, address.port).close()
+    except (NetworkError, SslAuthenticationFailed):
+        return
+    except AuthenticationFailed as error:
+        report_refused_login("its own inter-broker listener", error.reason)
 
 
 class Peer:
@@ -69,8 +97,8 @@ class Peer:
                 self._connection = self.connector.connect(self.address.host, self.address.port)
             self._asked = api, version
             self._pending = self._connection.request(parts)
-        except AuthenticationFailed as error:  # a broker goes on: its peer's credentials may change
-            raise NetworkError(error.reason) from None
+        except AuthenticationFailed as error:
+            raise _goes_on(error) from None
 
     def answered(self) -> bool:
         """Return True if ``answer`` returns or raises at once."""
@@ -96,7 +124,7 @@ class Peer:
             raise
         except AuthenticationFailed as error:
             self.close()
-            raise NetworkError(error.reason) from None
+            raise _goes_on(error) from None
         if api is API_VERSIONS:
             self._newest = {known.api_key: known.max_version for known in response.api_keys}
         return response
@@ -108,6 +136,16 @@ class Peer:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _goes_on(error: AuthenticationFailed) -> NetworkError:
+    kind = NetworkError if isinstance(error, SslAuthenticationFailed) else LoginRefused
+    return kind(error.reason)
+
+
+def _level(error: Exception) -> int:
+    """Return the level of the line about a failed request: a refused login does not mend itself."""
+    return logging.ERROR if isinstance(error, LoginRefused) else logging.WARNING
 
 
 class InterBrokerConnection(ABC):
@@ -155,7 +193,7 @@ class InterBrokerConnection(ABC):
             try:
                 return self.ask()
             except NetworkError as error:
-                self._fail(error.detail)
+                self._fail(error.detail, _level(error))
                 return True
         if not self.peer.answered():
             if self.clock.monotonic_ms() < self._asked_ms + self._timeout_ms:
@@ -165,7 +203,7 @@ class InterBrokerConnection(ABC):
         try:
             response = self.peer.answer()
         except (NetworkError, RemoteWireError) as error:
-            self._fail(error.detail if isinstance(error, NetworkError) else str(error))
+            self._fail(error.detail if isinstance(error, NetworkError) else str(error), _level(error))
             return True
         if self._complaint:
             _log.info("%s responds again", self.peer.address)
@@ -173,12 +211,12 @@ class InterBrokerConnection(ABC):
         self.take(response)
         return True
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, level: int = logging.WARNING) -> None:
         self.peer.close()
         self._not_before_ms = self.clock.monotonic_ms() + self.failed(reason)
         if self._complaint != reason:
             self._complaint = reason
-            _log.warning("request to %s failed, retrying: %s", self.peer.address, reason)
+            _log.log(level, "request to %s failed, retrying: %s", self.peer.address, reason)
 
     def wake(self) -> None:
         """Wake the thread: there is a new request."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minikafka.base.errors import AuthenticationFailed
+from minikafka.base.errors import AuthenticationFailed, SslAuthenticationFailed
 from minikafka.net.connection import secured_connector
 from minikafka.net.interfaces import Connection, PendingResponse
 from minikafka.net.login_ports import login_ports
@@ -45,7 +45,14 @@ class InterBrokerConnector:
         if security.advice:
             text = f"no credentials for listener {security.listener} of other brokers: {security.advice}"
             raise AuthenticationFailed(text, text)
-        return self._connector.connect(host, port)
+        try:
+            return self._connector.connect(host, port)
+        except SslAuthenticationFailed:
+            raise
+        except AuthenticationFailed as error:
+            # The name that clients have for it is not in the file of a broker.
+            text = f"{error.reason} (of this broker: {security.login_property})"
+            raise AuthenticationFailed(text, text, error.code) from None
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
         """See ``net.interfaces.Connector``."""

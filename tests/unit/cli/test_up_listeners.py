@@ -15,6 +15,7 @@ from minikafka.base.errors import MinikafkaError
 from minikafka.cli import connect
 from minikafka.cli.commands import error_line
 from minikafka.net.ports import free_port
+from tests.support.secured_kafka import jaas
 
 pytestmark = pytest.mark.process
 
@@ -70,3 +71,30 @@ def test_unreachable_advertised_address_does_not_suggest_a_start(
         f": cannot connect: Connection refused; the cluster of {tmp_path} advertises this address "
         "(advertised.listeners); use another of its addresses with --bootstrap"
     )
+
+
+def test_cluster_whose_brokers_cannot_log_in_to_each_other_is_not_ready(tmp_path: Path) -> None:
+    own = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    login = jaas("PLAIN", 'username="broker" password="tiger" user_broker="lion"')
+    settings = (
+        "listeners=SASL_PLAINTEXT://127.0.0.1:0",
+        "security.inter.broker.protocol=SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol=PLAIN",
+        "sasl.enabled.mechanisms=PLAIN",
+        f"{own}={login}",
+    )
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "minikafka.cli.main", "up", "--data-dir", str(tmp_path / "d")),
+            *(word for setting in settings for word in ("--set", setting)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = [line for line in done.stderr.splitlines() if "refuses the login" in line]
+    assert lines[-1].startswith("minikafka: broker ")
+    assert f"(of this broker: {own})" in lines[-1]
+    assert "tiger" not in done.stderr

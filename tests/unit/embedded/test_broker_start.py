@@ -71,6 +71,15 @@ def test_broker_without_progress_fails_with_its_last_report(tmp_path: Path) -> N
     assert child.polled == 2
 
 
+@pytest.mark.parametrize("polls", [0, 1])
+def test_broker_whose_login_is_refused_fails_also_when_it_is_ready(tmp_path: Path, polls: int) -> None:
+    child = SlowChild(tmp_path / "log", polls, lambda _: child.report or {})
+    child.report = {"type": "login_refused", "message": "its own listener refuses the login"}
+    with pytest.raises(BrokerFailed, match=r"^broker 0: its own listener refuses the login \(see .*log\)$"):
+        broker_of(child).wait_ready()
+    assert child.polled == 1
+
+
 def test_broker_that_compiles_kernels_is_waited_for_longer(tmp_path: Path) -> None:
     """A single kernel may take longer than anything else that a start does."""
     messages: list[str] = []

@@ -8,10 +8,12 @@ from typing import Any, cast
 import pytest
 
 from minikafka.base.clock import ManualClock
-from minikafka.base.errors import AuthenticationFailed, MinikafkaError, NetworkError
+from minikafka.base.errors import AuthenticationFailed, MinikafkaError, NetworkError, SslAuthenticationFailed
 from minikafka.base.ids import BrokerAddress
 from minikafka.net.interfaces import Connection, PendingResponse
-from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
+from minikafka.server import inter_broker_connection
+from minikafka.server.control.protocol_compatibility import check_protocol_compatibility
+from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer, check_own_login
 from minikafka.wire.frame_parts import Part
 
 ADDRESS = BrokerAddress(2, "h", 9092)
@@ -91,7 +93,40 @@ def test_refused_login_is_logged_once_with_its_reason(caplog: pytest.LogCaptureF
     asking.step()
     clock.advance(PAUSE_MS)
     asking.step()
-    assert caplog.messages == ["request to broker 2 at h:9092 failed, retrying: h:9092: wrong password"]
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert record.getMessage() == "request to broker 2 at h:9092 failed, retrying: h:9092: wrong password"
+
+
+@pytest.mark.parametrize("error", [NetworkError("connection refused"), SslAuthenticationFailed("unknown CA")])
+def test_connection_without_a_verdict_on_the_login_is_a_warning(
+    caplog: pytest.LogCaptureFixture, error: MinikafkaError
+) -> None:
+    Asking(Peer(ADDRESS, FailingConnector(error), "test"), ManualClock(0), 1_000).step()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_login_that_the_own_listener_refuses_is_an_error(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[tuple[str, object]] = []
+    monkeypatch.setattr(
+        inter_broker_connection, "report", lambda kind, message: reports.append((kind, message))
+    )
+    check_own_login(ADDRESS, FailingConnector(NetworkError("connection refused")))
+    check_own_login(ADDRESS, FailingConnector(SslAuthenticationFailed("unknown CA")))
+    assert reports == []
+    check_own_login(ADDRESS, FailingConnector(REFUSED))
+    problem = "its own inter-broker listener refuses the login of this broker: h:9092: wrong password"
+    assert reports == [("login_refused", problem)]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("ERROR", problem)]
+
+
+def test_login_that_another_broker_refuses_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    check_protocol_compatibility([ADDRESS], FailingConnector(REFUSED))
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert record.getMessage().startswith("broker 2 at h:9092 refuses the login of this broker: ")
 
 
 def test_login_refused_at_the_first_request_is_retried_after_a_pause(

@@ -12,13 +12,16 @@ import pytest
 
 from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import AuthenticationFailed
-from minikafka.net.interfaces import Endpoint
+from minikafka.base.secrets import Password
+from minikafka.net.interfaces import Connection, Endpoint
 from minikafka.net.server import SocketServer
 from minikafka.net.tls import ServerTls
+from minikafka.security.sasl.sasl_config import SaslConfig
 from minikafka.security.ssl_config import SslConfig
 from minikafka.server.config.inter_broker_security import InterBrokerSecurity
 from minikafka.server.inter_broker_connector import InterBrokerConnector
 from tests.support.network import HOST, Answering
+from tests.support.secured_kafka import jaas
 from tests.support.tls import authority, broker_tls, ca_text
 
 
@@ -95,3 +98,17 @@ def test_broker_without_credentials_gets_advice_in_place_of_a_connection() -> No
     with pytest.raises(AuthenticationFailed) as refused:
         made.connect(HOST, 1)
     assert refused.value.reason == f"no credentials for listener IN of other brokers: {advice}"
+
+
+def test_refused_login_names_the_brokers_own_property(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Connection:
+        raise AuthenticationFailed("PLAIN: the broker refuses the login", "refused")
+
+    login = SaslConfig(mechanism="PLAIN", jaas_config=Password(jaas("PLAIN", 'username="a" password="b"')))
+    own = "listener.name.in.plain.sasl.jaas.config"
+    protocol = SecurityProtocol.SASL_PLAINTEXT
+    made = connector(InterBrokerSecurity("IN", protocol, sasl=login, login_property=own))
+    monkeypatch.setattr(made._connector, "connect", refuse)
+    with pytest.raises(AuthenticationFailed) as refused:
+        made.connect(HOST, 1)
+    assert refused.value.reason == f"PLAIN: the broker refuses the login (of this broker: {own})"

@@ -52,6 +52,8 @@ class InterBrokerSecurity:
     """None: without SASL, or without credentials."""
     advice: str = ""
     """The advice for a broker that needs credentials and has none."""
+    login_property: str = ""
+    """The name of the property with the credentials; "" without."""
 
     @classmethod
     def of(
@@ -80,12 +82,16 @@ class InterBrokerSecurity:
             sasl, faults = _login(own, config.mechanism)
             if sasl is None or faults:
                 raise ConfigErrors(_named(own, config.mechanism, faults))
-            return cls(listener.name, protocol, security.ssl, sasl)
+            name = own.name(JAAS, config.mechanism)
+            return cls(listener.name, protocol, security.ssl, sasl, login_property=name)
         candidates = (_login(own, mechanism) for mechanism in enabled)
         found = next((sasl for sasl, faults in candidates if not faults), None)
+        if found is not None:
+            name = own.name(JAAS, found.mechanism)
+            return cls(listener.name, protocol, security.ssl, found, login_property=name)
         names = " or ".join(own.own_name(JAAS, mechanism) for mechanism in enabled)
         advice = f"set {_MECHANISM}, and username and password in {names}"
-        return cls(listener.name, protocol, security.ssl, found, "" if found else advice)
+        return cls(listener.name, protocol, security.ssl, advice=advice)
 
 
 def _login(own: ListenerProperties, mechanism: str) -> tuple[SaslConfig | None, list[ConfigError]]:

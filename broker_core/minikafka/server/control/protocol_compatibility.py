@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from minikafka.base.errors import ConfigError, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress
 from minikafka.net.interfaces import Connector
-from minikafka.server.inter_broker_connection import Peer
+from minikafka.server.inter_broker_connection import LoginRefused, Peer, report_refused_login
 from minikafka.wire.api import ApiKey
 
 _log = logging.getLogger(__name__)
@@ -24,13 +24,16 @@ _ANSWER_MS = 3_000
 def check_protocol_compatibility(brokers: Iterable[BrokerAddress], connector: Connector) -> None:
     """Raise ConfigError when one of ``brokers`` is of a release without leader epochs.
 
-    Brokers that do not respond are skipped: they may be dead.
+    Brokers that do not respond are skipped: they may be dead. A login that one of them refuses is reported.
     """
     for address in brokers:
         peer = Peer(address, connector, "minikafka-version-check")
         try:
             peer.negotiate()
             spoken = peer.answer(_ANSWER_MS)
+        except LoginRefused as error:
+            report_refused_login(str(address), error.detail)
+            continue
         except (NetworkError, RemoteWireError) as error:
             _log.info("could not read the API versions of %s: %s", address, error)
             continue

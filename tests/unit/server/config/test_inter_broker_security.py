@@ -63,6 +63,7 @@ def test_broker_logs_in_with_the_listeners_jaas(mechanism: str, jaas: dict[str, 
     found = sasl(mechanism, **{MECHANISM: mechanism, **jaas})
     assert found.sasl is not None
     assert found.sasl.mechanism == mechanism
+    assert found.login_property == next(iter(jaas))
     assert found.sasl.jaas.required("username").value == "broker"
     assert "tiger" not in repr(found)
 
