@@ -36,10 +36,14 @@ USER_AGENT = f"minikafka/{__version__}"
 
 _STS_OF_ALL_REGIONS = "aws-global"
 
-KDC_LIMIT_S = 4.0
-"""The time limit of a login's requests to the KDC. The library asks the next KDC after a second."""
+KDC_LIMIT_MS = 3_500
+"""The time limit of a login's requests to the KDC, of which there are three. The library asks the next KDC
+after a second.
+"""
 _KDC_UNREACHABLE = -1765328228 & 0xFFFFFFFF
 """The library's code KRB5_KDC_UNREACH."""
+_TICKET_EXPIRED = -1765328352 & 0xFFFFFFFF
+"""The library's code KRB5KRB_AP_ERR_TKT_EXPIRED."""
 _KDC_ADVICE = "check the KDCs in krb5.conf of this host, and that it can connect to them"
 
 
@@ -196,50 +200,88 @@ def _aws_credentials(session: Any, options: AwsOptions) -> Any:
     return library.DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 
-def kerberos_contexts(options: KerberosOptions) -> Callable[[str], SecurityContext]:
-    """Return what makes the context with the broker at a host: by a keytab, or the ticket cache.
+def kerberos_contexts(options: KerberosOptions) -> Callable[[str, int], SecurityContext]:
+    """Return what makes the context with the broker at a host: by a keytab, or the ticket cache."""
+    return _KerberosLogin(_imported("gssapi", gssapi.MECHANISM, "kerberos"), options).context
 
-    As in Kafka, a client must reach a KDC for its first login; later ones raise NetworkError without it.
-    """
-    library = _imported("gssapi", gssapi.MECHANISM, "kerberos")
-    calls, has_logged_in = _LimitedCalls(), False
 
-    def failure(host: str, reason: str) -> AuthenticationFailed | NetworkError:
-        problem = f"{_no_context(options, host)}: the KDC cannot be reached"
-        if not has_logged_in:
-            return _failed(gssapi.MECHANISM, problem, reason, _KDC_ADVICE)
-        return NetworkError(f"{gssapi.MECHANISM}: {problem}: {printable(reason)}", advice=_KDC_ADVICE)
+class _KerberosLogin:
+    """The login of one client, with the tickets that its keytab gets."""
 
-    def context(host: str) -> SecurityContext:
-        nonlocal has_logged_in
+    def __init__(self, library: Any, options: KerberosOptions) -> None:
+        self._library = library
+        self._options = options
+        self._calls = _LimitedCalls()
+        self._caches = 1
+        self._has_logged_in = False
+
+    def context(self, host: str, limit_ms: int) -> SecurityContext:
+        """Return a new context with the broker at ``host``.
+
+        As in Kafka, the first login must reach a KDC; later ones raise NetworkError without it.
+        """
+        limit_ms = min(limit_ms, KDC_LIMIT_MS)
         try:
-            made = calls.run(lambda: _KerberosContext(library, options, host), KDC_LIMIT_S)
+            made = self._calls.run(lambda: self._begin(host), limit_ms / 1000)
         except FutureTimeout:
-            raise failure(host, f"no response within {KDC_LIMIT_S:g} s") from None
+            raise self._no_kdc(host, f"no response within {limit_ms} ms") from None
         except _NoKdc as error:
-            raise failure(host, str(error)) from None
-        has_logged_in = True
+            raise self._no_kdc(host, str(error)) from None
+        self._has_logged_in = True
         return made
 
-    return context
+    def _begin(self, host: str) -> _KerberosContext:
+        try:
+            return _KerberosContext(self._library, self._options, self._credentials, host)
+        except _EndedTicket:
+            # The KDC was away when the ticket was to be renewed. The library would not ask it again for 30 s.
+            self._caches += 1
+            return _KerberosContext(self._library, self._options, self._credentials, host)
+
+    def _credentials(self) -> Any:
+        """Return the credentials; None for those of the default ticket cache."""
+        options, store = self._options, {}
+        if options.keytab is not None:
+            # Tickets go into memory: another program's cache stays as it is. Each login has its own cache, as
+            # one of another principal would log in as that.
+            cache = f"MEMORY:minikafka {self._caches} {options.principal or ''} {options.keytab}"
+            store = {"client_keytab": options.keytab, "ccache": cache}
+        elif options.ticket_cache is not None:
+            store = {"ccache": options.ticket_cache}
+        if not store and options.principal is None:
+            return None
+        name = _principal(self._library, options)
+        return self._library.Credentials(name=name, usage="initiate", store=store or None)
+
+    def _no_kdc(self, host: str, reason: str) -> AuthenticationFailed | NetworkError:
+        problem = f"{_no_context(self._options, host)}: the KDC cannot be reached"
+        if not self._has_logged_in:
+            return _failed(gssapi.MECHANISM, problem, reason, _KDC_ADVICE)
+        return NetworkError(f"{gssapi.MECHANISM}: {problem}: {printable(reason)}", advice=_KDC_ADVICE)
 
 
 class _NoKdc(Exception):
     """The library found no KDC that answers."""
 
 
+class _EndedTicket(AuthenticationFailed):
+    """A keytab's ticket has ended."""
+
+
 class _KerberosContext:
     """The library's context, whose errors become AuthenticationFailed."""
 
-    def __init__(self, library: Any, options: KerberosOptions, host: str) -> None:
+    def __init__(
+        self, library: Any, options: KerberosOptions, credentials: Callable[[], Any], host: str
+    ) -> None:
         """Make the context with its first token, so that the KDC is asked before there is a connection.
 
-        Raises _NoKdc.
+        Raises _NoKdc and _EndedTicket.
         """
         self._library = library
         self._options = options
         self._host = host
-        self._context = self._attempt(self._make)
+        self._context = self._attempt(lambda: self._make(credentials()))
         self._first_token = self._attempt(lambda: self._context.step(None))
 
     @property
@@ -259,33 +301,11 @@ class _KerberosContext:
     def unwrap(self, message: bytes) -> bytes:
         return self._attempt(lambda: self._context.unwrap(message).message) or b""
 
-    def _make(self) -> Any:
+    def _make(self, credentials: Any) -> Any:
         service = f"{self._options.service_name}@{self._host}"
         name = self._library.Name(service, self._library.NameType.hostbased_service)
         kerberos = self._library.MechType.kerberos
-        return self._library.SecurityContext(
-            name=name, creds=self._credentials(), usage="initiate", mech=kerberos
-        )
-
-    def _credentials(self) -> Any:
-        """Return the credentials; None for those of the default ticket cache."""
-        store = {}
-        if self._options.keytab is not None:
-            # Tickets go into memory: another program's cache stays as it is. Each login has its own cache, as
-            # one of another principal would log in as that.
-            cache = f"MEMORY:minikafka {self._options.principal or ''} {self._options.keytab}"
-            store = {"client_keytab": self._options.keytab, "ccache": cache}
-        elif self._options.ticket_cache is not None:
-            store = {"ccache": self._options.ticket_cache}
-        if not store and self._options.principal is None:
-            return None
-        return self._library.Credentials(name=self._principal(), usage="initiate", store=store or None)
-
-    def _principal(self) -> Any:
-        """Return the name of the client; None if the options do not say it."""
-        if self._options.principal is None:
-            return None
-        return self._library.Name(self._options.principal, self._library.NameType.kerberos_principal)
+        return self._library.SecurityContext(name=name, creds=credentials, usage="initiate", mech=kerberos)
 
     def _attempt(self, call: Callable[[], Any]) -> Any:
         try:
@@ -293,14 +313,17 @@ class _KerberosContext:
         except self._library.exceptions.GSSError as error:
             raise self._failure(error) from None
 
-    def _failure(self, error: Any) -> AuthenticationFailed | _NoKdc:
+    def _failure(self, error: Any) -> Exception:
         if error.min_code == _KDC_UNREACHABLE:
             return _NoKdc(_text_of(error))
-        problem = _no_context(self._options, self._host)
+        problem, reason = _no_context(self._options, self._host), error
         fault = self._keytab_fault()
         if fault is not None:
-            error, problem = fault, f"{problem}: keyTab on host {platform.node()}"
-        return _failed(gssapi.MECHANISM, problem, _text_of(error), gssapi.GssapiSaslClient.ADVICE)
+            problem, reason = f"{problem}: keyTab on host {platform.node()}", fault
+        failed = _failed(gssapi.MECHANISM, problem, _text_of(reason), gssapi.GssapiSaslClient.ADVICE)
+        if error.min_code == _TICKET_EXPIRED and self._options.keytab is not None:
+            return _EndedTicket(failed.reason, failed.detail)
+        return failed
 
     def _keytab_fault(self) -> Any:
         """Return the error of a keytab that has no key of the principal; None if that is not the reason.
@@ -311,11 +334,20 @@ class _KerberosContext:
             return None
         try:
             self._library.Credentials(
-                name=self._principal(), usage="accept", store={"keytab": self._options.keytab}
+                name=_principal(self._library, self._options),
+                usage="accept",
+                store={"keytab": self._options.keytab},
             )
         except self._library.exceptions.GSSError as error:
             return error
         return None
+
+
+def _principal(library: Any, options: KerberosOptions) -> Any:
+    """Return the name of the client; None if the options do not say it."""
+    if options.principal is None:
+        return None
+    return library.Name(options.principal, library.NameType.kerberos_principal)
 
 
 def _text_of(error: Any) -> str:

@@ -259,6 +259,7 @@ class Library(SimpleNamespace):
         )
         self.made: list[dict[str, object]] = []
         self.error: Exception | None = None
+        self.errors_left = 9
         self.keytab_error: Exception | None = None
         self.answers = threading.Event()
         self.answers.set()
@@ -273,7 +274,8 @@ class Library(SimpleNamespace):
 
         def step(token: bytes | None) -> bytes:
             self.answers.wait()
-            if self.error is not None:
+            if self.error is not None and self.errors_left > 0:
+                self.errors_left -= 1
                 raise self.error
             return b"token"
 
@@ -307,7 +309,7 @@ KEYTAB = KerberosOptions("kafka", "app@EXAMPLE.COM", "/etc/app.keytab")
                 "usage": "initiate",
                 "store": {
                     "client_keytab": "/etc/app.keytab",
-                    "ccache": "MEMORY:minikafka app@EXAMPLE.COM /etc/app.keytab",
+                    "ccache": "MEMORY:minikafka 1 app@EXAMPLE.COM /etc/app.keytab",
                 },
             },
         ),
@@ -320,7 +322,7 @@ KEYTAB = KerberosOptions("kafka", "app@EXAMPLE.COM", "/etc/app.keytab")
 def test_context_is_that_of_the_service_on_the_brokers_host(
     library: Library, options: KerberosOptions, credentials: object
 ) -> None:
-    context = kerberos_contexts(options)(BROKER)
+    context = kerberos_contexts(options)(BROKER, LIMIT_MS)
     assert library.made == [
         {"name": (f"kafka@{BROKER}", "host"), "creds": credentials, "usage": "initiate", "mech": "krb5"}
     ]
@@ -333,7 +335,7 @@ def test_context_is_that_of_the_service_on_the_brokers_host(
 )
 def test_logins_of_other_principals_share_no_tickets(library: Library, other: KerberosOptions) -> None:
     for options in (KerberosOptions("kafka", "app", "/app"), other):
-        kerberos_contexts(options)(BROKER)
+        kerberos_contexts(options)(BROKER, LIMIT_MS)
     first, second = (made["creds"]["store"]["ccache"] for made in library.made)  # type: ignore[index]
     assert first != second
 
@@ -350,7 +352,7 @@ def test_error_of_the_library_names_the_service_and_what_to_check(
 ) -> None:
     library.error = error
     with pytest.raises(AuthenticationFailed) as failed:
-        kerberos_contexts(KerberosOptions("kafka"))(BROKER)
+        kerberos_contexts(KerberosOptions("kafka"))(BROKER, LIMIT_MS)
     text = str(failed.value)
     assert f"no Kerberos context with kafka/{BROKER}: {words}; check principal and keyTab (or kinit)" in text
     assert "sasl.kerberos.service.name, the brokers' host names, and the clocks" in text
@@ -360,7 +362,7 @@ def test_keytab_without_the_principal_is_the_reason_with_its_host(library: Libra
     library.error = GssError("No credentials cache found")
     library.keytab_error = GssError("No key table entry found for app@EXAMPLE.COM")
     with pytest.raises(AuthenticationFailed) as failed:
-        kerberos_contexts(KEYTAB)(BROKER)
+        kerberos_contexts(KEYTAB)(BROKER, LIMIT_MS)
     reason = f"keyTab on host {platform.node()}: No key table entry found for app@EXAMPLE.COM; check"
     assert reason in str(failed.value)
     assert "cache" not in str(failed.value)
@@ -372,24 +374,46 @@ def test_only_the_first_login_is_refused_while_the_kdc_is_away(library: Library)
     with pytest.raises(
         AuthenticationFailed, match=r"the KDC cannot be reached: Cannot .*; check the KDCs in"
     ):
-        contexts(BROKER)
+        contexts(BROKER, LIMIT_MS)
     library.error = None
-    contexts(BROKER)
+    contexts(BROKER, LIMIT_MS)
     library.error = unreachable
     with pytest.raises(NetworkError, match=r"the KDC cannot be reached: Cannot .*; check the KDCs"):
-        contexts(BROKER)
+        contexts(BROKER, LIMIT_MS)
 
 
-def test_silent_kdc_keeps_one_thread_and_no_caller(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minikafka.net.login_ports.KDC_LIMIT_S", 0.05)
+def test_ended_ticket_of_a_keytab_is_replaced(library: Library) -> None:
+    contexts = kerberos_contexts(KEYTAB)
+    library.error, library.errors_left = GssError("Ticket expired", 2529638944), 1
+    assert contexts(BROKER, LIMIT_MS).step(None) == b"token"
+    caches = [made["creds"]["store"]["ccache"] for made in library.made]  # type: ignore[index]
+    assert len(set(caches)) == 2
+
+
+def test_ended_ticket_of_a_cache_is_an_error(library: Library) -> None:
+    library.error = GssError("Ticket expired", 2529638944)
+    with pytest.raises(
+        AuthenticationFailed, match=r"Ticket expired; check principal and keyTab \(or kinit\)"
+    ):
+        kerberos_contexts(KerberosOptions("kafka", ticket_cache="/run/cc"))(BROKER, LIMIT_MS)
+
+
+def test_ticket_that_has_ended_anew_is_an_error(library: Library) -> None:
+    library.error = GssError("Ticket expired", 2529638944)
+    with pytest.raises(AuthenticationFailed, match=r"Ticket expired; check .* and the clocks"):
+        kerberos_contexts(KEYTAB)(BROKER, LIMIT_MS)
+
+
+def test_silent_kdc_keeps_one_thread_and_no_caller(library: Library) -> None:
     contexts = kerberos_contexts(KEYTAB)
     library.answers.clear()
     try:
         for _ in range(3):
-            with pytest.raises(AuthenticationFailed, match=r"reached: no response within 0\.05 s"):
-                contexts(BROKER)
+            with pytest.raises(
+                AuthenticationFailed, match="reached: no response within 50 ms; check the KDCs"
+            ):
+                contexts(BROKER, 50)
         assert len(library.made) == 1
     finally:
         library.answers.set()
-    monkeypatch.undo()
-    assert contexts(BROKER).step(None) == b"token"
+    assert contexts(BROKER, LIMIT_MS).step(None) == b"token"

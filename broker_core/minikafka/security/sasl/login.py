@@ -85,7 +85,7 @@ class LoginPorts:
     keep_token: KeepToken
     aws_presigner: Callable[[AwsOptions], Presign]
     """Raises ConfigError if the library is missing."""
-    kerberos_context: Callable[[KerberosOptions], Callable[[str], SecurityContext]]
+    kerberos_context: Callable[[KerberosOptions], Callable[[str, int], SecurityContext]]
     """Returns what makes the context with a host. Raises ConfigError if the library is missing."""
     user_agent: str = "minikafka"
 
@@ -220,7 +220,7 @@ def _aws_token(config: SaslConfig, ports: LoginPorts) -> Creator:
 
 def _gssapi(config: SaslConfig, ports: LoginPorts) -> Creator:
     context_with = ports.kerberos_context(KerberosOptions.of(config))
-    return lambda host, limit_ms: GssapiSaslClient(context_with(host))
+    return lambda host, limit_ms: GssapiSaslClient(context_with(host, limit_ms))
 
 
 _CREATORS: dict[LoginKind, Callable[[SaslConfig, LoginPorts], Creator]] = {

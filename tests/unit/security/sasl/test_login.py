@@ -220,11 +220,11 @@ def test_amazons_token_signs_the_regions_address() -> None:
 def test_kerberos_has_a_context_with_each_broker() -> None:
     asked: list[object] = []
 
-    def contexts(options: KerberosOptions) -> Callable[[str], SecurityContext]:
+    def contexts(options: KerberosOptions) -> Callable[[str, int], SecurityContext]:
         asked.append(options)
 
-        def context(host: str) -> SecurityContext:
-            asked.append(host)
+        def context(host: str, limit_ms: int) -> SecurityContext:
+            asked.append((host, limit_ms))
             return Context(b"token")
 
         return context
@@ -236,7 +236,7 @@ def test_kerberos_has_a_context_with_each_broker() -> None:
         kerberos_service_name="kafka",
     )
     assert made.create_client(HOST, LIMIT_MS).initial_response() == b"token"
-    assert asked == [KerberosOptions("kafka", "app@EXAMPLE.COM", "/etc/app.keytab"), HOST]
+    assert asked == [KerberosOptions("kafka", "app@EXAMPLE.COM", "/etc/app.keytab"), (HOST, LIMIT_MS)]
 
 
 # Faults.
