@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from minikafka.base.config.property_files import write_properties
 from minikafka.base.errors import AuthenticationFailed, FailedToSendMessage
-from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
-from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.clients.consumer import Consumer
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.clients.producer import KeyedMessage, Producer
-from minikafka.clients.simple_consumer import FetchRequest, SimpleConsumer
 from tests.support.command_line import CommandLine
 from tests.support.secured_kafka import (
     LIMIT_S,
     MECHANISMS,
     MISTAKES,
-    Properties,
     SecuredKafka,
     check_mistake,
     client_of,
     create_topic,
     login_of,
     produce_over_sessions,
+    run_commands,
     secured_kafka,
     secured_kafka_0_10,
     write_and_read,
+    write_and_read_by_the_texts,
     wrong_ones,
 )
 
@@ -84,27 +78,7 @@ def test_silent_refusal_of_0_10_1_is_told_from_a_broken_connection(
 
 
 def test_clients_of_the_texts_write_and_read(kafka: SecuredKafka) -> None:
-    properties = kafka.client("SASL_SSL", "SCRAM-SHA-512")
-    with client_of(properties) as cluster:
-        topic = create_topic(cluster)
-        ends = {TopicPartition(topic, 0): None, TopicPartition(topic, 1): None}
-        settings = {
-            **properties,
-            "metadata.broker.list": properties["bootstrap.servers"],
-            "request.required.acks": "-1",
-        }
-        with Producer(settings) as producer:
-            producer.send([KeyedMessage(topic, b"%d" % number, b"%d" % number) for number in range(20)])
-        assert sum(Admin(cluster).offsets(dict.fromkeys(ends, -1)).values()) == 20  # type: ignore[arg-type]
-    host, _, port = properties["bootstrap.servers"].rpartition(":")
-    security = ClientSecurity.from_properties(properties)
-    with SimpleConsumer(host, int(port), security=security) as simple:
-        found = [
-            message.value
-            for partition in range(2)
-            for message in simple.iterator(FetchRequest(topic, partition, 0, 65536))
-        ]
-    assert sorted(found) == sorted(b"%d" % number for number in range(20))
+    write_and_read_by_the_texts(kafka.client("SASL_SSL", "SCRAM-SHA-512"))
 
 
 def test_streams_of_a_group_in_zookeeper_read_by_the_protocol_that_is_set(kafka: SecuredKafka) -> None:
@@ -131,7 +105,7 @@ def test_streams_of_a_group_in_zookeeper_read_by_the_protocol_that_is_set(kafka:
 
 
 def test_sessions_that_end_lose_and_repeat_nothing(kafka: SecuredKafka) -> None:
-    produce_over_sessions(kafka)
+    produce_over_sessions(kafka.client("REAUTH", "SCRAM-SHA-256"))
 
 
 def test_refused_producer_of_the_texts_raises_it_at_once(kafka: SecuredKafka) -> None:
@@ -146,39 +120,11 @@ def test_refused_producer_of_the_texts_raises_it_at_once(kafka: SecuredKafka) ->
 # --- commands
 
 
-def command(
-    directory: Path, properties: Properties, *arguments: str, given: str = ""
-) -> subprocess.CompletedProcess[str]:
-    file = directory / "client.properties"
-    write_properties(str(file), properties)
-    kept = {name: value for name, value in os.environ.items() if name != "MINIKAFKA_BOOTSTRAP"}
-    return subprocess.run(
-        [sys.executable, "-c", "from minikafka.cli.main import main; main()", *arguments],
-        env=kept | {"MINIKAFKA_CONFIG": str(file)},
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
 @pytest.mark.parametrize(("listener", "mechanism"), [("MTLS", None), ("SASL_SSL", "SCRAM-SHA-512")])
 def test_commands_take_a_file_of_properties(
     kafka: SecuredKafka, tmp_path: Path, listener: str, mechanism: str | None
 ) -> None:
-    properties = kafka.client(listener, mechanism)
-    topic = f"commands-{listener.lower()}"
-    for arguments, given in (
-        (("topic", "create", topic, "--partitions", "1"), ""),
-        (("produce", topic), "a\nb\n"),
-        (("consume", topic, "--max", "2"), ""),
-        (("consume", topic, "--group", topic, "--max", "2"), ""),
-        (("group", "describe", topic), ""),
-    ):
-        done = command(tmp_path, properties, *arguments, given=given)
-        assert done.returncode == 0, done.stderr
-        if arguments[0] == "consume":
-            assert [line.split()[-1] for line in done.stdout.splitlines()] == ["a", "b"]
+    run_commands(tmp_path, kafka.client(listener, mechanism), f"commands-{listener.lower()}")
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

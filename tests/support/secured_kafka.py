@@ -10,6 +10,8 @@ import contextlib
 import datetime
 import itertools
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from typing import Any
 
 from minikafka.base.config.property_files import properties_text, write_properties
 from minikafka.base.errors import AuthenticationFailed
+from minikafka.base.ids import TopicPartition
 from minikafka.base.secrets import Password
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
@@ -27,6 +30,8 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.clients.produce.send_future import SendFuture
+from minikafka.clients.producer import KeyedMessage, Producer
+from minikafka.clients.simple_consumer import FetchRequest, SimpleConsumer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
@@ -96,7 +101,7 @@ def secured_kafka(directory: Path) -> Iterator[SecuredKafka]:
             add_user(store, USER, NewPassword(Password(PASSWORD)), os.urandom)
         broker = KafkaBroker(KAFKA_3_9, directory / "broker", connect)
         config = _config_of_3_9() | {"group.initial.rebalance.delay.ms": "0"}
-        with _started(broker, names, config, connect) as kafka:
+        with started(broker, names, config, connect) as kafka:
             yield kafka
 
 
@@ -119,7 +124,7 @@ def secured_kafka_0_10(directory: Path) -> Iterator[SecuredKafka]:
         connect = f"{zookeeper.connect}/kafka"
         jvm = (f"-Djava.security.auth.login.config={login}",)
         broker = KafkaBroker(KAFKA_0_10, directory / "broker", connect, jvm=jvm)
-        with _started(broker, ("SSL", "SASL_PLAINTEXT", "SASL_SSL"), config, connect) as kafka:
+        with started(broker, ("SSL", "SASL_PLAINTEXT", "SASL_SSL"), config, connect) as kafka:
             yield kafka
 
 
@@ -152,9 +157,10 @@ def _logs_in(kafka: SecuredKafka) -> bool:
 
 
 @contextlib.contextmanager
-def _started(
+def started(
     broker: KafkaBroker, names: tuple[str, ...], config: Properties, zookeeper: str
 ) -> Iterator[SecuredKafka]:
+    """Run a broker with a listener of each name, and of ``config``."""
     broker.release.libs()
     addresses = {"PLAINTEXT": broker.bootstrap} | {name: f"127.0.0.1:{free_port()}" for name in names}
     listeners = ",".join(f"{name}://{address}" for name, address in addresses.items())
@@ -231,9 +237,64 @@ def write_and_read(properties: Properties) -> None:
         assert found == {b"%d" % number for number in range(100)}
 
 
-def produce_over_sessions(kafka: SecuredKafka) -> None:
+def write_and_read_by_the_texts(properties: Properties) -> None:
+    """Write with the texts' producer, and read with their simple consumer."""
+    with client_of(properties) as cluster:
+        topic = create_topic(cluster)
+        ends = {TopicPartition(topic, 0): None, TopicPartition(topic, 1): None}
+        settings = {
+            **properties,
+            "metadata.broker.list": properties["bootstrap.servers"],
+            "request.required.acks": "-1",
+        }
+        with Producer(settings) as producer:
+            producer.send([KeyedMessage(topic, b"%d" % number, b"%d" % number) for number in range(20)])
+        assert sum(Admin(cluster).offsets(dict.fromkeys(ends, -1)).values()) == 20  # type: ignore[arg-type]
+    host, _, port = properties["bootstrap.servers"].rpartition(":")
+    security = ClientSecurity.from_properties(properties)
+    with SimpleConsumer(host, int(port), security=security) as simple:
+        found = [
+            message.value
+            for partition in range(2)
+            for message in simple.iterator(FetchRequest(topic, partition, 0, 65536))
+        ]
+    assert sorted(found) == sorted(b"%d" % number for number in range(20))
+
+
+def _command(
+    directory: Path, properties: Properties, *arguments: str, given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    file = directory / "client.properties"
+    write_properties(str(file), properties)
+    kept = {name: value for name, value in os.environ.items() if name != "MINIKAFKA_BOOTSTRAP"}
+    return subprocess.run(
+        [sys.executable, "-c", "from minikafka.cli.main import main; main()", *arguments],
+        env=kept | {"MINIKAFKA_CONFIG": str(file)},
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def run_commands(directory: Path, properties: Properties, topic: str) -> None:
+    """Create a topic, write and read it, by commands with a file of these properties."""
+    for arguments, given in (
+        (("topic", "create", topic, "--partitions", "1"), ""),
+        (("produce", topic), "a\nb\n"),
+        (("consume", topic, "--max", "2"), ""),
+        (("consume", topic, "--group", topic, "--max", "2"), ""),
+        (("group", "describe", topic), ""),
+    ):
+        done = _command(directory, properties, *arguments, given=given)
+        assert done.returncode == 0, done.stderr
+        if arguments[0] == "consume":
+            assert [line.split()[-1] for line in done.stdout.splitlines()] == ["a", "b"]
+
+
+def produce_over_sessions(properties: Properties) -> None:
     """Write without a break while sessions end: nothing fails, is sent again, or changes its place."""
-    with client_of(kafka.client("REAUTH", "SCRAM-SHA-256")) as cluster:
+    with client_of(properties) as cluster:
         topic = create_topic(cluster)
         with BatchingProducer(cluster, BatchingConfig(acks=1, linger_ms=1)) as producer:
             end = time.monotonic() + 2.5 * SESSION_MS / 1000

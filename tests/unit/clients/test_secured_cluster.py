@@ -38,7 +38,7 @@ def test_clients_write_and_read_on_each_listener(
 
 
 def test_sessions_that_end_lose_and_repeat_nothing(kafka: SecuredKafka) -> None:
-    produce_over_sessions(kafka)
+    produce_over_sessions(kafka.client("REAUTH", "SCRAM-SHA-256"))
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
