@@ -2,7 +2,8 @@
 
 A subscription is a member's ``metadata`` in JoinGroup, an assignment its ``assignment`` in SyncGroup, both of
 protocol type ``consumer``: an int16 version, then the fields. Readers decode an unknown newer version as the
-newest that they know, and ignore the rest. Version 1 (KIP-429) adds the partitions that a member owns.
+newest that they know, and ignore the rest. Version 1 (KIP-429) adds the partitions that a member owns, 2
+(KIP-792) the generation in which it got them, 3 (KIP-881) its rack.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from minikafka.wire.fields import Int32, since
 from minikafka.wire.frame_parts import join
 
 PROTOCOL_TYPE = "consumer"
-MAX_VERSION = 1
+MAX_VERSION = 3
 
 T = TypeVar("T")
 
@@ -38,6 +39,8 @@ class Subscription:
     topics: tuple[str, ...]
     user_data: bytes | None = None
     owned_partitions: Annotated[tuple[ConsumerPartitions, ...], since(1)] = ()
+    generation_id: Annotated[Int32, since(2, default=-1)] = -1
+    rack_id: Annotated[str | None, since(3)] = None
 
 
 @fast_value

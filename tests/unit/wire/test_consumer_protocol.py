@@ -55,8 +55,8 @@ def test_every_recorded_assignment_is_read_and_written_as_it_was() -> None:
 
 
 def test_a_newer_version_is_read_as_far_as_it_is_known() -> None:
-    known = Subscription(("t",), b"x", (ConsumerPartitions("t", (0, 1)),))
-    newer = b"\0\3" + encode_subscription(known, 1)[2:] + b"\0\0\0\7and more"
+    known = Subscription(("t",), b"x", (ConsumerPartitions("t", (0, 1)),), 7, "rack")
+    newer = b"\0\4" + encode_subscription(known, 3)[2:] + b"\0\0\0\7and more"
     assert decode_subscription(newer) == known
 
 
@@ -71,5 +71,5 @@ def test_bytes_that_are_no_subscription_are_the_peers_fault(data: bytes) -> None
 
 
 def test_a_version_that_is_not_known_is_not_written() -> None:
-    with pytest.raises(LocalWireError, match="Subscription 2 is not supported"):
-        encode_subscription(Subscription(("t",)), 2)
+    with pytest.raises(LocalWireError, match="Subscription 4 is not supported"):
+        encode_subscription(Subscription(("t",)), 4)

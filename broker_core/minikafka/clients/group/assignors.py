@@ -1,21 +1,23 @@
-"""The partition assignors of a group's leader: range and roundrobin, as in Kafka's consumer.
+"""The partition assignors of a group's leader; range and roundrobin, as in Kafka's consumer.
 
 Pure functions. The same members, topics and partitions give the same assignment in every client, in any
-language: members are sorted by id, topics by name (``RangeAssignor`` and ``RoundRobinAssignor`` of 0.10.1;
-later releases keep both for members without a rack or an instance id).
+language: static members come first, by instance id, then the others by member id; topics are sorted by name
+(``RangeAssignor`` and ``RoundRobinAssignor`` of 0.10.1; later releases keep both for members without a rack).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
 from minikafka.base.ids import TopicPartition
-
-Subscriptions = Mapping[str, Iterable[str]]
-"""Member id to its subscribed topics."""
-Assignments = dict[str, tuple[TopicPartition, ...]]
-"""Member id to its partitions; a row for every member."""
-Assignor = Callable[[Subscriptions, Mapping[str, int]], Assignments]
+from minikafka.clients.group.cooperative_sticky import assign_cooperative_sticky
+from minikafka.clients.group.member_subscriptions import (
+    Assignments,
+    Assignor,
+    Subscriptions,
+    in_order,
+    readers_of,
+)
 
 
 def assign_range(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignments:
@@ -24,8 +26,8 @@ def assign_range(subscriptions: Subscriptions, partitions: Mapping[str, int]) ->
 
     ``partitions`` has the number of partitions of each topic; a topic that is not in it has none.
     """
-    assignments: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
-    for topic, members in _readers(subscriptions):
+    assignments: dict[str, list[TopicPartition]] = {member: [] for member in in_order(subscriptions)}
+    for topic, members in readers_of(subscriptions):
         each, extra = divmod(partitions.get(topic, 0), len(members))
         start = 0
         for position, member in enumerate(members):
@@ -40,11 +42,11 @@ def assign_round_robin(subscriptions: Subscriptions, partitions: Mapping[str, in
 
     With equal subscriptions the numbers of partitions differ by one at most.
     """
-    assignments: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
-    wanted = {member: frozenset(topics) for member, topics in subscriptions.items()}
+    assignments: dict[str, list[TopicPartition]] = {member: [] for member in in_order(subscriptions)}
+    wanted = {member: frozenset(subscription.topics) for member, subscription in subscriptions.items()}
     ring = list(assignments)
     turn = 0
-    for topic, _ in _readers(subscriptions):
+    for topic, _ in readers_of(subscriptions):
         for number in range(partitions.get(topic, 0)):
             while topic not in wanted[ring[turn]]:
                 turn = (turn + 1) % len(ring)
@@ -53,17 +55,14 @@ def assign_round_robin(subscriptions: Subscriptions, partitions: Mapping[str, in
     return _frozen(assignments)
 
 
-ASSIGNORS: dict[str, Assignor] = {"range": assign_range, "roundrobin": assign_round_robin}
+ASSIGNORS: dict[str, Assignor] = {
+    "range": assign_range,
+    "roundrobin": assign_round_robin,
+    "cooperative-sticky": assign_cooperative_sticky,
+}
 """The assignors by their names in JoinGroup; the group uses one that all members support."""
-
-
-def _readers(subscriptions: Subscriptions) -> list[tuple[str, list[str]]]:
-    """Return the topics in order, each with its subscribed members in order."""
-    readers: dict[str, list[str]] = {}
-    for member in sorted(subscriptions):
-        for topic in set(subscriptions[member]):
-            readers.setdefault(topic, []).append(member)
-    return sorted(readers.items())
+COOPERATIVE = frozenset({"cooperative-sticky"})
+"""The assignors whose members keep their partitions while they rejoin, if they offer no other ones."""
 
 
 def _frozen(assignments: dict[str, list[TopicPartition]]) -> Assignments:

@@ -12,10 +12,14 @@ from minikafka.base.config.types import BOOLEAN, WORDS, Type, capped_int64, choi
 from minikafka.base.errors import ConfigError
 from minikafka.clients.common_client_configs import SECURITY_SETTINGS, UNSUPPORTED_BY_CLIENTS, ClientSecurity
 from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLevel
-from minikafka.clients.group.assignors import ASSIGNORS
+from minikafka.clients.group.assignors import ASSIGNORS, COOPERATIVE
 
 _JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
-_JAVA_NAMES = {f"{_JAVA_PACKAGE}RangeAssignor": "range", f"{_JAVA_PACKAGE}RoundRobinAssignor": "roundrobin"}
+_JAVA_NAMES = {
+    f"{_JAVA_PACKAGE}RangeAssignor": "range",
+    f"{_JAVA_PACKAGE}RoundRobinAssignor": "roundrobin",
+    f"{_JAVA_PACKAGE}CooperativeStickyAssignor": "cooperative-sticky",
+}
 
 
 class Reset(Enum):
@@ -106,6 +110,11 @@ class GroupConsumerConfig(AbstractConfig):
 
     security: ClientSecurity | None = field(default=None, repr=False)
     """``security.protocol``, ``ssl.*`` and ``sasl.*``: those of the ClusterClient; None: not given."""
+
+    @property
+    def is_cooperative(self) -> bool:
+        """True if members keep their partitions while they rejoin: with cooperative assignors alone."""
+        return COOPERATIVE.issuperset(self.assignors)
 
     @classmethod
     def _other_fields(cls, properties: Mapping[str, object], faults: Faults) -> Mapping[str, object]:

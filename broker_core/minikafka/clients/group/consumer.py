@@ -48,7 +48,6 @@ from minikafka.clients.network.arguments import has_methods, to_topic_partitions
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.clients.network.retry import Deadline
-from minikafka.wire.apis.offset_commit import NO_GENERATION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +72,10 @@ class RebalanceListener(Protocol):
         """Called before ``partitions`` are revoked. Their offsets may still be committed."""
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Called with the new assignment, before it is read. ``seek`` may set positions."""
+        """Called with the partitions that are new, before they are read. ``seek`` may set positions.
+
+        Only with ``cooperative-sticky`` there may be others, which this member had before.
+        """
 
 
 class GroupConsumer:
@@ -101,9 +103,15 @@ class GroupConsumer:
         self._listener = _checked_listener(listener)
         self._pools = DedicatedConnectionPool(), DedicatedConnectionPool()
         self._coordinator = CoordinatorClient(cluster, config.group_id, self._pools[0])
-        self._topics = SubscribedTopics(cluster, config)
+        self._topics = SubscribedTopics(cluster, config, lambda: self.assignment)
         self._member = GroupMember(
-            self._coordinator, config, self._topics, self._on_assigned, self._on_revoked, threads=threads
+            self._coordinator,
+            config,
+            self._topics,
+            self._on_assigned,
+            self._on_revoked,
+            self._on_rejoin,
+            threads=threads,
         )
         self._subscription_state = SubscriptionState(cluster, config, self._coordinator)
         self._commits = CommitRequestManager(self._coordinator, self._member.on_commit_rejected)
@@ -144,7 +152,7 @@ class GroupConsumer:
             return
         self._topics.replace(wanted)
         if wanted:
-            self._member.rejoin()
+            self._member.rejoin("the subscription has changed")
         else:
             self._member.leave(for_good=False)
 
@@ -161,7 +169,7 @@ class GroupConsumer:
         if self._manual and self.config.auto_commit:
             self._auto_commit_sync()
         self._fetch_buffer.drop([tp for tp in self.assignment if tp not in wanted])
-        self._subscription_state.assign(wanted, keep=True)
+        self._subscription_state.assign(wanted, keep=True, verify=True)
         self._fetcher.retain(wanted)
         self._commits.requested.clear()
         self._next_auto_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
@@ -383,8 +391,8 @@ class GroupConsumer:
     def _maybe_auto_commit(self) -> None:
         """Send the automatic commit if it is due."""
         now_ms = self._clock.monotonic_ms()
-        not_a_member = self.generation == NO_GENERATION and not self._manual
-        if not self.config.auto_commit or now_ms < self._next_auto_commit_ms or not_a_member:
+        may_commit = self._manual or self._member.can_commit
+        if not self.config.auto_commit or now_ms < self._next_auto_commit_ms or not may_commit:
             return
         self._next_auto_commit_ms = now_ms + self.config.auto_commit_interval_ms
         uncommitted = self._commits.uncommitted(self._subscription_state.committable())
@@ -463,7 +471,8 @@ class GroupConsumer:
         self._commits.complete()
         if not self._manual and not self._member.ensure_active(deadline):
             return False
-        self._subscription_state.update_positions(self._member.step_deadline(deadline))
+        if self._manual or self._member.can_commit:  # otherwise the look-up would wait behind its JoinGroup
+            self._subscription_state.update_positions(self._member.step_deadline(deadline))
         self._maybe_auto_commit()
         if not self._fetch_buffer:
             self._fetch(deadline.at_most(POLL_SLICE_MS))
@@ -485,28 +494,51 @@ class GroupConsumer:
         self._fetcher.send_fetches(state.wanted())
 
     def _on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
-        self._subscription_state.assign(partitions)
-        self._fetcher.retain(frozenset(partitions))
-        self._next_auto_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
+        """Read an assignment. Of the partitions before, which only a cooperative member has, some may
+        stay.
+        """
+        before = frozenset(self.assignment)
+        revoked = before.difference(partitions)
+        try:
+            if revoked:
+                self._member.rejoin("others wait for the partitions that it has given up")
+                self._give_up(revoked)
+        finally:
+            self._subscription_state.assign(partitions, keep=True)
+            self._fetcher.retain(frozenset(partitions))
+            self._next_auto_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         if self._listener is not None:
-            self._listener.assigned(partitions)
+            self._listener.assigned(tuple(tp for tp in partitions if tp not in before))
+
+    def _on_rejoin(self) -> None:
+        """Commit before a cooperative member joins again, which keeps the partitions of subscribed topics."""
+        topics = frozenset(self._topics.names)
+        unsubscribed = frozenset(tp for tp in self.assignment if tp.topic not in topics)
+        if unsubscribed:
+            self._give_up(unsubscribed)
+        elif self.config.auto_commit:
+            self._auto_commit_sync()
+
+    def _give_up(self, partitions: frozenset[TopicPartition], *, commits: bool = True) -> None:
+        """Give up partitions, after an automatic commit if ``commits``, and tell the listener."""
+        self._fetch_buffer.drop(partitions)
+        try:
+            if self.config.auto_commit and commits:
+                self._auto_commit_sync()  # raises errors of an earlier commit's callback
+        finally:
+            try:
+                if self._listener is not None:
+                    self._listener.revoked(tuple(sorted(partitions)))
+            finally:
+                kept = tuple(tp for tp in self.assignment if tp not in partitions)
+                self._subscription_state.assign(kept, keep=True)
+                self._fetcher.retain(frozenset(kept))
+                for tp in partitions:
+                    self._commits.requested.pop(tp, None)
 
     def _on_revoked(self, lost: bool) -> None:
         # Records that were not returned are fetched by the partition's next owner.
-        self._fetch_buffer.drop()
-        try:
-            if self.config.auto_commit and not lost:
-                self._auto_commit_sync()  # raises errors of an earlier commit's callback
-        finally:
-            self._finish_revocation()
-
-    def _finish_revocation(self) -> None:
-        try:
-            if self._listener is not None:
-                self._listener.revoked(self.assignment)
-        finally:
-            self._subscription_state.assign(())
-            self._commits.requested.clear()
+        self._give_up(frozenset(self.assignment), commits=not lost)
 
     def _check_open(self) -> None:
         if self._member.closed:

@@ -64,8 +64,11 @@ class MemberProtocol(Protocol):
     The first two may raise a MinikafkaError; after a retriable one the member joins again.
     """
 
-    def join_protocols(self, deadline: Deadline) -> tuple[JoinGroupRequestProtocol, ...]:
-        """Return the assignors for JoinGroup, in order of preference, with the member's subscription."""
+    def join_protocols(self, generation: int, deadline: Deadline) -> tuple[JoinGroupRequestProtocol, ...]:
+        """Return the assignors for JoinGroup, in order of preference, with the member's subscription.
+
+        ``generation``: that in which it got the partitions that it still has.
+        """
 
     def compute_assignment(
         self, effect: membership.ComputeAssignment, deadline: Deadline
@@ -90,7 +93,8 @@ class GroupMember:
 
     on_assigned: called with the newly assigned partitions.
     on_revoked: called when they are revoked; the argument is True if other members may have them already.
-        Both are called in ``ensure_active``, ``leave`` and ``end``, and may raise.
+    on_rejoin: called before a member with a cooperative assignor joins again, which keeps its partitions.
+        All are called in ``ensure_active``, ``leave`` and ``end``, and may raise.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class GroupMember:
         protocol: MemberProtocol,
         on_assigned: Callable[[tuple[TopicPartition, ...]], None],
         on_revoked: Callable[[bool], None],
+        on_rejoin: Callable[[], None] = lambda: None,
         *,
         threads: bool,
     ) -> None:
@@ -112,6 +117,8 @@ class GroupMember:
         self._protocol = protocol
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
+        self._on_rejoin = on_rejoin
+        self._assigned_generation = NO_GENERATION
         self._threads = threads
         self._pending: _PendingResponse | None = None
         # Guards the state that the heartbeat thread shares with the caller's thread: these two.
@@ -146,12 +153,20 @@ class GroupMember:
                 and not self._membership.must_rejoin
             )
 
-    def rejoin(self) -> None:
-        """Join again at the next poll, as the protocol has changed."""
-        self._handle(membership.SubscriptionChanged())
+    @property
+    def can_commit(self) -> bool:
+        """True for a member that is not waiting for the next generation."""
+        with self._lock:
+            return self._membership.in_group and self._membership.generation != NO_GENERATION
+
+    def rejoin(self, reason: str) -> None:
+        """Join again at the next poll; ``reason`` is for the coordinator's log."""
+        self._handle(membership.SubscriptionChanged(reason))
 
     def ensure_active(self, deadline: Deadline) -> bool:
         """Join or keep up the membership for a short time; return whether the partitions can be read.
+
+        With a cooperative assignor they can while it joins again.
 
         Raises BrokerError for a fatal error of the coordinator, and whatever ``on_assigned`` and
         ``on_revoked`` raise.
@@ -168,15 +183,14 @@ class GroupMember:
         if not self._threads:
             self.tick()
             self._raise_failure()
+        reads = self._membership.keeps_partitions
         if self._pending is not None:
-            self._await_coordinator(self._pending, deadline.at_most(POLL_SLICE_MS))
+            self._await_coordinator(self._pending, 0 if reads else deadline.at_most(POLL_SLICE_MS))
             self._raise_failure()
-        elif not self._membership.in_group:
+        elif not reads:
             pause_ms = self._membership.pause_ms(self._clock.monotonic_ms())
             self._cluster.waiter.wait(deadline.at_most(min(pause_ms, POLL_SLICE_MS)))
-        else:
-            return True
-        return False
+        return reads and self._membership.keeps_partitions
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
@@ -187,7 +201,12 @@ class GroupMember:
         """Return generation and member id for a commit. Raises UNKNOWN_MEMBER_ID if it is not a member."""
         with self._lock:
             generation, member_id = self._membership.generation, self._membership.member_id
-            in_group = self._membership.in_group
+            in_group, keeps = self._membership.in_group, self._membership.keeps_partitions
+        if keeps and not in_group:
+            raise BrokerError(
+                ErrorCode.REBALANCE_IN_PROGRESS,
+                f"cannot commit while group {self._config.group_id!r} rebalances; poll, then commit again",
+            )
         if generation == NO_GENERATION or not in_group:
             # Without a generation the coordinator would treat it as a client outside of the group.
             raise BrokerError(
@@ -236,6 +255,9 @@ class GroupMember:
         if isinstance(effect, membership.Revoke):
             self._on_revoked(effect.lost)
             return membership.Revoked()
+        if isinstance(effect, membership.PrepareRejoin):
+            self._on_rejoin()
+            return membership.Revoked()
         if isinstance(effect, membership.SendJoinGroup):
             return self._join(effect)
         if isinstance(effect, membership.ComputeAssignment):
@@ -251,7 +273,9 @@ class GroupMember:
     def _join(self, effect: membership.SendJoinGroup) -> membership.Event | None:
         self._pending = None
         try:
-            protocols = self._protocol.join_protocols(self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS))
+            protocols = self._protocol.join_protocols(
+                self._assigned_generation, self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS)
+            )
         except MinikafkaError as error:
             return self._on_request_failure(error)
         return self._send_request(JOIN_GROUP, join_request(self._config, effect, protocols), join_completed)
@@ -298,6 +322,7 @@ class GroupMember:
     def _start(self, effect: membership.StartReading) -> None:
         self._wake.set()
         self.last_failure = None
+        self._assigned_generation = self._membership.generation
         self._on_assigned(assigned_partitions(effect.assignment))
 
     # --- heartbeats: on their own thread, except in simulations

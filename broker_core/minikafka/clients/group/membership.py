@@ -9,6 +9,9 @@ A member that must rejoin (another member joined or left, the subscription chang
 know it) keeps its state until the next poll, because only a poll may revoke its partitions; it still sends
 heartbeats. The poll starts REVOKING, whose effect ``Revoke`` commits the offsets.
 
+With a cooperative assignor (KIP-429) the effect is ``PrepareRejoin``: the member keeps its partitions, and
+reads them, until the next assignment says which it gives up. It loses them only with its place in the group.
+
 Effects are executed in order. An event reports the result of each request to the coordinator (SendJoinGroup,
 SendSyncGroup, SendHeartbeat), and of Revoke and ComputeAssignment.
 
@@ -19,7 +22,7 @@ the old id until its session times out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -29,6 +32,8 @@ from minikafka.clients.network.retry import Backoff
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 
 NO_MEMBER = ""
+MemberRows = tuple[tuple[str, str | None, bytes], ...]
+"""Member id, instance id of a static member, subscription."""
 
 
 class MemberState(Enum):
@@ -58,7 +63,9 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionChanged:
-    """The subscription or the partitions of its topics have changed."""
+    """The subscription or the partitions of its topics have changed, or ``reason``."""
+
+    reason: str = "the subscription or its topics have changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +75,18 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class JoinCompleted:
-    """The response to ``SendJoinGroup``. Only the leader gets ``members`` (ids and subscriptions)."""
+    """The response to ``SendJoinGroup``. Only the leader gets ``members``: id, instance id, subscription.
+
+    ``skip_assignment``: it leads, and all keep what they have.
+    """
 
     code: ErrorCode
     generation: int = NO_GENERATION
     protocol: str = ""
     leader: str = NO_MEMBER
     member_id: str = NO_MEMBER
-    members: tuple[tuple[str, bytes], ...] = ()
+    members: MemberRows = ()
+    skip_assignment: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +157,16 @@ class Revoke:
 
 
 @dataclass(frozen=True, slots=True)
+class PrepareRejoin:
+    """Commit, and give up the partitions of topics that are no longer subscribed."""
+
+
+@dataclass(frozen=True, slots=True)
 class SendJoinGroup:
-    """Send JoinGroup."""
+    """Send JoinGroup. ``reason`` is for the coordinator's log."""
 
     member_id: str
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +174,16 @@ class ComputeAssignment:
     """Assign the partitions to ``members`` by the assignor ``protocol``."""
 
     protocol: str
-    members: tuple[tuple[str, bytes], ...]
+    members: MemberRows
 
 
 @dataclass(frozen=True, slots=True)
 class SendSyncGroup:
-    """Send SyncGroup; ``shares`` is empty unless this is the leader."""
+    """Send SyncGroup for an assignment by ``protocol``; ``shares`` is empty unless this is the leader."""
 
     generation: int
     member_id: str
+    protocol: str
     shares: tuple[tuple[str, bytes], ...]
 
 
@@ -206,6 +224,7 @@ class RaiseError:
 
 Effect = (
     Revoke
+    | PrepareRejoin
     | SendJoinGroup
     | ComputeAssignment
     | SendSyncGroup
@@ -224,6 +243,8 @@ COORDINATOR_MOVED_CODES = frozenset(
 REJOIN_CODES = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
 )
+MEMBER_CODES = REJOIN_CODES | COORDINATOR_MOVED_CODES | {ErrorCode.FENCED_INSTANCE_ID}
+"""Codes for a commit that are about the member, not about the offsets."""
 """Codes of a coordinator for a client that is not a member of the current generation."""
 
 
@@ -244,6 +265,10 @@ class Membership:
         self._failures = 0
         self._has_assignment = False
         """True while the caller has partitions that are not revoked yet."""
+        self._is_preparing = False
+        """True in REVOKING if ``PrepareRejoin`` is its effect."""
+        self._protocol = ""
+        self._reason = "a consumer has started"
         self._state_after_revoke: MemberState | None = None
         """The state after its partitions are revoked; None: it rejoins."""
         self._rejoin_at_ms = 0
@@ -261,22 +286,27 @@ class Membership:
         if isinstance(event, Ticked):
             return self._on_tick(now_ms)
         if isinstance(event, SubscriptionChanged):
-            self.must_rejoin = True
+            self._must_rejoin(event.reason)
             return []
         if isinstance(event, Leaving):
             return self._leave(MemberState.CLOSED if event.for_good else MemberState.UNJOINED)
         if isinstance(event, HeartbeatCompleted):
             return self._on_heartbeat(event, now_ms)
         if isinstance(event, CommitRejected):
-            # Most codes are about the offsets, not about the member.
-            known = event.code in COORDINATOR_MOVED_CODES or event.code in REJOIN_CODES
-            return self._on_member_code(event.generation, event.code) if known else []
+            return self._on_member_code(event.generation, event.code) if event.code in MEMBER_CODES else []
         return self._on_join_event(event, now_ms)
 
     @property
     def in_group(self) -> bool:
         """True while it has partitions and sends heartbeats."""
         return self.state in (MemberState.STABLE, MemberState.REVOKING)
+
+    @property
+    def keeps_partitions(self) -> bool:
+        """True while it reads its partitions, also during a cooperative rebalance."""
+        if self.state in (MemberState.STABLE, MemberState.REVOKING):
+            return True
+        return self._has_assignment and self._config.is_cooperative and self.generation != NO_GENERATION
 
     def pause_ms(self, now_ms: int) -> int:
         """Return the time that a poll has to wait before it may rejoin."""
@@ -299,9 +329,14 @@ class Membership:
         if self.state is MemberState.UNJOINED:
             if now_ms < self._rejoin_at_ms:
                 return []
-            return self._revoke(lost=True) if self._has_assignment else self._join()
+            if self._has_assignment and not self.keeps_partitions:
+                return self._revoke(lost=True)
+            return self._join()
         if self.state is MemberState.STABLE and self.must_rejoin:
-            return self._revoke(lost=self.generation == NO_GENERATION)
+            if self.generation == NO_GENERATION or not self._config.is_cooperative:
+                return self._revoke(lost=self.generation == NO_GENERATION)
+            self.state, self._is_preparing = MemberState.REVOKING, True
+            return [PrepareRejoin()]
         return []
 
     def _on_tick(self, now_ms: int) -> list[Effect]:
@@ -325,10 +360,13 @@ class Membership:
         return effects
 
     def _revoke(self, *, lost: bool) -> list[Effect]:
-        self.state = MemberState.REVOKING
+        self.state, self._is_preparing = MemberState.REVOKING, False
         return [Revoke(lost)]
 
     def _on_revoked(self) -> list[Effect]:
+        if self._is_preparing:
+            # The commit may have shown that it is no longer a member.
+            return self._revoke(lost=True) if self.generation == NO_GENERATION else self._join()
         self._has_assignment = False
         return (
             self._join()
@@ -339,7 +377,11 @@ class Membership:
     def _join(self) -> list[Effect]:
         self.state = MemberState.JOINING
         self.must_rejoin = False
-        return [SendJoinGroup(self.member_id)]
+        return [SendJoinGroup(self.member_id, self._reason)]
+
+    def _must_rejoin(self, reason: str) -> None:
+        self.must_rejoin = True
+        self._reason = reason
 
     # --- joining
 
@@ -352,7 +394,7 @@ class Membership:
             return self._on_joined(event, now_ms)
         if isinstance(event, AssignmentComputed) and self.state is MemberState.ASSIGNING:
             self.state = MemberState.SYNCING
-            return [SendSyncGroup(self.generation, self.member_id, event.shares)]
+            return [SendSyncGroup(self.generation, self.member_id, self._protocol, event.shares)]
         if isinstance(event, SyncCompleted) and self.state is MemberState.SYNCING:
             return self._on_synced(event, now_ms)
         if isinstance(event, RequestFailed) and self.state in (
@@ -365,14 +407,17 @@ class Membership:
         return []
 
     def _on_joined(self, event: JoinCompleted, now_ms: int) -> list[Effect]:
+        if event.code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = event.member_id
+            return [SendJoinGroup(self.member_id, self._reason)]
         if event.code is not ErrorCode.NONE:
             return self._on_rejected(event.code, "join", now_ms)
-        self.generation, self.member_id = event.generation, event.member_id
-        if event.leader == event.member_id:
+        self.generation, self.member_id, self._protocol = event.generation, event.member_id, event.protocol
+        if event.leader == event.member_id and not event.skip_assignment:
             self.state = MemberState.ASSIGNING
             return [ComputeAssignment(event.protocol, event.members)]
         self.state = MemberState.SYNCING
-        return [SendSyncGroup(self.generation, self.member_id, ())]
+        return [SendSyncGroup(self.generation, self.member_id, self._protocol, ())]
 
     def _on_synced(self, event: SyncCompleted, now_ms: int) -> list[Effect]:
         if event.code is not ErrorCode.NONE:
@@ -386,7 +431,11 @@ class Membership:
         return [StartReading(event.assignment)]
 
     def _on_rejected(self, code: ErrorCode, what: str, now_ms: int) -> list[Effect]:
-        if code is ErrorCode.REBALANCE_IN_PROGRESS or code is ErrorCode.ILLEGAL_GENERATION:
+        self._reason = f"could not {what} the group: {code.name}"
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._interrupt()
+            return []
+        if code is ErrorCode.ILLEGAL_GENERATION:
             self._reset_generation(self.member_id)
             return []
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -395,7 +444,8 @@ class Membership:
         if code in COORDINATOR_MOVED_CODES or code.is_retriable:
             self._back_off(now_ms)
             return [ForgetCoordinator()] if code in COORDINATOR_MOVED_CODES else []
-        self._reset_generation(NO_MEMBER)
+        # A fenced member keeps its old id: with none it would fence the client that has replaced it.
+        self._reset_generation(self.member_id if code is ErrorCode.FENCED_INSTANCE_ID else NO_MEMBER)
         return [
             RaiseError(BrokerError(code, f"cannot {what} group {self._config.group_id!r}{self._hint(code)}"))
         ]
@@ -411,12 +461,25 @@ class Membership:
                 f": no partition.assignment.strategy of {','.join(self._config.assignors)} is supported by "
                 "all members, or the members are not consumers"
             )
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            return (
+                ": another consumer has joined with the same group.instance.id; "
+                "give each consumer its own, and stop this one"
+            )
+        if code is ErrorCode.GROUP_MAX_SIZE_REACHED:
+            return ": it has as many members as the brokers' group.max.size allows"
         return authorization_hint(code, "Read", f"Group:{self._config.group_id}")
 
     def _back_off(self, now_ms: int) -> None:
-        self._reset_generation(self.member_id)
+        self._interrupt()
         self._failures += 1
         self._rejoin_at_ms = now_ms + self._backoff.delay_ms(self._failures)
+
+    def _interrupt(self) -> None:
+        """Give up an attempt to join. A cooperative member still has its partitions."""
+        generation = self.generation if self._config.is_cooperative else NO_GENERATION
+        self._reset_generation(self.member_id)
+        self.generation = generation
 
     def _reset_generation(self, member_id: str) -> None:
         self.state = MemberState.UNJOINED
@@ -444,13 +507,14 @@ class Membership:
             return [ForgetCoordinator()]
         if code is ErrorCode.NONE or code.is_retriable:
             return []
-        self.must_rejoin = True
+        self._must_rejoin(f"a heartbeat or a commit was refused: {code.name}")
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             return []
         self.generation = NO_GENERATION
         if code is ErrorCode.ILLEGAL_GENERATION:
             return []
-        self.member_id = NO_MEMBER
+        if code is not ErrorCode.FENCED_INSTANCE_ID:
+            self.member_id = NO_MEMBER
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             return []
         detail = f"heartbeat of group {self._config.group_id!r} failed{self._hint(code)}"
@@ -459,7 +523,8 @@ class Membership:
     def _leave(self, next_state: MemberState) -> list[Effect]:
         self._state_after_revoke = next_state
         if self._has_assignment:
-            return self._revoke(lost=self.generation == NO_GENERATION)
+            # A commit would wait behind the JoinGroup of a member that joins.
+            return self._revoke(lost=self.generation == NO_GENERATION or not self.in_group)
         return self._finish_leaving(next_state)
 
     def _finish_leaving(self, next_state: MemberState) -> list[Effect]:

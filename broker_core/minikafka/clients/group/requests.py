@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 
-from minikafka.base.errors import ErrorCode, RemoteWireError
-from minikafka.base.ids import TopicPartition, numbers_by_topic
-from minikafka.clients.group.assignors import ASSIGNORS
+from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.group.assignors import ASSIGNORS, COOPERATIVE
 from minikafka.clients.group.config import GroupConsumerConfig
+from minikafka.clients.group.member_subscriptions import (
+    MemberSubscription,
+    Subscriptions,
+    to_consumer_partitions,
+)
 from minikafka.clients.group.membership import (
     AssignmentComputed,
     ComputeAssignment,
@@ -22,15 +26,11 @@ from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from minikafka.wire.consumer_protocol import (
     PROTOCOL_TYPE,
     Assignment,
-    ConsumerPartitions,
     Subscription,
     decode_assignment,
-    decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-
-logger = logging.getLogger("minikafka.clients.group")
 
 
 def join_request(
@@ -47,10 +47,15 @@ def join_request(
     )
 
 
-def join_protocols(assignors: Iterable[str], topics: Iterable[str]) -> tuple[JoinGroupRequestProtocol, ...]:
-    """Return the assignors with one subscription for all."""
-    subscription = encode_subscription(Subscription(tuple(topics)))
-    return tuple(JoinGroupRequestProtocol(name, subscription) for name in assignors)
+def join_protocols(
+    assignors: Iterable[str], subscription: MemberSubscription
+) -> tuple[JoinGroupRequestProtocol, ...]:
+    """Return the assignors with one subscription for all; only cooperative ones get the owned partitions."""
+    plain = encode_subscription(Subscription(subscription.topics))
+    return tuple(
+        JoinGroupRequestProtocol(name, subscription.encode() if name in COOPERATIVE else plain)
+        for name in assignors
+    )
 
 
 def join_completed(response: JoinGroupResponse) -> JoinCompleted:
@@ -61,7 +66,7 @@ def join_completed(response: JoinGroupResponse) -> JoinCompleted:
         protocol=response.protocol_name,
         leader=response.leader,
         member_id=response.member_id,
-        members=tuple((member.member_id, member.metadata) for member in response.members),
+        members=tuple((member.member_id, None, member.metadata) for member in response.members),
     )
 
 
@@ -76,22 +81,8 @@ def sync_completed(response: SyncGroupResponse) -> SyncCompleted:
     return SyncCompleted(ErrorCode.of(response.error_code), response.assignment)
 
 
-def member_subscriptions(effect: ComputeAssignment) -> dict[str, tuple[str, ...]]:
-    """Return the topics of each member. An invalid subscription counts as empty, with a warning."""
-    found: dict[str, tuple[str, ...]] = {}
-    for member_id, data in effect.members:
-        try:
-            found[member_id] = decode_subscription(data).topics
-        except RemoteWireError as error:
-            logger.warning(
-                "member %s gets no partitions: failed to decode its subscription: %s", member_id, error
-            )
-            found[member_id] = ()
-    return found
-
-
 def compute_assignment(
-    effect: ComputeAssignment, subscriptions: Mapping[str, tuple[str, ...]], partitions: Mapping[str, int]
+    effect: ComputeAssignment, subscriptions: Subscriptions, partitions: Mapping[str, int]
 ) -> AssignmentComputed:
     """Return the assignments of all members by the assignor that the coordinator has chosen."""
     shares = ASSIGNORS[effect.protocol](subscriptions, partitions)
@@ -104,9 +95,7 @@ def encoded_assignment(shares: Mapping[str, Iterable[TopicPartition]]) -> Assign
 
 
 def _encoded(share: Iterable[TopicPartition]) -> bytes:
-    topics = numbers_by_topic(share).items()
-    rows = tuple(ConsumerPartitions(topic, tuple(numbers)) for topic, numbers in topics)
-    return encode_assignment(Assignment(rows))
+    return encode_assignment(Assignment(to_consumer_partitions(share)))
 
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:

@@ -19,6 +19,7 @@ from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.description import DEAD, EMPTY, GroupDescription, describe_group
 from minikafka.clients.group.member import GroupMember
+from minikafka.clients.group.member_subscriptions import MemberSubscription
 from minikafka.clients.group.membership import REJOIN_CODES, AssignmentComputed, ComputeAssignment
 from minikafka.clients.group.offsets import Committed
 from minikafka.clients.group.requests import encoded_assignment, join_protocols
@@ -46,12 +47,13 @@ class _ChosenPartitions:
         self.partitions: tuple[TopicPartition, ...] = ()
         self._owner = owner
 
-    def join_protocols(self, deadline: Deadline) -> tuple[JoinGroupRequestProtocol, ...]:
-        return join_protocols([self._owner], sorted({tp.topic for tp in self.partitions}))
+    def join_protocols(self, generation: int, deadline: Deadline) -> tuple[JoinGroupRequestProtocol, ...]:
+        topics = tuple(sorted({tp.topic for tp in self.partitions}))
+        return join_protocols([self._owner], MemberSubscription(topics))
 
     def compute_assignment(self, effect: ComputeAssignment, deadline: Deadline) -> AssignmentComputed:
         # More than one member can only be earlier attempts whose responses were lost; they time out.
-        return encoded_assignment({member_id: self.partitions for member_id, _ in effect.members})
+        return encoded_assignment({member_id: self.partitions for member_id, _, _ in effect.members})
 
     def has_changed(self, deadline: Deadline) -> bool:
         return False  # ``hold`` says so
@@ -97,7 +99,7 @@ class SoleMember:
         wanted = tuple(sorted(set(partitions)))
         if wanted != self._chosen.partitions:
             self._chosen.partitions = wanted
-            self._member.rejoin()
+            self._member.rejoin("it reads other partitions")
         try:
             while not (self._member.ensure_active(deadline) and self._member.is_current):
                 if deadline.expired:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkError, RemoteWireError
-from minikafka.base.ids import check_topic_name
+from minikafka.base.ids import TopicPartition, check_topic_name
 from minikafka.clients.group.config import GroupConsumerConfig
+from minikafka.clients.group.member_subscriptions import MemberSubscription, decode_member_subscriptions
 from minikafka.clients.group.membership import AssignmentComputed, ComputeAssignment
-from minikafka.clients.group.requests import compute_assignment, join_protocols, member_subscriptions
+from minikafka.clients.group.requests import compute_assignment, join_protocols
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.response_errors import authorization_hint
@@ -74,14 +75,23 @@ _CHECK_INTERVAL_MS = 1_000
 
 
 class SubscribedTopics:
-    """The protocol of a consumer: its subscription, and the partitions of the topics (``MemberProtocol``)."""
+    """The protocol of a consumer: its subscription, and the partitions of the topics (``MemberProtocol``).
 
-    def __init__(self, cluster: ClusterClient, config: GroupConsumerConfig) -> None:
+    owned: returns the partitions that the consumer has.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: GroupConsumerConfig,
+        owned: Callable[[], tuple[TopicPartition, ...]],
+    ) -> None:
         self.subscription = TopicSubscription()
         self.names: tuple[str, ...] = ()
         """The subscribed topics; of a pattern, its matches at the last look-up."""
         self._cluster = cluster
         self._config = config
+        self._owned = owned
         self._counts: dict[str, int] = {}
         """The number of partitions of each topic at the last assignment."""
         self._check_at_ms = 0
@@ -90,16 +100,18 @@ class SubscribedTopics:
         """Replace the subscription."""
         self.subscription, self.names = subscription, subscription.names
 
-    def join_protocols(self, deadline: Deadline) -> tuple[JoinGroupRequestProtocol, ...]:
+    def join_protocols(self, generation: int, deadline: Deadline) -> tuple[JoinGroupRequestProtocol, ...]:
         """See ``MemberProtocol``."""
         self._counts = self._refresh(deadline)
         self._check_at_ms = 0
-        return join_protocols(self._config.assignors, self.names)
+        return join_protocols(
+            self._config.assignors, MemberSubscription(self.names, self._owned(), generation)
+        )
 
     def compute_assignment(self, effect: ComputeAssignment, deadline: Deadline) -> AssignmentComputed:
         """See ``MemberProtocol``."""
-        subscriptions = member_subscriptions(effect)
-        topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
+        subscriptions = decode_member_subscriptions(effect.members)
+        topics = sorted({topic for wanted in subscriptions.values() for topic in wanted.topics})
         counts = _counts(self._describe(topics, deadline, refresh=True), topics)
         self._counts = {topic: count for topic, count in counts.items() if topic in self.names}
         return compute_assignment(effect, subscriptions, counts)

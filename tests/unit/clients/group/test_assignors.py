@@ -7,13 +7,12 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.assignors import (
-    ASSIGNORS,
-    Assignments,
-    Assignor,
-    assign_range,
-    assign_round_robin,
-)
+from minikafka.clients.group.assignors import ASSIGNORS, assign_range, assign_round_robin
+from minikafka.clients.group.member_subscriptions import Assignments, Assignor, MemberSubscription
+
+
+def subscribed(**topics: list[str]) -> dict[str, MemberSubscription]:
+    return {member: MemberSubscription(tuple(names)) for member, names in topics.items()}
 
 
 def numbers(shares: Assignments) -> dict[str, list[str]]:
@@ -22,21 +21,21 @@ def numbers(shares: Assignments) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
 def test_one_member_gets_all_that_it_wants_and_nothing_else(assign: Assignor) -> None:
-    assert numbers(assign({"a": ["t"]}, {"t": 3, "other": 3})) == {"a": ["t-0", "t-1", "t-2"]}
+    assert numbers(assign(subscribed(a=["t"]), {"t": 3, "other": 3})) == {"a": ["t-0", "t-1", "t-2"]}
 
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
 def test_member_without_known_topics_gets_no_partitions(assign: Assignor) -> None:
-    assert assign({"a": [], "b": ["gone"]}, {"t": 2}) == {"a": (), "b": ()}
+    assert assign(subscribed(a=[], b=["gone"]), {"t": 2}) == {"a": (), "b": ()}
 
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
 def test_more_members_than_partitions_leave_the_last_ones_idle(assign: Assignor) -> None:
-    assert numbers(assign({"b": ["t"], "a": ["t"]}, {"t": 1})) == {"a": ["t-0"], "b": []}
+    assert numbers(assign(subscribed(b=["t"], a=["t"]), {"t": 1})) == {"a": ["t-0"], "b": []}
 
 
 def test_range_assigns_consecutive_partitions_of_each_topic() -> None:
-    both = {"consumer2": ["topic1", "topic2"], "consumer1": ["topic2", "topic1"]}
+    both = subscribed(consumer2=["topic1", "topic2"], consumer1=["topic2", "topic1"])
     assert numbers(assign_range(both, {"topic1": 3, "topic2": 3})) == {
         "consumer1": ["topic1-0", "topic1-1", "topic2-0", "topic2-1"],
         "consumer2": ["topic1-2", "topic2-2"],
@@ -44,7 +43,7 @@ def test_range_assigns_consecutive_partitions_of_each_topic() -> None:
 
 
 def test_range_shares_a_topic_among_those_that_want_it_only() -> None:
-    wanted = {"consumer1": ["topic1"], "consumer2": ["topic1", "topic2"], "consumer3": ["topic1"]}
+    wanted = subscribed(consumer1=["topic1"], consumer2=["topic1", "topic2"], consumer3=["topic1"])
     assert numbers(assign_range(wanted, {"topic1": 3, "topic2": 2})) == {
         "consumer1": ["topic1-0"],
         "consumer2": ["topic1-1", "topic2-0", "topic2-1"],
@@ -53,7 +52,7 @@ def test_range_shares_a_topic_among_those_that_want_it_only() -> None:
 
 
 def test_roundrobin_goes_on_with_the_next_member_at_the_next_topic() -> None:
-    both = {"consumer1": ["topic1", "topic2"], "consumer2": ["topic1", "topic2"]}
+    both = subscribed(consumer1=["topic1", "topic2"], consumer2=["topic1", "topic2"])
     assert numbers(assign_round_robin(both, {"topic1": 3, "topic2": 3})) == {
         "consumer1": ["topic1-0", "topic1-2", "topic2-1"],
         "consumer2": ["topic1-1", "topic2-0", "topic2-2"],
@@ -61,7 +60,7 @@ def test_roundrobin_goes_on_with_the_next_member_at_the_next_topic() -> None:
 
 
 def test_roundrobin_passes_over_members_that_do_not_want_a_topic() -> None:
-    wanted = {"consumer1": ["topic1"], "consumer2": ["topic1", "topic2"], "consumer3": ["topic1"]}
+    wanted = subscribed(consumer1=["topic1"], consumer2=["topic1", "topic2"], consumer3=["topic1"])
     assert numbers(assign_round_robin(wanted, {"topic1": 3, "topic2": 2})) == {
         "consumer1": ["topic1-0"],
         "consumer2": ["topic1-1", "topic2-0", "topic2-1"],
@@ -70,4 +69,14 @@ def test_roundrobin_passes_over_members_that_do_not_want_a_topic() -> None:
 
 
 def test_a_topic_that_is_named_twice_counts_once() -> None:
-    assert assign_range({"a": ["t", "t"]}, {"t": 1}) == {"a": (TopicPartition("t", 0),)}
+    assert assign_range(subscribed(a=["t", "t"]), {"t": 1}) == {"a": (TopicPartition("t", 0),)}
+
+
+def test_static_members_come_first_by_their_names() -> None:
+    both = {
+        "a": MemberSubscription(("t",)),
+        "z-9": MemberSubscription(("t",), group_instance_id="one"),
+        "z-1": MemberSubscription(("t",), group_instance_id="two"),
+    }
+    for assign in (assign_range, assign_round_robin):
+        assert numbers(assign(both, {"t": 3})) == {"z-9": ["t-0"], "z-1": ["t-1"], "a": ["t-2"]}

@@ -53,7 +53,7 @@ def test_kafkas_properties_are_read_and_others_are_a_warning(caplog: pytest.LogC
         ),
         (
             {"group.id": "g", "partition.assignment.strategy": "sticky"},
-            "='sticky': must be one or more of range, roundrobin",
+            "='sticky': must be one or more of range, roundrobin, cooperative-sticky",
         ),
         ({"group.id": "g", "partition.assignment.strategy": ""}, "partition.assignment.strategy=''"),
     ],
@@ -79,7 +79,13 @@ def test_what_is_one_of_some_words_may_be_given_as_text_and_as_value() -> None:
     [
         ({"auto_offset_reset": 3}, "auto.offset.reset=3: must be one of earliest, latest, none"),
         ({"session_timeout_ms": 6.5}, "session.timeout.ms=6.5: must be a whole number from 1 to 2147483647"),
-        ({"assignors": (1,)}, "partition.assignment.strategy=(1,): must be one or more of range, roundrobin"),
+        (
+            {"assignors": (1,)},
+            (
+                "partition.assignment.strategy=(1,): must be one or more of range, roundrobin, "
+                "cooperative-sticky"
+            ),
+        ),
         ({"group_id": None}, "group.id: must be given: a name"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -19,6 +21,7 @@ from minikafka.clients.group.membership import (
     Membership,
     MemberState,
     Polled,
+    PrepareRejoin,
     RaiseError,
     RequestFailed,
     Revoke,
@@ -48,8 +51,8 @@ ASKS_ELSEWHERE = [ErrorCode.NOT_COORDINATOR_FOR_GROUP, ErrorCode.GROUP_COORDINAT
 class MembershipHarness:
     """A member with a manual clock."""
 
-    def __init__(self) -> None:
-        self.membership = Membership(CONFIG)
+    def __init__(self, config: GroupConsumerConfig = CONFIG) -> None:
+        self.membership = Membership(config)
         self.now_ms = 0
 
     def on(self, event: Event, after_ms: int = 0) -> list[Effect]:
@@ -60,12 +63,12 @@ class MembershipHarness:
         self, generation: int = 1, code: ErrorCode = ErrorCode.NONE, leader: str = LEADER
     ) -> list[Effect]:
         return self.on(
-            JoinCompleted(code, generation, "range", leader, ME, ((ME, b"s"),) if leader == ME else ())
+            JoinCompleted(code, generation, "range", leader, ME, ((ME, None, b"s"),) if leader == ME else ())
         )
 
     def become_member(self, generation: int = 1) -> None:
         assert self.on(Polled()) == [SendJoinGroup(self.membership.member_id)]
-        assert self.joined(generation) == [SendSyncGroup(generation, ME, ())]
+        assert self.joined(generation) == [SendSyncGroup(generation, ME, "range", ())]
         assert self.on(SyncCompleted(ErrorCode.NONE, b"a")) == [StartReading(b"a")]
 
     @property
@@ -90,7 +93,7 @@ def member() -> MembershipHarness:
 
 def test_the_first_poll_joins_and_a_follower_only_asks_for_its_share(harness: MembershipHarness) -> None:
     assert harness.on(Polled()) == [SendJoinGroup("")]
-    assert harness.joined() == [SendSyncGroup(1, ME, ())]
+    assert harness.joined() == [SendSyncGroup(1, ME, "range", ())]
     assert harness.on(SyncCompleted(ErrorCode.NONE, b"a")) == [StartReading(b"a")]
     assert (harness.state, harness.membership.generation, harness.membership.member_id) == (
         MemberState.STABLE,
@@ -101,8 +104,8 @@ def test_the_first_poll_joins_and_a_follower_only_asks_for_its_share(harness: Me
 
 def test_the_leader_shares_before_it_syncs(harness: MembershipHarness) -> None:
     harness.on(Polled())
-    assert harness.joined(leader=ME) == [ComputeAssignment("range", ((ME, b"s"),))]
-    assert harness.on(AssignmentComputed(((ME, b"all"),))) == [SendSyncGroup(1, ME, ((ME, b"all"),))]
+    assert harness.joined(leader=ME) == [ComputeAssignment("range", ((ME, None, b"s"),))]
+    assert harness.on(AssignmentComputed(((ME, b"all"),))) == [SendSyncGroup(1, ME, "range", ((ME, b"all"),))]
 
 
 def test_polls_while_it_joins_ask_nothing_again(harness: MembershipHarness) -> None:
@@ -360,3 +363,96 @@ def test_who_leaves_on_the_way_says_so_as_far_as_it_has_a_name(harness: Membersh
     harness.on(Polled())
     harness.joined()
     assert harness.on(Leaving()) == [SendLeaveGroup(ME)]
+
+
+# Ids, static members, cooperative rebalances.
+
+
+def test_a_member_that_needs_an_id_joins_again_with_it_at_once(harness: MembershipHarness) -> None:
+    harness.on(Polled())
+    assert harness.joined(code=ErrorCode.MEMBER_ID_REQUIRED) == [SendJoinGroup(ME)]
+    assert harness.joined() == [SendSyncGroup(1, ME, "range", ())]
+
+
+def test_a_leader_that_is_to_skip_the_assignment_computes_none(harness: MembershipHarness) -> None:
+    harness.on(Polled())
+    event = JoinCompleted(ErrorCode.NONE, 4, "range", ME, ME, ((ME, "one", b"s"),), skip_assignment=True)
+    assert harness.on(event) == [SendSyncGroup(4, ME, "range", ())]
+
+
+def test_a_fenced_member_says_so_and_keeps_its_old_id(member: MembershipHarness) -> None:
+    (effect,) = member.on(HeartbeatCompleted(1, ErrorCode.FENCED_INSTANCE_ID))
+    assert isinstance(effect, RaiseError)
+    assert effect.error.code is ErrorCode.FENCED_INSTANCE_ID
+    assert "group.instance.id" in str(effect.error)
+    assert member.on(Polled()) == [Revoke(lost=True)]
+    assert member.on(Revoked()) == [SendJoinGroup(ME)]
+    (effect,) = member.joined(code=ErrorCode.FENCED_INSTANCE_ID)
+    assert isinstance(effect, RaiseError)
+    assert member.on(Polled()) == [SendJoinGroup(ME)]
+
+
+def test_a_group_that_is_full_is_told_with_its_limit(harness: MembershipHarness) -> None:
+    harness.on(Polled())
+    (effect,) = harness.joined(code=ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert isinstance(effect, RaiseError)
+    assert "group.max.size" in str(effect.error)
+
+
+@pytest.fixture
+def cooperative() -> MembershipHarness:
+    harness = MembershipHarness(replace(CONFIG, assignors=("cooperative-sticky",)))
+    harness.become_member()
+    return harness
+
+
+def test_cooperative_member_keeps_its_partitions_while_it_rejoins(cooperative: MembershipHarness) -> None:
+    cooperative.on(HeartbeatCompleted(1, ErrorCode.REBALANCE_IN_PROGRESS))
+    assert cooperative.on(Polled()) == [PrepareRejoin()]
+    assert cooperative.on(Revoked()) == [SendJoinGroup(ME)]
+    assert cooperative.membership.keeps_partitions
+    assert not cooperative.membership.in_group
+    cooperative.joined(2)
+    assert cooperative.on(SyncCompleted(ErrorCode.NONE, b"b")) == [StartReading(b"b")]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, *ASKS_ELSEWHERE])
+def test_cooperative_member_keeps_them_when_an_attempt_fails(
+    cooperative: MembershipHarness, code: ErrorCode
+) -> None:
+    cooperative.on(SubscriptionChanged())
+    cooperative.on(Polled())
+    cooperative.on(Revoked())
+    cooperative.joined(code=code)
+    assert cooperative.membership.keeps_partitions
+    assert cooperative.on(Polled(), after_ms=1_000) == [SendJoinGroup(ME)]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
+def test_cooperative_member_loses_them_with_its_place(
+    cooperative: MembershipHarness, code: ErrorCode
+) -> None:
+    cooperative.on(SubscriptionChanged())
+    cooperative.on(Polled())
+    cooperative.on(Revoked())
+    cooperative.joined(code=code)
+    assert not cooperative.membership.keeps_partitions
+    assert cooperative.on(Polled()) == [Revoke(lost=True)]
+
+
+def test_commit_before_a_rejoin_that_is_refused_loses_the_partitions(cooperative: MembershipHarness) -> None:
+    cooperative.on(SubscriptionChanged())
+    assert cooperative.on(Polled()) == [PrepareRejoin()]
+    cooperative.on(CommitRejected(1, ErrorCode.UNKNOWN_MEMBER_ID))
+    assert cooperative.on(Revoked()) == [Revoke(lost=True)]
+    assert cooperative.on(Revoked()) == [SendJoinGroup("")]
+
+
+def test_cooperative_member_that_leaves_while_it_joins_commits_nothing(
+    cooperative: MembershipHarness,
+) -> None:
+    cooperative.on(SubscriptionChanged())
+    cooperative.on(Polled())
+    cooperative.on(Revoked())
+    assert cooperative.on(Leaving()) == [Revoke(lost=True)]
+    assert cooperative.on(Revoked()) == [SendLeaveGroup(ME)]
