@@ -1,6 +1,6 @@
 """Brokers of 3.9.1 give the versions and settings that ``tests/data/wire`` has recorded of them.
 
-With ``MINIKAFKA_RECORD=1`` the files are written anew.
+With ``MINIKAFKA_REWRITE=1`` the files are written anew.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 DATA = Path(__file__).parents[1] / "data" / "wire"
 VERSIONS, CONFIGS = DATA / "api-versions-3.9.1.jsonl", DATA / "configs-3.9.1.jsonl"
-RECORD = "MINIKAFKA_RECORD"
 
 WITH_ZOOKEEPER, WITHOUT = "zookeeper", "kraft"
 RELEASES = {WITH_ZOOKEEPER: KAFKA_3_9, WITHOUT: dataclasses.replace(KAFKA_3_9, has_zookeeper=False)}
@@ -57,10 +56,10 @@ def answer_to(broker: KafkaBroker, request: bytes) -> bytes:
 
 
 def recorded(path: Path, key: str, lines: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Return the recorded lines that have the same ``key`` as ``lines``, which replace them if we record."""
+    """Return the recorded lines that have the same ``key`` as ``lines``, which replace them in a rewrite."""
     found = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
     values = {line[key] for line in lines}
-    if RECORD in os.environ:
+    if os.environ.get("MINIKAFKA_REWRITE"):
         found = [line for line in found if line[key] not in values] + lines
         path.write_text("".join(f"{json.dumps(line)}\n" for line in found), "utf-8")
     return [line for line in found if line[key] in values]
