@@ -5,7 +5,7 @@
     │   ├── OffsetOutOfRange     an offset outside the log; carries the log's range
     │   ├── LogTruncated         records that were read are no longer in the log; carries its new end
     │   ├── AuthenticationFailed  a client could not prove who it is; carries the reason, which is for the log
-    │   │   └── SslAuthenticationFailed  the two sides have no TLS, or no security protocol, in common
+    │   │   └── SslAuthenticationFailed  the two sides do not accept each other in TLS, or one has none
     │   ├── CorruptMessage       a stream met a damaged message, at this topic, partition and offset
     │   └── MessageSizeTooLarge  a stream met a message larger than its fetch size
     ├── UndecodableMessage       a decoder failed on a stream's message, at this topic, partition and offset
@@ -212,7 +212,9 @@ class BrokerError(MinikafkaError):
 
 
 class AuthenticationFailed(BrokerError):
-    """A client could not prove who it is, or a broker that it knows the client's secret.
+    """A client could not prove who it is, or a broker that it knows the client's secret
+    (``SaslAuthenticationException``; with other codes ``UnsupportedSaslMechanismException`` and
+    ``IllegalSaslStateException``: only one of the two sides expects a login).
 
     ``detail`` is for the peer: a fixed text, from which nobody learns which users there are. ``reason`` says
     what was wrong: for the log of a broker, and for the user of a client.
@@ -232,8 +234,8 @@ class AuthenticationFailed(BrokerError):
 
 
 class SslAuthenticationFailed(AuthenticationFailed):
-    """A connection cannot be secured: the two sides do not accept each other in TLS
-    (``SslAuthenticationException``), or the listener has another security protocol than the client.
+    """A connection cannot be secured: the two sides do not accept each other in TLS, or only one of them
+    speaks it (``SslAuthenticationException``).
     """
 
     def __init__(self, reason: str) -> None:

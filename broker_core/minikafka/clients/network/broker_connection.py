@@ -28,7 +28,6 @@ from minikafka.base.errors import (
     NoResponse,
     PeerClosed,
     RemoteWireError,
-    SslAuthenticationFailed,
 )
 from minikafka.base.ids import BrokerAddress
 from minikafka.clients.network.retry import Backoff, Deadline, Waiter
@@ -315,7 +314,8 @@ class BrokerConnection:
             self._next_check_ms = now_ms + _CHECK_INTERVAL_MS
             reason = why_closed(self._host, self._port)
             if reason is not None:
-                raise SslAuthenticationFailed(f"{self.name}: {reason}")
+                text = f"{self.name}: {reason}"
+                raise AuthenticationFailed(text, text, ErrorCode.ILLEGAL_SASL_STATE)
 
     def _record_failure(self, reason: str) -> None:
         self._failures += 1

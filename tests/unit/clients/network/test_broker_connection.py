@@ -284,13 +284,18 @@ def closing_connect(brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(brokers.network, "connect", close)
 
 
-def test_listener_with_another_protocol_is_a_lasting_error(
+DEMANDED = r"^ILLEGAL_SASL_STATE: broker 1 at memory:9001: the listener demands a login$"
+
+
+def test_listener_that_demands_a_login_is_a_lasting_error(
     brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closing_connect(brokers, monkeypatch)
-    connection = asking_link(brokers, Asking("the listener has no TLS"))
-    with pytest.raises(SslAuthenticationFailed, match=r"^broker 1 at memory:9001: the listener has no TLS$"):
+    connection = asking_link(brokers, Asking("the listener demands a login"))
+    with pytest.raises(AuthenticationFailed, match=DEMANDED) as refused:
         ask(brokers, connection)
+    assert not isinstance(refused.value, SslAuthenticationFailed)  # TLS, if there is any, is well
+    assert not refused.value.is_retriable
 
 
 def test_listener_is_asked_once_in_ten_seconds(
@@ -325,5 +330,5 @@ def test_first_request_that_ends_the_connection_asks_the_listener(brokers: Broke
     connection = asking_link(brokers, Asking("the listener demands a login"))
     reply = connection.send(METADATA, lambda _: NO_TOPICS, Deadline(brokers.clock, 1_000))
     brokers.network._connections[0].close_by_server()
-    with pytest.raises(SslAuthenticationFailed, match="demands a login"):
+    with pytest.raises(AuthenticationFailed, match=DEMANDED):
         reply.result()
