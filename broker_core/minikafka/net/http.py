@@ -25,7 +25,7 @@ from minikafka.net.network_send import error_reason
 from minikafka.net.tls import client_context
 from minikafka.net.tls_failures import tls_failure
 from minikafka.security.sasl.oidc import MAX_RESPONSE_BYTES, HttpRequest, HttpResponse
-from minikafka.security.sasl.sasl_config import address_fault
+from minikafka.security.sasl.sasl_config import JAAS, address_fault
 from minikafka.security.ssl_config import SslConfig
 
 if TYPE_CHECKING:
@@ -57,13 +57,14 @@ def fetch(request: HttpRequest) -> HttpResponse:
         seconds = f"{request.connect_timeout_ms} ms to connect, {request.read_timeout_ms} ms to answer"
         raise _failure(request, f"no response in time ({seconds})") from None
     except ssl.SSLError as error:
-        raise _failure(request, tls_failure(error, url.hostname)) from None
+        reason = tls_failure(error, url.hostname, server="the identity provider")
+        raise _failure(request, reason, f"its ssl.… settings are options of {JAAS}") from None
     except (OSError, HTTPException, UnicodeError) as error:
         raise _failure(request, error_reason(error)) from None
 
 
-def _failure(request: HttpRequest, reason: str) -> NetworkError:
-    advice = f"check {request.setting}, and that this host may connect to it"
+def _failure(request: HttpRequest, reason: str, advice: str = "") -> NetworkError:
+    advice = advice or f"check {request.setting}, and that this host may connect to it"
     return NetworkError(f"cannot reach the identity provider: {reason}", request.place, advice)
 
 

@@ -17,6 +17,7 @@ from minikafka.base.errors import StoreError
 from minikafka.base.printable import printable
 from minikafka.security.certificates import Certificate
 
+_BROKER = "the broker"
 _KEYSTORE = "ssl.keystore.location or ssl.keystore.key"
 _TRUSTSTORE = "ssl.truststore.location or ssl.truststore.certificates"
 _NO_HOST_CHECK = "set ssl.endpoint.identification.algorithm= (empty), which turns the check of host names off"
@@ -95,14 +96,18 @@ _REFUSALS = frozenset({"BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNSUPPORTED_CE
 
 
 def tls_failure(
-    error: Exception, host: str | None = None, presented: Callable[[], bytes | None] | None = None
+    error: Exception,
+    host: str | None = None,
+    presented: Callable[[], bytes | None] | None = None,
+    server: str = _BROKER,
 ) -> str:
     """Return in one line why TLS with a peer failed, and what to set.
 
     host: of the broker, on the side of the client; None on the side of the broker. presented: asks for the
-    certificate of the broker, which is called if its names help to understand the failure.
+    certificate of the broker, which is called if its names help to understand the failure. server: the noun
+    for the other end, if that is no broker.
     """
-    found, advice = _cause(error, host, presented)
+    found, advice = (text.replace(_BROKER, server) for text in _cause(error, host, presented))
     # Names in certificates are the peer's to choose.
     return printable(f"TLS handshake failed: {found}; {advice}" if advice else f"TLS failed: {found}")
 

@@ -123,7 +123,10 @@ def test_certificate_that_does_not_fit_is_refused(start: Callable[..., IdentityP
     name = "other.example" if case == "other host" else "127.0.0.1"
     provider = start(authority().issue_cert(name))
     trusted = authority("strangers") if case == "other ca" else authority()
-    assert "certificate" in reason_of(request(provider.url, ssl_options=trusting(trusted)))
+    text = reason_of(request(provider.url, ssl_options=trusting(trusted)))
+    assert "the certificate of the identity provider is " in text
+    assert "broker" not in text
+    assert text.endswith("; its ssl.… settings are options of sasl.jaas.config")
     assert provider.received == []
 
 
