@@ -37,6 +37,7 @@ _NO_KAFKA_CLIENT = (
     "the client may have another security.protocol than the listener, be older than Kafka 0.10, "
     "or be no client of Kafka"
 )
+_NO_LOGIN = "the client does not log in; set its security.protocol, sasl.mechanism and sasl.jaas.config"
 
 
 class SaslState(Enum):
@@ -163,8 +164,14 @@ class SaslServerAuthenticator:
         elif api_key != SASL_HANDSHAKE or not (
             self._before_handshake or self.state is SaslState.HANDSHAKE_REQUEST
         ):
-            return self.receive_malformed(f"unexpected API {api_key} version {version} before authentication")
+            return self._receive_early(f"unexpected API {api_key} version {version} before authentication")
         return self._check_version(api_key, version)
+
+    def _receive_early(self, problem: str) -> Step:
+        if self.state is SaslState.INITIAL_REQUEST:
+            return self.receive_malformed(problem)
+        # It has sent ApiVersions: it is a client of Kafka, on the wrong kind of listener.
+        return self._fail(f"{problem}: {_NO_LOGIN}")
 
     def _check_version(self, api_key: int, version: int) -> Step | None:
         if self._supports(api_key, version):

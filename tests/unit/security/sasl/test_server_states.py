@@ -172,6 +172,13 @@ def test_other_api_before_the_handshake_is_refused(api_key: int) -> None:
     )
 
 
+def test_client_that_does_not_log_in_is_told_in_the_log_with_what_to_set() -> None:
+    states = connection()
+    states.receive_request(API_VERSIONS, 0, NOW_MS)
+    advice = "the client does not log in; set its security.protocol, sasl.mechanism and sasl.jaas.config"
+    assert_failed(states, states.receive_request(METADATA, 0, NOW_MS), None, advice)
+
+
 @pytest.mark.parametrize("api_key", [METADATA, SASL_HANDSHAKE, API_VERSIONS])
 def test_other_api_during_authentication_closes_the_connection(api_key: int) -> None:
     states = after_handshake()
