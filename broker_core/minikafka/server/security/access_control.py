@@ -21,7 +21,8 @@ from minikafka.base.values import fast_value
 from minikafka.net.interfaces import Exchange
 from minikafka.security.authorizer import Authorizer, normalize_host
 from minikafka.server.context import RequestContext
-from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS, AuthorizationResult, Requester
+from minikafka.server.security.authorization import AuthorizationResult, Requester
+from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS
 
 _log = logging.getLogger(__name__)
 
