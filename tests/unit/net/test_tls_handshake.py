@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -209,6 +210,20 @@ def test_oldest_of_too_many_unauthenticated_connections_is_closed(
         second.sendall(b"\0")
         assert is_closed(second)
     assert "closed: more than 2 connections of SECURE have not authenticated" in caplog.text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs another address of this host")
+def test_flood_from_one_host_keeps_no_client_of_another_host_out(
+    serve: Serve, context: ssl.SSLContext
+) -> None:
+    server = tls_server(serve, unauthenticated_connections=4)
+    with contextlib.ExitStack() as stack:
+        for _ in range(6):
+            flood = socket.create_connection((HOST, server.port), PATIENCE_SECONDS, ("127.0.0.2", 0))
+            stack.enter_context(flood)
+        with encrypted(server, context) as client:
+            client.sendall(framed(b"hello"))
+            assert read_frame(client) == b"hello"
 
 
 @pytest.mark.parametrize(
