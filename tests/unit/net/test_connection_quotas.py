@@ -165,6 +165,17 @@ def answers(server: SocketServer) -> bool:
     return False
 
 
+def test_connection_above_the_rate_waits_to_be_accepted(serve: Serve) -> None:
+    handler = Answering()
+    server = serve(handler, limits=ConnectionLimits(creation_rate=0, rate_window_ms=3_600_000))
+    with plain(server) as first, plain(server) as second:
+        second.sendall(framed(b"second"))
+        first.sendall(framed(b"first"))
+        assert read_frame(first) == b"first"
+        server.stop(drain_ms=0)
+        assert handler.seen == [b"first"]
+
+
 def test_connections_of_all_listeners_count_together(serve: Serve) -> None:
     server = serve(Answering(), listeners=("A", "B"), limits=ConnectionLimits(total=1))
     with socket.create_connection((HOST, server.ports["A"])) as sock:
