@@ -203,11 +203,15 @@ class ServerTls:
         for certificate in certificates:
             days = certificate.days_left(now)
             if days < EXPIRY_WARNING_DAYS:
+                try:
+                    end = certificate.expiry(now)
+                except (StoreError, ValueError):  # OpenSSL reads names that cannot be read here
+                    continue
                 level = logging.WARNING if days >= EXPIRY_ERROR_DAYS else logging.ERROR
                 place = setting if location is None else f"{setting}={location}"
                 effect = "; it is refused" if days < 0 else ""
                 text = "listener %s: %s (in %s)%s: renew it"
-                _log.log(level, text, self._listener, certificate.expiry(now), place, effect)
+                _log.log(level, text, self._listener, end, place, effect)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, timezone.utc)
