@@ -29,14 +29,12 @@ _LOOK_MS = 1_000
 
 
 class LoginRefused(NetworkError):
-    """Another broker refuses the login of this one, which goes on: its peer's credentials may change."""
+    """Another broker refuses the login of this one."""
 
 
 def report_refused_login(broker: str, reason: str) -> None:
-    """Log at the start that ``broker`` refuses the login, and report it to the process that waits for this
-    one.
-    """
-    problem = f"{broker} refuses the login of this broker: {reason}"
+    """Log that this broker cannot log in to ``broker``, and report it to the process that waits for it."""
+    problem = f"cannot log in to {broker}: {reason}"
     _log.error("%s", problem)
     report("login_refused", message=problem)
 
@@ -44,8 +42,8 @@ def report_refused_login(broker: str, reason: str) -> None:
 def check_own_login(address: BrokerAddress, connector: Connector) -> None:
     """Report if the inter-broker listener of this broker, at ``address``, refuses its own login.
 
-    Other brokers know the same users, or have the same in their files. A listener that does not answer, or
-    has a certificate that is not trusted, is no matter of the login.
+    Others would refuse it too: they have the same users. A listener that does not answer, or whose
+    certificate is not trusted, says nothing about the login.
     """
     try:
         connector.connect(address.host, address.port).close()
@@ -98,7 +96,7 @@ class Peer:
             self._asked = api, version
             self._pending = self._connection.request(parts)
         except AuthenticationFailed as error:
-            raise _goes_on(error) from None
+            raise _network_error(error) from None
 
     def answered(self) -> bool:
         """Return True if ``answer`` returns or raises at once."""
@@ -124,7 +122,7 @@ class Peer:
             raise
         except AuthenticationFailed as error:
             self.close()
-            raise _goes_on(error) from None
+            raise _network_error(error) from None
         if api is API_VERSIONS:
             self._newest = {known.api_key: known.max_version for known in response.api_keys}
         return response
@@ -138,7 +136,8 @@ class Peer:
             self._connection = None
 
 
-def _goes_on(error: AuthenticationFailed) -> NetworkError:
+def _network_error(error: AuthenticationFailed) -> NetworkError:
+    """Return the error for requests, which are tried again: credentials and certificates may change."""
     kind = NetworkError if isinstance(error, SslAuthenticationFailed) else LoginRefused
     return kind(error.reason)
 

@@ -117,7 +117,7 @@ def test_login_that_the_own_listener_refuses_is_an_error(
     check_own_login(ADDRESS, FailingConnector(SslAuthenticationFailed("unknown CA")))
     assert reports == []
     check_own_login(ADDRESS, FailingConnector(REFUSED))
-    problem = "its own inter-broker listener refuses the login of this broker: h:9092: wrong password"
+    problem = "cannot log in to its own inter-broker listener: h:9092: wrong password"
     assert reports == [("login_refused", problem)]
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("ERROR", problem)]
 
@@ -126,7 +126,7 @@ def test_login_that_another_broker_refuses_is_an_error(caplog: pytest.LogCapture
     check_protocol_compatibility([ADDRESS], FailingConnector(REFUSED))
     (record,) = caplog.records
     assert record.levelname == "ERROR"
-    assert record.getMessage().startswith("broker 2 at h:9092 refuses the login of this broker: ")
+    assert record.getMessage().startswith("cannot log in to broker 2 at h:9092: ")
 
 
 def test_login_refused_at_the_first_request_is_retried_after_a_pause(
