@@ -40,6 +40,19 @@ the note says why.
 
 {table}
 
+## minikafka's clients on Apache Kafka
+
+Producers, consumers in groups, the reference texts' clients and the commands of minikafka write and read on
+secured listeners of Apache Kafka. `scripts/interop` runs these (`test_clients_against_secured_kafka.py`,
+`test_kerberos.py`):
+
+| | Kafka 3.9.1 | Kafka 0.10.1.1 |
+| --- | --- | --- |
+| SSL | pass, also with a certificate | pass |
+| SASL_PLAINTEXT and SASL_SSL, PLAIN | pass | pass |
+| SASL_PLAINTEXT and SASL_SSL, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER | pass | not in this release |
+| SASL_PLAINTEXT and SASL_SSL, GSSAPI (MIT Kerberos 1.20), by keytab or ticket cache | pass | not run |
+
 ## Other projects' own tests
 
 Those of franz-go and librdkafka that need a broker (`suites.py`). Each of librdkafka's is run by itself, in

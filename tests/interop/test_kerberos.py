@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +94,24 @@ def test_principals_of_one_process_are_kept_apart(kafka: KerberosKafka) -> None:
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         )
+
+
+def test_spark_writes_reads_and_streams_with_a_keytab(kafka: KerberosKafka, tmp_path: Path) -> None:
+    properties = kafka.client(listener="SASL_SSL")
+    with client_of(properties) as cluster:
+        topic = create_topic(cluster)
+    options = {f"kafka.{name}": value for name, value in properties.items()}
+    program = Path(__file__).with_name("programs") / "spark_login.py"
+    done = subprocess.run(
+        [sys.executable, str(program), topic, str(tmp_path)],
+        input=json.dumps(options),
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == [100, 100]
 
 
 # Tickets that end.
