@@ -35,7 +35,7 @@ import minikafka
 from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.net.authentication import ask
 from minikafka.net.interfaces import Connection, Connector
-from minikafka.wire.apis.metadata import METADATA, MetadataRequest
+from minikafka.wire.apis.metadata import METADATA, metadata_request
 
 CLIENT_ID = "login-bench"
 TIME_GOAL, MEMORY_GOAL_KB = 1.5, 60.0
@@ -55,7 +55,7 @@ class Client:
     def log_in(self) -> Connection:
         """Return a connection on which one request was answered."""
         connection = self._connector.connect(*self._address)
-        ask(connection, METADATA, 1, MetadataRequest(topics=()), 1, CLIENT_ID, TIMEOUT_MS)
+        ask(connection, METADATA, 1, metadata_request(topics=()), 1, CLIENT_ID, TIMEOUT_MS)
         return connection
 
     def logins(self, count: int) -> dict[str, float]:

@@ -23,7 +23,7 @@ from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest
-from minikafka.wire.apis.metadata import MetadataRequest
+from minikafka.wire.apis.metadata import metadata_request
 from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -132,7 +132,7 @@ class Client:
 
     def refresh(self) -> Routine:
         """Request the leaders from any broker."""
-        response = yield Call(self.some_broker(), ApiKey.METADATA, 1, MetadataRequest(None))
+        response = yield Call(self.some_broker(), ApiKey.METADATA, 1, metadata_request(None))
         if response is not None:
             for topic in response.topics:
                 for part in topic.partitions:

@@ -14,7 +14,7 @@ import pytest
 
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import CreatableTopic
-from minikafka.wire.apis.metadata import MetadataRequest
+from minikafka.wire.apis.metadata import metadata_request
 from tests.faults.attack import (
     HOST,
     PATIENCE_S,
@@ -67,7 +67,7 @@ def ask(broker: AttackedBroker, connections: int, requests: Sequence[Request]) -
 
 
 def test_clients_that_ask_for_all_topics_again_and_again_stop_nobody(large_cluster: AttackedBroker) -> None:
-    request = Request(ApiKey.METADATA, 1, MetadataRequest(None, False))
+    request = Request(ApiKey.METADATA, 1, metadata_request(None, False))
     with Others(large_cluster):
         sizes = ask(large_cluster, 20, [request] * 5)
     assert min(sizes) > len(TOPICS) * PARTITIONS * 20
@@ -123,7 +123,7 @@ def test_members_that_bring_much_and_go_leave_little(large_cluster: AttackedBrok
 def test_answers_that_nobody_takes_leave_the_others_their_room(large_cluster: AttackedBroker) -> None:
     # Each in a version of its own: what is the same for all is sent from the same memory.
     frames = [
-        frame_of(Request(ApiKey.METADATA, version, MetadataRequest(None, True))) for version in range(8)
+        frame_of(Request(ApiKey.METADATA, version, metadata_request(None, True))) for version in range(8)
     ]
     names = (f"{'no' * 100}-{number}" for number in range(50_000))
     frames.append(frame_of(requests.describe_configs(*names, include_synonyms=True)))

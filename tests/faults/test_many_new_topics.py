@@ -21,7 +21,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.registry import paths
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
-from minikafka.wire.apis.metadata import METADATA, MetadataRequest
+from minikafka.wire.apis.metadata import METADATA, metadata_request
 from tests.faults import roles
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def asking_for(bootstrap: str, broker_id: int, names: tuple[str, ...]) -> Iterat
             while not ended.is_set():
                 with contextlib.suppress(MinikafkaError):
                     client.metadata(None)
-                    client.call(broker_id, METADATA, MetadataRequest(names, True), timeout_ms=60_000)
+                    client.call(broker_id, METADATA, metadata_request(names, True), timeout_ms=60_000)
                 ended.wait(0.5)
 
     thread = threading.Thread(target=ask, name="asks for topics")

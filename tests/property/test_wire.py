@@ -19,6 +19,7 @@ from minikafka.wire.fields import (
     NULLABLE_STRING,
     RECORDS,
     STRING,
+    UUID,
     ArrayOf,
     Integer,
     Type,
@@ -26,12 +27,13 @@ from minikafka.wire.fields import (
 from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import FrameReader, encode_frame
 from minikafka.wire.schema import Struct
+from tests.support.wire_values import elements
 
 MESSAGES = [
-    (Struct(message), version)
+    (Struct(message), version, flexible)
     for api in APIS.values()
     for message in (api.request, api.response)
-    for version in range(api.min_version, api.max_version + 1)
+    for version, flexible in api.is_flexible.items()
 ]
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -44,6 +46,8 @@ def values(type_: Type, version: int) -> st.SearchStrategy[Any]:
     if isinstance(type_, Integer):
         half = 1 << (8 * type_.form.size - 1)
         return st.integers(-half, half - 1)
+    if type_ is UUID:
+        return st.binary(min_size=16, max_size=16)
     if type_ in (STRING, NULLABLE_STRING):
         return st.none() | text if type_ is NULLABLE_STRING else text
     if type_ in (RECORDS, NULLABLE_RECORDS):
@@ -68,49 +72,41 @@ def values(type_: Type, version: int) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> tuple[Struct, int, Any]:
-    message, version = draw(st.sampled_from(MESSAGES))
-    return message, version, draw(values(message, version))
+def messages(draw: st.DrawFn) -> tuple[Struct, int, bool, Any]:
+    message, version, flexible = draw(st.sampled_from(MESSAGES))
+    return message, version, flexible, draw(values(message, version))
 
 
 @given(messages())
-def test_any_value_of_any_version_round_trips(one: tuple[Struct, int, Any]) -> None:
-    message, version, value = one
-    data = join(schema.encode(message.cls, version, value))
-    decoded = schema.decode(message.cls, version, data)
+def test_any_value_of_any_version_round_trips(one: tuple[Struct, int, bool, Any]) -> None:
+    message, version, flexible, value = one
+    data = join(schema.encode(message.cls, version, value, flexible))
+    decoded = schema.decode(message.cls, version, data, flexible=flexible)
     assert decoded == value
-    assert join(schema.encode(message.cls, version, decoded)) == data
-
-
-def elements(type_: Type, version: int, value: Any) -> int:
-    """Return the number of elements in all arrays of a value."""
-    if isinstance(type_, ArrayOf) and value is not None:
-        return len(value) + sum(elements(type_.element, version, element) for element in value)
-    if isinstance(type_, Struct):
-        rows = [(name, row) for name, row in type_.rows(version) if row is not None]
-        return sum(elements(row.type, version, getattr(value, name)) for name, row in rows)
-    return 0
+    assert join(schema.encode(message.cls, version, decoded, flexible)) == data
 
 
 @given(messages())
-def test_the_limit_of_elements_counts_those_of_all_arrays(one: tuple[Struct, int, Any]) -> None:
-    message, version, value = one
-    data = join(schema.encode(message.cls, version, value))
+def test_the_limit_of_elements_counts_those_of_all_arrays(one: tuple[Struct, int, bool, Any]) -> None:
+    message, version, flexible, value = one
+    data = join(schema.encode(message.cls, version, value, flexible))
     most = elements(message, version, value)
-    assert schema.decode(message.cls, version, data, most) == value
+    assert schema.decode(message.cls, version, data, most, flexible) == value
     if most:
-        with pytest.raises(RemoteWireError, match=f"exceeds the limit of {most - 1} elements"):
-            schema.decode(message.cls, version, data, most - 1)
+        with pytest.raises(RemoteWireError, match=f"exceeds? the limit of {most - 1} elements"):
+            schema.decode(message.cls, version, data, most - 1, flexible)
 
 
 @given(messages(), st.data())
-def test_a_message_cut_anywhere_is_the_peers_fault(one: tuple[Struct, int, Any], data: st.DataObject) -> None:
-    message, version, value = one
-    whole = join(schema.encode(message.cls, version, value))
+def test_a_message_cut_anywhere_is_the_peers_fault(
+    one: tuple[Struct, int, bool, Any], data: st.DataObject
+) -> None:
+    message, version, flexible, value = one
+    whole = join(schema.encode(message.cls, version, value, flexible))
     if whole:
         cut = data.draw(st.integers(0, len(whole) - 1))
         try:
-            schema.decode(message.cls, version, whole[:cut])
+            schema.decode(message.cls, version, whole[:cut], flexible=flexible)
         except RemoteWireError:
             return
         raise AssertionError(f"{cut} of {len(whole)} bytes were taken for the whole")
@@ -118,24 +114,24 @@ def test_a_message_cut_anywhere_is_the_peers_fault(one: tuple[Struct, int, Any],
 
 @given(messages(), st.data())
 def test_damage_gives_another_value_or_is_the_peers_fault(
-    one: tuple[Struct, int, Any], data: st.DataObject
+    one: tuple[Struct, int, bool, Any], data: st.DataObject
 ) -> None:
-    message, version, value = one
-    damaged = bytearray(join(schema.encode(message.cls, version, value)))
+    message, version, flexible, value = one
+    damaged = bytearray(join(schema.encode(message.cls, version, value, flexible)))
     if damaged:
         where = data.draw(st.integers(0, len(damaged) - 1))
         damaged[where] = data.draw(st.integers(0, 255))
         try:
-            schema.decode(message.cls, version, damaged)
+            schema.decode(message.cls, version, damaged, flexible=flexible)
         except RemoteWireError:
             return
 
 
 @given(st.sampled_from(MESSAGES), st.binary(max_size=200))
-def test_random_bytes_are_a_value_or_the_peers_fault(one: tuple[Struct, int], noise: bytes) -> None:
-    message, version = one
+def test_random_bytes_are_a_value_or_the_peers_fault(one: tuple[Struct, int, bool], noise: bytes) -> None:
+    message, version, flexible = one
     try:
-        schema.decode(message.cls, version, noise)
+        schema.decode(message.cls, version, noise, flexible=flexible)
     except RemoteWireError:
         return
 

@@ -32,7 +32,7 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
+from minikafka.wire.apis.metadata import MetadataResponse, metadata_request
 from minikafka.wire.apis.offset_for_leader_epoch import (
     EpochPartition,
     EpochTopic,
@@ -180,7 +180,9 @@ def metadata(
         if not answer.topics:
             yield "no topics"
 
-    return ScriptRequest(Request(ApiKey.METADATA, version, MetadataRequest(topics or None, may_create)), show)
+    return ScriptRequest(
+        Request(ApiKey.METADATA, version, metadata_request(topics or None, may_create)), show
+    )
 
 
 def _list(numbers: Iterable[int]) -> str:

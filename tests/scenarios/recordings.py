@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from minikafka.base.errors import NetworkError
 from minikafka.net.interfaces import PendingResponse
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.server.served_versions import NEWEST_SERVED
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.heartbeat import HeartbeatRequest
@@ -75,11 +76,12 @@ def names_of(broker: str) -> Iterator[str]:
 
 def decoded(header: RequestHeader, frame: bytes) -> Any:
     """Decode the response to a request with that header."""
-    correlation_id, body = split_response(frame)
+    api, version = APIS[ApiKey(header.api_key)], header.api_version
+    if version > NEWEST_SERVED[api.key]:
+        version = 0  # in which an unknown version is refused
+    correlation_id, body = split_response(frame, api.has_tagged_response_header(version))
     assert correlation_id == header.correlation_id
-    api = APIS[ApiKey(header.api_key)]
-    # An unknown version is refused in the form of version 0.
-    return api.decode_response(header.api_version if api.supports(header.api_version) else 0, body)
+    return api.decode_response(version, body)
 
 
 def entries(log: str) -> Iterator[tuple[int, bytes]]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from minikafka.server.served_versions import NEWEST_SERVED
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.frame_parts import buffer_of
@@ -34,7 +35,7 @@ ORDER = [
 def recorded(key: ApiKey) -> Iterator[tuple[int, Any, Any]]:
     """Yield version, request and response of each exchange with 3.9.1."""
     api = APIS[key]
-    for version in range(api.min_version, api.max_version + 1):
+    for version in range(api.min_version, NEWEST_SERVED[key] + 1):
         content = json.loads((DATA / f"{int(key):02d}-{api.name}-v{version}.json").read_text("utf-8"))
         for example in content["examples"] if content["broker"] == "3.9.1" else []:
             _, body = RequestHeader.decode(bytes.fromhex(example["request"])[4:])

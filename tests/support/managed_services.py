@@ -28,6 +28,7 @@ from minikafka.registry.brokers import live_brokers
 from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.security.sasl.oauthbearer import OAuthBearerSaslServer, OAuthBearerToken, TokenRefusal
 from minikafka.security.sasl.plain import PlainSaslServer
+from minikafka.server.served_versions import NEWEST_SERVED
 from minikafka.wire.api_table import APIS
 from tests.support.gateway import (
     EVENT_HUBS_2019,
@@ -179,7 +180,7 @@ def managed_services(directory: Path) -> Iterator[ManagedServices]:
             {"OAUTHBEARER": lambda: OAuthBearerSaslServer(lambda text: _judged(text, token))},
             max_request_bytes=limit,
         )
-        table = {int(key): (api.min_version, api.max_version) for key, api in APIS.items()}
+        table = {int(key): (APIS[key].min_version, newest) for key, newest in NEWEST_SERVED.items()}
         msk = Gateway(plain, table, {"AWS_MSK_IAM": lambda: AwsMskIamSaslServer(AWS)})
         for gateway in (hubs, entra, msk):
             stack.enter_context(gateway)

@@ -40,7 +40,7 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from minikafka.wire.apis.metadata import MetadataRequest
+from minikafka.wire.apis.metadata import metadata_request
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
     NO_GENERATION,
@@ -70,7 +70,7 @@ class Request:
 
 def metadata(*topics: str) -> Request:
     """A metadata request for ``topics``, or for all."""
-    return Request(ApiKey.METADATA, 2, MetadataRequest(topics or None))
+    return Request(ApiKey.METADATA, 2, metadata_request(topics or None))
 
 
 # --- topics -------------------------------------------------------------------------------------------------

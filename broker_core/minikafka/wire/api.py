@@ -16,6 +16,9 @@ from minikafka.wire.frame_parts import Part
 RESPONSE_BYTES_MAX = 256 << 20
 """The largest response to anything but a fetch: the metadata of a million partitions."""
 
+NO_OPERATIONS = -(1 << 31)
+"""The authorized operations of a topic, a group or the cluster that were not requested."""
+
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 

@@ -99,8 +99,9 @@ def _api_lines(api: Api[Any, Any]) -> Iterator[str]:
         versions = f"versions {api.min_version} to {api.max_version}"
     yield f"{api.name} (key {int(api.key)}), {versions}"
     for title, message in (("request", Struct(api.request)), ("response", Struct(api.response))):
-        yield f"  {title}" if message.fields else f"  {title}: nothing"
-        yield from _struct_lines(message, "    ", api.max_version)
+        lines = [*_struct_lines(message, "    ", api.max_version)]
+        yield f"  {title}" if lines else f"  {title}: nothing"
+        yield from lines
 
 
 def _struct_lines(message: Struct, indent: str, newest: int) -> Iterator[str]:

@@ -264,7 +264,8 @@ def rest_of_varint(buffer: memoryview, position: int, first: int, what: str) -> 
     raise RemoteWireError(f"{what}: the bytes {shown} at position {start} are not a varint of 32 bits")
 
 
-def _read_varint(buffer: memoryview, position: int, what: str) -> tuple[int, int]:
+def read_varint(buffer: memoryview, position: int, what: str) -> tuple[int, int]:
+    """Return the unsigned varint at ``position``, and the position after it. Raises RemoteWireError."""
     if position >= len(buffer):
         raise cut_off(what, 1, position, len(buffer))
     first = buffer[position]
@@ -273,8 +274,8 @@ def _read_varint(buffer: memoryview, position: int, what: str) -> tuple[int, int
 
 def tagged_field(buffer: memoryview, position: int, what: str) -> tuple[int, int, int]:
     """Return the tag of a tagged field, and where its value starts and ends. Raises RemoteWireError."""
-    tag, position = _read_varint(buffer, position, what)
-    length, position = _read_varint(buffer, position, what)
+    tag, position = read_varint(buffer, position, what)
+    length, position = read_varint(buffer, position, what)
     if length > len(buffer) - position:
         raise wrong_length(f"the tagged field {tag} of {what}", length, 0, position, len(buffer))
     return tag, position, position + length

@@ -68,7 +68,7 @@ def test_importing_loads_nothing_but_the_standard_library_and_pyspark() -> None:
         (
             "reading.task_reader",
             "base clients net records wire",
-            "api_versions fetch list_offsets metadata offset_for_leader_epoch",
+            "api_versions current_leader fetch list_offsets metadata offset_for_leader_epoch",
         ),
     ],
 )

@@ -20,6 +20,7 @@ from minikafka.wire.apis.fetch import (
     consumer_partition,
     consumer_request,
 )
+from minikafka.wire.apis.list_groups import LIST_GROUPS
 from minikafka.wire.apis.list_offsets import LIST_OFFSETS
 from minikafka.wire.apis.produce import (
     PRODUCE,
@@ -42,10 +43,10 @@ def test_api_versions_table_is_sorted_by_key() -> None:
 
 
 def test_unsupported_version_is_the_senders_fault() -> None:
-    with pytest.raises(RemoteWireError, match="Produce version 8 is not supported: expected 0 to 7"):
-        PRODUCE.decode_request(8, b"")
-    with pytest.raises(LocalWireError, match="Produce version 8 is not supported"):
-        PRODUCE.encode_response(8, ProduceResponse(()))
+    with pytest.raises(RemoteWireError, match="Produce version 12 is not supported: expected 0 to 11"):
+        PRODUCE.decode_request(12, b"")
+    with pytest.raises(LocalWireError, match="Produce version 12 is not supported"):
+        PRODUCE.encode_response(12, ProduceResponse(()))
     with pytest.raises(LocalWireError, match="Fetch version -1 is not supported"):
         FETCH.encode_request(-1, FetchRequest(-1, 0, 0, 0, 0, 0, -1, ()))
 
@@ -62,7 +63,7 @@ def test_one_name_in_place_of_many_is_not_taken_apart() -> None:
 
 def test_the_table_as_text_shows_types_versions_and_notes() -> None:
     assert describe([LIST_OFFSETS]) == (
-        "ListOffsets (key 2), versions 0 to 4\n"
+        "ListOffsets (key 2), versions 0 to 9\n"
         "  request\n"
         "    replica_id: int32  # -1 for a consumer\n"
         "    isolation_level: int8, since version 2  # 0 all, 1 committed\n"
@@ -92,6 +93,7 @@ def test_a_lowered_version_is_described_without_newer_fields() -> None:
     assert "versions 0 to 1\n" in lowered
     assert "isolation_level" not in lowered
     assert "timestamp: int64, since version 1" in lowered
+    assert "request: nothing\n" in describe([replace(LIST_GROUPS, max_version=2)])
 
 
 def test_the_module_prints_the_table_of_all_apis(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +102,6 @@ def test_the_module_prints_the_table_of_all_apis(capsys: pytest.CaptureFixture[s
     assert printed == describe() + "\n"
     for api in APIS.values():
         assert f"{api.name} (key {int(api.key)})" in printed
-    assert "request: nothing" in printed
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_fetch_response_limit_exceeds_the_largest_message() -> None:
     assert 1 << 30 <= FETCH.response_bytes_max(10, request) < (1 << 30) + (1 << 25)
 
 
-@pytest.mark.parametrize("version", [0, 2, 3, 7])
+@pytest.mark.parametrize("version", [0, 2, 3, 7, 9, 11])
 def test_many_partitions_are_detected_without_decoding(version: int) -> None:
     def frame(topics: int, partitions: int) -> memoryview:
         parts = tuple(ProducePartition(number, b"records") for number in range(partitions))
@@ -158,3 +159,21 @@ def test_no_count_of_a_produce_request_makes_room_for_more(counts: tuple[int, ..
     assert has_many_partitions(frame, 2, 10) is many
     with pytest.raises(RemoteWireError):
         PRODUCE.decode_request(2, frame[len(header) :])
+
+
+@pytest.mark.parametrize(
+    ("body", "many"),
+    [
+        ("0c", True),  # eleven topics are too many
+        ("02 0274 00", False),  # null: refused by the decoder
+        ("03 0274 06 ffffffffff", False),  # no varint follows
+        ("02 0274 0c", True),
+        ("8c80808010", False),  # not a varint of 32 bits
+    ],
+)
+def test_no_count_of_a_flexible_produce_request_makes_room(body: str, many: bool) -> None:
+    header = RequestHeader(0, 9, 1, "client").encode()
+    frame = memoryview(header + bytes.fromhex("00 0001 000003e8" + body) + b"\xff" * 100)
+    assert has_many_partitions(frame, 9, 10) is many
+    with pytest.raises(RemoteWireError):
+        PRODUCE.decode_request(9, frame[len(header) :])

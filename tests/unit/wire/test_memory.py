@@ -21,6 +21,7 @@ from minikafka.wire.apis.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
+from minikafka.wire.codegen import varint
 from minikafka.wire.fields import (
     BOOLEAN,
     BYTES,
@@ -28,16 +29,18 @@ from minikafka.wire.fields import (
     NULLABLE_BYTES,
     NULLABLE_RECORDS,
     RECORDS,
+    UUID,
     ArrayOf,
     Integer,
     Type,
 )
 from minikafka.wire.frame_parts import join
 from minikafka.wire.schema import Struct
+from tests.support.wire_values import elements
 
 TOPIC = FetchTopic("topic", (FetchPartition(0, -1, 0, -1, 1 << 20),))
 BYTES_PER_ELEMENT = 300
-BYTES_PER_LARGE_ELEMENT = 460
+BYTES_PER_LARGE_ELEMENT = 520
 """Of responses, and of requests that have a limit of their own."""
 LARGEST_CLUSTER = 200_000
 """Partitions that Kafka 2.1 was made for."""
@@ -69,17 +72,25 @@ def costly(type_: Type, version: int, where: Path, count: int, path: Path = ()) 
     if isinstance(type_, Struct):
         defaults = {row.name: row.default for row in type_.fields}
         return type_.cls(
-            *(
-                defaults[name] if row is None else costly(row.type, version, where, count, (*path, name))
+            **{
+                name: defaults[name]
+                if row is None
+                else costly(row.type, version, where, count, (*path, name))
                 for name, row in type_.rows(version)
-            )
+            }
         )
+    if type_ is UUID:
+        return b"x" * 16
     return b"x" if type_ in (BYTES, NULLABLE_BYTES, RECORDS, NULLABLE_RECORDS) else "é1"
 
 
 EVERY_ARRAY = [
-    pytest.param(message, api.max_version, path, per_element, id=f"{message.name}-{'.'.join(path)}")
+    pytest.param(
+        message, version, flexible, path, per_element, id=f"{message.name}-{version}-{'.'.join(path)}"
+    )
     for api in APIS.values()
+    for version, flexible in api.is_flexible.items()
+    if version == api.max_version or flexible != api.is_flexible[version + 1]
     for message, per_element in (
         (
             Struct(api.request),
@@ -87,29 +98,32 @@ EVERY_ARRAY = [
         ),
         (Struct(api.response), BYTES_PER_LARGE_ELEMENT),
     )
-    for path in arrays(message, api.max_version)
+    for path in arrays(message, version)
 ]
+"""In the newest version, and in the newest that is not flexible."""
 
 
-def allocated(message: Struct, version: int, data: bytes) -> int:
+def allocated(message: Struct, version: int, data: bytes, flexible: bool) -> int:
     """The most that decoding takes at a time, in bytes."""
     with pytest.raises(RemoteWireError):
-        schema.decode(message.cls, version, data[:1])  # makes the function
+        schema.decode(message.cls, version, data[:1], flexible=flexible)  # makes the function
     tracemalloc.start()
     try:
-        schema.decode(message.cls, version, data)
+        schema.decode(message.cls, version, data, flexible=flexible)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(("message", "version", "path", "per_element"), EVERY_ARRAY)
+@pytest.mark.parametrize(("message", "version", "flexible", "path", "per_element"), EVERY_ARRAY)
 def test_no_element_takes_more_than_the_limit_reckons_with(
-    message: Struct, version: int, path: Path, per_element: int
+    message: Struct, version: int, flexible: bool, path: Path, per_element: int
 ) -> None:
     count = 200
-    data = join(schema.encode(message.cls, version, costly(message, version, path, count)))
-    assert allocated(message, version, data) < count * per_element + 1_000
+    value = costly(message, version, path, count)
+    data = join(schema.encode(message.cls, version, value, flexible))
+    most = elements(message, version, value) * per_element + 1_000
+    assert allocated(message, version, data, flexible) < most
 
 
 def behind_count(one: bytes, two: bytes) -> int:
@@ -133,23 +147,28 @@ def largest_frame() -> bytearray:
 
 
 @pytest.mark.parametrize(
-    ("api", "path"),
+    ("api", "version", "path"),
     [
-        pytest.param(api, path, id=f"{api.name}-{'.'.join(path)}")
+        pytest.param(api, version, path, id=f"{api.name}-{version}-{'.'.join(path)}")
         for api in APIS.values()
-        for path in arrays(Struct(api.request), api.max_version)
+        for version, flexible in api.is_flexible.items()
+        if version == api.max_version or flexible != api.is_flexible[version + 1]
+        for path in arrays(Struct(api.request), version)
     ],
 )
 def test_huge_array_is_refused_before_allocation(
-    api: Api[Any, Any], path: Path, largest_frame: bytearray
+    api: Api[Any, Any], version: int, path: Path, largest_frame: bytearray
 ) -> None:
-    version = api.max_version
     one, two = (
         join(api.encode_request(version, costly(Struct(api.request), version, path, count)))
         for count in (1, 2)
     )
     behind = behind_count(one, two)
-    largest_frame[:behind] = one[: behind - 4] + (2_500_000).to_bytes(4, "big")
+    if api.is_flexible[version]:
+        start = one[: behind - 1] + varint(2_500_000 + 1)
+    else:
+        start = one[: behind - 4] + (2_500_000).to_bytes(4, "big")
+    largest_frame[: len(start)] = start
     with pytest.raises(RemoteWireError):
         api.decode_request(version, bytes(len(one)))  # makes the function
     tracemalloc.start()
@@ -159,7 +178,7 @@ def test_huge_array_is_refused_before_allocation(
         assert tracemalloc.get_traced_memory()[1] < 50_000
     finally:
         tracemalloc.stop()
-        largest_frame[:behind] = bytes(behind)
+        largest_frame[: len(start)] = bytes(len(start))
 
 
 def test_many_small_arrays_are_refused_above_the_element_limit() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
 import warnings
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -13,7 +13,6 @@ from minikafka.wire import consumer_protocol, schema
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS
-from minikafka.wire.apis.metadata import METADATA
 from minikafka.wire.fields import (
     BOOLEAN,
     BYTES,
@@ -22,6 +21,8 @@ from minikafka.wire.fields import (
     NULLABLE_STRING,
     RECORDS,
     STRING,
+    UUID,
+    ZERO_UUID,
     ArrayOf,
     Integer,
     Type,
@@ -36,6 +37,8 @@ with warnings.catch_warnings():  # it reads its tables in a way that Python 3.11
 OTHER_NAMES = {
     "OffsetCommitRequest": {"generation_id": "generation_id_or_member_epoch"},
     "DeleteTopicsResponse": {"topics": "responses"},
+    "MetadataTopic": {"topic_authorized_operations": "authorized_operations"},
+    "MetadataResponse": {"cluster_authorized_operations": "authorized_operations"},
     "ProduceRequest": {"topics": "topic_data"},
     "ProduceTopic": {"partitions": "partition_data"},
     "ProduceResponse": {"topics": "responses"},
@@ -59,6 +62,9 @@ OTHER_NAMES = {
 }
 """Where kafka-python, which has the names of Kafka's newest release, calls a field otherwise."""
 
+OPERATIONS = ("authorized_operations", "topic_authorized_operations", "cluster_authorized_operations")
+"""Bit fields, which kafka-python shows as lists."""
+
 BETWEEN_BROKERS = (
     ApiKey.LEADER_AND_ISR,
     ApiKey.STOP_REPLICA,
@@ -81,6 +87,8 @@ def filled(type_: Type, version: int, numbers: count[int], *, nulls: bool) -> An
         return next(numbers) % 2 == 0
     if isinstance(type_, Integer):
         return next(numbers)
+    if type_ is UUID:
+        return next(numbers).to_bytes(16, "big")
     if type_ in (STRING, NULLABLE_STRING):
         return None if nulls and type_ is NULLABLE_STRING else f"text {next(numbers)}"
     if type_ in (BYTES, NULLABLE_BYTES, RECORDS, NULLABLE_RECORDS):
@@ -92,15 +100,17 @@ def filled(type_: Type, version: int, numbers: count[int], *, nulls: bool) -> An
     assert isinstance(type_, Struct)
     defaults = {row.name: row.default for row in type_.fields}
     return type_.cls(
-        *(
-            defaults[name] if row is None else filled(row.type, version, numbers, nulls=nulls)
+        **{
+            name: defaults[name] if row is None else filled(row.type, version, numbers, nulls=nulls)
             for name, row in type_.rows(version)
-        )
+        }
     )
 
 
 def by_name(type_: Type, version: int, value: Any) -> Any:
     """A value as kafka-python shows it: names and plain values, of the fields that ``version`` has."""
+    if type_ is UUID:
+        return str(uuid.UUID(bytes=value)) if value != ZERO_UUID else None
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(type_, ArrayOf):
@@ -108,13 +118,18 @@ def by_name(type_: Type, version: int, value: Any) -> Any:
     if not isinstance(type_, Struct):
         return value
     names = OTHER_NAMES.get(type_.name, {})
-    if type_.cls is METADATA.request and value.topics is not None:
-        value = replace(value, topics=tuple({"name": topic} for topic in value.topics))
     return {
-        names.get(name, name): by_name(row.type, version, getattr(value, name))
+        names.get(name, name): bits_of(getattr(value, name))
+        if name in OPERATIONS
+        else by_name(row.type, version, getattr(value, name))
         for name, row in type_.rows(version)
         if row is not None
     }
+
+
+def bits_of(value: int) -> list[int]:
+    """The operations in a bit field, as kafka-python shows them."""
+    return [bit for bit in range(31) if value >> bit & 1]
 
 
 def theirs(api: Api[Any, Any], side: str) -> Any:
@@ -133,8 +148,9 @@ def test_another_codec_decodes_the_same_names_and_values(
     for side, message in (("Request", Struct(api.request)), ("Response", Struct(api.response))):
         # From 0, as kafka-python reads an ApiVersions response with an error as one of version 0.
         value = filled(message, version, count(0), nulls=nulls)
-        encoded = join(schema.encode(message.cls, version, value))
-        assert schema.decode(message.cls, version, encoded) == value
+        flexible = api.is_flexible[version]
+        encoded = join(schema.encode(message.cls, version, value, flexible))
+        assert schema.decode(message.cls, version, encoded, flexible=flexible) == value
         found = theirs(api, side)[version].decode(encoded)
         assert found.to_dict() == by_name(message, version, value)
         if not (api is DELETE_TOPICS and side == "Request"):  # whose encode() wants a header first

@@ -63,7 +63,7 @@ def join_completed(response: JoinGroupResponse) -> JoinCompleted:
     return JoinCompleted(
         code=ErrorCode.of(response.error_code),
         generation=response.generation_id,
-        protocol=response.protocol_name,
+        protocol=response.protocol_name or "",
         leader=response.leader,
         member_id=response.member_id,
         members=tuple((member.member_id, None, member.metadata) for member in response.members),

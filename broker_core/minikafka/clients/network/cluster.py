@@ -429,7 +429,7 @@ class ClusterClient:
             )
             newer = from_response(response, self.clock.monotonic_ms(), topics or ())
             self._warn_of_listeners(newer)
-            view = self._metadata.update(newer, sent.topics)
+            view = self._metadata.update(newer, sent.names)
             in_use = {HostPort(b.host, b.port) for b in newer.brokers.values()}
             self._connections.keep(in_use.union(self._bootstrap))
             return view

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.text import counted, first_of
-from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
+from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse, metadata_request
 
 NO_LEADER = -1
 NO_LEADER_EPOCH = -1
@@ -200,6 +200,8 @@ def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str]
         name: TopicMetadata(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, (), now_ms) for name in wanted
     }
     for topic in response.topics:
+        if topic.name is None:  # only for a topic that was requested by its id
+            continue
         partitions = (
             PartitionMetadata(
                 TopicPartition(topic.name, p.index),
@@ -289,4 +291,4 @@ class AutoTopicCreation:
     def request(self, topics: tuple[str, ...] | None, version: int) -> MetadataRequest:
         """Return the request of ``version`` that covers ``topics`` (None: all)."""
         may_name = self.allowed or not topics or version >= ALLOW_AUTO_TOPIC_CREATION_SINCE
-        return MetadataRequest(topics if may_name else None, self.allowed)
+        return metadata_request(topics if may_name else None, self.allowed)

@@ -51,7 +51,7 @@ from minikafka.clients.simple_consumer.requests import (
 from minikafka.net.interfaces import Connector
 from minikafka.wire import classic as compact
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
-from minikafka.wire.apis.metadata import METADATA, MetadataRequest
+from minikafka.wire.apis.metadata import METADATA, metadata_request
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
 from minikafka.wire.apis.offset_fetch import OFFSET_FETCH
 
@@ -228,7 +228,7 @@ class SimpleConsumer:
         """Request the leaders of topics' partitions, or the coordinator of a group (``send``)."""
         if isinstance(request, ConsumerMetadataRequest):
             return self._coordinator(request)
-        metadata = MetadataRequest(request.topics or None, request.creates_topics)
+        metadata = metadata_request(request.topics or None, request.creates_topics)
         response = self._with_reconnect(lambda: self._channel.request(METADATA, lambda _: metadata))
         found = from_response(response, 0, request.topics)
         return TopicMetadataResponse(found.brokers, found.topics)

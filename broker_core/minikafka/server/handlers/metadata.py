@@ -78,12 +78,13 @@ def _begin(broker: Broker, context: RequestContext, request: MetadataRequest) ->
 
 
 def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -> Steps:
-    of_all = request.topics is None and context.replies_unchanged
+    requested = request.names
+    of_all = requested is None and context.replies_unchanged
     if of_all and _reply_from_cache(broker, context):
         return
     metadata_cache = broker.metadata_cache
     # Without duplicates: a short name repeated a million times would make a huge response.
-    names = sorted(metadata_cache.topics) if request.topics is None else dict.fromkeys(request.topics)
+    names = sorted(metadata_cache.topics) if requested is None else dict.fromkeys(requested)
     total = sum(len(metadata_cache.topics.get(name, ())) for name in names)
     if total > STEP_PARTITIONS:
         yield total * PARTITION_BYTES

@@ -77,7 +77,7 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from minikafka.wire.apis.metadata import MetadataRequest, MetadataTopic
+from minikafka.wire.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataTopic
 from minikafka.wire.apis.offset_for_leader_epoch import (
     EpochPartitionResponse,
     EpochTopicResponse,
@@ -185,16 +185,17 @@ def _offset_for_leader_epoch(requester: Requester, version: int, request: Any) -
 
 
 def _metadata(requester: Requester, version: int, request: MetadataRequest) -> AuthorizationResult | None:
-    if request.topics is None:
+    names = request.names
+    if names is None:
         return AuthorizationResult(request, only_topics(requester))
     allowed: list[str] = []
     denied: list[str] = []
-    for name in dict.fromkeys(request.topics):
+    for name in dict.fromkeys(names):
         (allowed if requester.may_on_topic(Operation.DESCRIBE, name) else denied).append(name)
     rows = tuple(MetadataTopic(TOPIC_DENIED, name, name in INTERNAL_TOPICS, ()) for name in denied)
     # The response always lists the brokers, so the handler runs even when no topic is allowed.
     return AuthorizationResult(
-        replace(request, topics=tuple(allowed)),
+        replace(request, topics=tuple(map(MetadataRequestTopic, allowed))),
         lambda served: replace(served, topics=(*served.topics, *rows)),
     )
 

@@ -1,6 +1,6 @@
 """AlterConfigs: replace all configs of a topic. Omitted configs revert to their defaults.
 
-Versions 0 and 1 are the same. Sent to any broker.
+All versions are the same. Sent to any broker.
 """
 
 from typing import Annotated
@@ -53,4 +53,4 @@ class AlterConfigsResponse:
     responses: tuple[AlterConfigsResourceResponse, ...]
 
 
-ALTER_CONFIGS = Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 1, AlterConfigsRequest, AlterConfigsResponse)
+ALTER_CONFIGS = Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, AlterConfigsRequest, AlterConfigsResponse)

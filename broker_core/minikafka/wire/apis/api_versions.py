@@ -1,9 +1,9 @@
 """ApiVersions: the APIs and versions that a broker supports. Clients since 0.10 send it first.
 
-Version 1: throttle_time_ms; 2 is the same. Newer clients start with version 3 or 4. Those requests have a
-body and a header with tagged fields that are unknown here; only the correlation id is needed, and it is at
-the same position. The response is that of ``refusal``: a body of version 0 after a plain header. The client
-then repeats the request with version 0.
+Version 1: throttle_time_ms; 3: the client's software, and the features of the cluster. Versions 2 and 4 have
+no new fields. A client starts with its newest version. If the broker does not serve that, the response is
+that of ``refusal``: a body of version 0, which the client repeats the request with. The header of a response
+has no tagged fields in any version.
 """
 
 from collections.abc import Iterable
@@ -12,13 +12,16 @@ from typing import Annotated, Any
 from minikafka.base.errors import ErrorCode
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.fields import Int16, Int32, since
+from minikafka.wire.fields import Int16, Int32, Int64, since, tagged
 from minikafka.wire.frame_parts import Part
 
 
 @fast_value
 class ApiVersionsRequest:
-    """A request without a body."""
+    """A request, with the name and version of the client's software."""
+
+    client_software_name: Annotated[str, since(3)] = ""
+    client_software_version: Annotated[str, since(3)] = ""
 
 
 @fast_value
@@ -31,15 +34,37 @@ class ApiVersion:
 
 
 @fast_value
+class SupportedFeature:
+    """The levels of a feature that the broker supports."""
+
+    name: str
+    min_version: Int16
+    max_version: Int16
+
+
+@fast_value
+class FinalizedFeature:
+    """The levels of a feature that the cluster has agreed on."""
+
+    name: str
+    max_version_level: Int16
+    min_version_level: Int16
+
+
+@fast_value
 class ApiVersionsResponse:
     """The broker's table, sorted by key."""
 
     error_code: Annotated[Int16, "35 when the request's version is not supported"]
     api_keys: tuple[ApiVersion, ...]
     throttle_time_ms: Annotated[Int32, since(1)] = 0
+    supported_features: Annotated[tuple[SupportedFeature, ...], tagged(0, 3)] = ()
+    finalized_features_epoch: Annotated[Int64, tagged(1, 3), "-1: unknown"] = -1
+    finalized_features: Annotated[tuple[FinalizedFeature, ...], tagged(2, 3)] = ()
+    zk_migration_ready: Annotated[bool, tagged(3, 3)] = False
 
 
-API_VERSIONS = Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 2, ApiVersionsRequest, ApiVersionsResponse)
+API_VERSIONS = Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, ApiVersionsRequest, ApiVersionsResponse)
 
 
 def table_of(apis: Iterable[Api[Any, Any]]) -> ApiVersionsResponse:

@@ -1,11 +1,14 @@
 """ControlledShutdown: a broker that will stop asks the controller to move its leaderships.
 
-Versions 0 and 1 differ only in their header: a request of version 0 has no client id (``framing``).
+Versions 0 and 1 differ only in their header: a request of version 0 has no client id (``framing``). Version 2
+has the broker's epoch; 3 has no new fields.
 """
+
+from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.fields import Int16, Int32
+from minikafka.wire.fields import Int16, Int32, Int64, since
 
 
 @fast_value
@@ -13,6 +16,7 @@ class ControlledShutdownRequest:
     """The broker that is about to stop."""
 
     broker_id: Int32
+    broker_epoch: Annotated[Int64, since(2), "-1: unknown"] = -1
 
 
 @fast_value
@@ -35,7 +39,7 @@ CONTROLLED_SHUTDOWN = Api(
     ApiKey.CONTROLLED_SHUTDOWN,
     "ControlledShutdown",
     0,
-    1,
+    3,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )

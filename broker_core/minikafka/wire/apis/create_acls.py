@@ -1,5 +1,6 @@
-"""CreateAcls: create ACLs. Version 1 adds the resource pattern type.
+"""CreateAcls: create ACLs.
 
+Version 1 adds the resource pattern type. Versions 2 and 3 have no new fields.
 Types, operations and permissions are numbers (``base.acls``).
 """
 
@@ -51,7 +52,7 @@ CREATE_ACLS = Api(
     ApiKey.CREATE_ACLS,
     "CreateAcls",
     0,
-    1,
+    3,
     CreateAclsRequest,
     CreateAclsResponse,
     max_elements=100_000,  # with four strings each

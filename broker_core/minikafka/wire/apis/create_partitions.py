@@ -1,6 +1,6 @@
 """CreatePartitions: add partitions to topics. Existing partitions do not change.
 
-Sent to the controller; any other broker answers NOT_CONTROLLER. Versions 0 and 1 are the same.
+Sent to the controller; any other broker answers NOT_CONTROLLER. All versions are the same.
 """
 
 from typing import Annotated
@@ -59,5 +59,5 @@ class CreatePartitionsResponse:
 
 
 CREATE_PARTITIONS = Api(
-    ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 1, CreatePartitionsRequest, CreatePartitionsResponse
+    ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3, CreatePartitionsRequest, CreatePartitionsResponse
 )

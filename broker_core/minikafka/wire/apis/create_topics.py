@@ -1,15 +1,17 @@
 """CreateTopics: create topics, with a number of partitions or an assignment to brokers.
 
 Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1: ``validate_only``, and error
-messages; 2: throttle_time_ms; 3 and 4 are the same. From 4 on a client can rely on -1 partitions, or
-replicas, without an assignment meaning the broker's defaults (KIP-464).
+messages; 2: throttle_time_ms; 5: the response has the topic's partitions, replicas and configs; 7: and its
+id. Versions 3, 4 and 6 have no new fields. From 4 on a client can rely on -1 partitions, or replicas, without
+an assignment meaning the broker's defaults (KIP-464).
 """
 
+from dataclasses import field
 from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.fields import Int16, Int32, since
+from minikafka.wire.fields import ZERO_UUID, Int8, Int16, Int32, Uuid, since, tagged
 
 DEFAULTS_SINCE = 4
 """The first version in which a client may request the broker's defaults."""
@@ -56,12 +58,28 @@ class CreateTopicsRequest:
 
 
 @fast_value
-class CreatableTopicResult:
-    """The result for one topic."""
+class CreatableTopicConfigs:
+    """A config of the new topic; ``config_source`` as in DescribeConfigs."""
 
     name: str
+    value: str | None
+    read_only: bool
+    config_source: Annotated[Int8, "1 topic, 4 broker's file, 5 default"]
+    is_sensitive: bool
+
+
+@fast_value
+class CreatableTopicResult:
+    """The result for one topic. ``topic_config_error_code``: the reason for which it has no ``configs``."""
+
+    name: str
+    topic_id: Annotated[Uuid, since(7)] = field(default=ZERO_UUID, kw_only=True)
     error_code: Int16
     error_message: Annotated[str | None, since(1)] = None
+    num_partitions: Annotated[Int32, since(5), "-1: unknown"] = -1
+    replication_factor: Annotated[Int16, since(5), "-1: unknown"] = -1
+    configs: Annotated[tuple[CreatableTopicConfigs, ...] | None, since(5)] = None
+    topic_config_error_code: Annotated[Int16, tagged(0, 5)] = 0
 
 
 @fast_value
@@ -72,4 +90,4 @@ class CreateTopicsResponse:
     topics: tuple[CreatableTopicResult, ...]
 
 
-CREATE_TOPICS = Api(ApiKey.CREATE_TOPICS, "CreateTopics", 0, 4, CreateTopicsRequest, CreateTopicsResponse)
+CREATE_TOPICS = Api(ApiKey.CREATE_TOPICS, "CreateTopics", 0, 7, CreateTopicsRequest, CreateTopicsResponse)

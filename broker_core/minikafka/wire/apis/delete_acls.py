@@ -1,5 +1,6 @@
-"""DeleteAcls: delete the ACLs that match filters. Version 1 adds the resource pattern type.
+"""DeleteAcls: delete the ACLs that match filters.
 
+Version 1 adds the resource pattern type. Versions 2 and 3 have no new fields.
 Types, operations and permissions are numbers (``base.acls``), with 1 for any in filters.
 """
 
@@ -59,7 +60,7 @@ DELETE_ACLS = Api(
     ApiKey.DELETE_ACLS,
     "DeleteAcls",
     0,
-    1,
+    3,
     DeleteAclsRequest,
     DeleteAclsResponse,
     max_elements=100_000,  # with four strings each

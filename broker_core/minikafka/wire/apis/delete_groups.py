@@ -1,6 +1,6 @@
 """DeleteGroups: delete groups without members, and their offsets. Sent to the coordinator of each.
 
-Versions 0 and 1 are the same.
+All versions are the same.
 """
 
 from minikafka.base.values import fast_value
@@ -31,4 +31,4 @@ class DeleteGroupsResponse:
     results: tuple[DeletableGroupResult, ...]
 
 
-DELETE_GROUPS = Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 1, DeleteGroupsRequest, DeleteGroupsResponse)
+DELETE_GROUPS = Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, DeleteGroupsRequest, DeleteGroupsResponse)

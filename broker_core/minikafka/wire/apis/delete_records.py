@@ -1,4 +1,4 @@
-"""DeleteRecords: advance the log start offset of partitions. Both versions are the same."""
+"""DeleteRecords: advance the log start offset of partitions. All versions are the same."""
 
 from typing import Annotated
 
@@ -60,5 +60,5 @@ class DeleteRecordsResponse:
 
 
 DELETE_RECORDS = Api(
-    ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 1, DeleteRecordsRequest, DeleteRecordsResponse
+    ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 2, DeleteRecordsRequest, DeleteRecordsResponse
 )

@@ -1,5 +1,6 @@
-"""DescribeAcls: the ACLs that match a filter. Version 1 adds the resource pattern type.
+"""DescribeAcls: the ACLs that match a filter.
 
+Version 1 adds the resource pattern type. Versions 2 and 3 have no new fields.
 Types, operations and permissions are numbers (``base.acls``), with 1 for any in filters.
 """
 
@@ -67,4 +68,4 @@ class DescribeAclsResponse:
     resources: tuple[DescribeAclsResource, ...]
 
 
-DESCRIBE_ACLS = Api(ApiKey.DESCRIBE_ACLS, "DescribeAcls", 0, 1, DescribeAclsRequest, DescribeAclsResponse)
+DESCRIBE_ACLS = Api(ApiKey.DESCRIBE_ACLS, "DescribeAcls", 0, 3, DescribeAclsRequest, DescribeAclsResponse)

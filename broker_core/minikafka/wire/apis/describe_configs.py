@@ -1,8 +1,8 @@
 """DescribeConfigs: the configs of topics and brokers, and their sources.
 
 Version 0 says whether a value is the default. 1 gives its source and, if requested, the synonyms: all values
-of the setting, of which the one with precedence is used. 2 is the same as 1. Only a broker itself describes
-its settings.
+of the setting, of which the one with precedence is used. 3 gives its type and, if requested, its
+documentation. 2 and 4 have no new fields. Only a broker itself describes its settings.
 """
 
 from enum import IntEnum
@@ -46,6 +46,7 @@ class DescribeConfigsRequest:
 
     resources: tuple[DescribeConfigsResource, ...]
     include_synonyms: Annotated[bool, since(1)] = False
+    include_documentation: Annotated[bool, since(3)] = False
 
 
 @fast_value
@@ -72,6 +73,8 @@ class DescribeConfigsResourceResult:
     ]
     is_sensitive: bool
     synonyms: Annotated[tuple[DescribeConfigsSynonym, ...], since(1, default=()), "in order of precedence"]
+    config_type: Annotated[Int8, since(3), "0: unknown"] = 0
+    documentation: Annotated[str | None, since(3)] = None
 
 
 @fast_value
@@ -94,5 +97,5 @@ class DescribeConfigsResponse:
 
 
 DESCRIBE_CONFIGS = Api(
-    ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 0, 2, DescribeConfigsRequest, DescribeConfigsResponse
+    ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 0, 4, DescribeConfigsRequest, DescribeConfigsResponse
 )

@@ -1,12 +1,14 @@
 """DescribeGroups: state and members of groups. Sent to the coordinator of each.
 
-Version 1: throttle_time_ms; 2 is the same.
+Version 1: throttle_time_ms; 3: the operations that the client is authorized to do; 4: the instance ids of
+static members. Versions 2 and 5 have no new fields.
 """
 
+from dataclasses import field
 from typing import Annotated
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api, ApiKey
+from minikafka.wire.api import NO_OPERATIONS, Api, ApiKey
 from minikafka.wire.fields import Int16, Int32, since
 
 
@@ -15,6 +17,7 @@ class DescribeGroupsRequest:
     """The names of the groups."""
 
     groups: tuple[str, ...]
+    include_authorized_operations: Annotated[bool, since(3)] = False
 
 
 @fast_value
@@ -22,6 +25,9 @@ class DescribedGroupMember:
     """A member of a group. ``client_host`` begins with a slash, as Java prints addresses."""
 
     member_id: str
+    group_instance_id: Annotated[str | None, since(4), "of a static member"] = field(
+        default=None, kw_only=True
+    )
     client_id: str
     client_host: str
     member_metadata: bytes
@@ -42,6 +48,7 @@ class DescribedGroup:
     protocol_type: str
     protocol_data: Annotated[str, "the chosen protocol"]
     members: tuple[DescribedGroupMember, ...]
+    authorized_operations: Annotated[Int32, since(3), "bits; -2^31: not requested"] = NO_OPERATIONS
 
 
 @fast_value
@@ -53,5 +60,5 @@ class DescribeGroupsResponse:
 
 
 DESCRIBE_GROUPS = Api(
-    ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 2, DescribeGroupsRequest, DescribeGroupsResponse
+    ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 5, DescribeGroupsRequest, DescribeGroupsResponse
 )

@@ -1,13 +1,14 @@
 """DescribeLogDirs: the data directories of a broker, and the logs in them.
 
-Both versions are the same.
+Version 3: the error of the request; 4: the size of the disks. Versions 1 and 2 have no new fields.
 """
 
+from dataclasses import field
 from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.fields import Int16, Int32, Int64
+from minikafka.wire.fields import Int16, Int32, Int64, since
 
 
 @fast_value
@@ -50,6 +51,8 @@ class DescribeLogDirsResult:
     error_code: Int16
     log_dir: Annotated[str, "absolute path"]
     topics: tuple[DescribeLogDirsTopic, ...]
+    total_bytes: Annotated[Int64, since(4), "of the disk; -1: unknown"] = -1
+    usable_bytes: Annotated[Int64, since(4), "free on the disk; -1: unknown"] = -1
 
 
 @fast_value
@@ -57,9 +60,10 @@ class DescribeLogDirsResponse:
     """The data directories; empty ``results`` if the client is not authorized to describe the cluster."""
 
     throttle_time_ms: Int32
+    error_code: Annotated[Int16, since(3)] = field(default=0, kw_only=True)
     results: tuple[DescribeLogDirsResult, ...]
 
 
 DESCRIBE_LOG_DIRS = Api(
-    ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 0, 1, DescribeLogDirsRequest, DescribeLogDirsResponse
+    ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 0, 4, DescribeLogDirsRequest, DescribeLogDirsResponse
 )

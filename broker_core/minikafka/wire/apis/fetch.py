@@ -6,18 +6,22 @@ matters, as the first of them that has data gets at least one message whatever i
 and the isolation level: a consumer that reads only committed records gets nothing at or above the last stable
 offset, and a list of the aborted transactions. Version 5: log start offsets. Version 7: sessions, in which
 only changes are sent; a session id of 0 in the response declines. Version 9: the leader epoch that the client
-knows. Version 10: zstd. Versions 6 and 8 are the same as their predecessors. The limit may cut off the last
-message of ``records``.
+knows. Version 10: zstd. Version 11: the consumer's rack, and a replica that is better to read from. Version
+12: the epoch of the last record, and where logs diverge. Version 13: topic ids instead of names. Version 15:
+the follower's epoch. Version 16: the addresses of new leaders. Version 17: the follower's directory. Versions
+6, 8 and 14 have no new fields. The limit may cut off the last message of ``records``.
 """
 
 from collections.abc import Mapping
+from dataclasses import field
 from itertools import groupby
 from typing import Annotated
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.fields import Int8, Int16, Int32, Int64, Records, since
+from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
+from minikafka.wire.fields import ZERO_UUID, Int8, Int16, Int32, Int64, Records, Uuid, since, tagged, until
 from minikafka.wire.framing import MAX_FRAME_BYTES
 
 NO_LIMIT = 0x7FFFFFFF
@@ -49,15 +53,18 @@ class FetchPartition:
     index: Int32
     current_leader_epoch: Annotated[Int32, since(9, default=-1), "-1: unknown"]
     fetch_offset: Int64
+    last_fetched_epoch: Annotated[Int32, since(12), "-1: unknown"] = field(default=-1, kw_only=True)
     log_start_offset: Annotated[Int64, since(5, default=-1), "of a follower"]
     partition_max_bytes: Int32
+    replica_directory_id: Annotated[Uuid, tagged(0, 17), "of a follower"] = ZERO_UUID
 
 
 @fast_value
 class FetchTopic:
     """The partitions of one topic."""
 
-    name: str
+    name: Annotated[str, until(12, default="")]
+    topic_id: Annotated[Uuid, since(13)] = field(default=ZERO_UUID, kw_only=True)
     partitions: tuple[FetchPartition, ...]
 
 
@@ -65,15 +72,24 @@ class FetchTopic:
 class ForgottenTopic:
     """Partitions that leave a session."""
 
-    name: str
+    name: Annotated[str, until(12, default="")]
+    topic_id: Annotated[Uuid, since(13)] = field(default=ZERO_UUID, kw_only=True)
     partitions: tuple[Int32, ...]
+
+
+@fast_value
+class ReplicaState:
+    """The follower that fetches; -1 and -1 for a consumer."""
+
+    replica_id: Int32 = -1
+    replica_epoch: Int64 = -1
 
 
 @fast_value
 class FetchRequest:
     """A request for messages that waits up to ``max_wait_ms`` for ``min_bytes``."""
 
-    replica_id: Annotated[Int32, "-1 for a consumer, the broker id of a follower"]
+    replica_id: Annotated[Int32, until(14, default=-1), "-1 for a consumer, the broker id of a follower"]
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Annotated[Int32, since(3, default=NO_LIMIT), "limit of the whole response"]
@@ -82,6 +98,9 @@ class FetchRequest:
     session_epoch: Annotated[Int32, since(7, default=FINAL_EPOCH), "0: new session, -1: no session"]
     topics: tuple[FetchTopic, ...]
     forgotten_topics: Annotated[tuple[ForgottenTopic, ...], since(7), "that leave the session"] = ()
+    rack_id: Annotated[str, since(11), "of the consumer"] = ""
+    cluster_id: Annotated[str | None, tagged(0, 12), "null: not checked"] = None
+    replica_state: Annotated[ReplicaState, tagged(1, 15)] = ReplicaState()
 
 
 @fast_value
@@ -90,6 +109,22 @@ class AbortedTransaction:
 
     producer_id: Int64
     first_offset: Int64
+
+
+@fast_value
+class EpochEndOffset:
+    """The end of the newest epoch that the follower's log has too; -1 and -1 if the logs agree."""
+
+    epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+@fast_value
+class SnapshotId:
+    """A snapshot to read first, which only KRaft controllers have."""
+
+    end_offset: Int64 = -1
+    epoch: Int32 = -1
 
 
 @fast_value
@@ -104,14 +139,19 @@ class FetchPartitionResponse:
     aborted_transactions: Annotated[
         tuple[AbortedTransaction, ...] | None, since(4), "null for isolation level 0"
     ]
+    preferred_read_replica: Annotated[Int32, since(11), "-1: none"] = field(default=-1, kw_only=True)
     records: Records | None
+    diverging_epoch: Annotated[EpochEndOffset, tagged(0, 12)] = EpochEndOffset()
+    current_leader: Annotated[LeaderIdAndEpoch, tagged(1, 12)] = LeaderIdAndEpoch()
+    snapshot_id: Annotated[SnapshotId, tagged(2, 12)] = SnapshotId()
 
 
 @fast_value
 class FetchTopicResponse:
     """The partitions of one topic."""
 
-    name: str
+    name: Annotated[str, until(12, default="")]
+    topic_id: Annotated[Uuid, since(13)] = field(default=ZERO_UUID, kw_only=True)
     partitions: tuple[FetchPartitionResponse, ...]
 
 
@@ -123,6 +163,7 @@ class FetchResponse:
     error_code: Annotated[Int16, since(7, default=0), "of the session"]
     session_id: Annotated[Int32, since(7, default=NO_SESSION), "0: there is none"]
     topics: tuple[FetchTopicResponse, ...]
+    node_endpoints: Annotated[tuple[NodeEndpoint, ...], tagged(0, 16), "of the new leaders"] = ()
 
 
 def response_bytes(version: int, request: FetchRequest) -> int:
@@ -133,7 +174,7 @@ def response_bytes(version: int, request: FetchRequest) -> int:
     return min(requested + _BESIDE_RECORDS_BYTES, MAX_FRAME_BYTES)
 
 
-FETCH = Api(ApiKey.FETCH, "Fetch", 0, 10, FetchRequest, FetchResponse, response_bytes=response_bytes)
+FETCH = Api(ApiKey.FETCH, "Fetch", 0, 17, FetchRequest, FetchResponse, response_bytes=response_bytes)
 
 
 def consumer_partition(partition: int, offset: int, max_bytes: int, leader_epoch: int = -1) -> FetchPartition:

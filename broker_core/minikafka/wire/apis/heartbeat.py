@@ -1,6 +1,6 @@
 """Heartbeat: a member reports that it is alive; the response reports a rebalance.
 
-Version 1: throttle_time_ms; 2 is the same.
+Version 1: throttle_time_ms; 3: the instance id of a static member. Versions 2 and 4 have no new fields.
 """
 
 from typing import Annotated
@@ -17,6 +17,7 @@ class HeartbeatRequest:
     group_id: str
     generation_id: Int32
     member_id: str
+    group_instance_id: Annotated[str | None, since(3), "of a static member"] = None
 
 
 @fast_value
@@ -27,4 +28,4 @@ class HeartbeatResponse:
     error_code: Int16
 
 
-HEARTBEAT = Api(ApiKey.HEARTBEAT, "Heartbeat", 0, 2, HeartbeatRequest, HeartbeatResponse)
+HEARTBEAT = Api(ApiKey.HEARTBEAT, "Heartbeat", 0, 4, HeartbeatRequest, HeartbeatResponse)

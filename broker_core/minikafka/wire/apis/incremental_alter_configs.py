@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs: change some configs of a topic and keep the others.
 
-Of Kafka 2.3. Sent to any broker.
+Of Kafka 2.3. Sent to any broker. Both versions are the same.
 """
 
 from enum import IntEnum
@@ -51,7 +51,7 @@ INCREMENTAL_ALTER_CONFIGS = Api(
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     "IncrementalAlterConfigs",
     0,
-    0,
+    1,
     IncrementalAlterConfigsRequest,
     AlterConfigsResponse,
 )

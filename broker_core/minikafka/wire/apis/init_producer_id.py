@@ -1,14 +1,14 @@
 """InitProducerId: an id for an idempotent or a transactional producer.
 
-Without a transactional id it is sent to any broker, with one to the transaction coordinator. Version 1 is the
-same.
+Without a transactional id it is sent to any broker, with one to the transaction coordinator. Version 3: a
+producer keeps its id and gets the next epoch. Versions 1, 2, 4 and 5 have no new fields.
 """
 
 from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.fields import Int16, Int32, Int64
+from minikafka.wire.fields import Int16, Int32, Int64, since
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -20,6 +20,8 @@ class InitProducerIdRequest:
 
     transactional_id: Annotated[str | None, "null: idempotent only"]
     transaction_timeout_ms: Int32
+    producer_id: Annotated[Int64, since(3), "-1: a new one"] = NO_PRODUCER_ID
+    producer_epoch: Annotated[Int16, since(3), "-1: a new one"] = NO_PRODUCER_EPOCH
 
 
 @fast_value
@@ -33,5 +35,5 @@ class InitProducerIdResponse:
 
 
 INIT_PRODUCER_ID = Api(
-    ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 1, InitProducerIdRequest, InitProducerIdResponse
+    ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, InitProducerIdRequest, InitProducerIdResponse
 )

@@ -1,6 +1,7 @@
 """ListGroups: the groups that a broker coordinates.
 
-Version 1: throttle_time_ms; 2 is the same.
+Version 1: throttle_time_ms; 4: the states of groups, and a filter by them; 5: the same for their types.
+Versions 2 and 3 have no new fields.
 """
 
 from typing import Annotated
@@ -12,7 +13,10 @@ from minikafka.wire.fields import Int16, Int32, since
 
 @fast_value
 class ListGroupsRequest:
-    """A request without a body."""
+    """The groups to list. An empty filter lets all pass."""
+
+    states_filter: Annotated[tuple[str, ...], since(4), "empty: all"] = ()
+    types_filter: Annotated[tuple[str, ...], since(5), "empty: all"] = ()
 
 
 @fast_value
@@ -21,6 +25,8 @@ class ListedGroup:
 
     group_id: str
     protocol_type: str
+    group_state: Annotated[str, since(4)] = ""
+    group_type: Annotated[str, since(5), "classic or consumer"] = ""
 
 
 @fast_value
@@ -32,4 +38,4 @@ class ListGroupsResponse:
     groups: tuple[ListedGroup, ...]
 
 
-LIST_GROUPS = Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 2, ListGroupsRequest, ListGroupsResponse)
+LIST_GROUPS = Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 5, ListGroupsRequest, ListGroupsResponse)

@@ -2,8 +2,9 @@
 
 Version 0 returns offsets of segments that were last written before a time, newest first. Version 1 returns
 the first offset whose message has that time or a later one. In all versions, time -1 is the log's end and -2
-its start. Version 2 adds the isolation level and throttle_time_ms, version 4 leader epochs; version 3 is the
-same as 2.
+its start. Version 2 adds the isolation level and throttle_time_ms, version 4 leader epochs, version 7 time -3
+(the record with the largest timestamp), version 8 time -4 (the start of what is on the broker's disks), and
+version 9 time -5 (the end of what is in tiered storage). Versions 3, 5 and 6 have no new fields.
 """
 
 from collections.abc import Callable, Mapping
@@ -77,7 +78,7 @@ class ListOffsetsResponse:
     topics: tuple[ListOffsetsTopicResponse, ...]
 
 
-LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, "ListOffsets", 0, 4, ListOffsetsRequest, ListOffsetsResponse)
+LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, "ListOffsets", 0, 9, ListOffsetsRequest, ListOffsetsResponse)
 
 
 def offsets_request(

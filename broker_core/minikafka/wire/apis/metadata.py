@@ -3,14 +3,27 @@
 Version 0 cannot request no topics: an empty list requests all. From version 1 on null requests all, and the
 response has the controller, racks and internal topics. Version 2 adds the cluster id, version 3
 throttle_time_ms. Version 4: the client can prevent the automatic creation of topics. Version 5: offline
-replicas; version 7: leader epochs; version 6 is the same as 5.
+replicas; version 7: leader epochs; version 8: the operations that the client is authorized to do; version 10:
+topic ids; version 11: no more operations on the cluster; version 12: topics may be requested by id. Versions
+6 and 9 have no new fields.
 """
 
+from collections.abc import Iterable
+from dataclasses import field
 from typing import Annotated
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.fields import STRING, ArrayOf, Int16, Int32, since
+from minikafka.wire.api import NO_OPERATIONS, Api, ApiKey
+from minikafka.wire.fields import ZERO_UUID, ArrayOf, Int16, Int32, Uuid, since
+from minikafka.wire.schema import Struct
+
+
+@fast_value
+class MetadataRequestTopic:
+    """A topic to describe, by its name, or by its id without a name."""
+
+    topic_id: Annotated[Uuid, since(10)] = field(default=ZERO_UUID, kw_only=True)
+    name: Annotated[str | None, since(10, earlier=str), "null: by id"]
 
 
 @fast_value
@@ -18,11 +31,28 @@ class MetadataRequest:
     """The topics to describe. ``topics`` None requests all, in every version."""
 
     topics: Annotated[
-        tuple[str, ...] | None,
-        since(1, earlier=ArrayOf(STRING, empty_is_null=True), earlier_note="empty: all"),
+        tuple[MetadataRequestTopic, ...] | None,
+        since(
+            1, earlier=ArrayOf(Struct(MetadataRequestTopic), empty_is_null=True), earlier_note="empty: all"
+        ),
         "null: all",
     ]
     allow_auto_topic_creation: Annotated[bool, since(4)] = True
+    include_cluster_authorized_operations: Annotated[bool, since(8, until=10)] = False
+    include_topic_authorized_operations: Annotated[bool, since(8)] = False
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the topics; None: all."""
+        if self.topics is None:
+            return None
+        return tuple(topic.name for topic in self.topics if topic.name is not None)
+
+
+def metadata_request(names: Iterable[str] | None, allow_auto_topic_creation: bool = True) -> MetadataRequest:
+    """Return a request for topics by name; None: all."""
+    topics = None if names is None else tuple(map(MetadataRequestTopic, names))
+    return MetadataRequest(topics, allow_auto_topic_creation)
 
 
 @fast_value
@@ -53,9 +83,11 @@ class MetadataTopic:
     """A topic with all its partitions."""
 
     error_code: Int16
-    name: str
+    name: Annotated[str | None, since(12, earlier=str), "null: an unknown id"]
+    topic_id: Annotated[Uuid, since(10)] = field(default=ZERO_UUID, kw_only=True)
     is_internal: Annotated[bool, since(1, default=False)]
     partitions: tuple[MetadataPartition, ...]
+    topic_authorized_operations: Annotated[Int32, since(8), "bits; -2^31: not requested"] = NO_OPERATIONS
 
 
 @fast_value
@@ -67,6 +99,9 @@ class MetadataResponse:
     cluster_id: Annotated[str | None, since(2)]
     controller_id: Annotated[Int32, since(1, default=-1), "-1: none"]
     topics: tuple[MetadataTopic, ...]
+    cluster_authorized_operations: Annotated[Int32, since(8, until=10), "bits; -2^31: not requested"] = (
+        NO_OPERATIONS
+    )
 
 
-METADATA = Api(ApiKey.METADATA, "Metadata", 0, 7, MetadataRequest, MetadataResponse)
+METADATA = Api(ApiKey.METADATA, "Metadata", 0, 12, MetadataRequest, MetadataResponse)

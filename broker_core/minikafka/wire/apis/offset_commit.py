@@ -2,9 +2,11 @@
 
 Version 0 stores in ZooKeeper, later ones in the offsets topic. Version 1: generation and member, and a
 timestamp for each partition; 2 to 4: a retention time for all of them instead; 3: throttle_time_ms; 6: the
-leader epoch of the last record that was read.
+leader epoch of the last record that was read; 7: the instance id of a static member. Versions 5, 8 and 9 have
+no new fields.
 """
 
+from dataclasses import field
 from typing import Annotated
 
 from minikafka.base.values import fast_value
@@ -47,6 +49,9 @@ class OffsetCommitRequest:
     group_id: str
     generation_id: Annotated[Int32, since(1, default=NO_GENERATION), "-1 without group management"]
     member_id: Annotated[str, since(1, default="")]
+    group_instance_id: Annotated[str | None, since(7), "of a static member"] = field(
+        default=None, kw_only=True
+    )
     retention_time_ms: Annotated[
         Int64, since(2, until=4, default=DEFAULT_RETENTION), "-1: the broker's default"
     ]
@@ -77,4 +82,4 @@ class OffsetCommitResponse:
     topics: tuple[OffsetCommitResponseTopic, ...]
 
 
-OFFSET_COMMIT = Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 0, 6, OffsetCommitRequest, OffsetCommitResponse)
+OFFSET_COMMIT = Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 0, 9, OffsetCommitRequest, OffsetCommitResponse)

@@ -1,14 +1,17 @@
 """OffsetFetch: the committed offsets of a group.
 
 Version 0 reads from ZooKeeper, later ones from the offsets topic. Version 2: null requests all partitions
-with a committed offset, and the response has an error for the group; 3: throttle_time_ms; 5: leader epochs.
+with a committed offset, and the response has an error for the group; 3: throttle_time_ms; 5: leader epochs;
+7: a consumer may refuse offsets of open transactions; 8: several groups; 9: the member that asks. Versions 4
+and 6 have no new fields.
 """
 
+from dataclasses import field
 from typing import Annotated
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.fields import Int16, Int32, Int64, since
+from minikafka.wire.fields import Int16, Int32, Int64, since, until
 
 NO_OFFSET = -1
 """``committed_offset`` of a partition without a committed offset."""
@@ -23,15 +26,31 @@ class OffsetFetchRequestTopic:
 
 
 @fast_value
-class OffsetFetchRequest:
-    """The partitions to look up. ``topics`` None: all with a committed offset (version 2 and later)."""
+class OffsetFetchRequestGroup:
+    """The partitions of one group to look up. ``topics`` None: all with a committed offset."""
 
     group_id: str
+    member_id: Annotated[str | None, since(9)] = field(default=None, kw_only=True)
+    member_epoch: Annotated[Int32, since(9), "-1: not a member of the newer protocol"] = field(
+        default=-1, kw_only=True
+    )
+    topics: Annotated[tuple[OffsetFetchRequestTopic, ...] | None, "null: all"]
+
+
+@fast_value
+class OffsetFetchRequest:
+    """The partitions to look up: of one group, or from version 8 on of ``groups``. ``topics`` None: all with
+    a committed offset (version 2 and later).
+    """
+
+    group_id: Annotated[str, until(7, default="")]
     topics: Annotated[
         tuple[OffsetFetchRequestTopic, ...] | None,
-        since(2, earlier=tuple[OffsetFetchRequestTopic, ...]),
+        since(2, until=7, earlier=tuple[OffsetFetchRequestTopic, ...]),
         "null: all",
     ]
+    groups: Annotated[tuple[OffsetFetchRequestGroup, ...], since(8)] = ()
+    require_stable: Annotated[bool, since(7), "wait for open transactions"] = False
 
 
 @fast_value
@@ -54,14 +73,24 @@ class OffsetFetchResponseTopic:
 
 
 @fast_value
+class OffsetFetchResponseGroup:
+    """The committed offsets of one group."""
+
+    group_id: str
+    topics: tuple[OffsetFetchResponseTopic, ...]
+    error_code: Int16 = 0
+
+
+@fast_value
 class OffsetFetchResponse:
-    """The committed offsets. ``error_code`` is that of the group; versions without it have it at each
-    partition.
+    """The committed offsets: of one group, or from version 8 on of ``groups``. ``error_code`` is that of the
+    group; versions without it have it at each partition.
     """
 
     throttle_time_ms: Annotated[Int32, since(3, default=0)]
-    topics: tuple[OffsetFetchResponseTopic, ...]
-    error_code: Annotated[Int16, since(2, default=0), "of the whole group"]
+    topics: Annotated[tuple[OffsetFetchResponseTopic, ...], until(7, default=())]
+    error_code: Annotated[Int16, since(2, until=7, default=0), "of the whole group"]
+    groups: Annotated[tuple[OffsetFetchResponseGroup, ...], since(8)] = ()
 
 
-OFFSET_FETCH = Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 0, 5, OffsetFetchRequest, OffsetFetchResponse)
+OFFSET_FETCH = Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 0, 9, OffsetFetchRequest, OffsetFetchResponse)

@@ -2,10 +2,12 @@
 
 Followers use it to truncate their logs after a change of leaders, and consumers to detect that records they
 have read were truncated. Version 1: the response has the epoch that the end offset belongs to. Version 2: the
-leader epoch that the client knows, and throttle_time_ms.
+leader epoch that the client knows, and throttle_time_ms. Version 3: the follower that asks. Version 4 has no
+new fields.
 """
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Annotated
 
 from minikafka.base.ids import TopicPartition, rows_by_topic
@@ -13,6 +15,8 @@ from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.fields import Int16, Int32, Int64, since
 
+CONSUMER = -2
+"""``replica_id`` of a consumer, and of a follower before version 3."""
 FOR_CONSUMERS_SINCE = 2
 """The first version whose leader checks the leader epoch that the client knows."""
 
@@ -38,6 +42,7 @@ class EpochTopic:
 class OffsetForLeaderEpochRequest:
     """The epochs to look up, by topic."""
 
+    replica_id: Annotated[Int32, since(3), "-2 for a consumer"] = field(default=CONSUMER, kw_only=True)
     topics: tuple[EpochTopic, ...]
 
 
@@ -71,7 +76,7 @@ OFFSET_FOR_LEADER_EPOCH = Api(
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
     "OffsetForLeaderEpoch",
     0,
-    2,
+    4,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )

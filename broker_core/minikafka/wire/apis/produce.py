@@ -3,15 +3,20 @@
 Version 0: as in 0.8. Version 1: throttle_time_ms in the response. Version 2: messages of magic 1, and the
 response has the append time if the topic uses it. Version 3: one batch of magic 2 for each partition, and a
 transactional id. Version 5: the response has the log start offset. Version 7: batches may be compressed with
-zstd. Versions 4 and 6 are the same as their predecessors. With ``acks`` 0 there is no response at all.
+zstd. Version 8: the response names the refused records. Version 10: it has the new leader after
+NOT_LEADER_OR_FOLLOWER. Versions 4, 6, 9 and 11 have no new fields. With ``acks`` 0 there is no response at
+all.
 """
 
 import struct
 from typing import Annotated
 
+from minikafka.base.errors import RemoteWireError
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.fields import Int16, Int32, Int64, Records, since
+from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
+from minikafka.wire.codegen import read_varint, skip_tagged_fields
+from minikafka.wire.fields import Int16, Int32, Int64, Records, since, tagged
 
 
 @fast_value
@@ -41,6 +46,14 @@ class ProduceRequest:
 
 
 @fast_value
+class RecordError:
+    """A record that was refused, and with it its batch."""
+
+    batch_index: Annotated[Int32, "of the record in its batch"]
+    batch_index_error_message: str | None = None
+
+
+@fast_value
 class ProducePartitionResponse:
     """The result for one partition's message set."""
 
@@ -49,6 +62,9 @@ class ProducePartitionResponse:
     base_offset: Annotated[Int64, "offset of the first message, -1 with an error"]
     log_append_time_ms: Annotated[Int64, since(2), "-1 with CreateTime"] = -1
     log_start_offset: Annotated[Int64, since(5), "-1 with an error"] = -1
+    record_errors: Annotated[tuple[RecordError, ...], since(8)] = ()
+    error_message: Annotated[str | None, since(8)] = None
+    current_leader: Annotated[LeaderIdAndEpoch, tagged(0, 10)] = LeaderIdAndEpoch()
 
 
 @fast_value
@@ -65,9 +81,13 @@ class ProduceResponse:
 
     topics: tuple[ProduceTopicResponse, ...]
     throttle_time_ms: Annotated[Int32, since(1)] = 0
+    node_endpoints: Annotated[tuple[NodeEndpoint, ...], tagged(0, 10), "of the new leaders"] = ()
 
 
-PRODUCE = Api(ApiKey.PRODUCE, "Produce", 0, 7, ProduceRequest, ProduceResponse)
+PRODUCE = Api(ApiKey.PRODUCE, "Produce", 0, 11, ProduceRequest, ProduceResponse)
+
+TRANSACTIONAL_SINCE = 3
+"""The first version with a transactional id."""
 
 _COUNT = struct.Struct(">i")
 _LENGTH = struct.Struct(">h")
@@ -88,28 +108,62 @@ def count_partitions(frame: memoryview, version: int, most: int) -> int:
 
     0 for bytes that are not such a request.
     """
-    count = 0
     try:
-        at = _HEADER_BYTES
-        for _ in range(2 if version >= 3 else 1):  # client id, transactional id
+        at = _HEADER_BYTES + 2 + max(0, _LENGTH.unpack_from(frame, _HEADER_BYTES)[0])  # client id
+        if PRODUCE.is_flexible.get(version):
+            return _count_flexible(frame, at, most)
+        if version >= TRANSACTIONAL_SINCE:
             at += 2 + max(0, _LENGTH.unpack_from(frame, at)[0])
-        at += _ACKS_AND_TIMEOUT_BYTES
-        topics: int = _COUNT.unpack_from(frame, at)[0]
+        return _count_classic(frame, at + _ACKS_AND_TIMEOUT_BYTES, most)
+    except (struct.error, IndexError, RemoteWireError):
+        return 0
+
+
+def _count_classic(frame: memoryview, at: int, most: int) -> int:
+    topics: int = _COUNT.unpack_from(frame, at)[0]
+    at += 4
+    count = max(0, topics)
+    if count > most:
+        return count
+    for _ in range(topics):
+        at += 2 + max(0, _LENGTH.unpack_from(frame, at)[0])
+        partitions: int = _COUNT.unpack_from(frame, at)[0]
         at += 4
-        count += max(0, topics)
+        if partitions < 0:
+            return 0
+        count += partitions
         if count > most:
             return count
-        for _ in range(topics):
-            at += 2 + max(0, _LENGTH.unpack_from(frame, at)[0])
-            partitions: int = _COUNT.unpack_from(frame, at)[0]
-            at += 4
-            if partitions < 0:
-                return 0
-            count += partitions
-            if count > most:
-                return count
-            for _ in range(partitions):
-                at += 8 + max(0, _COUNT.unpack_from(frame, at + 4)[0])
-    except struct.error:
-        return 0
+        for _ in range(partitions):
+            at += 8 + max(0, _COUNT.unpack_from(frame, at + 4)[0])
     return count
+
+
+def _count_flexible(frame: memoryview, at: int, most: int) -> int:
+    at = _after_tagged_fields(frame, at, most)
+    at = _after_compact(frame, at) + _ACKS_AND_TIMEOUT_BYTES  # transactional id
+    topics, at = read_varint(frame, at, "topics")
+    count = max(0, topics - 1)
+    if count > most:
+        return count
+    for _ in range(topics - 1):
+        partitions, at = read_varint(frame, _after_compact(frame, at), "partitions")
+        if partitions == 0:
+            return 0
+        count += partitions - 1
+        if count > most:
+            return count
+        for _ in range(partitions - 1):
+            at = _after_tagged_fields(frame, _after_compact(frame, at + 4), most)
+        at = _after_tagged_fields(frame, at, most)
+    return count
+
+
+def _after_compact(frame: memoryview, at: int) -> int:
+    length, at = read_varint(frame, at, "length")
+    return at + max(0, length - 1)
+
+
+def _after_tagged_fields(frame: memoryview, at: int, most: int) -> int:
+    at, _ = skip_tagged_fields(frame, at + 1, frame[at], most, most, "tagged fields")
+    return at

@@ -1,6 +1,7 @@
 """SaslAuthenticate: one token of a SASL exchange, after SaslHandshake 1.
 
-Version 1: session_lifetime_ms. Tokens are secrets (the one of PLAIN is the password), so no repr shows them.
+Version 1: session_lifetime_ms; 2 has no new fields. Tokens are secrets (the one of PLAIN is the password), so
+no repr shows them.
 """
 
 from dataclasses import field
@@ -29,5 +30,5 @@ class SaslAuthenticateResponse:
 
 
 SASL_AUTHENTICATE = Api(
-    ApiKey.SASL_AUTHENTICATE, "SaslAuthenticate", 0, 1, SaslAuthenticateRequest, SaslAuthenticateResponse
+    ApiKey.SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, SaslAuthenticateRequest, SaslAuthenticateResponse
 )

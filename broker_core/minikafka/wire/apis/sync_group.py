@@ -1,8 +1,10 @@
 """SyncGroup: distribute the leader's assignment. The response waits until the leader has sent it.
 
-Version 1: throttle_time_ms; 2 is the same.
+Version 1: throttle_time_ms; 3: the instance id of a static member; 5: the protocol. Versions 2 and 4 have no
+new fields.
 """
 
+from dataclasses import field
 from typing import Annotated
 
 from minikafka.base.values import fast_value
@@ -27,6 +29,11 @@ class SyncGroupRequest:
     group_id: str
     generation_id: Int32
     member_id: str
+    group_instance_id: Annotated[str | None, since(3), "of a static member"] = field(
+        default=None, kw_only=True
+    )
+    protocol_type: Annotated[str | None, since(5)] = field(default=None, kw_only=True)
+    protocol_name: Annotated[str | None, since(5)] = field(default=None, kw_only=True)
     assignments: Annotated[tuple[SyncGroupRequestAssignment, ...], "from the leader"]
 
 
@@ -36,7 +43,9 @@ class SyncGroupResponse:
 
     throttle_time_ms: Annotated[Int32, since(1, default=0)]
     error_code: Int16
+    protocol_type: Annotated[str | None, since(5)] = field(default=None, kw_only=True)
+    protocol_name: Annotated[str | None, since(5)] = field(default=None, kw_only=True)
     assignment: bytes
 
 
-SYNC_GROUP = Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 2, SyncGroupRequest, SyncGroupResponse)
+SYNC_GROUP = Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 5, SyncGroupRequest, SyncGroupResponse)

@@ -17,14 +17,15 @@ from minikafka.base.errors import (
 )
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 from minikafka.clients.network.retry import Deadline
+from minikafka.clients.network.used_versions import NEWEST_USED
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import FETCH
-from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+from minikafka.wire.apis.metadata import METADATA, MetadataResponse, metadata_request
 from minikafka.wire.apis.produce import PRODUCE, ProduceRequest
 from tests.support.broker_harness import FIRST_PORT, HOST, BrokerHarness
 
-NO_TOPICS = MetadataRequest(())
+NO_TOPICS = metadata_request(())
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_the_newest_common_version_is_used(brokers: BrokerHarness) -> None:
     connection = link_to(brokers, metadata=0)
     deadline = Deadline(brokers.clock, 1_000)
     assert connection.version(FETCH, deadline) == 1
-    assert connection.version(PRODUCE, deadline) == PRODUCE.max_version
+    assert connection.version(PRODUCE, deadline) == NEWEST_USED[ApiKey.PRODUCE]
     assert connection.version(METADATA, deadline) == 0
 
 
@@ -94,7 +95,7 @@ def test_requests_are_pipelined_and_answered_in_any_order_of_asking(brokers: Bro
     connection = link_to(brokers)
     deadline = Deadline(brokers.clock, 1_000)
     topics = [("a",), ("b",), ("c",)]
-    replies = [connection.send(METADATA, lambda _, t=t: MetadataRequest(t), deadline) for t in topics]
+    replies = [connection.send(METADATA, lambda _, t=t: metadata_request(t), deadline) for t in topics]
     assert len(brokers.asked(ApiKey.METADATA)) == 0  # all were sent before anything moved
     answers = [reply.result() for reply in reversed(replies)]
     assert [answer.topics[0].name for answer in answers] == ["c", "b", "a"]
@@ -229,11 +230,11 @@ def test_session_that_ends_soon_is_left_when_its_requests_are_answered(brokers: 
     connection = link_to(brokers)
     ask(brokers, connection)
     deadline = Deadline(brokers.clock, 1_000)
-    before = connection.send(METADATA, lambda _: MetadataRequest(("a",)), deadline)
+    before = connection.send(METADATA, lambda _: metadata_request(("a",)), deadline)
     first = connection._connection
     assert first is not None
     first.session_end_ms = brokers.clock.monotonic_ms()
-    after = connection.send(METADATA, lambda _: MetadataRequest(("b",)), deadline)
+    after = connection.send(METADATA, lambda _: metadata_request(("b",)), deadline)
     assert first.closed
     assert connection._connection is not first
     assert [reply.result().topics[0].name for reply in (after, before)] == ["b", "a"]

@@ -17,9 +17,9 @@ from minikafka.wire.apis.metadata import (
     METADATA,
     MetadataBroker,
     MetadataPartition,
-    MetadataRequest,
     MetadataResponse,
     MetadataTopic,
+    metadata_request,
 )
 from tests.support.broker_harness import BrokerHarness
 
@@ -41,9 +41,9 @@ def test_metadata_of_named_topics_is_asked_once(brokers: BrokerHarness) -> None:
     assert brokers.requests == []
     for _ in range(3):
         assert len(cluster.metadata(["t"]).topics["t"].partitions) == 3
-    assert [r.topics for r in brokers.asked(ApiKey.METADATA)] == [("t",)]
+    assert [r.names for r in brokers.asked(ApiKey.METADATA)] == [("t",)]
     cluster.metadata(["t", "u"])
-    assert [r.topics for r in brokers.asked(ApiKey.METADATA)] == [("t",), ("u",)]
+    assert [r.names for r in brokers.asked(ApiKey.METADATA)] == [("t",), ("u",)]
 
 
 def test_metadata_is_asked_again_when_it_is_old_or_wrong_or_on_demand(brokers: BrokerHarness) -> None:
@@ -67,7 +67,7 @@ def test_all_topics_are_always_requested_and_deleted_ones_forgotten(brokers: Bro
     assert set(cluster.metadata().topics) == {"t", "u"}
     brokers.delete_topic("u")
     assert set(cluster.metadata().topics) == {"t"}
-    assert [r.topics for r in brokers.asked(ApiKey.METADATA)] == [None, None]
+    assert [r.names for r in brokers.asked(ApiKey.METADATA)] == [None, None]
 
 
 def test_a_client_that_creates_no_topics_says_so_where_it_names_them(brokers: BrokerHarness) -> None:
@@ -75,7 +75,7 @@ def test_a_client_that_creates_no_topics_says_so_where_it_names_them(brokers: Br
     cluster.topic("t")
     cluster.metadata()
     asked = brokers.asked(ApiKey.METADATA)
-    assert [(request.topics, request.allow_auto_topic_creation) for request in asked] == [
+    assert [(request.names, request.allow_auto_topic_creation) for request in asked] == [
         (("t",), False),
         (None, False),
     ]
@@ -88,7 +88,7 @@ def test_client_without_topic_creation_requests_all_from_old_brokers(brokers: Br
     assert cluster.leader(TopicPartition("u", 0)).broker_id == 1
     cluster.metadata(["t", "new"], refresh=True)
     cluster.controller(cluster.deadline())
-    assert {request.topics for request in brokers.asked(ApiKey.METADATA)} == {None, ()}
+    assert {request.names for request in brokers.asked(ApiKey.METADATA)} == {None, ()}
 
 
 def test_a_client_that_creates_no_topics_remembers_all_of_them(brokers: BrokerHarness) -> None:
@@ -395,7 +395,7 @@ def test_pools_have_own_connections_and_bootstrap_shares_its_brokers(brokers: Br
     cluster = brokers.client()
     cluster.metadata()
     for pool in (ConnectionPool.CONTROL, ConnectionPool.FETCH, ConnectionPool.CONTROL, ConnectionPool.FETCH):
-        cluster.call(1, METADATA, MetadataRequest(()), pool=pool)
+        cluster.call(1, METADATA, metadata_request(()), pool=pool)
     assert len(brokers.asked(ApiKey.API_VERSIONS)) == 2
     assert str(cluster.connection(1).name) == "broker 1 at memory:9001"
 
@@ -406,7 +406,7 @@ def test_a_broker_that_is_not_there_is_told(brokers: BrokerHarness) -> None:
     with pytest.raises(
         NetworkError, match="broker 9 is not among the live brokers of the cluster at memory:9001"
     ):
-        cluster.call(9, METADATA, MetadataRequest(()))
+        cluster.call(9, METADATA, metadata_request(()))
 
 
 def without_brokers(*_: object) -> MetadataResponse:

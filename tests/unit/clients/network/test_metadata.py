@@ -10,9 +10,9 @@ from minikafka.clients.network.metadata import AutoTopicCreation, ClusterMetadat
 from minikafka.wire.apis.metadata import (
     MetadataBroker,
     MetadataPartition,
-    MetadataRequest,
     MetadataResponse,
     MetadataTopic,
+    metadata_request,
 )
 
 
@@ -189,4 +189,4 @@ def test_fetched_since_needs_all_topics_after_that_time() -> None:
 def test_topics_are_named_only_if_that_creates_none(
     allowed: bool, topics: tuple[str, ...] | None, version: int, requested: tuple[str, ...] | None
 ) -> None:
-    assert AutoTopicCreation(allowed).request(topics, version) == MetadataRequest(requested, allowed)
+    assert AutoTopicCreation(allowed).request(topics, version) == metadata_request(requested, allowed)

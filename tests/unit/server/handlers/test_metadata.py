@@ -10,11 +10,11 @@ from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import metadata
 from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
+from minikafka.wire.apis.metadata import MetadataResponse, metadata_request
 from tests.support.requests import Request
 from tests.support.simulation import Simulation
 
-ALL_TOPICS = Request(ApiKey.METADATA, 5, MetadataRequest(None, False))
+ALL_TOPICS = Request(ApiKey.METADATA, 5, metadata_request(None, False))
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndI
 from minikafka.wire.apis.leave_group import LeaveGroupRequest
 from minikafka.wire.apis.list_groups import ListGroupsRequest
 from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from minikafka.wire.apis.metadata import MetadataRequest
+from minikafka.wire.apis.metadata import metadata_request
 from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -207,7 +207,7 @@ CASES = [
     Case(K.LIST_OFFSETS, 0, offsets(), ((DESCRIBE, TOPIC),), TOPIC_DENIED),
     Case(K.LIST_OFFSETS, 4, offsets(), ((DESCRIBE, TOPIC),), TOPIC_DENIED),
     Case(K.LIST_OFFSETS, 4, offsets(replica_id=1), ((ACTION, CLUSTER),), TOPIC_DENIED),
-    Case(K.METADATA, 1, MetadataRequest(("t",)), ((DESCRIBE, TOPIC),), TOPIC_DENIED),
+    Case(K.METADATA, 1, metadata_request(("t",)), ((DESCRIBE, TOPIC),), TOPIC_DENIED),
     Case(K.LEADER_AND_ISR, 0, LeaderAndIsrRequest(1, 0, (LED,), ()), ((ACTION, CLUSTER),), CLUSTER_DENIED),
     Case(
         *(K.STOP_REPLICA, 0, StopReplicaRequest(1, 0, False, (StopReplicaPartition("t", 0),))),
