@@ -75,10 +75,10 @@ _NEVER_A_NAME = re.compile(r"pass|pwd|jaas|key", re.IGNORECASE)
 # A word with which messages go on, after one colon and blank, and before one more word. Of a pass phrase that
 # begins with it, that word is shown; the words behind the first were never hidden.
 _SENTENCE = re.compile(
-    r"(?<=[\w.-]: )(?:must|cannot|is|has|not|none|needs|requires|expected|conflicts) [A-Za-z]"
+    r"(?<=[\w.-]: )(?:must|cannot|is|has|not|no|none|needs|requires|expected|conflicts|status) [A-Za-z0-9]"
 )
-# Behind the absolute path of a file, which is quoted or not, any sentence goes on.
-_PATH_END = re.compile(r"(?:^|[\s'\"(=\[])/[^\s'\"=:]*['\"]?: \Z")
+# Behind an absolute path, or an address without a query, which are quoted or not, any sentence goes on.
+_PATH_END = re.compile(r"(?:^|[\s'\"(=\[])(?:https?://[\w.:\[\]-]+)?/[^\s'\"=:?]*['\"]?: \Z")
 _WORDS_OF_SENTENCE = re.compile(r"[A-Za-z]{1,30} [A-Za-z]")
 _PATH_MAX = 1_000
 _BEHIND_A_NAME = re.compile(r"(?:-\d{1,9})?(?![\w.-])")

@@ -167,6 +167,9 @@ def test_a_secret_is_hidden_whatever_is_known_as_a_name(text: str, name: str) ->
         "/tls/client.key: No such file or directory",
         "cannot read '/tls/my-secret': Permission denied for this user",
         "file /run/secrets/token: it is empty",
+        "https://login.example.com:8443/oauth2/token: no token from the identity provider within 4000 ms",
+        "https://login.example.com/oauth2/token: no token: status 401 (invalid_client)",
+        "the response of https://example.com/token has no access_token; check it",
     ],
 )
 def test_a_sentence_about_a_setting_or_a_file_is_kept(text: str) -> None:
@@ -194,7 +197,8 @@ def test_a_sentence_about_a_setting_or_a_file_is_kept(text: str) -> None:
         "/users/password=must be",
         "https://host/password: must-be given",
         "user/password: mustang horse",
-        "https://host/password: mustang horse",
+        "https://host/?password: mustang horse",
+        "https://host/token: mustang",
     ],
 )
 def test_a_secret_that_is_a_word_of_messages_is_hidden(text: str) -> None:
