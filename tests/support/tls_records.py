@@ -1,4 +1,4 @@
-"""Records of a client with TLS 1.3, made by hand: Python's ``ssl`` sends no key updates."""
+"""Records of a client, made by hand: Python's ``ssl`` neither updates keys nor renegotiates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_UPDATE_BYTES = 27
 _DATA, _HANDSHAKE = 23, 22
-_KEY_BYTES, _NONCE_BYTES, _SECRET_BYTES = 32, 12, 48
+_KEY_BYTES, _NONCE_BYTES, _SECRET_BYTES, _SALT_BYTES = 32, 12, 48, 4
 
 
 class ClientRecords:
@@ -18,8 +18,8 @@ class ClientRecords:
 
     def __init__(self, key_log: Path) -> None:
         """key_log: the ``keylog_filename`` of the client's context, which has made one connection."""
-        secrets = dict(line.split()[::2] for line in key_log.read_text().splitlines() if line[0] != "#")
-        self._use(bytes.fromhex(secrets["CLIENT_TRAFFIC_SECRET_0"]))
+        _, secret = _logged(key_log, "CLIENT_TRAFFIC_SECRET_0")
+        self._use(secret)
 
     def data(self, content: bytes) -> bytes:
         """Return a record with data."""
@@ -47,6 +47,35 @@ class ClientRecords:
         nonce = (self._nonce ^ self._sequence).to_bytes(_NONCE_BYTES, "big")
         self._sequence += 1
         return header + self._cipher.encrypt(nonce, inner, header)
+
+
+def renegotiations(key_log: Path, server_hello: bytes, count: int) -> bytes:
+    """Return the beginnings of ``count`` handshakes, the first records after one with TLS 1.2 and AES256-GCM.
+
+    server_hello: the first bytes that the server sent.
+    """
+    client_random, secret = _logged(key_log, "CLIENT_RANDOM")
+    seed = b"key expansion" + server_hello[11:43] + client_random
+    chained, keys = seed, b""
+    while len(keys) < 2 * _KEY_BYTES + _SALT_BYTES:
+        chained = hmac.digest(secret, chained, "sha384")
+        keys += hmac.digest(secret, chained + seed, "sha384")
+    cipher, salt = AESGCM(keys[:_KEY_BYTES]), keys[2 * _KEY_BYTES :][:_SALT_BYTES]
+    content, records = b"\x01\0\0\0", []
+    for sequence in range(1, count + 1):
+        number = sequence.to_bytes(8, "big")
+        header = bytes([_HANDSHAKE]) + b"\x03\x03"
+        signed = number + header + struct.pack(">H", len(content))
+        body = number + cipher.encrypt(salt + number, content, signed)
+        records.append(header + struct.pack(">H", len(body)) + body)
+    return b"".join(records)
+
+
+def _logged(key_log: Path, label: str) -> tuple[bytes, bytes]:
+    """Return the client's random and the secret of a line of a key log."""
+    (line,) = [line for line in key_log.read_text().splitlines() if line.startswith(label + " ")]
+    client_random, secret = line.split()[1:]
+    return bytes.fromhex(client_random), bytes.fromhex(secret)
 
 
 def _expanded(secret: bytes, label: bytes, size: int) -> bytes:

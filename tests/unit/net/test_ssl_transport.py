@@ -22,7 +22,7 @@ from minikafka.net.ssl_transport import PIECE_BYTES, SslTransport
 from minikafka.net.tls import ServerTls, client_context
 from tests.support.network import HOST
 from tests.support.tls import authority, broker_tls, client_tls
-from tests.support.tls_records import KEY_UPDATE_BYTES, ClientRecords
+from tests.support.tls_records import KEY_UPDATE_BYTES, ClientRecords, renegotiations
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 STRANGERS_SHARE = 4_096
@@ -231,6 +231,23 @@ def test_client_that_reads_no_answers_to_its_key_updates_is_not_read(by_hand: By
         by_hand.pair.read_once()
     assert len(by_hand.pair.read) == 80_000
     assert answers > 50 * 36 * KEY_UPDATE_BYTES
+
+
+def test_refused_renegotiations_without_end_end_the_connection(tmp_path: Path) -> None:
+    context = client_context(client_tls(enabled_protocols="TLSv1.2"))
+    context.keylog_filename = str(tmp_path / "keys")
+    with sockets() as (ours, theirs):
+        ends = [SslTransport(theirs, context, HOST), SslTransport(ours, ServerTls(broker_tls()).context)]
+        for end in ends:
+            with contextlib.suppress(BlockingIOError):
+                end.handshake()
+        server_hello = theirs.recv(100, socket.MSG_PEEK)
+        shaken(*ends)
+        theirs.send(renegotiations(tmp_path / "keys", server_hello, 1_500))
+        pair, taken = Pair(ends[1], ends[0], ours, theirs), list[int]()
+        with pytest.raises(RemoteWireError, match="without data"):
+            pair.read_all(taken)
+        assert max(taken) == STRANGERS_SHARE
 
 
 # What both ends get.
