@@ -249,11 +249,11 @@ def test_switch_from_plaintext_to_sasl_ssl_under_load_loses_nothing(cluster: Sec
 
 @pytest.fixture
 def provider() -> Iterator[IdentityProvider]:
-    """An identity provider whose tokens live for a few seconds."""
+    """An identity provider whose tokens live for ten seconds."""
 
     def token() -> tuple[int, bytes]:
         now_s = int(time.time())
-        return 200, json.dumps({"access_token": signed(sub=USER, iat=now_s, exp=now_s + 4)}).encode()
+        return 200, json.dumps({"access_token": signed(sub=USER, iat=now_s, exp=now_s + 10)}).encode()
 
     provider = IdentityProvider()
     provider.answers |= {"/token": token, "/keys": (200, jwks(jwk(private_key())))}
@@ -272,8 +272,12 @@ def test_brokers_log_in_to_each_other_with_tokens_of_a_provider(
         "oauthbearer.sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
         "oauthbearer.sasl.oauthbearer.jwks.endpoint.url": f"{provider.url}/keys",
         "oauthbearer.sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token",
+        # A token is renewed while the old one is still good for a session.
+        "oauthbearer.sasl.login.refresh.window.factor": "0.5",
+        "oauthbearer.sasl.login.refresh.window.jitter": "0",
         "oauthbearer.sasl.login.refresh.min.period.seconds": "0",
         "oauthbearer.sasl.login.refresh.buffer.seconds": "0",
+        "connections.max.reauth.ms": "1500",
         **broker_properties(HOST),
     }
     cluster.start_all(
@@ -286,7 +290,7 @@ def test_brokers_log_in_to_each_other_with_tokens_of_a_provider(
     )
     cluster.create_topic()
     load = Load(cluster.addresses("SASL_SSL"), security=cluster.client("SCRAM-SHA-512"))
-    several_tokens_s = time.monotonic() + 6
+    several_tokens_s = time.monotonic() + 8
     while time.monotonic() < several_tokens_s:
         run_in_sync(load, cluster)
     assert [path for _, path, _, _ in provider.received].count("/token") > len(BROKERS)
