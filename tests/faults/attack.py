@@ -211,7 +211,8 @@ def answer_of(connection: SocketConnection, request: requests.Request) -> Any:
     header = RequestHeader(int(request.key), request.version, next(CORRELATION_IDS), "other")
     api = APIS[ApiKey(request.key)]
     parts: list[Part] = [header.encode(), *api.encode_request(request.version, request.body)]
-    correlation_id, body = split_response(connection.request(parts).result(int(PATIENCE_S * 1000)))
+    frame = connection.request(parts).result(int(PATIENCE_S * 1000))
+    correlation_id, body = split_response(frame, api.has_tagged_response_header(request.version))
     assert correlation_id == header.correlation_id
     return api.decode_response(request.version, body)
 
@@ -224,8 +225,9 @@ def read_answer(sock: socket.socket, request: requests.Request) -> Any:
 
 def response_of(frame: bytes, key: ApiKey, version: int) -> Any:
     """The response in a frame, without the frame's size."""
-    _, body = split_response(memoryview(bytearray(frame)))
-    return APIS[ApiKey(key)].decode_response(version, body)
+    api = APIS[ApiKey(key)]
+    _, body = split_response(memoryview(bytearray(frame)), api.has_tagged_response_header(version))
+    return api.decode_response(version, body)
 
 
 def read_exactly(sock: socket.socket, size: int) -> bytes:

@@ -8,6 +8,7 @@ import json
 import random
 import struct
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from minikafka.base.errors import RemoteWireError
@@ -18,11 +19,13 @@ from minikafka.wire.apis.create_partitions import CreatePartitionsRequest
 from minikafka.wire.apis.create_topics import CreateTopicsRequest
 from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader, encode_frame
+from minikafka.wire.schema import Struct
+from tests.support.wire_values import filled
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "wire"
 MANY = 200
 KEYS = 48
-VERSIONS = 13
+VERSIONS = 19
 
 _OF_CONTROLLERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 
@@ -48,6 +51,21 @@ def _recorded() -> list[bytes]:
     return [bytes.fromhex(example["request"])[4:] for content in files for example in content["examples"]]
 
 
+def _flexible() -> list[bytes]:
+    """The newest version of each API that has compact lengths and tagged fields."""
+    return [
+        join(
+            [
+                RequestHeader(int(api.key), version, 1, "flexible").encode(),
+                *api.encode_request(version, filled(Struct(api.request), version, count(1), nulls=False)),
+            ]
+        )
+        for api in APIS.values()
+        for version in [api.max_version]
+        if api.is_flexible[version]
+    ]
+
+
 def _classic() -> list[bytes]:
     fetch = classic.Fetch("steady", 0, 0, 1 << 20)
     requests: list[classic.Request] = [
@@ -60,7 +78,7 @@ def _classic() -> list[bytes]:
     return [join(classic.encode_request(request)) for request in requests]
 
 
-RECORDED = _recorded()
+KAFKAS = _recorded() + _flexible()
 CLASSIC = _classic()
 
 
@@ -93,7 +111,7 @@ def _is_too_effective(data: bytes) -> bool:
 def _damaged(chance: random.Random) -> Input:
     to_classic = chance.random() < 0.25
     # Sometimes a request for the other listener.
-    seeds = CLASSIC if to_classic != (chance.random() < 0.05) else RECORDED
+    seeds = CLASSIC if to_classic != (chance.random() < 0.05) else KAFKAS
     body = bytearray(chance.choice(seeds))
     for _ in range(chance.choice([0, 1, 1, 1, 2, 3, 8])):
         chance.choice(_DAMAGES)(body, chance, seeds)

@@ -15,7 +15,8 @@ from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader
 from minikafka.wire.schema import Struct
 from tests.interop.releases import KAFKA_3_9
-from tests.unit.wire.test_names import OPERATIONS, filled
+from tests.support.wire_values import filled
+from tests.unit.wire.test_names import OPERATIONS
 from tests.unit.wire.test_names import OTHER_NAMES as SNAKE_NAMES
 
 PROGRAM = Path(__file__).parent / "java" / "Messages.java"

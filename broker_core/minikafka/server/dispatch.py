@@ -19,8 +19,10 @@ from minikafka.server.served_versions import newest_versions
 from minikafka.server.workers.request_admission import RequestAdmission
 from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.api import ApiKey
+from minikafka.wire.apis.fetch import REPLICA_ID_UNTIL
 from minikafka.wire.apis.produce import count_partitions, has_many_partitions
 from minikafka.wire.classic import RequestId
+from minikafka.wire.framing import RequestHeader
 from minikafka.wire.schema import MAX_ELEMENTS
 
 _KEY_AND_VERSION = struct.Struct(">hh")
@@ -64,7 +66,6 @@ PRODUCED_BYTES = 600
 """The memory of a partition of a produce request until the response, without its records."""
 _CONTROLLERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 _UNBOUNDED = {ApiKey.PRODUCE, *_CONTROLLERS}
-_CLIENT_ID_LENGTH = struct.Struct(">8xh")
 _REPLICA_ID = struct.Struct(">i")
 _PARTITION_BYTES = 8
 """A partition of a produce request without records."""
@@ -97,12 +98,17 @@ def _need_bytes(frame: memoryview) -> int:
 
 
 def _is_of_replica(frame: memoryview) -> bool:
-    """Return True if a large Fetch or ListOffsets request is a follower's, by the replica id."""
-    length: int = _CLIENT_ID_LENGTH.unpack_from(frame)[0]
-    position = _CLIENT_ID_LENGTH.size + max(0, length)
-    if len(frame) < position + _REPLICA_ID.size:
+    """Return True if a large Fetch or ListOffsets request is a follower's, by the replica id, with which the
+    body begins. A newer Fetch has it at the end, where it is not looked for.
+    """
+    try:
+        header, body = RequestHeader.decode(frame)
+    except RemoteWireError:
         return False
-    replica_id: int = _REPLICA_ID.unpack_from(frame, position)[0]
+    is_elsewhere = header.api_key == ApiKey.FETCH and header.api_version > REPLICA_ID_UNTIL
+    if is_elsewhere or len(body) < _REPLICA_ID.size:
+        return False
+    replica_id: int = _REPLICA_ID.unpack_from(body)[0]
     return replica_id >= 0
 
 

@@ -103,10 +103,10 @@ def test_a_large_request_says_what_it_takes_before_it_is_decoded() -> None:
 MANY = 60_000
 
 
-def fetched(replica_id: int, client_id: str | None) -> bytes:
+def fetched(replica_id: int, client_id: str | None, version: int = 3) -> bytes:
     partitions = (FetchPartition(0, -1, 0, -1, 1_000),) * MANY
     body = FetchRequest(replica_id, 0, 1, 1 << 20, 0, 0, -1, (FetchTopic("t", partitions),))
-    return framed(Request(ApiKey.FETCH, 3, body), client_id)
+    return framed(Request(ApiKey.FETCH, version, body), client_id)
 
 
 def elected() -> bytes:
@@ -127,6 +127,12 @@ def asked_for(frame: bytes) -> int:
 def test_a_followers_large_fetch_waits_for_no_memory_of_clients_requests(client_id: str | None) -> None:
     assert asked_for(fetched(1, client_id)) == 0
     assert asked_for(fetched(-1, client_id)) > SMALL_BYTES
+
+
+@pytest.mark.parametrize(("version", "is_known"), [(12, True), (14, True), (15, False), (17, False)])
+def test_follower_is_found_where_a_flexible_fetch_begins_with_it(version: int, is_known: bool) -> None:
+    assert (asked_for(fetched(1, "broker-1-fetcher-0", version)) == 0) is is_known
+    assert asked_for(fetched(-1, "consumer", version)) > SMALL_BYTES
 
 
 def test_controller_request_does_not_wait_for_clients_memory() -> None:

@@ -13,22 +13,10 @@ from minikafka.wire import consumer_protocol, schema
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS
-from minikafka.wire.fields import (
-    BOOLEAN,
-    BYTES,
-    NULLABLE_BYTES,
-    NULLABLE_RECORDS,
-    NULLABLE_STRING,
-    RECORDS,
-    STRING,
-    UUID,
-    ZERO_UUID,
-    ArrayOf,
-    Integer,
-    Type,
-)
+from minikafka.wire.fields import UUID, ZERO_UUID, ArrayOf, Type
 from minikafka.wire.frame_parts import join
 from minikafka.wire.schema import Struct
+from tests.support.wire_values import filled
 
 with warnings.catch_warnings():  # it reads its tables in a way that Python 3.11 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -79,32 +67,6 @@ EVERY_VERSION = [
     if api.key not in BETWEEN_BROKERS
     for version in range(api.min_version, api.max_version + 1)
 ]
-
-
-def filled(type_: Type, version: int, numbers: count[int], *, nulls: bool) -> Any:
-    """A value in which no two fields are equal, as far as their types allow; null where that is allowed."""
-    if type_ is BOOLEAN:
-        return next(numbers) % 2 == 0
-    if isinstance(type_, Integer):
-        return next(numbers)
-    if type_ is UUID:
-        return next(numbers).to_bytes(16, "big")
-    if type_ in (STRING, NULLABLE_STRING):
-        return None if nulls and type_ is NULLABLE_STRING else f"text {next(numbers)}"
-    if type_ in (BYTES, NULLABLE_BYTES, RECORDS, NULLABLE_RECORDS):
-        return None if nulls and type_ in (NULLABLE_BYTES, NULLABLE_RECORDS) else b"bytes %d" % next(numbers)
-    if isinstance(type_, ArrayOf):
-        if nulls and type_.nullable:
-            return None
-        return tuple(filled(type_.element, version, numbers, nulls=nulls) for _ in range(2))
-    assert isinstance(type_, Struct)
-    defaults = {row.name: row.default for row in type_.fields}
-    return type_.cls(
-        **{
-            name: defaults[name] if row is None else filled(row.type, version, numbers, nulls=nulls)
-            for name, row in type_.rows(version)
-        }
-    )
 
 
 def by_name(type_: Type, version: int, value: Any) -> Any:

@@ -42,6 +42,8 @@ unless the fetch itself requests that many bytes.
 """
 _BESIDE_RECORDS_BYTES = 16 << 20
 """The limit of a response without its records."""
+REPLICA_ID_UNTIL = 14
+"""The last version that begins with the replica id; ``replica_state`` has it in newer ones."""
 WHOLE_MESSAGE_SINCE = 3
 """The first version with ``max_bytes``, and with a complete first message whatever its size."""
 
@@ -89,7 +91,9 @@ class ReplicaState:
 class FetchRequest:
     """A request for messages that waits up to ``max_wait_ms`` for ``min_bytes``."""
 
-    replica_id: Annotated[Int32, until(14, default=-1), "-1 for a consumer, the broker id of a follower"]
+    replica_id: Annotated[
+        Int32, until(REPLICA_ID_UNTIL, default=-1), "-1 for a consumer, the broker id of a follower"
+    ]
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Annotated[Int32, since(3, default=NO_LIMIT), "limit of the whole response"]

@@ -17,6 +17,7 @@ from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from minikafka.wire.codegen import read_varint, skip_tagged_fields
 from minikafka.wire.fields import Int16, Int32, Int64, Records, since, tagged
+from minikafka.wire.framing import RequestHeader
 
 
 @fast_value
@@ -91,7 +92,6 @@ TRANSACTIONAL_SINCE = 3
 
 _COUNT = struct.Struct(">i")
 _LENGTH = struct.Struct(">h")
-_HEADER_BYTES = 8
 _ACKS_AND_TIMEOUT_BYTES = 6
 
 
@@ -109,25 +109,27 @@ def count_partitions(frame: memoryview, version: int, most: int) -> int:
     0 for bytes that are not such a request.
     """
     try:
-        at = _HEADER_BYTES + 2 + max(0, _LENGTH.unpack_from(frame, _HEADER_BYTES)[0])  # client id
+        _, body = RequestHeader.decode(frame)
         if PRODUCE.is_flexible.get(version):
-            return _count_flexible(frame, at, most)
-        if version >= TRANSACTIONAL_SINCE:
-            at += 2 + max(0, _LENGTH.unpack_from(frame, at)[0])
-        return _count_classic(frame, at + _ACKS_AND_TIMEOUT_BYTES, most)
+            return _count_flexible(body, most)
+        return _count_classic(body, version, most)
     except (struct.error, IndexError, RemoteWireError):
         return 0
 
 
-def _count_classic(frame: memoryview, at: int, most: int) -> int:
-    topics: int = _COUNT.unpack_from(frame, at)[0]
+def _count_classic(body: memoryview, version: int, most: int) -> int:
+    at = 0
+    if version >= TRANSACTIONAL_SINCE:
+        at = 2 + max(0, _LENGTH.unpack_from(body)[0])
+    at += _ACKS_AND_TIMEOUT_BYTES
+    topics: int = _COUNT.unpack_from(body, at)[0]
     at += 4
     count = max(0, topics)
     if count > most:
         return count
     for _ in range(topics):
-        at += 2 + max(0, _LENGTH.unpack_from(frame, at)[0])
-        partitions: int = _COUNT.unpack_from(frame, at)[0]
+        at += 2 + max(0, _LENGTH.unpack_from(body, at)[0])
+        partitions: int = _COUNT.unpack_from(body, at)[0]
         at += 4
         if partitions < 0:
             return 0
@@ -135,35 +137,34 @@ def _count_classic(frame: memoryview, at: int, most: int) -> int:
         if count > most:
             return count
         for _ in range(partitions):
-            at += 8 + max(0, _COUNT.unpack_from(frame, at + 4)[0])
+            at += 8 + max(0, _COUNT.unpack_from(body, at + 4)[0])
     return count
 
 
-def _count_flexible(frame: memoryview, at: int, most: int) -> int:
-    at = _after_tagged_fields(frame, at, most)
-    at = _after_compact(frame, at) + _ACKS_AND_TIMEOUT_BYTES  # transactional id
-    topics, at = read_varint(frame, at, "topics")
+def _count_flexible(body: memoryview, most: int) -> int:
+    at = _after_compact(body, 0) + _ACKS_AND_TIMEOUT_BYTES  # transactional id
+    topics, at = read_varint(body, at, "topics")
     count = max(0, topics - 1)
     if count > most:
         return count
     for _ in range(topics - 1):
-        partitions, at = read_varint(frame, _after_compact(frame, at), "partitions")
+        partitions, at = read_varint(body, _after_compact(body, at), "partitions")
         if partitions == 0:
             return 0
         count += partitions - 1
         if count > most:
             return count
         for _ in range(partitions - 1):
-            at = _after_tagged_fields(frame, _after_compact(frame, at + 4), most)
-        at = _after_tagged_fields(frame, at, most)
+            at = _after_tagged_fields(body, _after_compact(body, at + 4), most)
+        at = _after_tagged_fields(body, at, most)
     return count
 
 
-def _after_compact(frame: memoryview, at: int) -> int:
-    length, at = read_varint(frame, at, "length")
+def _after_compact(body: memoryview, at: int) -> int:
+    length, at = read_varint(body, at, "length")
     return at + max(0, length - 1)
 
 
-def _after_tagged_fields(frame: memoryview, at: int, most: int) -> int:
-    at, _ = skip_tagged_fields(frame, at + 1, frame[at], most, most, "tagged fields")
+def _after_tagged_fields(body: memoryview, at: int, most: int) -> int:
+    at, _ = skip_tagged_fields(body, at + 1, body[at], most, most, "tagged fields")
     return at
