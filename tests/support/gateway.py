@@ -128,7 +128,8 @@ class Gateway:
         self._listener.close()
         for sock in list(self._sockets):
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                # That of SSLSocket would have its reader take the bytes that come still encrypted.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
         for thread in list(self._threads):
             thread.join(10)
 
