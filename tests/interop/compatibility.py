@@ -3,8 +3,9 @@
     python -m tests.interop.compatibility CLIENTS.xml SUITES.json docs/reference/compatibility.md
 
 CLIENTS.xml: pytest's report of ``test_clients.py``, ``test_secured_listeners.py`` and
-``test_spark_kafka_format.py``, whose tests put down ``client``, ``version`` and ``feature``. SUITES.json:
-what ``tests.interop.suites`` wrote.
+``test_spark_kafka_format.py``, whose tests put down ``client``, ``version`` and ``feature``, and of those of
+our clients on secured brokers of Apache Kafka, which put down ``broker`` as well. SUITES.json: what
+``tests.interop.suites`` wrote.
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version as distribution_version
 from pathlib import Path
+
+import pytest
 
 import minikafka
 from tests.interop.clients import CLIENTS
+from tests.interop.releases import Release
 
 NOT_IN_CLIENT = "not in this client: "
 SPARK = "Spark's kafka format"
+PRODUCER_AND_CONSUMER, COMMANDS, SPARK_SOURCE = OURS = ("producer and consumer", "commands", "Spark source")
+"""Our clients that tests run on secured brokers of Apache Kafka."""
 
 TEXT = """\
 # Compatibility
@@ -40,18 +47,16 @@ the note says why.
 
 {table}
 
-## minikafka's clients on Apache Kafka
+## Our clients on secured brokers of Apache Kafka
 
-Producers, consumers in groups, the reference texts' clients and the commands of minikafka write and read on
-secured listeners of Apache Kafka. `scripts/interop` runs these (`test_clients_against_secured_kafka.py`,
-`test_kerberos.py`):
+Each of our clients writes and reads on each listener of real brokers: with TLS, with a certificate, and with
+each mechanism; 0.10.1.1 has PLAIN alone. GSSAPI is with keytabs and a KDC of MIT Kerberos, on 3.9.1 alone.
+For each mistake, commands and the Spark source (PySpark {pyspark}) say in one line, within five seconds,
+which it is and what to set (`test_clients_against_secured_kafka.py`, `test_kerberos.py`,
+`tests/spark/test_secured_kafka.py`).
+{numbers_of_ours}.
 
-| | Kafka 3.9.1 | Kafka 0.10.1.1 |
-| --- | --- | --- |
-| SSL | pass, also with a certificate | pass |
-| SASL_PLAINTEXT and SASL_SSL, PLAIN | pass | pass |
-| SASL_PLAINTEXT and SASL_SSL, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER | pass | not in this release |
-| SASL_PLAINTEXT and SASL_SSL, GSSAPI (MIT Kerberos 1.20), by keytab or ticket cache | pass | not run |
+{table_of_ours}
 
 ## Other projects' own tests
 
@@ -70,6 +75,16 @@ class Cell:
     feature: str
     result: str
     why: str = ""
+    broker: str = ""
+    """The release of Apache Kafka, if the client is ours."""
+
+
+def record_ours(request: pytest.FixtureRequest, client: str, release: Release | None, feature: str) -> None:
+    """Record that a test shows a feature of a client of ours on a broker of Apache Kafka."""
+    assert release is not None
+    request.node.user_properties.extend(
+        [("client", client), ("broker", release.version), ("feature", feature)]
+    )
 
 
 def cells_of(path: Path) -> list[Cell]:
@@ -90,16 +105,20 @@ def cells_of(path: Path) -> list[Cell]:
             why = why.removeprefix(NOT_IN_CLIENT)
         if failed is not None:
             result, why = "failed", (failed.get("message") or "").splitlines()[0]
-        found.append(Cell(told["client"], told.get("version", ""), told["feature"], result, why))
+        version, broker = told.get("version", ""), told.get("broker", "")
+        found.append(Cell(told["client"], version, told["feature"], result, why, broker))
     return found
 
 
 def table(cells: Sequence[Cell]) -> str:
-    """Features by clients; what did not pass refers to a note."""
-    order = [str(client) for client in CLIENTS] + [SPARK]
-    clients = sorted({cell.client for cell in cells}, key=order.index)
+    """Features by clients, ours for each broker; what did not pass refers to a note."""
+    order = [*OURS, *(str(client) for client in CLIENTS), SPARK]
+    columns = sorted(
+        {(cell.broker, cell.client) for cell in cells},
+        key=lambda column: ([int(part) for part in column[0].split(".") if part], order.index(column[1])),
+    )
     versions = {cell.client: cell.version for cell in cells if cell.version}
-    at = {(cell.feature, cell.client): cell for cell in cells}
+    at = {(cell.feature, cell.broker, cell.client): cell for cell in cells}
     features = sorted({cell.feature for cell in cells})
     notes: dict[str, int] = {}
 
@@ -111,13 +130,16 @@ def table(cells: Sequence[Cell]) -> str:
         number = notes.setdefault(f"{cell.result}: {cell.why}", len(notes) + 1)
         return f"{'FAIL' if cell.result == 'failed' else '–'} [{number}]"
 
-    heads = [head(client, versions.get(client, "")) for client in clients]
+    heads = [
+        f"{broker}: {client}" if broker else head(client, versions.get(client, ""))
+        for broker, client in columns
+    ]
     lines = [row(["", *heads]), row(["---"] * (len(heads) + 1))]
     lines += [
-        row([feature, *(shown(at.get((feature, client))) for client in clients)]) for feature in features
+        row([feature, *(shown(at.get((feature, *column))) for column in columns)]) for feature in features
     ]
     remarks = [f"- [{number}] {text}" for text, number in notes.items()]
-    return "\n".join([*lines, "", *remarks])
+    return "\n".join([*lines, "", *remarks] if remarks else lines)
 
 
 def head(client: str, version: str) -> str:
@@ -163,18 +185,29 @@ def suite_before(suite: str, before: str, why: str) -> str | None:
     return f"{heading}\n\nOf the run of {day}, with what was served then; not run since: {why}.\n\n{rest}"
 
 
+def numbers(cells: Iterable[Cell]) -> str:
+    """The number of cells by result."""
+    counts = Counter(cell.result for cell in cells)
+    return ", ".join(
+        f"{counts[result]} {result}" for result in ("passed", "failed", "not run", "not in this client")
+    )
+
+
 def document(cells: Sequence[Cell], outcomes: Sequence[Mapping[str, str]], before: str = "") -> str:
     """The whole text. Suites that are not on this machine are as ``before``, the text of the last run."""
-    counts = Counter(cell.result for cell in cells)
-    results = ("passed", "failed", "not run", "not in this client")
+    ours = [cell for cell in cells if cell.broker]
+    others = [cell for cell in cells if not cell.broker]
     suites = sorted({outcome["suite"] for outcome in outcomes})
     return TEXT.format(
         date=datetime.datetime.now(datetime.timezone.utc).date(),
         version=minikafka.__version__,
         python=platform.python_version(),
         system=f"{platform.system()} {platform.machine()}",
-        numbers=", ".join(f"{counts[result]} {result}" for result in results),
-        table=table(cells),
+        pyspark=distribution_version("pyspark"),
+        numbers=numbers(others),
+        table=table(others),
+        numbers_of_ours=numbers(ours),
+        table_of_ours=table(ours),
         suites="\n".join(
             section(suite, [outcome for outcome in outcomes if outcome["suite"] == suite], before)
             for suite in suites

@@ -56,6 +56,12 @@ class Release:
             )
         return Path(folder)
 
+    @property
+    def version(self) -> str:
+        """The number of the release that is in the folder."""
+        (jar,) = self.libs().glob(self.broker_jar)
+        return jar.stem.rpartition("-")[2]
+
     def run(self, *arguments: str) -> Printed:
         """Run a program of the release, to its end; it must succeed."""
         command = [find_java().path, *JVM, "-cp", f"{self.libs()}/*", *arguments]

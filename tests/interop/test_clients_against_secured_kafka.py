@@ -1,4 +1,4 @@
-"""Our clients and commands on Apache Kafka's secured listeners: 3.9.1 with every mechanism, and 0.10.1.1."""
+"""Our clients and commands on Apache Kafka's secured listeners: all of 4.3.1 and 3.9.1, and of 0.10.1.1."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from minikafka.clients.consumer import Consumer
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.clients.producer import KeyedMessage, Producer
+from tests.interop.compatibility import COMMANDS, PRODUCER_AND_CONSUMER, record_ours
+from tests.interop.releases import KAFKA_3_9, KAFKA_4
 from tests.support.command_line import CommandLine
 from tests.support.secured_kafka import (
+    ACCESSES,
     LIMIT_S,
-    MECHANISMS,
     MISTAKES,
     SecuredKafka,
     check_mistake,
     client_of,
+    connect_by,
     create_topic,
     login_of,
     produce_over_sessions,
@@ -36,13 +39,12 @@ from tests.support.secured_kafka import (
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
-SASL = [(protocol, mechanism) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS]
-LISTENERS = pytest.mark.parametrize(("listener", "mechanism"), [("SSL", None), ("MTLS", None), *SASL])
+LISTENERS = pytest.mark.parametrize(("listener", "mechanism"), ACCESSES)
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("secured") / "kafka") as broker:
+@pytest.fixture(scope="module", params=[KAFKA_3_9, KAFKA_4], ids=str)
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with secured_kafka(request.param, tmp_path_factory.mktemp("secured") / "kafka") as broker:
         yield broker
 
 
@@ -54,14 +56,19 @@ def kafka_0_10(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafk
 
 @LISTENERS
 def test_clients_write_and_read_on_each_listener(
-    kafka: SecuredKafka, listener: str, mechanism: str | None
+    request: pytest.FixtureRequest, kafka: SecuredKafka, listener: str, mechanism: str | None
 ) -> None:
+    record_ours(request, PRODUCER_AND_CONSUMER, kafka.release, connect_by(listener, mechanism))
     write_and_read(kafka.client(listener, mechanism))
 
 
 @pytest.mark.parametrize("listener", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_clients_write_and_read_on_each_listener_of_0_10_1(kafka_0_10: SecuredKafka, listener: str) -> None:
-    write_and_read(kafka_0_10.client(listener, "PLAIN" if listener.startswith("SASL") else None))
+def test_clients_write_and_read_on_each_listener_of_0_10_1(
+    request: pytest.FixtureRequest, kafka_0_10: SecuredKafka, listener: str
+) -> None:
+    mechanism = "PLAIN" if listener.startswith("SASL") else None
+    record_ours(request, PRODUCER_AND_CONSUMER, kafka_0_10.release, connect_by(listener, mechanism))
+    write_and_read(kafka_0_10.client(listener, mechanism))
 
 
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
@@ -81,6 +88,7 @@ def test_clients_of_the_texts_write_and_read(kafka: SecuredKafka) -> None:
     write_and_read_by_the_texts(kafka.client("SASL_SSL", "SCRAM-SHA-512"))
 
 
+@pytest.mark.parametrize("kafka", [KAFKA_3_9], indirect=True, ids=str)
 def test_streams_of_a_group_in_zookeeper_read_by_the_protocol_that_is_set(kafka: SecuredKafka) -> None:
     properties = kafka.client("SASL_SSL", "PLAIN")
     with client_of(properties) as cluster:
@@ -120,21 +128,30 @@ def test_refused_producer_of_the_texts_raises_it_at_once(kafka: SecuredKafka) ->
 # --- commands
 
 
-@pytest.mark.parametrize(("listener", "mechanism"), [("MTLS", None), ("SASL_SSL", "SCRAM-SHA-512")])
-def test_commands_take_a_file_of_properties(
-    kafka: SecuredKafka, tmp_path: Path, listener: str, mechanism: str | None
+@LISTENERS
+def test_commands_write_and_read_on_each_listener(
+    request: pytest.FixtureRequest,
+    kafka: SecuredKafka,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    listener: str,
+    mechanism: str | None,
 ) -> None:
-    run_commands(tmp_path, kafka.client(listener, mechanism), f"commands-{listener.lower()}")
+    record_ours(request, COMMANDS, kafka.release, connect_by(listener, mechanism))
+    topic = f"commands-{listener.lower()}-{mechanism}"
+    run_commands(CommandLine(capfd), tmp_path, kafka.client(listener, mechanism), topic)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_each_mistake_ends_a_command_with_its_line(
+    request: pytest.FixtureRequest,
     kafka: SecuredKafka,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     mistake: str,
 ) -> None:
+    record_ours(request, COMMANDS, kafka.release, f"name the mistake: {mistake}")
     properties, words = wrong_ones(kafka)[mistake]
     monkeypatch.delenv("MINIKAFKA_BOOTSTRAP", raising=False)
     check_mistake(CommandLine(capfd), tmp_path, properties, words)

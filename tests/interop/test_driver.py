@@ -107,6 +107,22 @@ def test_the_table_shows_no_skipped_test_as_passed(tmp_path: Path) -> None:
     ]
 
 
+def test_table_of_our_clients_has_columns_by_broker() -> None:
+    cells = [
+        Cell("commands", "", "one", "passed", broker="4.3.1"),
+        Cell("commands", "", "one", "passed", broker="0.10.1.1"),
+        Cell("producer and consumer", "", "two", "failed", "no", "4.3.1"),
+    ]
+    assert table(cells).splitlines() == [
+        "|  | 0.10.1.1: commands | 4.3.1: producer and consumer | 4.3.1: commands |",
+        "| --- | --- | --- | --- |",
+        "| one | pass |  | pass |",
+        "| two |  | FAIL [1] |  |",
+        "",
+        "- [1] failed: no",
+    ]
+
+
 def test_missing_suite_keeps_its_last_results() -> None:
     before = (
         "# C\n\nWritten by `scripts/compatibility` on 2026-11-22, from a run\n\n"

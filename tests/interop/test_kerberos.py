@@ -19,6 +19,7 @@ from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.embedded.process import wait_until
 from minikafka.net.ports import free_port
+from tests.interop.compatibility import COMMANDS, PRODUCER_AND_CONSUMER, SPARK_SOURCE, record_ours
 from tests.support.command_line import CommandLine
 from tests.support.kerberos import (
     USER,
@@ -33,6 +34,7 @@ from tests.support.secured_kafka import (
     Properties,
     check_mistake,
     client_of,
+    connect_by,
     create_topic,
     produce_over_sessions,
     run_commands,
@@ -58,7 +60,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberosKafka]:
 
 
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_clients_with_a_keytab_write_and_read(kafka: KerberosKafka, listener: str) -> None:
+def test_clients_with_a_keytab_write_and_read(
+    request: pytest.FixtureRequest, kafka: KerberosKafka, listener: str
+) -> None:
+    record_ours(request, PRODUCER_AND_CONSUMER, kafka.kafka.release, connect_by(listener, "GSSAPI"))
     write_and_read(kafka.client(listener=listener))
 
 
@@ -79,8 +84,17 @@ def test_clients_of_the_texts_write_and_read(kafka: KerberosKafka) -> None:
 
 
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_commands_take_a_file_of_properties(kafka: KerberosKafka, tmp_path: Path, listener: str) -> None:
-    run_commands(tmp_path, kafka.client(listener=listener), f"commands-{listener.lower()}")
+def test_commands_take_a_file_of_properties(
+    request: pytest.FixtureRequest,
+    kafka: KerberosKafka,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    listener: str,
+) -> None:
+    record_ours(request, COMMANDS, kafka.kafka.release, connect_by(listener, "GSSAPI"))
+    run_commands(
+        CommandLine(capfd), tmp_path, kafka.client(listener=listener), f"commands-{listener.lower()}"
+    )
 
 
 def test_principals_of_one_process_are_kept_apart(kafka: KerberosKafka) -> None:
@@ -96,7 +110,10 @@ def test_principals_of_one_process_are_kept_apart(kafka: KerberosKafka) -> None:
         )
 
 
-def test_spark_writes_reads_and_streams_with_a_keytab(kafka: KerberosKafka, tmp_path: Path) -> None:
+def test_spark_writes_reads_and_streams_with_a_keytab(
+    request: pytest.FixtureRequest, kafka: KerberosKafka, tmp_path: Path
+) -> None:
+    record_ours(request, SPARK_SOURCE, kafka.kafka.release, connect_by("SASL_SSL", "GSSAPI"))
     properties = kafka.client(listener="SASL_SSL")
     with client_of(properties) as cluster:
         topic = create_topic(cluster)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from minikafka.base.config.property_files import properties_text
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.java import find_java
@@ -31,7 +32,7 @@ class KafkaBroker:
     """Broker 0 of a release. ``directory`` gets its properties and output; ``data`` is its data directory.
 
     ``zookeeper`` is not looked at by releases that have none. ``jvm``: options of Java.
-    ``listeners``: those beside PLAINTEXT, if there is a ZooKeeper.
+    ``listeners``: those beside PLAINTEXT. ``scram``: arguments of ``--add-scram``, without a ZooKeeper.
     """
 
     def __init__(
@@ -44,9 +45,11 @@ class KafkaBroker:
         config: Mapping[str, object] | None = None,
         jvm: Sequence[str] = (),
         listeners: Sequence[str] = (),
+        scram: Sequence[str] = (),
     ) -> None:
         self._jvm = jvm
         self._listeners = listeners
+        self._scram = scram
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.log = directory / "broker.log"
@@ -69,15 +72,16 @@ class KafkaBroker:
             **self._place(zookeeper),
             **(config or {}),
         }
-        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        text = properties_text({name: str(value) for name, value in settings.items()})
         (directory / "server.properties").write_text(text)
 
     def _place(self, zookeeper: str) -> dict[str, object]:
         """The settings of where it is in its cluster."""
+        listeners = ",".join((f"PLAINTEXT://{self.bootstrap}", *self._listeners))
         if self.release.has_zookeeper:
             return {
                 "broker.id": 0,
-                "listeners": ",".join((f"PLAINTEXT://{self.bootstrap}", *self._listeners)),
+                "listeners": listeners,
                 "zookeeper.connect": zookeeper,
                 "zookeeper.session.timeout.ms": 2000,
             }
@@ -85,8 +89,8 @@ class KafkaBroker:
         return {
             "node.id": 0,
             "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listeners": f"{listeners},CONTROLLER://{controller}",
+            "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"0@{controller}",
         }
@@ -99,9 +103,9 @@ class KafkaBroker:
         if self.release.has_zookeeper:
             await_free_id(self._zookeeper)
         else:
-            self.release.run(
-                "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", CLUSTER_ID, "-c", properties
-            )
+            users = [word for user in self._scram for word in ("--add-scram", user)]
+            options = ("--ignore-formatted", "-t", CLUSTER_ID, "-c", properties)
+            self.release.run("kafka.tools.StorageTool", "format", *options, *users)
         command = [
             find_java().path,
             *JVM,

@@ -22,7 +22,6 @@ from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.ports import can_connect, free_port
 from minikafka.security.jaas import LOGIN_MODULES
 from tests.interop.releases import KAFKA_3_9
-from tests.support.kafka_broker import KafkaBroker
 from tests.support.secured_kafka import SESSION_MS, Properties, SecuredKafka, quoted, started
 from tests.support.tls import HOSTS, authority, inline_keys, inline_trust
 
@@ -242,6 +241,5 @@ def kerberos_kafka(realm: Realm, directory: Path) -> Iterator[KerberosKafka]:
     with EmbeddedZooKeeper(str(directory)) as zookeeper:
         connect = f"{zookeeper.connect}/kafka"
         jvm = (f"-Djava.security.krb5.conf={realm.environment['KRB5_CONFIG']}",)
-        broker = KafkaBroker(KAFKA_3_9, directory / "broker", connect, jvm=jvm)
-        with started(broker, names, config, connect) as kafka:
+        with started(KAFKA_3_9, directory, names, config, connect, jvm=jvm) as kafka:
             yield KerberosKafka(realm, kafka, realm.keytab(USER))

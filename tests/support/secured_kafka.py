@@ -1,24 +1,27 @@
 """A broker of Apache Kafka with a listener for each security protocol, and a client's properties for each.
 
-Names of listeners beside those of the protocols: MTLS demands a certificate of clients, OTHER_HOST and
-EXPIRED have bad ones themselves, REAUTH ends the sessions of SASL_PLAINTEXT after two seconds.
+Names of listeners beside those of the protocols: MTLS demands a certificate of clients, OTHER_HOST, EXPIRED
+and NOT_YET have bad ones themselves, REAUTH ends the sessions of SASL_PLAINTEXT after two seconds and has
+SCRAM-SHA-256 alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import io
 import itertools
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minikafka.base.config.property_files import properties_text, write_properties
+import pytest
+
+from minikafka.base.config.property_files import write_properties
 from minikafka.base.errors import AuthenticationFailed
 from minikafka.base.ids import TopicPartition
 from minikafka.base.secrets import Password
@@ -37,19 +40,36 @@ from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.ports import free_port
 from minikafka.registry.zookeeper import ZooKeeperStore
-from tests.interop.releases import KAFKA_0_10, KAFKA_3_9
+from tests.interop.releases import KAFKA_0_10, Release
 from tests.support.command_line import CommandLine
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.tls import HOSTS, authority, client_properties, inline_keys, inline_trust, pkcs12_store
+from tests.support.tls import (
+    HOSTS,
+    authority,
+    client_properties,
+    inline_keys,
+    inline_trust,
+    key_text,
+    pkcs12_store,
+)
 
 USER, PASSWORD = "alice", 'won;der="land\\'
 PACKAGE = "org.apache.kafka.common.security"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+ACCESSES: tuple[tuple[str, str | None], ...] = (
+    ("SSL", None),
+    ("MTLS", None),
+    *itertools.product(("SASL_PLAINTEXT", "SASL_SSL"), MECHANISMS),
+)
+"""The listeners on which clients write and read, and how these log in."""
 SESSION_MS = 2_000
 
 _NUMBERS = itertools.count()
 Properties = dict[str, str]
-_PROTOCOLS = {"MTLS": "SSL", "OTHER_HOST": "SSL", "EXPIRED": "SSL", "REAUTH": "SASL_PLAINTEXT"}
+_PROTOCOLS = {
+    **dict.fromkeys(("MTLS", "OTHER_HOST", "EXPIRED", "NOT_YET"), "SSL"),
+    "REAUTH": "SASL_PLAINTEXT",
+}
 """The protocols of listeners that are not named after theirs."""
 _LOGIN_MODULES = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule"}
 
@@ -75,10 +95,12 @@ def login_of(mechanism: str, user: str = USER, password: str = PASSWORD) -> Prop
 
 @dataclass(frozen=True, slots=True)
 class SecuredKafka:
-    """The addresses of the listeners, by their names, and of ZooKeeper."""
+    """The addresses of the listeners, by their names, and of ZooKeeper, where there is one."""
 
     addresses: dict[str, str]
-    zookeeper: str
+    zookeeper: str = ""
+    release: Release | None = None
+    """None: it is a broker of ours."""
 
     def client(self, listener: str, mechanism: str | None = None, **others: str) -> Properties:
         """Return what a client of a listener sets; ``others`` with ``_`` for ``.``."""
@@ -92,17 +114,22 @@ class SecuredKafka:
 
 
 @contextlib.contextmanager
-def secured_kafka(directory: Path) -> Iterator[SecuredKafka]:
-    """Run a broker of 3.9.1 with the user alice, who has the same password for every mechanism."""
+def secured_kafka(release: Release, directory: Path) -> Iterator[SecuredKafka]:
+    """Run a broker of 3.9.1 or later with the user alice, who has the same password for every mechanism."""
+    config = _config() | {"group.initial.rebalance.delay.ms": "0"}
     names = ("SSL", "SASL_PLAINTEXT", "SASL_SSL", *_PROTOCOLS)
-    with EmbeddedZooKeeper(str(directory)) as zookeeper:
-        connect = f"{zookeeper.connect}/kafka"
-        with contextlib.closing(ZooKeeperStore(connect)) as store:
-            add_user(store, USER, NewPassword(Password(PASSWORD)), os.urandom)
-        broker = KafkaBroker(KAFKA_3_9, directory / "broker", connect)
-        config = _config_of_3_9() | {"group.initial.rebalance.delay.ms": "0"}
-        with started(broker, names, config, connect) as kafka:
-            yield kafka
+    with contextlib.ExitStack() as stack:
+        zookeeper = ""
+        if release.has_zookeeper:
+            zookeeper = f"{stack.enter_context(EmbeddedZooKeeper(str(directory))).connect}/kafka"
+            with contextlib.closing(ZooKeeperStore(zookeeper)) as store:
+                add_user(store, USER, NewPassword(Password(PASSWORD)), os.urandom)
+        else:
+            config["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
+        scram = [
+            f"{name}=[name={USER},password={PASSWORD}]" for name in MECHANISMS if name.startswith("SCRAM")
+        ]
+        yield stack.enter_context(started(release, directory, names, config, zookeeper, scram=scram))
 
 
 @contextlib.contextmanager
@@ -121,10 +148,10 @@ def secured_kafka_0_10(directory: Path) -> Iterator[SecuredKafka]:
             "ssl.keystore.password": "tiger",
             "ssl.key.password": "tiger",
         }
-        connect = f"{zookeeper.connect}/kafka"
+        names = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
         jvm = (f"-Djava.security.auth.login.config={login}",)
-        broker = KafkaBroker(KAFKA_0_10, directory / "broker", connect, jvm=jvm)
-        with started(broker, ("SSL", "SASL_PLAINTEXT", "SASL_SSL"), config, connect) as kafka:
+        connect = f"{zookeeper.connect}/kafka"
+        with started(KAFKA_0_10, directory, names, config, connect, jvm=jvm) as kafka:
             yield kafka
 
 
@@ -134,9 +161,9 @@ def secured_cluster(directory: Path) -> Iterator[SecuredKafka]:
     names = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", *_PROTOCOLS)
     addresses = {name: f"127.0.0.1:{free_port()}" for name in names}
     handler = f"{PACKAGE}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
-    config = _config_of_3_9() | {
+    config = _config() | {
         f"listener.name.{listener}.oauthbearer.sasl.server.callback.handler.class": handler
-        for listener in ("sasl_plaintext", "sasl_ssl", "reauth")
+        for listener in ("sasl_plaintext", "sasl_ssl")
     }
     config["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses.items())
     with Cluster(data_dir=directory, config=config) as cluster:
@@ -158,22 +185,28 @@ def _logs_in(kafka: SecuredKafka) -> bool:
 
 @contextlib.contextmanager
 def started(
-    broker: KafkaBroker, names: tuple[str, ...], config: Properties, zookeeper: str
+    release: Release,
+    directory: Path,
+    names: tuple[str, ...],
+    config: Properties,
+    zookeeper: str = "",
+    **others: Sequence[str],
 ) -> Iterator[SecuredKafka]:
-    """Run a broker with a listener of each name, and of ``config``."""
-    broker.release.libs()
-    addresses = {"PLAINTEXT": broker.bootstrap} | {name: f"127.0.0.1:{free_port()}" for name in names}
-    listeners = ",".join(f"{name}://{address}" for name, address in addresses.items())
-    with open(broker.log.parent / "server.properties", "a", encoding="utf-8") as file:
-        file.write(properties_text({"listeners": listeners, **config}))
+    """Run a broker with a listener of each name beside PLAINTEXT; ``others``: see ``KafkaBroker``."""
+    release.libs()
+    addresses = {name: f"127.0.0.1:{free_port()}" for name in names}
+    listeners = [f"{name}://{address}" for name, address in addresses.items()]
+    broker = KafkaBroker(
+        release, directory / "broker", zookeeper, config=config, listeners=listeners, **others
+    )
     try:
         broker.start()
-        yield SecuredKafka(addresses, zookeeper)
+        yield SecuredKafka({"PLAINTEXT": broker.bootstrap, **addresses}, zookeeper, release)
     finally:
         broker.kill()
 
 
-def _config_of_3_9() -> Properties:
+def _config() -> Properties:
     names = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     protocols = {name: name for name in names} | _PROTOCOLS
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -186,26 +219,34 @@ def _config_of_3_9() -> Properties:
         **inline_keys(authority().issue_cert(*HOSTS, common_name="broker")),
         **inline_trust(authority()),
         "listener.name.mtls.ssl.client.auth": "required",
+        "listener.name.reauth.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.reauth.scram-sha-256.connections.max.reauth.ms": str(SESSION_MS),
     }
     bad = {
         "other_host": authority().issue_cert("other.example"),
         "expired": authority().issue_cert(*HOSTS, not_before=now - 9 * day, not_after=now - day),
+        "not_yet": authority().issue_cert(*HOSTS, not_before=now + day, not_after=now + 9 * day),
     }
     for listener, leaf in bad.items():
         for name, value in inline_keys(leaf).items():
             config[f"listener.name.{listener}.{name}"] = value
-    for listener in ("sasl_plaintext", "sasl_ssl", "reauth"):
-        for mechanism in MECHANISMS:
+    mechanisms = {"sasl_plaintext": MECHANISMS, "sasl_ssl": MECHANISMS, "reauth": ("SCRAM-SHA-256",)}
+    for listener, enabled in mechanisms.items():
+        for mechanism in enabled:
             options = {
                 "PLAIN": f"user_{USER}={quoted(PASSWORD)}",
                 "OAUTHBEARER": 'unsecuredLoginStringClaim_sub="broker"',
             }.get(mechanism, "")
             text = jaas(mechanism, options)
             config[f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"] = text
-            if listener == "reauth":
-                prefix = f"listener.name.{listener}.{mechanism.lower()}"
-                config[f"{prefix}.connections.max.reauth.ms"] = str(SESSION_MS)
     return config
+
+
+def connect_by(listener: str, mechanism: str | None) -> str:
+    """Return the feature that a client shows on a listener, for docs/reference/compatibility.md."""
+    if listener == "MTLS":
+        return "connect by SSL, with a certificate"
+    return f"connect by {listener}" + (f", {mechanism}" if mechanism else "")
 
 
 def client_of(properties: Properties, **options: Any) -> ClusterClient:
@@ -261,35 +302,24 @@ def write_and_read_by_the_texts(properties: Properties) -> None:
     assert sorted(found) == sorted(b"%d" % number for number in range(20))
 
 
-def _command(
-    directory: Path, properties: Properties, *arguments: str, given: str = ""
-) -> subprocess.CompletedProcess[str]:
-    file = directory / "client.properties"
-    write_properties(str(file), properties)
-    kept = {name: value for name, value in os.environ.items() if name != "MINIKAFKA_BOOTSTRAP"}
-    return subprocess.run(
-        [sys.executable, "-c", "from minikafka.cli.main import main; main()", *arguments],
-        env=kept | {"MINIKAFKA_CONFIG": str(file)},
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
-def run_commands(directory: Path, properties: Properties, topic: str) -> None:
+def run_commands(cli: CommandLine, directory: Path, properties: Properties, topic: str) -> None:
     """Create a topic, write and read it, by commands with a file of these properties."""
-    for arguments, given in (
-        (("topic", "create", topic, "--partitions", "1"), ""),
-        (("produce", topic), "a\nb\n"),
-        (("consume", topic, "--max", "2"), ""),
-        (("consume", topic, "--group", topic, "--max", "2"), ""),
-        (("group", "describe", topic), ""),
-    ):
-        done = _command(directory, properties, *arguments, given=given)
-        assert done.returncode == 0, done.stderr
-        if arguments[0] == "consume":
-            assert [line.split()[-1] for line in done.stdout.splitlines()] == ["a", "b"]
+    file = str(directory / "client.properties")
+    write_properties(file, properties)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINIKAFKA_CONFIG", file)
+        patch.delenv("MINIKAFKA_BOOTSTRAP", raising=False)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\n")))
+        for words in (
+            ("topic", "create", topic, "--partitions", "1"),
+            ("produce", topic),
+            ("consume", topic, "--max", "2"),
+            ("consume", topic, "--group", topic, "--max", "2"),
+            ("group", "describe", topic),
+        ):
+            assert cli.run(*words) == 0, cli.err
+            if words[0] == "consume":
+                assert [line.split()[-1] for line in cli.lines] == ["a", "b"]
 
 
 def produce_over_sessions(properties: Properties) -> None:
@@ -311,6 +341,8 @@ def produce_over_sessions(properties: Properties) -> None:
 def wrong_ones(kafka: SecuredKafka) -> dict[str, tuple[Properties, str]]:
     """Return the properties of each mistake, and words of the line that a command prints for it."""
     login, plain = kafka.client("SASL_SSL", "SCRAM-SHA-256"), kafka.client("SASL_PLAINTEXT", "PLAIN")
+    mutual = kafka.client("MTLS")
+    other_key = key_text(authority().issue_cert(common_name="carol"))
     tls, nothing = kafka.client("SSL"), {"security.protocol": "PLAINTEXT"}
     address = {name: {"bootstrap.servers": value} for name, value in kafka.addresses.items()}
     foreign = inline_keys(authority("foreign").issue_cert(common_name="mallory"))
@@ -322,17 +354,20 @@ def wrong_ones(kafka: SecuredKafka) -> dict[str, tuple[Properties, str]]:
             plain | {"sasl.mechanism": "GSSAPI"},
             "sasl.jaas.config: has the login module of PLAIN",
         ),
+        "mechanism that is not enabled": (kafka.client("REAUTH", "PLAIN"), "SCRAM-SHA-256"),
         "CA": (
             tls | client_properties(ca=authority("foreign")),
             "that is not trusted; set ssl.truststore.location",
         ),
         "host name": (kafka.client("OTHER_HOST"), "not for the host 127.0.0.1"),
         "expired": (kafka.client("EXPIRED"), "expired"),
+        "not yet valid": (kafka.client("NOT_YET"), "is not valid yet"),
         "no certificate": (tls | address["MTLS"], "set ssl.keystore.location or ssl.keystore.key"),
         "foreign certificate": (
             tls | address["MTLS"] | foreign,
             "to a certificate of a CA in the broker's ssl.truststore",
         ),
+        "key that does not fit": (mutual | {"ssl.keystore.key": other_key}, "does not fit the certificate"),
         "PLAINTEXT on TLS": (nothing | address["SSL"], "set security.protocol to SSL or SASL_SSL"),
         "TLS on PLAINTEXT": (tls | address["PLAINTEXT"], "does not speak TLS on this port"),
         "SASL without TLS on TLS": (plain | address["SASL_SSL"], "set security.protocol to SSL or SASL_SSL"),
@@ -344,8 +379,8 @@ def wrong_ones(kafka: SecuredKafka) -> dict[str, tuple[Properties, str]]:
     }
 
 
-LISTENER_NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "MTLS", "OTHER_HOST", "EXPIRED")
-MISTAKES = tuple(wrong_ones(SecuredKafka(dict.fromkeys(LISTENER_NAMES, ""), "")))
+LISTENER_NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", *_PROTOCOLS)
+MISTAKES = tuple(wrong_ones(SecuredKafka(dict.fromkeys(LISTENER_NAMES, ""))))
 
 
 LIMIT_S = 4.0

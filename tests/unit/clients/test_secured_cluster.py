@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.secured_kafka import (
-    MECHANISMS,
+    ACCESSES,
     MISTAKES,
     SecuredKafka,
     check_mistake,
@@ -21,8 +21,6 @@ from tests.support.secured_kafka import (
 
 pytestmark = pytest.mark.process
 
-SASL = [(protocol, mechanism) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS]
-
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
@@ -30,7 +28,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
         yield cluster
 
 
-@pytest.mark.parametrize(("listener", "mechanism"), [("SSL", None), ("MTLS", None), *SASL])
+@pytest.mark.parametrize(("listener", "mechanism"), ACCESSES)
 def test_clients_write_and_read_on_each_listener(
     kafka: SecuredKafka, listener: str, mechanism: str | None
 ) -> None:
