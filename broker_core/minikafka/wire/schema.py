@@ -35,7 +35,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
-from minikafka.wire.codegen import VARINT, ZERO_BYTE, FunctionBuilder, IntegerRun
+from minikafka.wire.codegen import VARINT, ZERO_BYTE, FunctionBuilder, IntegerRun, varint
 from minikafka.wire.fields import (
     ENCODINGS,
     NOT_ENCODABLE,
@@ -231,9 +231,13 @@ class Struct(Type):
     def _write_tagged(
         self, code: FunctionBuilder, version: int, rest: str, known: list[tuple[int, Field]]
     ) -> None:
-        differ = [f"{rest}.{row.name} != {self._default(code, row.name)}" for _, row in known]
+        differ = []
+        for _, row in known:
+            value, default = f"{rest}.{row.name}", self._default(code, row.name)
+            # Mostly it is the default itself, and to compare structs takes longer than all else here.
+            differ.append(f"({value} is not {default} and {value} != {default})")
         with code.block(f"if {' or '.join(differ)}:"):
-            code.write_varint(" + ".join(f"({one})" for one in differ))
+            code.write_varint(" + ".join(differ))
             for (tag, row), differs in zip(known, differ, strict=True):
                 with code.block(f"if {differs}:"):
                     self._write_tagged_field(code, version, f"{rest}.{row.name}", tag, row)
@@ -244,7 +248,7 @@ class Struct(Type):
         self, code: FunctionBuilder, version: int, value: str, tag: int, row: Field
     ) -> None:
         start, run = f"start{code.fresh()}", IntegerRun(code)
-        code.write_varint(str(tag))
+        code.line(f"out += {varint(tag)!r}")
         code.line(f"{start} = len(out)")
         head, after = row.type.measured(code, version, value)
         row.type.write_head(code, run, row.name, head)
