@@ -318,7 +318,7 @@ def protocol_versions() -> str:
     from minikafka.server.served_versions import NEWEST_SERVED
     from minikafka.wire.api_table import APIS, describe
 
-    served = [replace(api, max_version=NEWEST_SERVED[api.key]) for api in APIS.values()]
+    served = [replace(APIS[key], max_version=newest) for key, newest in NEWEST_SERVED.items()]
     parts = [
         "# Protocol versions",
         NOTE,

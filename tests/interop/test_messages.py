@@ -102,3 +102,10 @@ def test_every_version_has_the_bytes_that_the_release_writes(tmp_path: Path) -> 
     (tmp_path / "asked").write_text("\n".join(asked), "utf-8")
     theirs = KAFKA_3_9.run(str(PROGRAM), str(tmp_path / "asked")).out.split()
     assert [*zip(asked, ours, strict=True)] == [*zip(asked, theirs, strict=True)]
+
+
+def test_every_api_has_a_schema_up_to_the_newest_version_of_the_release() -> None:
+    lines = KAFKA_3_9.run(str(PROGRAM)).out.splitlines()
+    newest = {int(key): int(version) for key, version in map(str.split, lines)}
+    ours = {int(key): api.max_version for key, api in APIS.items()}
+    assert ours == {key: newest[key] for key in ours}

@@ -114,7 +114,7 @@ def decode_request(
 
 
 def _unsupported(api: Api[Any, Any], version: int, newest_served: int) -> str:
-    if api.min_version <= version <= NEWEST_SERVED[api.key]:
+    if api.min_version <= version <= NEWEST_SERVED.get(api.key, -1):
         return (
             f"unsupported version {version} of {api.name}: "
             "inter.broker.protocol.version limits this broker to the versions of 0.10.1"

@@ -13,10 +13,14 @@ import org.apache.kafka.common.requests.RequestHeader;
 /**
  * Messages as the release writes them. Each line of the file is a class of org.apache.kafka.common.message without
  * its "Data", a version and the message in JSON; what is printed for it is hex. For a request its header (correlation
- * id 7, client id "c") stands before it.
+ * id 7, client id "c") stands before it. Without a file: the key and the newest version of every API.
  */
 public final class Messages {
     public static void main(String[] arguments) throws Exception {
+        if (arguments.length == 0) {
+            for (ApiKeys key : ApiKeys.values()) System.out.println(key.id + " " + key.latestVersion(false));
+            return;
+        }
         for (String line : Files.readAllLines(Path.of(arguments[0]))) {
             String[] words = line.split(" ", 3);
             short version = Short.parseShort(words[1]);

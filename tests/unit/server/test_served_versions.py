@@ -62,8 +62,9 @@ def test_every_version_in_use_has_a_schema(newest: dict[ApiKey, int]) -> None:
     assert [key for key, version in newest.items() if not APIS[key].supports(version)] == []
 
 
-def test_every_api_is_served_in_a_version() -> None:
-    assert set(NEWEST_SERVED) == set(APIS)
+def test_an_api_with_a_handler_is_served_in_a_version() -> None:
+    table = Simulation.serving().call(Request(ApiKey.API_VERSIONS, 0, ApiVersionsRequest()))
+    assert {row.api_key for row in table.api_keys} == set(NEWEST_SERVED)
 
 
 def test_newer_api_versions_request_is_refused_in_version_0() -> None:
