@@ -10,8 +10,8 @@ socket then, and the next ``send`` must begin with the same data, which is not e
 
 A peer decides how much work its bytes are: OpenSSL goes through any number of key updates (TLS 1.3), or
 refused renegotiations (TLS 1.2), in one call, until it finds data. So it gets the bytes in shares, one in a
-call of ``recv_into``. Larger shares are for peers whose shares had data. A client that sends too many bytes
-without data is disconnected.
+call of ``recv_into``. Larger shares are for peers whose shares had data; too much else ends a turn. A client
+that sends too many bytes without data is disconnected.
 
 The transport is no socket, so that nothing can be sent beside the encryption: it has no ``sendfile``, and
 after its end no call reaches the socket. (An ``ssl.SSLSocket`` would do plain IO then.)
@@ -47,8 +47,6 @@ _LARGEST_SHARE = 2 * _RECORD_BYTES
 _LARGE_READ = 16 * 1024
 _WASTE_BYTES = 2 * _RECORD_BYTES
 """The most that a client may send without data. A record whose end is missing counts."""
-_TOLERATED_BYTES = 1024
-"""Waste in a share that says nothing about a peer."""
 _UNSENT_BYTES = 16 * 1024
 """Answers of TLS itself, such as to key updates, for which a peer must make room before it is read again."""
 _RECORD_OVERHEAD = {"TLSv1.3": 22}
@@ -60,6 +58,7 @@ class SslTransport:
     """One side of an encrypted connection. Thread-safe for one reader and one writer."""
 
     __slots__ = (
+        "_data",
         "_ended",
         "_host",
         "_incoming",
@@ -68,12 +67,13 @@ class SslTransport:
         "_outgoing",
         "_overhead",
         "_received",
+        "_records",
         "_share",
         "_sock",
         "_ssl",
         "_taken",
+        "_thin",
         "_unsent",
-        "_used",
         "_waste",
         "is_stranger",
         "reader_wants",
@@ -113,8 +113,12 @@ class SslTransport:
         self._taken = 0
         """Bytes of the writer's data among them."""
         self._share = _FIRST_SHARE if server_hostname is None else _RECORD_BYTES
-        # Bytes of the last share, those of it that were for data, and all others so far that were not.
-        self._received = self._used = self._waste = 0
+        # Of the last share: its bytes, those of data in it, and the reads that gave them.
+        self._received = self._data = self._records = 0
+        self._waste = 0
+        """Bytes that were neither data nor around it."""
+        self._thin = 0
+        """Bytes in this turn that were not data."""
         self._overhead = _OVERHEAD
         self.is_stranger = server_hostname is None
         """True for a client that has not authenticated: all of its waste counts, not only the last."""
@@ -210,7 +214,8 @@ class SslTransport:
             pass
         except ssl.SSLError as error:
             self._ended = error
-        self._used += filled + records * self._overhead
+        self._data += filled
+        self._records += records
         if self._outgoing.pending:
             with contextlib.suppress(OSError):  # it is of no interest unless something is sent
                 self._flush()
@@ -225,22 +230,24 @@ class SslTransport:
             self.reader_wants = WRITE
             self._flush()
         self.reader_wants = READ
-        wasted, used = self._received - self._used, self._used
-        self._received = self._used = 0
-        self._waste = max(0, self._waste + wasted) if self.is_stranger or not used else 0
+        received, data = self._received, self._data
+        wasted = received - data - self._records * self._overhead
+        self._received = self._data = self._records = 0
+        self._waste = max(0, self._waste + wasted) if self.is_stranger or not data else 0
         if self._waste > _WASTE_BYTES and self._host is None:
             raise RemoteWireError(f"it sent {self._waste} bytes of TLS without data, such as key updates")
-        is_wasteful = wasted > max(used, _TOLERATED_BYTES)
-        if self.is_stranger or (is_wasteful and used):
+        if self.is_stranger or wasted > data > 0:
             self._share = _FIRST_SHARE
-        elif used:
+        elif data:
             self._share = min(2 * self._share, _LARGEST_SHARE)
-        if is_wasteful and used:
+        self._thin = max(0, self._thin + received - data)
+        if self._thin > _RECORD_BYTES:  # one may still be incomplete
+            self._thin = 0
             raise BlockingIOError  # others first
-        data = self._sock.recv(self._share if size >= _LARGE_READ else min(self._share, _RECORD_BYTES))
-        self._incoming.write(data)
-        self._received = len(data)
-        return len(data)
+        share = self._sock.recv(self._share if size >= _LARGE_READ else min(self._share, _RECORD_BYTES))
+        self._incoming.write(share)
+        self._received = len(share)
+        return self._received
 
     def send(self, data: memoryview) -> int:
         """Send the beginning of ``data``. Return its size. Raises BlockingIOError for 0, OSError."""

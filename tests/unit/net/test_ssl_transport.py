@@ -59,6 +59,8 @@ class Pair:
     server_socket: socket.socket
     client_socket: socket.socket
     read: bytearray = field(default_factory=bytearray)
+    turns: list[int] = field(default_factory=lambda: [0])
+    """The encrypted bytes that were taken in each turn of reads."""
 
     @property
     def unread_bytes(self) -> int:
@@ -69,9 +71,15 @@ class Pair:
     def read_once(self, size: int = 4_096) -> int:
         """Call ``recv_into`` of the server's end. Return the encrypted bytes that it took."""
         before, space = self.unread_bytes, memoryview(bytearray(size))
-        with contextlib.suppress(BlockingIOError):
+        ended = []
+        try:
             self.read += space[: self.server.recv_into(space)]
-        return before - self.unread_bytes
+        except BlockingIOError:
+            ended = [0]
+        taken = before - self.unread_bytes
+        self.turns[-1] += taken
+        self.turns += ended
+        return taken
 
     def read_all(self, taken: list[int] | None = None, size: int = 4_096) -> None:
         """Read until nothing is left; append to ``taken`` what each call took."""
@@ -128,7 +136,7 @@ def by_hand(context: ssl.SSLContext, tmp_path: Path) -> Iterator[ByHand]:
 def drained(transport: SslTransport, size: int = 65_536) -> bytes:
     """Return what has arrived."""
     data, space = bytearray(), memoryview(bytearray(size))
-    for _ in range(3):  # a share may have no data
+    for _ in range(10):  # a share may have no data, and a turn may end
         with contextlib.suppress(BlockingIOError):
             while count := transport.recv_into(space):
                 data += space[:count]
@@ -166,11 +174,18 @@ def test_others_are_served_between_key_updates_of_a_known_client(by_hand: ByHand
     by_hand.send(b"".join(records.data(b"d" * 4_000) for _ in range(10)))
     by_hand.pair.read_all()
     by_hand.send(b"".join(records.key_updates(100) + records.data(b"x") for _ in range(40)))
-    taken: list[int] = []
-    by_hand.pair.read_all(taken)
+    by_hand.pair.turns[:] = [0]
+    by_hand.pair.read_all()
     assert by_hand.pair.read == b"d" * 40_000 + b"x" * 40
-    assert max(taken) <= LARGEST_RECORD
-    assert taken[1::2] == [0] * (len(taken) // 2), "each share ends a turn"
+    assert max(by_hand.pair.turns) <= LARGEST_RECORD + 2 * STRANGERS_SHARE
+
+
+def test_others_are_served_between_records_of_a_byte(by_hand: ByHand) -> None:
+    by_hand.server.is_stranger = False
+    by_hand.send(b"".join(by_hand.records.data(b"x") for _ in range(5_000)))
+    by_hand.pair.read_all()
+    assert by_hand.pair.read == b"x" * 5_000
+    assert max(by_hand.pair.turns) <= 2 * LARGEST_RECORD
 
 
 def test_known_client_that_sends_no_data_is_refused(by_hand: ByHand) -> None:
