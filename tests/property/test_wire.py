@@ -14,6 +14,7 @@ from minikafka.wire.api_table import APIS
 from minikafka.wire.fields import (
     BOOLEAN,
     BYTES,
+    FLOAT64,
     NULLABLE_BYTES,
     NULLABLE_RECORDS,
     NULLABLE_STRING,
@@ -46,6 +47,8 @@ def values(type_: Type, version: int) -> st.SearchStrategy[Any]:
     if isinstance(type_, Integer):
         half = 1 << (8 * type_.form.size - 1)
         return st.integers(-half, half - 1)
+    if type_ is FLOAT64:
+        return st.floats(allow_nan=False)
     if type_ is UUID:
         return st.binary(min_size=16, max_size=16)
     if type_ in (STRING, NULLABLE_STRING):

@@ -8,6 +8,7 @@ from typing import Any
 from minikafka.wire.fields import (
     BOOLEAN,
     BYTES,
+    FLOAT64,
     NULLABLE_BYTES,
     NULLABLE_RECORDS,
     NULLABLE_STRING,
@@ -41,6 +42,8 @@ def filled(type_: Type, version: int, numbers: count[int], *, nulls: bool) -> An
         return next(numbers) % 2 == 0
     if isinstance(type_, Integer):
         return next(numbers)
+    if type_ is FLOAT64:
+        return next(numbers) + 0.5
     if type_ is UUID:
         return next(numbers).to_bytes(16, "big")
     if type_ in (STRING, NULLABLE_STRING):

@@ -6,6 +6,7 @@ GROUP and CLUSTER, and the operations up to CLUSTER_ACTION; its authorizer fails
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -48,6 +49,23 @@ class Operation(_Labelled):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+
+
+CLUSTER_OPERATIONS = (
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
+"""The operations that there are on the cluster."""
+
+
+def operation_bits(operations: Iterable[Operation]) -> int:
+    """Return a set of operations as the protocol has it: one bit for each, at its number."""
+    return sum(1 << operation for operation in operations)
 
 
 class Permission(_Labelled):

@@ -44,6 +44,12 @@ NEWEST_SERVED: dict[ApiKey, int] = {
     ApiKey.CREATE_PARTITIONS: 1,
     ApiKey.DELETE_GROUPS: 1,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 0,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: 1,
+    ApiKey.ALTER_CLIENT_QUOTAS: 1,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
+    ApiKey.DESCRIBE_CLUSTER: 1,
+    ApiKey.DESCRIBE_PRODUCERS: 0,
 }
 """API -> newest version that this broker serves and sends."""
 

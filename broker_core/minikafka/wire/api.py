@@ -54,7 +54,7 @@ def partitions_of(topics: Sequence[TopicRows[Row_co]]) -> Iterator[tuple[TopicPa
 
 
 class ApiKey(IntEnum):
-    """The numbers of Kafka's APIs in request headers (int16): all of 2.1, and IncrementalAlterConfigs."""
+    """The numbers of Kafka's APIs in request headers (int16): all of 2.1, and newer ones that are served."""
 
     PRODUCE = 0
     FETCH = 1
@@ -100,6 +100,12 @@ class ApiKey(IntEnum):
     DESCRIBE_DELEGATION_TOKEN = 41
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
 
 
 NEVER = 1 << 15
@@ -139,6 +145,12 @@ FLEXIBLE_SINCE: dict[int, int] = {
     ApiKey.CREATE_PARTITIONS: 2,
     ApiKey.DELETE_GROUPS: 2,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: 1,
+    ApiKey.ALTER_CLIENT_QUOTAS: 1,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
+    ApiKey.DESCRIBE_CLUSTER: 0,
+    ApiKey.DESCRIBE_PRODUCERS: 0,
 }
 """API -> its first flexible version (KIP-482), in which the headers have tagged fields too. It is here, and
 not in the APIs' modules, because a header is read before its API is known. SaslHandshake has no such version.

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minikafka.wire.api import Api, ApiKey
+from minikafka.wire.apis.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from minikafka.wire.apis.alter_configs import ALTER_CONFIGS
+from minikafka.wire.apis.alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
 from minikafka.wire.apis.api_versions import API_VERSIONS
 from minikafka.wire.apis.controlled_shutdown import CONTROLLED_SHUTDOWN
 from minikafka.wire.apis.create_acls import CREATE_ACLS
@@ -17,9 +19,13 @@ from minikafka.wire.apis.delete_groups import DELETE_GROUPS
 from minikafka.wire.apis.delete_records import DELETE_RECORDS
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS
 from minikafka.wire.apis.describe_acls import DESCRIBE_ACLS
+from minikafka.wire.apis.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
+from minikafka.wire.apis.describe_cluster import DESCRIBE_CLUSTER
 from minikafka.wire.apis.describe_configs import DESCRIBE_CONFIGS
 from minikafka.wire.apis.describe_groups import DESCRIBE_GROUPS
 from minikafka.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
+from minikafka.wire.apis.describe_producers import DESCRIBE_PRODUCERS
+from minikafka.wire.apis.describe_user_scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
 from minikafka.wire.apis.fetch import FETCH
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR
 from minikafka.wire.apis.heartbeat import HEARTBEAT
@@ -80,6 +86,12 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         CREATE_PARTITIONS,
         DELETE_GROUPS,
         INCREMENTAL_ALTER_CONFIGS,
+        DESCRIBE_CLIENT_QUOTAS,
+        ALTER_CLIENT_QUOTAS,
+        DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ALTER_USER_SCRAM_CREDENTIALS,
+        DESCRIBE_CLUSTER,
+        DESCRIBE_PRODUCERS,
     )
 }
 

@@ -16,7 +16,7 @@ def test_an_unknown_code_is_unknown() -> None:
 
 
 def test_the_codes_are_those_of_2_1_without_a_gap() -> None:
-    assert [int(code) for code in ErrorCode] == list(range(-1, 77))
+    assert [int(code) for code in ErrorCode if code < 77] == list(range(-1, 77))
 
 
 @pytest.mark.parametrize(

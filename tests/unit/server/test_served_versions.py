@@ -54,6 +54,12 @@ def test_a_broker_advertises_the_versions_that_it_serves() -> None:
         (37, 0, 1),
         (42, 0, 1),
         (44, 0, 0),
+        (48, 0, 1),
+        (49, 0, 1),
+        (50, 0, 0),
+        (51, 0, 0),
+        (60, 0, 1),
+        (61, 0, 0),
     ]
 
 

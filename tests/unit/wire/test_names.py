@@ -47,6 +47,8 @@ OTHER_NAMES = {
     "EpochPartition": {"index": "partition"},
     "EpochTopicResponse": {"name": "topic"},
     "EpochPartitionResponse": {"index": "partition"},
+    "DescribeProducersPartition": {"index": "partition_index"},
+    "DescribeClusterResponse": {"cluster_authorized_operations": "authorized_operations"},
 }
 """Where kafka-python, which has the names of Kafka's newest release, calls a field otherwise."""
 

@@ -100,6 +100,10 @@ class ProducerStateManager:
         """All producers, by id: the live mapping, not a copy."""
         return self._known
 
+    def entries(self) -> dict[int, ProducerStateEntry]:
+        """Return the states of all producers, by id. Any thread may call this."""
+        return self._known.copy()
+
     def known_ids(self) -> list[int]:
         """Return the ids of all producers. Any thread may call this."""
         return list(self._known.copy())

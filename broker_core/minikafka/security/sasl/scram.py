@@ -112,6 +112,13 @@ class ScramCredential:
     ) -> ScramCredential:
         """Return the credential for a password. A salt must not be used twice."""
         salted = mechanism.salted_password(password.value.encode("utf-8"), salt, iterations)
+        return cls.of_salted_password(mechanism, salted, salt, iterations)
+
+    @classmethod
+    def of_salted_password(
+        cls, mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int
+    ) -> ScramCredential:
+        """Return the credential for RFC 5802's SaltedPassword."""
         client_key = mechanism.hmac(salted, b"Client Key")
         return cls(salt, mechanism.hash(client_key), mechanism.hmac(salted, b"Server Key"), iterations)
 

@@ -16,7 +16,9 @@ from minikafka.server.control.controller_event_manager import ControllerEventMan
 from minikafka.server.core.broker import Broker
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import (
+    alter_client_quotas,
     alter_configs,
+    alter_user_scram_credentials,
     api_versions,
     controlled_shutdown,
     create_acls,
@@ -27,9 +29,13 @@ from minikafka.server.handlers import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
+    describe_cluster,
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
+    describe_user_scram_credentials,
     fetch,
     find_coordinator,
     heartbeat,
@@ -70,6 +76,8 @@ _BY_JOB: dict[ApiKey, _Handle] = {
     ApiKey.ALTER_CONFIGS: alter_configs.handle,
     ApiKey.CREATE_PARTITIONS: create_partitions.handle,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
+    ApiKey.ALTER_CLIENT_QUOTAS: alter_client_quotas.handle,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials.handle,
 }
 # Other waiting requests depend on other clients, on time, or on the start: they do not delay others.
 _OF_BROKER: dict[ApiKey, _Handle] = {
@@ -84,6 +92,10 @@ _OF_BROKER: dict[ApiKey, _Handle] = {
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
     ApiKey.SASL_HANDSHAKE: sasl_handshake.handle,
     ApiKey.SASL_AUTHENTICATE: sasl_authenticate.handle,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas.handle,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials.handle,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle,
+    ApiKey.DESCRIBE_PRODUCERS: describe_producers.handle,
 }
 _OF_GROUPS: dict[ApiKey, Callable[[GroupCoordinator, RequestContext, Any], Steps | None]] = {
     ApiKey.FIND_COORDINATOR: find_coordinator.handle,

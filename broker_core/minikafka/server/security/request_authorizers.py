@@ -19,6 +19,7 @@ from minikafka.base.acls import Operation, ResourceType
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.records.format.batch import has_producer_id
+from minikafka.server.security.admin_authorizers import ADMIN_AUTHORIZERS
 from minikafka.server.security.authorization import (
     CLUSTER_DENIED,
     NO_OFFSET,
@@ -256,6 +257,7 @@ def _always_allowed(requester: Requester, version: int, request: Any) -> Authori
 
 
 REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
+    **ADMIN_AUTHORIZERS,
     **GROUP_AUTHORIZERS,
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,

@@ -32,7 +32,12 @@ from minikafka.server.handlers import handlers
 from minikafka.server.security.access_control import DecisionCache
 from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS
 from minikafka.wire.api import ApiKey
+from minikafka.wire.apis.alter_client_quotas import AlterClientQuotasEntry, AlterClientQuotasRequest
 from minikafka.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from minikafka.wire.apis.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest
 from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from minikafka.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -46,9 +51,13 @@ from minikafka.wire.apis.delete_records import (
 )
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_acls import DescribeAclsRequest
+from minikafka.wire.apis.describe_client_quotas import DescribeClientQuotasRequest, QuotaEntityPart
+from minikafka.wire.apis.describe_cluster import DescribeClusterRequest
 from minikafka.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsRequest
+from minikafka.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
+from minikafka.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from minikafka.wire.apis.heartbeat import HeartbeatRequest
@@ -186,6 +195,10 @@ EPOCHS = OffsetForLeaderEpochRequest((EpochTopic("t", (EpochPartition(0, -1, 0),
 SETTINGS = AlterConfigsRequest((AlterConfigsResource(2, "t", ()),), validate_only=True)
 MORE = CreatePartitionsRequest((CreatePartitionsTopic("t", 2, None),), 1000, validate_only=True)
 SOME = IncrementalAlterConfigsRequest((IncrementalAlterConfigsResource(2, "t", ()),), validate_only=True)
+LIMITS = AlterClientQuotasRequest(
+    (AlterClientQuotasEntry((QuotaEntityPart("user", "alice"),), ()),), validate_only=True
+)
+NO_USER = AlterUserScramCredentialsRequest((ScramCredentialDeletion("nobody", 1),), ())
 BROKER = DescribeConfigsRequest((DescribeConfigsResource(4, "0", None),))
 TOPICS_OWN = DescribeConfigsRequest((DescribeConfigsResource(2, "t", None),))
 GONE = DeleteRecordsRequest((DeleteRecordsTopic("t", (DeleteRecordsPartition(0, 0),)),), 1000)
@@ -268,6 +281,23 @@ CASES = [
     Case(K.DESCRIBE_CONFIGS, 2, BROKER, ((Operation.DESCRIBE_CONFIGS, CLUSTER),), CLUSTER_DENIED),
     Case(K.ALTER_CONFIGS, 1, SETTINGS, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
     Case(K.INCREMENTAL_ALTER_CONFIGS, 0, SOME, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
+    Case(
+        *(K.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest((), strict=False)),
+        ((Operation.DESCRIBE_CONFIGS, CLUSTER),),
+        CLUSTER_DENIED,
+    ),
+    Case(K.ALTER_CLIENT_QUOTAS, 1, LIMITS, ((Operation.ALTER_CONFIGS, CLUSTER),), CLUSTER_DENIED),
+    Case(
+        *(K.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, DescribeUserScramCredentialsRequest(None)),
+        ((DESCRIBE, CLUSTER),),
+        CLUSTER_DENIED,
+    ),
+    Case(K.ALTER_USER_SCRAM_CREDENTIALS, 0, NO_USER, ((ALTER, CLUSTER),), CLUSTER_DENIED),
+    Case(
+        *(K.DESCRIBE_PRODUCERS, 0, DescribeProducersRequest((DescribeProducersTopic("t", (0,)),))),
+        ((READ, TOPIC),),
+        TOPIC_DENIED,
+    ),
 ]
 
 
@@ -290,7 +320,14 @@ def test_a_request_with_all_that_it_needs_is_not_refused(world: Guarded, case: C
 def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
     none: Any = None
     assert REQUEST_AUTHORIZERS.keys() == handlers(world.machine.broker, none, none, none).keys()
-    tested_below = {K.API_VERSIONS, K.LIST_GROUPS, K.DESCRIBE_LOG_DIRS, K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE}
+    tested_below = {
+        K.DESCRIBE_CLUSTER,
+        K.API_VERSIONS,
+        K.LIST_GROUPS,
+        K.DESCRIBE_LOG_DIRS,
+        K.SASL_HANDSHAKE,
+        K.SASL_AUTHENTICATE,
+    }
     assert {case.key for case in CASES} | tested_below == REQUEST_AUTHORIZERS.keys()
 
 
@@ -520,3 +557,15 @@ def test_a_decision_is_made_once_and_a_refusal_logged_once(caplog: pytest.LogCap
         }
     assert answers == {False}
     assert caplog.messages == ["denied: principal=User:alice host=127.0.0.1 operation=Write resource=Topic:t"]
+
+
+def test_everybody_sees_the_brokers_and_only_their_own_operations(world: Guarded) -> None:
+    asked = Request(K.DESCRIBE_CLUSTER, 1, DescribeClusterRequest(True))
+    answer = world.call(asked)
+    assert [broker.broker_id for broker in answer.brokers] == [0]
+    assert answer.cluster_authorized_operations == 0
+    world.allow(ALTER, CLUSTER)
+    world.allow(CREATE, CLUSTER)
+    assert world.call(asked).cluster_authorized_operations == 1 << ALTER | 1 << CREATE | 1 << DESCRIBE
+    world.allow(DESCRIBE, CLUSTER, Permission.DENY)
+    assert world.call(asked).cluster_authorized_operations == 0

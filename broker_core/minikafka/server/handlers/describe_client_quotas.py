@@ -1,0 +1,40 @@
+"""DescribeClientQuotas: the quotas of users and client ids that match a filter.
+
+Any broker serves it, from ZooKeeper. Addresses have no quotas here, so that a filter for them finds nothing.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.server.admin.entity_quotas import QuotaFilter, find_quotas
+from minikafka.server.context import RequestContext
+from minikafka.server.core.broker import Broker
+from minikafka.server.core.deferred_response import answer_by_jobs
+from minikafka.wire.apis.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    QuotaEntry,
+)
+
+
+def handle(broker: Broker, context: RequestContext, request: DescribeClientQuotasRequest) -> None:
+    """Serve one DescribeClientQuotas request."""
+    found: list[QuotaEntry] = []
+
+    def work(wanted: DescribeClientQuotasRequest) -> None:
+        matching = QuotaFilter(wanted)
+        found[:] = find_quotas(broker.zk_client.settings.of_clients_and_users(), matching)
+
+    answer_by_jobs(
+        broker,
+        context,
+        [request],
+        work,
+        lambda: DescribeClientQuotasResponse(0, ErrorCode.NONE, None, tuple(found)),
+        refusal,
+    )
+
+
+def refusal(error: BrokerError) -> DescribeClientQuotasResponse:
+    """Return the response to a request that fails as a whole."""
+    return DescribeClientQuotasResponse(0, error.code, error.detail, None)
