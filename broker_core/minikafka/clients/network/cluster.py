@@ -476,8 +476,7 @@ class ClusterClient:
             self._warn_of_outage(started_ms, failed, caller_timeout_ms or deadline.timeout_ms)
             raise failed.network_error("")
 
-        failure = f"no broker of {self.bootstrap_text} could be reached"
-        return self._retrier.run(failure, deadline, attempt, self._unreachable_advice)
+        return self._retrier.run("no broker could be reached", deadline, attempt, self._unreachable_advice)
 
     def _warn_of_outage(self, started_ms: int, failed: FailedAttempts, caller_timeout_ms: int) -> None:
         if self._outage.record_failure(started_ms, self.clock.monotonic_ms()) and not self._retrier.closed:

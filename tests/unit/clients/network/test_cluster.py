@@ -186,9 +186,7 @@ def test_unreachable_cluster_error_names_addresses_reasons_and_time(brokers: Bro
         cluster.metadata(timeout_ms=3_000)
     text = str(caught.value)
     reasons = (f"bootstrap server memory:{port}: cannot connect: Connection refused" for port in (9001, 9002))
-    assert text.startswith(
-        f"no broker of memory:9001,memory:9002 could be reached for 3000 ms: {'; '.join(reasons)}; check "
-    )
+    assert text.startswith(f"no broker could be reached for 3000 ms: {'; '.join(reasons)}; check ")
     assert (text.count("memory:9001"), text.count("memory:9002")) == (2, 2)
     assert brokers.clock.monotonic_ms() <= 3_000
 
