@@ -358,7 +358,7 @@ def error_codes() -> str:
                         [
                             str(int(code)),
                             f"`{code.name}`",
-                            "yes" if code in errors._RETRIABLE else "",
+                            "yes" if code.is_retriable else "",
                             texts.ERROR_MEANINGS[code.name],
                         ]
                         for code in errors.ErrorCode

@@ -41,158 +41,18 @@
         └── ConfigErrors         several of them, all named
 
 A message says what was wrong, with the value, and what to do.
-The codes are those of Kafka 2.1 (``Errors.java``), with 0.10.1's names where 0.10.1 has the code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, TypeVar
 
+from minikafka.base.error_codes import ErrorCode as ErrorCode  # noqa: PLC0414 (an error has its code)
 from minikafka.base.secrets import is_resource_name, redact, redact_text
 
 Error = TypeVar("Error", bound=BaseException)
 T = TypeVar("T")
-
-
-class ErrorCode(IntEnum):
-    """Kafka's numeric error codes, as in responses (int16)."""
-
-    UNKNOWN = -1
-    NONE = 0
-    OFFSET_OUT_OF_RANGE = 1
-    CORRUPT_MESSAGE = 2
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    INVALID_FETCH_SIZE = 4
-    LEADER_NOT_AVAILABLE = 5
-    NOT_LEADER_FOR_PARTITION = 6
-    REQUEST_TIMED_OUT = 7
-    BROKER_NOT_AVAILABLE = 8
-    REPLICA_NOT_AVAILABLE = 9
-    MESSAGE_TOO_LARGE = 10
-    STALE_CONTROLLER_EPOCH = 11
-    OFFSET_METADATA_TOO_LARGE = 12
-    NETWORK_EXCEPTION = 13
-    GROUP_LOAD_IN_PROGRESS = 14
-    GROUP_COORDINATOR_NOT_AVAILABLE = 15
-    NOT_COORDINATOR_FOR_GROUP = 16
-    INVALID_TOPIC = 17
-    RECORD_LIST_TOO_LARGE = 18
-    NOT_ENOUGH_REPLICAS = 19
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
-    INVALID_REQUIRED_ACKS = 21
-    ILLEGAL_GENERATION = 22
-    INCONSISTENT_GROUP_PROTOCOL = 23
-    INVALID_GROUP_ID = 24
-    UNKNOWN_MEMBER_ID = 25
-    INVALID_SESSION_TIMEOUT = 26
-    REBALANCE_IN_PROGRESS = 27
-    INVALID_COMMIT_OFFSET_SIZE = 28
-    TOPIC_AUTHORIZATION_FAILED = 29
-    GROUP_AUTHORIZATION_FAILED = 30
-    CLUSTER_AUTHORIZATION_FAILED = 31
-    INVALID_TIMESTAMP = 32
-    UNSUPPORTED_SASL_MECHANISM = 33
-    ILLEGAL_SASL_STATE = 34
-    UNSUPPORTED_VERSION = 35
-    TOPIC_ALREADY_EXISTS = 36
-    INVALID_PARTITIONS = 37
-    INVALID_REPLICATION_FACTOR = 38
-    INVALID_REPLICA_ASSIGNMENT = 39
-    INVALID_CONFIG = 40
-    NOT_CONTROLLER = 41
-    INVALID_REQUEST = 42
-    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
-    POLICY_VIOLATION = 44
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-    DUPLICATE_SEQUENCE_NUMBER = 46
-    INVALID_PRODUCER_EPOCH = 47
-    INVALID_TXN_STATE = 48
-    INVALID_PRODUCER_ID_MAPPING = 49
-    INVALID_TRANSACTION_TIMEOUT = 50
-    CONCURRENT_TRANSACTIONS = 51
-    TRANSACTION_COORDINATOR_FENCED = 52
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-    SECURITY_DISABLED = 54
-    OPERATION_NOT_ATTEMPTED = 55
-    KAFKA_STORAGE_ERROR = 56
-    LOG_DIR_NOT_FOUND = 57
-    SASL_AUTHENTICATION_FAILED = 58
-    UNKNOWN_PRODUCER_ID = 59
-    REASSIGNMENT_IN_PROGRESS = 60
-    DELEGATION_TOKEN_AUTH_DISABLED = 61
-    DELEGATION_TOKEN_NOT_FOUND = 62
-    DELEGATION_TOKEN_OWNER_MISMATCH = 63
-    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64
-    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
-    DELEGATION_TOKEN_EXPIRED = 66
-    INVALID_PRINCIPAL_TYPE = 67
-    NON_EMPTY_GROUP = 68
-    GROUP_ID_NOT_FOUND = 69
-    FETCH_SESSION_ID_NOT_FOUND = 70
-    INVALID_FETCH_SESSION_EPOCH = 71
-    LISTENER_NOT_FOUND = 72
-    TOPIC_DELETION_DISABLED = 73
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 75
-    UNSUPPORTED_COMPRESSION_TYPE = 76
-    MEMBER_ID_REQUIRED = 79
-    PREFERRED_LEADER_NOT_AVAILABLE = 80
-    GROUP_MAX_SIZE_REACHED = 81
-    FENCED_INSTANCE_ID = 82
-    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
-    ELECTION_NOT_NEEDED = 84
-    NO_REASSIGNMENT_IN_PROGRESS = 85
-    GROUP_SUBSCRIBED_TO_TOPIC = 86
-    UNSTABLE_OFFSET_COMMIT = 88
-    RESOURCE_NOT_FOUND = 91
-    DUPLICATE_RESOURCE = 92
-    UNACCEPTABLE_CREDENTIAL = 93
-    MISMATCHED_ENDPOINT_TYPE = 114
-    UNSUPPORTED_ENDPOINT_TYPE = 115
-
-    @property
-    def is_retriable(self) -> bool:
-        """True if the same request may succeed later, after a metadata refresh."""
-        return self in _RETRIABLE
-
-    @classmethod
-    def of(cls, code: int) -> ErrorCode:
-        """Return the member for ``code``; UNKNOWN for a code that is not in this table."""
-        try:
-            return cls(code)
-        except ValueError:
-            return cls.UNKNOWN
-
-
-_RETRIABLE = frozenset(
-    {
-        # CORRUPT_MESSAGE is retriable in Kafka too: the message may have been damaged in transit.
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_FOR_PARTITION,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.GROUP_LOAD_IN_PROGRESS,
-        ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR_FOR_GROUP,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        ErrorCode.ELECTION_NOT_NEEDED,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    }
-)
 
 
 class MinikafkaError(Exception):

@@ -96,6 +96,10 @@ FETCH_ERRORS: Mapping[ErrorCode, FetchStatus] = {
     ErrorCode.LISTENER_NOT_FOUND: FetchStatus.LEADER_LOST,
     ErrorCode.FENCED_LEADER_EPOCH: FetchStatus.LEADER_LOST,
     ErrorCode.UNKNOWN_LEADER_EPOCH: FetchStatus.LEADER_LOST,
+    ErrorCode.OFFSET_NOT_AVAILABLE: FetchStatus.LEADER_LOST,
+    ErrorCode.UNKNOWN_TOPIC_ID: FetchStatus.LEADER_LOST,
+    ErrorCode.INCONSISTENT_TOPIC_ID: FetchStatus.LEADER_LOST,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: FetchStatus.LEADER_LOST,
 }
 """The meaning of the error codes of a fetch; any other is FAILED, such as a missing permission. UNKNOWN is an
 unexpected error in the broker, or a code of a newer release: it may pass, as in Kafka's consumer.
