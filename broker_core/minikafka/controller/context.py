@@ -38,6 +38,8 @@ class ControllerContext:
         self.sessions: dict[int, int] = {}
         self.shutting_down: dict[int, None] = {}
         self.unclean_election_topics: frozenset[str] = frozenset()
+        self.unclean_elections: dict[TopicPartition, None] = {}
+        """Partitions of other topics for which an unclean election was requested."""
         self.assignments: dict[str, dict[int, tuple[int, ...]]] = {}
         self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
         """The known content of the partitions' state znodes."""
@@ -57,6 +59,18 @@ class ControllerContext:
                 != sessions.get(broker_id, self.sessions.get(broker_id))
             )
         ]
+
+    def partitions_with_stale_isr(
+        self, brokers: Mapping[int, LiveBroker], sessions: Mapping[int, int]
+    ) -> tuple[TopicPartition, ...]:
+        """Return the partitions that a failed or restarted broker has, but not in the known ISR."""
+        failed = [broker_id for broker_id in self.brokers if broker_id not in brokers]
+        return tuple(
+            topic_partition
+            for broker_id in failed + self.restarted_brokers(brokers, sessions)
+            for topic_partition in self.partitions_on(broker_id)
+            if topic_partition in self.leaderships and broker_id not in self.leaderships[topic_partition].isr
+        )
 
     # --- partitions and their replicas ----------------------------------------------------------------------
 
@@ -90,6 +104,7 @@ class ControllerContext:
             for replica in self.replicas_of(topic_partition):
                 del self._on_broker[replica][topic_partition]
             self.leaderships.pop(topic_partition, None)
+            self.unclean_elections.pop(topic_partition, None)
             self._statuses.pop(topic_partition, None)
             self._replicas.pop(topic_partition, None)
         self.assignments.pop(topic, None)
@@ -121,6 +136,12 @@ class ControllerContext:
         if not bounced_brokers:
             return EligibleBrokers(self.brokers, self.shutting_down)
         return EligibleBrokers(self.brokers, {**self.shutting_down, **dict.fromkeys(bounced_brokers)})
+
+    def may_elect_unclean(self, topic_partition: TopicPartition) -> bool:
+        """Return whether a replica outside the ISR may lead if no replica in the ISR is alive."""
+        return (
+            topic_partition.topic in self.unclean_election_topics or topic_partition in self.unclean_elections
+        )
 
     def deletion_metadata(
         self, topic_partitions: Collection[TopicPartition]

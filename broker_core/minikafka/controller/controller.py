@@ -24,6 +24,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from minikafka.base.endpoints import LiveBroker
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
@@ -32,6 +33,7 @@ from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.effect_batch import EffectBatch
 from minikafka.controller.election import (
     NO_LEADER,
+    check_election,
     first_leader_and_isr,
     next_leader_and_isr,
     preferred_leader_and_isr,
@@ -121,6 +123,18 @@ class Controller:
         """Return whether a topic does not exist and is not waiting to be deleted."""
         return topic not in self._context.assignments and topic not in self._deletions
 
+    def check_election(self, topic_partition: TopicPartition, *, unclean: bool) -> None:
+        """Raise BrokerError with the reason if an election would not give the partition another leader."""
+        context = self._context
+        if not context.has_partition(topic_partition):
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}"
+            )
+        if topic_partition.topic in self._deletions:
+            raise BrokerError(ErrorCode.INVALID_TOPIC, f"topic {topic_partition.topic} is being deleted")
+        known, replicas = context.leaderships.get(topic_partition), context.replicas_of(topic_partition)
+        check_election(topic_partition, known, replicas, context.eligible_brokers(), unclean=unclean)
+
     def partitions_still_led_by(self, broker_id: int) -> tuple[TopicPartition, ...]:
         """Return the replicated partitions that a broker still leads: no other replica could take over."""
         context = self._context
@@ -139,15 +153,7 @@ class Controller:
 
         A failed broker may have joined their ISR unnoticed, as leaders report that later.
         """
-        context = self._context
-        failed = [broker_id for broker_id in context.brokers if broker_id not in brokers]
-        return tuple(
-            topic_partition
-            for broker_id in failed + context.restarted_brokers(brokers, sessions)
-            for topic_partition in context.partitions_on(broker_id)
-            if topic_partition in context.leaderships
-            and broker_id not in context.leaderships[topic_partition].isr
-        )
+        return self._context.partitions_with_stale_isr(brokers, sessions)
 
     # --- events ---------------------------------------------------------------------------------------------
 
@@ -194,14 +200,21 @@ class Controller:
                 self._logs_failed(broker_id, partitions)
             case events.UncleanElectionChanged(topics):
                 self._unclean_changed(topics)
+            case events.ShutdownRequested(broker_id):
+                self._shutdown_requested(broker_id)
+            case _:
+                self._handle_request(event)
+
+    def _handle_request(self, event: Event) -> None:
+        match event:
             case events.ElectionRequested(partitions):
                 self._elect_preferred(partitions)
+            case events.LeadersWanted(partitions, unclean):
+                self._elect_leaders(partitions, unclean=unclean)
             case events.RebalanceDue(limit_percent):
                 self._rebalance(limit_percent)
             case events.ReassignmentRequested(reassignments):
                 self._reassign(reassignments)
-            case events.ShutdownRequested(broker_id):
-                self._shutdown_requested(broker_id)
             case _:
                 raise AssertionError(f"unknown event {event!r}")
 
@@ -217,7 +230,7 @@ class Controller:
             for topic_partition in context.add_partitions(topic, assignment):
                 context.load_state(topic_partition, event.leaderships.get(topic_partition))
         self._deletions.request(event.deletions, out)
-        if event.preferred_elections and not self._start_elections(event.preferred_elections, resumed=True):
+        if event.preferred_elections and not self._elections.start(event.preferred_elections, out):
             out.add_last(events.DropElections("none of its partitions exists"))
         self._reassign(event.reassignments, resumed=True)
         self._start_deletions()
@@ -232,7 +245,7 @@ class Controller:
                     event.bounced_brokers.get(topic_partition, ()),
                     force_new_epoch=force_new_epoch,
                 ):
-                    self._send_leader_and_isr(topic_partition, context.brokers)
+                    out.add_known_state(topic_partition, context.brokers)
         out.add_live_brokers(broker_id for broker_id in context.brokers if broker_id != self._broker_id)
         # Brokers learn that they lead before clients do. So the metadata waits for pending writes.
         self._full_metadata_pending = bool(self._pending_writes)
@@ -268,7 +281,7 @@ class Controller:
                     bounced_brokers.setdefault(topic_partition, {})
         for topic_partition, away in bounced_brokers.items():
             if self._reconcile(topic_partition, away):
-                self._send_leader_and_isr(topic_partition, started)
+                self._effects.add_known_state(topic_partition, started)
         self._effects.add_live_brokers(brokers)
         self._effects.add_full_metadata(started)
 
@@ -362,30 +375,21 @@ class Controller:
 
     # --- preferred replica elections, reassignments ---------------------------------------------------------
 
-    def _start_elections(
-        self, partitions: Collection[TopicPartition], *, asked: bool = True, resumed: bool = False
-    ) -> list[TopicPartition]:
-        electable = []
-        for topic_partition in sorted(partitions):
-            if not self._context.has_partition(topic_partition):
-                self._effects.add_log_line(
-                    f"no preferred election of {topic_partition}: no such partition", warning=True
-                )
-            elif topic_partition.topic in self._deletions and not resumed:
-                self._effects.add_log_line(
-                    f"no preferred election of {topic_partition}: its topic will be deleted", warning=True
-                )
-            else:
-                electable.append(topic_partition)
-        self._elections.start(electable, self._effects, asked=asked)
-        return electable
-
     def _elect_preferred(self, partitions: Collection[TopicPartition], *, asked: bool = True) -> None:
-        electable = self._start_elections(partitions, asked=asked)
+        electable = self._elections.start(partitions, self._effects, self._deletions, asked=asked)
         if asked and not self._elections.is_requested:
             self._effects.add_last(events.DropElections("none of its partitions can be elected"))
         for topic_partition in electable:
             self._reconcile(topic_partition)
+
+    def _elect_leaders(self, partitions: Collection[TopicPartition], *, unclean: bool) -> None:
+        if not unclean:
+            self._elect_preferred(partitions, asked=False)
+            return
+        for topic_partition in sorted(partitions):
+            if self._has_partition(topic_partition):
+                self._context.unclean_elections[topic_partition] = None
+                self._reconcile(topic_partition)
 
     def _rebalance(self, limit_percent: int) -> None:
         if not self._reassignments and not self._elections:
@@ -442,7 +446,7 @@ class Controller:
                 replicas,
                 eligible,
                 context.epoch,
-                unclean=topic_partition.topic in context.unclean_election_topics,
+                unclean=context.may_elect_unclean(topic_partition),
                 force_new_epoch=force_new_epoch or known.leader in bounced_brokers,
             )
             if leadership is None and topic_partition in self._elections:
@@ -453,6 +457,7 @@ class Controller:
         if leadership is None:
             if known is not None:
                 self._reassignments.finish(topic_partition, known, out)
+            context.unclean_elections.pop(topic_partition, None)
             self._elections.complete(topic_partition, out)
             return True
         if known is not None:
@@ -494,7 +499,7 @@ class Controller:
                     topic_partition, bounced_brokers, force_new_epoch=writing.force_new_epoch
                 )
             if settled:
-                self._announce(topic_partition, NO_LEADER if known is None else known.leader)
+                self._announce(topic_partition, known)
         for topic_partition in sorted(missing):
             failed = self._pending_writes.pop(topic_partition, None)
             if context.has_partition(topic_partition):
@@ -537,7 +542,7 @@ class Controller:
                 settled = self._reconcile(topic_partition)
                 if settled and (known is None or known.leader_epoch != held.leader_epoch):
                     # Written by an earlier controller, which could not announce it.
-                    self._announce(topic_partition, NO_LEADER if known is None else known.leader)
+                    self._announce(topic_partition, known)
 
     def _has_partition(self, topic_partition: TopicPartition) -> bool:
         """Return True if a partition exists and is not being deleted."""
@@ -573,28 +578,8 @@ class Controller:
         led = held.leader in context.brokers
         context.set_status(topic_partition, PartitionStatus.ONLINE if led else PartitionStatus.OFFLINE)
 
-    # --- requests to brokers --------------------------------------------------------------------------------
-
-    def _announce(self, topic_partition: TopicPartition, leader_before: int) -> None:
+    def _announce(self, topic_partition: TopicPartition, before: LeaderAndIsr | None) -> None:
         """Send a partition's new state to its replicas, and then its metadata to all brokers."""
-        context = self._context
-        known = context.leaderships[topic_partition]
-        recipients = []
-        for replica in known.replicas:
-            if replica in context.shutting_down and replica != known.leader:
-                if replica != leader_before:
-                    continue
-                # The old leader must stop leading, and not follow, or it would join the ISR again.
-                self._effects.add_stop_replica(replica, topic_partition, delete=False)
-            recipients.append(replica)
-        self._send_leader_and_isr(topic_partition, recipients)
+        self._effects.announce(topic_partition, NO_LEADER if before is None else before.leader)
         if not self._full_metadata_pending:
-            self._effects.add_update_metadata({topic_partition: known})
-
-    def _send_leader_and_isr(self, topic_partition: TopicPartition, broker_ids: Collection[int]) -> None:
-        """Send a partition's state to these brokers, if they are alive and have a replica."""
-        known = self._context.leaderships.get(topic_partition)
-        if known is not None:
-            for replica in known.replicas:
-                if replica in broker_ids and replica in self._context.brokers:
-                    self._effects.add_leader_and_isr(replica, topic_partition, known)
+            self._effects.add_update_metadata({topic_partition: self._context.leaderships[topic_partition]})

@@ -61,6 +61,28 @@ class EffectBatch:
         """Add a partition to the LeaderAndIsr request for a broker."""
         self._leaderships.setdefault(broker_id, {})[topic_partition] = leadership
 
+    def add_known_state(self, topic_partition: TopicPartition, broker_ids: Collection[int]) -> None:
+        """Add a partition's known state for those of these brokers that are alive and have a replica."""
+        known = self._context.leaderships.get(topic_partition)
+        if known is not None:
+            for replica in known.replicas:
+                if replica in broker_ids and replica in self._context.brokers:
+                    self.add_leader_and_isr(replica, topic_partition, known)
+
+    def announce(self, topic_partition: TopicPartition, leader_before: int) -> None:
+        """Add a partition's new state for its replicas, but for followers that are shutting down."""
+        context = self._context
+        known = context.leaderships[topic_partition]
+        recipients = []
+        for replica in known.replicas:
+            if replica in context.shutting_down and replica != known.leader:
+                if replica != leader_before:
+                    continue
+                # The old leader must stop leading, and not follow, or it would join the ISR again.
+                self.add_stop_replica(replica, topic_partition, delete=False)
+            recipients.append(replica)
+        self.add_known_state(topic_partition, recipients)
+
     def add_update_metadata(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """Add partitions to the UpdateMetadata request for all brokers."""
         self._update_metadata.update(leaderships)

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
 from minikafka.partition.replica import LeaderAndIsr
 
 NO_LEADER = -1
@@ -85,6 +87,33 @@ def preferred_leader_and_isr(
     if known.leader == preferred or preferred not in known.isr or not eligible.is_stable(preferred):
         return None
     return _next(known, preferred, known.isr, replicas, controller_epoch)
+
+
+def check_election(
+    topic_partition: TopicPartition,
+    known: LeaderAndIsr | None,
+    replicas: tuple[int, ...],
+    eligible: EligibleBrokers,
+    *,
+    unclean: bool,
+) -> None:
+    """Raise BrokerError unless an election gives a partition in the state ``known`` another leader.
+
+    The preferred replica is elected, or, if ``unclean``, any live one in place of a dead leader.
+    """
+    preferred, leader = replicas[0], NO_LEADER if known is None else known.leader
+    if leader in eligible.live if unclean else leader == preferred:
+        raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {leader} leads {topic_partition} already")
+    if unclean and (known is None or not eligible.select((*known.isr, *replicas))):
+        raise BrokerError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"no replica of {topic_partition} is alive: start one of the brokers {list(replicas)}",
+        )
+    if not unclean and (known is None or preferred_leader_and_isr(known, replicas, eligible, 0) is None):
+        raise BrokerError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"broker {preferred}, the preferred leader of {topic_partition}, is not alive or not in sync",
+        )
 
 
 def _next(

@@ -142,6 +142,17 @@ class ElectionRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class LeadersWanted:
+    """Partitions of an ElectLeaders request; ``unclean``: any live replica may lead where the leader is dead.
+
+    ``Controller.check_election`` names those that get no other leader.
+    """
+
+    partitions: frozenset[TopicPartition]
+    unclean: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceDue:
     """The automatic preferred election is due, for brokers whose imbalance is above ``limit_percent``.
 
@@ -180,6 +191,7 @@ Event = (
     | LogsFailed
     | UncleanElectionChanged
     | ElectionRequested
+    | LeadersWanted
     | RebalanceDue
     | ReassignmentRequested
     | ShutdownRequested

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.context import ControllerContext
+from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.effect_batch import EffectBatch
 
 
@@ -34,14 +35,37 @@ class PreferredReplicaElections:
         """Return the topics of the partitions in progress."""
         return {topic_partition.topic for topic_partition in self._in_progress}
 
-    def start(self, partitions: Collection[TopicPartition], out: EffectBatch, *, asked: bool) -> None:
-        """Start the election of ``partitions``, which the controller then reconciles one by one."""
-        names = ",".join(_name(key) for key in partitions if key not in self._in_progress)
+    def start(
+        self,
+        partitions: Collection[TopicPartition],
+        out: EffectBatch,
+        deletions: TopicDeletions | None = None,
+        *,
+        asked: bool = True,
+    ) -> list[TopicPartition]:
+        """Start the election of ``partitions``; return those that the controller must reconcile.
+
+        Others do not exist, or their topics are in ``deletions``. ``asked``: the request is in ZooKeeper.
+        """
+        electable = []
+        for topic_partition in sorted(partitions):
+            if not self._context.has_partition(topic_partition):
+                out.add_log_line(
+                    f"no preferred election of {topic_partition}: no such partition", warning=True
+                )
+            elif deletions is not None and topic_partition.topic in deletions:
+                out.add_log_line(
+                    f"no preferred election of {topic_partition}: its topic will be deleted", warning=True
+                )
+            else:
+                electable.append(topic_partition)
+        names = ",".join(_name(key) for key in electable if key not in self._in_progress)
         if names:
             out.add_log_line(f"Starting preferred replica leader election for partitions {names}")
-        self._in_progress.update(dict.fromkeys(partitions))
+        self._in_progress.update(dict.fromkeys(electable))
         if asked:
-            self._requested.update(dict.fromkeys(partitions))
+            self._requested.update(dict.fromkeys(electable))
+        return electable
 
     def complete(self, topic_partition: TopicPartition, out: EffectBatch) -> None:
         """Log how the election of a partition ended, if there was one: nothing is left to write for it."""

@@ -26,6 +26,7 @@ from minikafka.wire.apis.describe_groups import DESCRIBE_GROUPS
 from minikafka.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from minikafka.wire.apis.describe_producers import DESCRIBE_PRODUCERS
 from minikafka.wire.apis.describe_user_scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
+from minikafka.wire.apis.elect_leaders import ELECT_LEADERS
 from minikafka.wire.apis.fetch import FETCH
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR
 from minikafka.wire.apis.heartbeat import HEARTBEAT
@@ -85,6 +86,7 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         SASL_AUTHENTICATE,
         CREATE_PARTITIONS,
         DELETE_GROUPS,
+        ELECT_LEADERS,
         INCREMENTAL_ALTER_CONFIGS,
         DESCRIBE_CLIENT_QUOTAS,
         ALTER_CLIENT_QUOTAS,

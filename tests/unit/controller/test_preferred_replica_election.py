@@ -1,5 +1,6 @@
 """Preferred replica elections, requested and automatic."""
 
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.controller import Controller
@@ -117,3 +118,52 @@ def test_no_automatic_election_during_a_reassignment() -> None:
 
 def test_a_controller_that_is_not_elected_balances_nothing() -> None:
     assert Controller(9, delete_topics=True).step(events.RebalanceDue(10)) == []
+
+
+def problem(cluster: Cluster, key: TopicPartition = T0, *, unclean: bool = False) -> ErrorCode:
+    try:
+        cluster.controller.check_election(key, unclean=unclean)
+    except BrokerError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def test_a_preferred_election_is_needed_if_another_in_sync_replica_leads() -> None:
+    assert problem(Cluster((1, 2), {T0: BY_TWO})) is ErrorCode.NONE
+    assert problem(Cluster((1, 2), {T0: BY_ONE})) is ErrorCode.ELECTION_NOT_NEEDED
+    out_of_sync = Cluster((1, 2), {T0: state(2, (2,), (1, 2))})
+    assert problem(out_of_sync) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert problem(Cluster((2,), {T0: BY_TWO})) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert problem(Cluster((1,), {T0: BY_ONE}), T1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_no_leader_is_elected_for_a_topic_that_is_being_deleted() -> None:
+    cluster = Cluster((1, 2), {T0: BY_TWO})
+    cluster.tell(events.DeletionRequested(frozenset({"t"})))
+    assert problem(cluster) is ErrorCode.INVALID_TOPIC
+    cluster.tell(events.LeadersWanted(frozenset({T0}), unclean=True))
+    assert cluster.written() == []
+
+
+def test_preferred_replicas_that_a_client_asks_for_lead() -> None:
+    cluster = Cluster((1, 2), {T0: BY_TWO})
+    cluster.tell(events.LeadersWanted(frozenset({T0}), unclean=False))
+    assert cluster.known() == state(1, (2, 1), (1, 2), leader_epoch=1, version=1)
+    assert cluster.of(events.DropElections) == []
+
+
+def test_an_unclean_election_is_possible_while_the_leader_is_dead() -> None:
+    cluster = Cluster((2, 3), {T0: state(1, (1,), (1, 2)), T1: state(4, (4,))})
+    assert problem(cluster, unclean=True) is ErrorCode.NONE
+    assert problem(cluster, T1, unclean=True) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert problem(Cluster((1, 2), {T0: BY_TWO}), unclean=True) is ErrorCode.ELECTION_NOT_NEEDED
+    cluster.tell(events.LeadersWanted(frozenset({T0}), unclean=True))
+    assert cluster.known() == state(2, (2,), (1, 2), leader_epoch=2, version=2)
+    assert any("messages that it does not have are lost" in note for note in cluster.notes())
+
+
+def test_an_unclean_election_does_not_allow_the_next_one() -> None:
+    cluster = Cluster((2, 3), {T0: state(1, (1,), (1, 2, 3))})
+    cluster.tell(events.LeadersWanted(frozenset({T0}), unclean=True))
+    cluster.lose(2)
+    assert cluster.known().leader == -1

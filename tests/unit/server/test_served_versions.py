@@ -53,6 +53,7 @@ def test_a_broker_advertises_the_versions_that_it_serves() -> None:
         (36, 0, 1),
         (37, 0, 1),
         (42, 0, 1),
+        (43, 0, 2),
         (44, 0, 0),
         (48, 0, 1),
         (49, 0, 1),

@@ -36,6 +36,7 @@ from minikafka.server.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_user_scram_credentials,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -114,10 +115,15 @@ _OF_REPLICAS: dict[ApiKey, Callable[[ReplicaManager, RequestContext, Any], None]
     ApiKey.STOP_REPLICA: stop_replica.handle,
     ApiKey.UPDATE_METADATA: update_metadata.handle,
 }
+# Requests for work of the controller.
+_OF_CONTROLLER: dict[ApiKey, Callable[[ControllerEventManager, Broker, RequestContext, Any], None]] = {
+    ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown.handle,
+    ApiKey.ELECT_LEADERS: elect_leaders.handle,
+}
 list_api_versions = api_versions.listing(
     [
-        *(*_BY_JOB, *_OF_BROKER, *_OF_GROUPS, *_OF_REPLICAS),
-        *(ApiKey.LEADER_AND_ISR, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.API_VERSIONS),
+        *(*_BY_JOB, *_OF_BROKER, *_OF_GROUPS, *_OF_REPLICAS, *_OF_CONTROLLER),
+        *(ApiKey.LEADER_AND_ISR, ApiKey.API_VERSIONS),
     ]
 )
 """The handler of ApiVersions, which clients may ask before they have authenticated."""
@@ -142,5 +148,5 @@ def handlers(
         **{key: partial(run, partial(handle, coordinator)) for key, handle in _OF_GROUPS.items()},
         **{key: partial(handle, replicas) for key, handle in _OF_REPLICAS.items()},
         ApiKey.LEADER_AND_ISR: partial(leader_and_isr.handle, broker, replicas),
-        ApiKey.CONTROLLED_SHUTDOWN: partial(controlled_shutdown.handle, control, broker),
+        **{key: partial(handle, control, broker) for key, handle in _OF_CONTROLLER.items()},
     }

@@ -36,6 +36,12 @@ from minikafka.wire.apis.describe_producers import (
     DescribeProducersTopicResult,
 )
 from minikafka.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsResponse
+from minikafka.wire.apis.elect_leaders import (
+    ElectLeadersPartitionResult,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopicResult,
+)
 
 
 def _describe_cluster(
@@ -63,7 +69,20 @@ def _denied_users(request: AlterUserScramCredentialsRequest) -> AlterUserScramCr
     return AlterUserScramCredentialsResponse(0, tuple(rows))
 
 
+def _denied_elections(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    message = denial_message(Operation.ALTER)
+    rows = (
+        ElectLeadersTopicResult(
+            topic.topic,
+            tuple(ElectLeadersPartitionResult(index, CLUSTER_DENIED, message) for index in topic.partitions),
+        )
+        for topic in request.topic_partitions or ()
+    )
+    return ElectLeadersResponse(0, CLUSTER_DENIED, tuple(rows))
+
+
 ADMIN_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
+    ApiKey.ELECT_LEADERS: cluster_request(Operation.ALTER, _denied_elections),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster_request(
         Operation.DESCRIBE_CONFIGS,
         lambda request: DescribeClientQuotasResponse(

@@ -58,6 +58,7 @@ from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsRequest
 from minikafka.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
 from minikafka.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from minikafka.wire.apis.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from minikafka.wire.apis.heartbeat import HeartbeatRequest
@@ -281,6 +282,11 @@ CASES = [
     Case(K.DESCRIBE_CONFIGS, 2, BROKER, ((Operation.DESCRIBE_CONFIGS, CLUSTER),), CLUSTER_DENIED),
     Case(K.ALTER_CONFIGS, 1, SETTINGS, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
     Case(K.INCREMENTAL_ALTER_CONFIGS, 0, SOME, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
+    Case(
+        *(K.ELECT_LEADERS, 2, ElectLeadersRequest(0, (ElectLeadersTopic("t", (0,)),), 0)),
+        ((ALTER, CLUSTER),),
+        CLUSTER_DENIED,
+    ),
     Case(
         *(K.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest((), strict=False)),
         ((Operation.DESCRIBE_CONFIGS, CLUSTER),),
