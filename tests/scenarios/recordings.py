@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from minikafka.base.errors import NetworkError
 from minikafka.net.interfaces import PendingResponse
 from minikafka.records.format.message_set import Record, build_message_set
-from minikafka.server.served_versions import NEWEST_SERVED
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
+from minikafka.wire.apis.api_versions import API_VERSIONS, is_refusal
 from minikafka.wire.apis.heartbeat import HeartbeatRequest
 from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.framing import RequestHeader, split_response
@@ -77,11 +77,10 @@ def names_of(broker: str) -> Iterator[str]:
 def decoded(header: RequestHeader, frame: bytes) -> Any:
     """Decode the response to a request with that header."""
     api, version = APIS[ApiKey(header.api_key)], header.api_version
-    if version > NEWEST_SERVED[api.key]:
-        version = 0  # in which an unknown version is refused
     correlation_id, body = split_response(frame, api.has_tagged_response_header(version))
     assert correlation_id == header.correlation_id
-    return api.decode_response(version, body)
+    refused = api is API_VERSIONS and is_refusal(body)
+    return api.decode_response(0 if refused else version, body)
 
 
 def entries(log: str) -> Iterator[tuple[int, bytes]]:

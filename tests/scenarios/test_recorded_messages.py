@@ -64,7 +64,7 @@ REPLAYS = {
         "18-ApiVersions-v4#1 18-ApiVersions-v0#5 03-Metadata-v2#16 19-CreateTopics-v0#2 20-DeleteTopics-v0#1"
     ),
     "by hand": (
-        "18-ApiVersions-v0#6 18-ApiVersions-v3#2 10-GroupCoordinator-v0#0 03-Metadata-v0#7 03-Metadata-v0#10 "
+        "18-ApiVersions-v0#6 10-GroupCoordinator-v0#0 03-Metadata-v0#7 03-Metadata-v0#10 "
         "03-Metadata-v1#1 03-Metadata-v1#2 03-Metadata-v1#3 03-Metadata-v2#17 "
         "wire-0:78 wire-1:72 02-ListOffsets-v0#9 02-ListOffsets-v1#6 "
         "19-CreateTopics-v0#3 19-CreateTopics-v0#4 20-DeleteTopics-v0#2"
@@ -73,10 +73,14 @@ REPLAYS = {
 """Client -> its recorded exchanges, in their order."""
 
 UNKNOWN = "99-unknown-99-v0#0"
+EMPTY = "18-ApiVersions-v3#2"
+"""A request without a body, which 0.10.1 does not read in a version that it refuses."""
 
 
 def comparable(name: str, answer: dict[str, Any]) -> dict[str, Any]:
     """Remove the fields that differ here, each for its reason."""
+    if name.startswith(("18-ApiVersions-v3", "18-ApiVersions-v4")):
+        return {}  # 0.10.1 refuses these versions
     for topic in answer.get("topics", ()):
         if name.startswith("03-Metadata") and topic["name"] == "twice":
             # The recording had two brokers with a replica each, we have one.
@@ -100,8 +104,9 @@ def test_recorded_client_gets_the_same_responses(client: str) -> None:
     replay.check(comparable)
 
 
-def test_a_request_of_an_unknown_api_ends_its_connection() -> None:
+@pytest.mark.parametrize("name", [UNKNOWN, EMPTY])
+def test_a_request_that_is_unknown_or_invalid_ends_its_connection(name: str) -> None:
     replay = Replay()
-    replay.run(UNKNOWN)
-    assert recorded(UNKNOWN).response is None
+    replay.run(name)
+    assert (recorded(name).response is None) == (name == UNKNOWN)
     assert replay.closed()

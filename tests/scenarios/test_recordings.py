@@ -23,6 +23,7 @@ def test_every_recording_of_0_10_1_1_is_replayed() -> None:
         *test_recorded_groups.SEVERAL.values(),
         *test_recorded_messages.REPLAYS.values(),
         test_recorded_messages.UNKNOWN,
+        test_recorded_messages.EMPTY,
     ]
     sent = {step for replay in replays for step in replay.split() if ":" not in step}
     sent |= set(test_recorded_replication.EXCHANGES)

@@ -27,7 +27,7 @@ from minikafka.registry.controller import IsrChange, PreferredElection, Reassign
 from minikafka.registry.topics import PartitionState, TopicAssignment
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
-from minikafka.wire.apis.api_versions import ApiVersion
+from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersion
 from minikafka.wire.apis.describe_configs import ConfigResourceType
 from minikafka.wire.apis.describe_groups import DescribedGroup
 from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchResponse, FetchTopic, FetchTopicResponse
@@ -427,7 +427,8 @@ class BrokerHarness:
         answer = scripts.popleft() if scripts else self._standing.get(api.key)
 
         def send(response: Any) -> None:
-            version = header.api_version
+            refused = getattr(response, "error_code", None) == ErrorCode.UNSUPPORTED_VERSION
+            version = 0 if api is API_VERSIONS and refused else header.api_version
             head = response_header(header.correlation_id, api.has_tagged_response_header(version))
             exchange.respond([head, *api.encode_response(version, response)])
 

@@ -20,9 +20,12 @@ from typing import Any
 from urllib.parse import quote
 
 from minikafka.base.clock import SystemClock
+from minikafka.base.errors import ErrorCode
 from minikafka.base.secrets import Password
 from minikafka.security.sasl.mechanism import SaslServer
 from minikafka.security.sasl.server_states import EnabledMechanism, SaslServerAuthenticator, SaslState
+from minikafka.wire.api import ApiKey
+from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import API_VERSIONS
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR
 from minikafka.wire.apis.metadata import METADATA
@@ -206,27 +209,35 @@ class _Session:
         header, body = RequestHeader.decode(frame)
         key, version = header.api_key, header.api_version
         self._gateway.requests.append((key, version))
+        if key == API_VERSIONS.key:
+            return self._versions(header.correlation_id, version)
         if not self._supports(key, version):
             raise _Refused(f"API {key} in version {version}")
-        if key == API_VERSIONS.key:
-            return [response_header(header.correlation_id), *api_versions(self._gateway.table, version)]
         self._broker.sendall(framed(bytes(frame)))
         return [] if key == 0 and _acks(body) == 0 else self._forwarded(key, version)
 
+    def _versions(self, correlation_id: int, version: int) -> list[Part]:
+        table = self._gateway.table
+        if self._supports(API_VERSIONS.key, version):
+            return [response_header(correlation_id), *api_versions(table, version)]
+        refused = api_versions(table, 0, ErrorCode.UNSUPPORTED_VERSION)
+        return [response_header(correlation_id), *refused]
+
     def _forwarded(self, key: int, version: int) -> list[Part]:
         response = exactly(self._broker, struct.unpack(">i", exactly(self._broker, 4))[0])
-        correlation_id, body = split_response(response)
-        head = response_header(correlation_id)
+        if key not in (METADATA.key, FIND_COORDINATOR.key):
+            return [response]
+        is_flexible = APIS[ApiKey(key)].has_tagged_response_header(version)
+        correlation_id, body = split_response(response, is_flexible)
+        head = response_header(correlation_id, is_flexible)
         if key == METADATA.key:
             known = METADATA.decode_response(version, body)
             brokers = tuple(replace(row, host=HOST, port=self._gateway.port) for row in known.brokers)
             return [head, *METADATA.encode_response(version, replace(known, brokers=brokers))]
-        if key == FIND_COORDINATOR.key:
-            found = FIND_COORDINATOR.decode_response(version, body)
-            if not found.error_code:
-                found = replace(found, host=HOST, port=self._gateway.port)
-            return [head, *FIND_COORDINATOR.encode_response(version, found)]
-        return [response]
+        found = FIND_COORDINATOR.decode_response(version, body)
+        if not found.error_code:
+            found = replace(found, host=HOST, port=self._gateway.port)
+        return [head, *FIND_COORDINATOR.encode_response(version, found)]
 
 
 def _acks(body: memoryview) -> int:

@@ -28,7 +28,7 @@ NEWEST_SERVED: dict[ApiKey, int] = {
     ApiKey.DESCRIBE_GROUPS: 2,
     ApiKey.LIST_GROUPS: 2,
     ApiKey.SASL_HANDSHAKE: 1,
-    ApiKey.API_VERSIONS: 2,
+    ApiKey.API_VERSIONS: 4,
     ApiKey.CREATE_TOPICS: 4,
     ApiKey.DELETE_TOPICS: 3,
     ApiKey.DELETE_RECORDS: 1,

@@ -1,9 +1,10 @@
 """A client's connection to one broker: opened when needed, negotiated, pipelined, reopened after a failure.
 
-A new connection first sends ApiVersions 0; every later request uses the newest version that both sides
-speak. After a failed attempt to connect the next one waits, 50 ms at first and twice as long each time, up to
-a second. A request that is not answered in time leaves its connection out of step, so the connection is
-closed, and all requests in flight on it fail.
+A new connection first sends ApiVersions with the name and version of this software, in an older version of
+the request if the broker refuses the newest. Later requests use the newest version that both sides speak.
+After a failed attempt to connect the next one waits, 50 ms at first and twice as long each time, up to a
+second. A request that is not answered in time leaves its connection out of step, so the connection is closed,
+and all requests in flight on it fail.
 
 After ``connections_max_idle_ms`` without a request a connection is replaced before its next use: a gateway in
 between may have dropped it without notice to either side. So is one whose session ends soon; the requests in
@@ -18,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from minikafka.base import __version__
 from minikafka.base.clock import Clock
 from minikafka.base.errors import (
     AuthenticationFailed,
@@ -34,7 +36,7 @@ from minikafka.clients.network.retry import Backoff, Deadline, Waiter
 from minikafka.clients.network.used_versions import NEWEST_USED
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse, is_refusal
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import RequestHeader, split_response
 
@@ -50,6 +52,8 @@ CONNECTIONS_MAX_IDLE_MS = 540_000
 _CHECK_INTERVAL_MS = 10_000
 """The interval at which a broker that closes every connection is asked whether it demands a login."""
 _CORRELATION_IDS = 0x7FFFFFFF
+SOFTWARE = ApiVersionsRequest("minikafka", __version__)
+"""The software of this client, for the log of the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +229,7 @@ class BrokerConnection:
         return correlation_id, [header.encode(), *api.encode_request(version, request)]
 
     def _latest_usable_version(self, api: Api[Any, Any], newest_wanted: int | None = None) -> int:
-        newest_used = NEWEST_USED[api.key]
-        newest_here = min(newest_used, self._config.newest_versions.get(api.key, newest_used))
+        newest_here = self._newest_here(api)
         if newest_wanted is not None:
             newest_here = min(newest_here, newest_wanted)
         oldest, newest = self._versions.get(api.key, (0, -1))
@@ -239,6 +242,10 @@ class BrokerConnection:
                 f"this client {api.min_version} to {newest_here}",
             )
         return version
+
+    def _newest_here(self, api: Api[Any, Any]) -> int:
+        newest_used = NEWEST_USED[api.key]
+        return min(newest_used, self._config.newest_versions.get(api.key, newest_used))
 
     def _ready_connection(self, deadline: Deadline) -> Connection:
         connection = self._reusable_connection()
@@ -333,14 +340,27 @@ class BrokerConnection:
         return NetworkError(reason, str(self.name))
 
     def _negotiate(self, connection: Connection, deadline: Deadline) -> VersionTable:
-        correlation_id, parts = self._encode(API_VERSIONS, 0, ApiVersionsRequest())
+        newest = self._newest_here(API_VERSIONS)
+        response = self._ask_versions(connection, newest, deadline)
+        if newest and response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            # Since 2.4 a broker says which version it supports; an older one has an empty table.
+            supported = (row.max_version for row in response.api_keys if row.api_key == API_VERSIONS.key)
+            older = max(0, min(newest - 1, next(supported, 0)))
+            response = self._ask_versions(connection, older, deadline)
+        code = ErrorCode.of(response.error_code)
+        if code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
+            raise BrokerError(code, f"{self.name} rejected ApiVersions")
+        return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+
+    def _ask_versions(self, connection: Connection, version: int, deadline: Deadline) -> ApiVersionsResponse:
+        correlation_id, parts = self._encode(API_VERSIONS, version, SOFTWARE)
         pending = connection.request(parts)
         try:
             frame = pending.result(deadline.at_most(self._config.request_timeout_ms))
             received_id, body = split_response(frame)
             if received_id != correlation_id:
                 raise RemoteWireError(f"expected correlation id {correlation_id}, got {received_id}")
-            response = API_VERSIONS.decode_response(0, body)
+            return API_VERSIONS.decode_response(0 if is_refusal(body) else version, body)
         except NetworkError as error:
             raise _network_error(
                 "", "cannot connect: ApiVersions (needs Kafka 0.10 or newer)", error
@@ -349,10 +369,6 @@ class BrokerConnection:
             raise NetworkError(
                 f"cannot connect: invalid response to ApiVersions; check that this is a Kafka broker: {error}"
             ) from error
-        code = ErrorCode.of(response.error_code)
-        if code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
-            raise BrokerError(code, f"{self.name} rejected ApiVersions")
-        return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
 
 
 def _network_error(peer: str, request: str, error: NetworkError) -> NetworkError:

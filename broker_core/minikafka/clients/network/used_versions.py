@@ -21,7 +21,7 @@ NEWEST_USED: dict[ApiKey, int] = {
     ApiKey.SYNC_GROUP: 2,
     ApiKey.DESCRIBE_GROUPS: 2,
     ApiKey.LIST_GROUPS: 2,
-    ApiKey.API_VERSIONS: 2,
+    ApiKey.API_VERSIONS: 4,
     ApiKey.CREATE_TOPICS: 4,
     ApiKey.DELETE_TOPICS: 3,
     ApiKey.DELETE_RECORDS: 1,

@@ -3,7 +3,7 @@
 After Kafka's ``SaslServerAuthenticator``:
 
     INITIAL_REQUEST                 ApiVersions, once, or SaslHandshake
-    HANDSHAKE_OR_VERSIONS_REQUEST   the same, after ApiVersions in a version that is not supported
+    HANDSHAKE_OR_VERSIONS_REQUEST   the same, after ApiVersions that was refused
     HANDSHAKE_REQUEST               SaslHandshake
     AUTHENTICATE                    SaslAuthenticate after SaslHandshake 1; bare tokens after 0
     COMPLETE                        any request; SaslHandshake begins a re-authentication (KIP-368)
@@ -188,6 +188,10 @@ class SaslServerAuthenticator:
             return Step(ApiVersionsAnswer(ErrorCode.UNSUPPORTED_VERSION))
         self.state = SaslState.HANDSHAKE_REQUEST
         return Step(ApiVersionsAnswer(ErrorCode.NONE))
+
+    def api_versions_refused(self) -> None:
+        """Note that the ApiVersions request was invalid: the client may send another one."""
+        self.state = SaslState.HANDSHAKE_OR_VERSIONS_REQUEST
 
     def _receive_after_authentication(self, api_key: int, version: int, now_ms: int) -> Step | None:
         if api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):

@@ -116,6 +116,8 @@ class Broker:
         """The ACLs in force. Without an authorizer everything is allowed to everyone."""
         self.acl_manager: AclManager | None = None
         """Changes the ACLs. Set once, before this broker serves; None without an authorizer."""
+        self.logged_software: set[tuple[str, str]] = set()
+        """The names and versions of clients' software that the log has already."""
         self.producer_ids = ProducerIds()
         self.deadline_added: Callable[[int], None] = lambda deadline_ms: None
         """Called with each new deadline (monotonic ms), so that the housekeeper wakes in time."""

@@ -1,20 +1,38 @@
 """ApiVersions: the API versions that this broker serves; next to a 0.10.1 broker only the versions of 0.10.1.
 
+From version 3 on a request has the name and version of the client's software, which are logged once for each
+pair. As in Kafka, a name that is not valid gets INVALID_REQUEST and no table. The response has no features: a
+cluster has some from ``inter.broker.protocol.version`` 2.7 on, which is not supported here.
+
 An unsupported version of the request itself is answered in ``minikafka.server.context``.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 
+from minikafka.base.errors import ErrorCode
+from minikafka.base.text import shorten
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.served_versions import newest_versions
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
-from minikafka.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse, table_of
+from minikafka.wire.apis.api_versions import (
+    SOFTWARE_SINCE,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    is_valid,
+    table_of,
+)
+
+_log = logging.getLogger(__name__)
+
+MOST_LOGGED = 1_000
+"""Names and versions of software that are logged, as clients may send any."""
 
 
 def listing(served: Iterable[ApiKey]) -> Callable[[Broker, RequestContext, ApiVersionsRequest], None]:
@@ -27,6 +45,25 @@ def listing(served: Iterable[ApiKey]) -> Callable[[Broker, RequestContext, ApiVe
         return table_of(replace(APIS[key], max_version=newest[key]) for key in keys if key in newest)
 
     def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> None:
+        if not is_valid(request, context.version):
+            context.reply(ApiVersionsResponse(ErrorCode.INVALID_REQUEST, ()))
+            return
+        if context.version >= SOFTWARE_SINCE:
+            _log_software(broker, context, request)
         context.reply(table(broker.config.beside_0_10))
 
     return handle
+
+
+def _log_software(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> None:
+    software = shorten(request.client_software_name), shorten(request.client_software_version)
+    if software in broker.logged_software or len(broker.logged_software) >= MOST_LOGGED:
+        return
+    broker.logged_software.add(software)
+    _log.info(
+        "first client with this software: name=%s version=%s client_id=%s host=%s listener=%s",
+        *software,
+        shorten(context.header.client_id or ""),
+        context.exchange.client_host,
+        context.listener,
+    )

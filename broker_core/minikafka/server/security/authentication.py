@@ -48,6 +48,7 @@ from minikafka.server.handlers import list_api_versions
 from minikafka.server.served_versions import newest_versions
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
+from minikafka.wire.apis.api_versions import is_valid
 from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateResponse
 from minikafka.wire.apis.sasl_handshake import SASL_HANDSHAKE, SaslHandshakeResponse
 from minikafka.wire.frame_parts import Part
@@ -107,14 +108,15 @@ class SaslAuthentication:
     def __init__(
         self,
         handler: RequestHandler,
-        answer_versions: Callable[[Exchange, memoryview], None],
+        answer_versions: Callable[[Exchange, memoryview], bool],
         mechanisms: Mapping[str, EnabledMechanism],
         supports: Callable[[int, int], bool],
         failure_delay_ms: int,
         clock: Clock,
     ) -> None:
         """handler: serves the requests of authenticated clients. answer_versions: answers ApiVersions before
-        that, in any version. It counts for no quota, as nobody knows whose request it is.
+        that, in any version, and returns False if it refuses the request. It counts for no quota, as nobody
+        knows whose request it is.
 
         supports: takes the key and the version of an API; returns True for versions that the broker has.
         """
@@ -174,7 +176,8 @@ class SaslAuthentication:
     ) -> None:
         """Answer. ``context``: None for a token, which has no header."""
         if isinstance(step.answer, ApiVersionsAnswer):
-            self._answer_versions(exchange, frame)
+            if not self._answer_versions(exchange, frame):
+                states.api_versions_refused()
             return
         parts = _encoded(context, step.answer)
         if step.failure is not None:
@@ -218,10 +221,12 @@ def authenticating(
     config, handlers = broker.config, dict[str, RequestHandler]()
     newest = newest_versions(config.beside_0_10)
 
-    def answer_versions(exchange: Exchange, frame: memoryview) -> None:
+    def answer_versions(exchange: Exchange, frame: memoryview) -> bool:
         context, request = decode_request(exchange, frame, {ApiKey.API_VERSIONS}, newest)
-        if request is not None:  # otherwise answered already: an unsupported version
-            list_api_versions(broker, context, request)
+        if request is None:  # answered already: an unsupported version
+            return False
+        list_api_versions(broker, context, request)
+        return is_valid(request, context.version)
 
     servers = SaslServers(broker, random_bytes)
     for name, security in config.security.items():

@@ -6,14 +6,20 @@ that of ``refusal``: a body of version 0, which the client repeats the request w
 has no tagged fields in any version.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
 from minikafka.base.errors import ErrorCode
+from minikafka.base.files import Buffer
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.fields import Int16, Int32, Int64, since, tagged
 from minikafka.wire.frame_parts import Part
+
+SOFTWARE_SINCE = 3
+"""The first version with the name and version of the client's software."""
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @fast_value
@@ -22,6 +28,15 @@ class ApiVersionsRequest:
 
     client_software_name: Annotated[str, since(3)] = ""
     client_software_version: Annotated[str, since(3)] = ""
+
+
+def is_valid(request: ApiVersionsRequest, version: int) -> bool:
+    """Return False if the name or version of the software has characters that Kafka refuses.
+
+    They have letters, digits, dots and hyphens, and begin and end with a letter or a digit.
+    """
+    software = (request.client_software_name, request.client_software_version)
+    return version < SOFTWARE_SINCE or all(map(_SOFTWARE.fullmatch, software))
 
 
 @fast_value
@@ -81,3 +96,11 @@ def refusal(newest: int) -> list[Part]:
     """
     row = ApiVersion(int(API_VERSIONS.key), API_VERSIONS.min_version, newest)
     return API_VERSIONS.encode_response(0, ApiVersionsResponse(int(ErrorCode.UNSUPPORTED_VERSION), (row,)))
+
+
+def is_refusal(body: Buffer) -> bool:
+    """Return True for the response body of a broker that does not support the version of the request.
+
+    The error code comes first in every version.
+    """
+    return bytes(body[:2]) == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")

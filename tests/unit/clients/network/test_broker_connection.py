@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import pytest
 
+from minikafka.base import __version__
 from minikafka.base.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -20,6 +21,7 @@ from minikafka.clients.network.retry import Deadline
 from minikafka.clients.network.used_versions import NEWEST_USED
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
+from minikafka.wire.apis.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, is_valid
 from minikafka.wire.apis.fetch import FETCH
 from minikafka.wire.apis.metadata import METADATA, MetadataResponse, metadata_request
 from minikafka.wire.apis.produce import PRODUCE, ProduceRequest
@@ -189,6 +191,27 @@ def test_a_closed_link_connects_no_more(brokers: BrokerHarness) -> None:
     connection.close()
     with pytest.raises(NetworkError, match="broker 1 at memory:9001: the client is closed"):
         ask(brokers, connection)
+
+
+def test_the_broker_is_told_the_software_of_the_client(brokers: BrokerHarness) -> None:
+    ask(brokers, link_to(brokers))
+    (_, key, version, request) = brokers.requests[0]
+    assert (key, version) == (ApiKey.API_VERSIONS, NEWEST_USED[ApiKey.API_VERSIONS])
+    assert request == ApiVersionsRequest("minikafka", __version__)
+    assert is_valid(request, version)
+
+
+@pytest.mark.parametrize(
+    ("table", "versions"),
+    [((), [4, 0]), ((ApiVersion(18, 0, 3),), [4, 3]), ((ApiVersion(18, 0, 4),), [4, 3])],
+)
+def test_older_brokers_are_asked_again_in_their_version(
+    brokers: BrokerHarness, table: tuple[ApiVersion, ...], versions: list[int]
+) -> None:
+    refusal = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, table)
+    brokers.script(ApiKey.API_VERSIONS, lambda *_: refusal)
+    assert ask(brokers, link_to(brokers)).controller_id == 1
+    assert [version for _, key, version, _ in brokers.requests if key is ApiKey.API_VERSIONS] == versions
 
 
 def connections(brokers: BrokerHarness) -> int:

@@ -148,12 +148,12 @@ def test_api_versions_before_the_login_have_the_whole_table(world: World) -> Non
     assert world.call(Request(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())) == before
 
 
-def test_api_versions_that_are_too_new_are_answered_and_asked_again(world: World) -> None:
-    connection = world.connect()
+def test_api_versions_that_are_refused_are_answered_and_asked_again(world: World) -> None:
     header = RequestHeader(ApiKey.API_VERSIONS, 99, 5, "new").encode()
-    _, body = split_response(connection.request([header, b"whatever"]).result(60_000))
+    _, body = split_response(world.connect().request([header, b"whatever"]).result(60_000))
     assert APIS[ApiKey.API_VERSIONS].decode_response(0, body).error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert world.call(Request(ApiKey.API_VERSIONS, 2, ApiVersionsRequest())).error_code == ErrorCode.NONE
+    for name, code in (("a b", ErrorCode.INVALID_REQUEST), ("peer", ErrorCode.NONE)):
+        assert world.call(Request(ApiKey.API_VERSIONS, 4, ApiVersionsRequest(name, "1"))).error_code == code
     assert world.log_in().error_code == ErrorCode.NONE
 
 
