@@ -85,6 +85,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/registry/kinds.py": "the table of all kinds of znodes",
     "broker_core/minikafka/registry/zookeeper_address.py": "imported by configurations, without a client",
     "broker_core/minikafka/security/stores/formats.py": "chooses the reader, so that only one is imported",
+    "broker_core/minikafka/server/config/fetching.py": "a section of the configuration",
     "broker_core/minikafka/server/control/protocol_compatibility.py": "one check at the start",
     "broker_core/minikafka/server/inter_broker_connector.py": "the simulation has no sockets",
     "spark_source/pyspark_minikafka/catalog.py": "imported where pyarrow is not",

@@ -25,7 +25,7 @@ class Purgatory(Generic[Ticket]):
     """
 
     def __init__(self) -> None:
-        self._keys: dict[Ticket, tuple[Hashable, ...]] = {}
+        self._keys: dict[Ticket, dict[Hashable, None]] = {}
         # The inner dict keeps the order of arrival.
         self._by_key: dict[Hashable, dict[Ticket, None]] = {}
         # Deadlines name tickets by number: a ticket may hold a large response, and its deadline, which the
@@ -47,13 +47,36 @@ class Purgatory(Generic[Ticket]):
         A ticket that is filed already is filed anew.
         """
         self.remove(ticket)
-        self._keys[ticket] = tuple(keys)
-        for key in self._keys[ticket]:
-            self._by_key.setdefault(key, {})[ticket] = None
+        self._keys[ticket] = {}
+        self.watch(ticket, keys)
         self._count += 1
         self._numbers[ticket] = self._count
         self._tickets[self._count] = ticket
         heapq.heappush(self._deadlines, (deadline_ms, self._count))
+
+    def watch(self, ticket: Ticket, keys: Iterable[Hashable]) -> None:
+        """File a ticket under further ``keys``. One that is not filed, or not any more, stays so."""
+        own = self._keys.get(ticket)
+        if own is None:
+            return
+        for key in keys:
+            if key not in own:
+                own[key] = None
+                self._by_key.setdefault(key, {})[ticket] = None
+
+    def unwatch(self, ticket: Ticket, key: Hashable) -> None:
+        """Take a ticket out from under ``key``. It stays filed under its other keys."""
+        own = self._keys.get(ticket)
+        if own is not None and key in own:
+            del own[key]
+            self._drop(ticket, key)
+
+    def _drop(self, ticket: Ticket, key: Hashable) -> None:
+        tickets = self._by_key.get(key)
+        if tickets is not None:
+            tickets.pop(ticket, None)
+            if not tickets:
+                del self._by_key[key]
 
     def tickets_of(self, key: Hashable) -> list[Ticket]:
         """Return the tickets under ``key``, oldest first. They stay filed until ``remove``."""
@@ -66,11 +89,7 @@ class Purgatory(Generic[Ticket]):
             return False
         del self._tickets[self._numbers.pop(ticket)]
         for key in keys:
-            tickets = self._by_key.get(key)
-            if tickets is not None:
-                tickets.pop(ticket, None)
-                if not tickets:
-                    del self._by_key[key]
+            self._drop(ticket, key)
         if len(self._deadlines) > 2 * len(self._keys) + _SPARE_DEADLINES:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self._tickets]
             heapq.heapify(self._deadlines)

@@ -49,9 +49,13 @@ class RequestContext:
         return True
 
     def may_create(self, topic: str) -> bool:
-        """Return True if the client may create a topic. Everything else is authorized before the handler runs
-        (``access_control``).
+        """Return True if the client may create a topic. Almost everything else is authorized before the
+        handler runs (``access_control``).
         """
+        return True
+
+    def may_read(self, topic: str) -> bool:
+        """Return True if the client may fetch a topic, perhaps one that its fetch session has."""
         return True
 
     def reply(self, response: Any) -> None:

@@ -30,6 +30,26 @@ def test_a_ticket_that_was_removed_is_under_no_key_and_never_expires() -> None:
     assert len(purgatory) == 0
 
 
+def test_a_ticket_may_be_filed_under_more_keys_and_fewer() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    purgatory.add("session", ["a"], deadline_ms=100)
+    purgatory.watch("session", ["a", "b"])
+    purgatory.unwatch("session", "a")
+    purgatory.unwatch("session", "c")
+    assert [purgatory.tickets_of(key) for key in "abc"] == [[], ["session"], []]
+    assert purgatory.remove("session")
+    assert purgatory.tickets_of("b") == []
+
+
+def test_a_ticket_that_was_removed_is_filed_under_no_further_key() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    purgatory.add("session", [], deadline_ms=100)
+    purgatory.remove("session")
+    purgatory.watch("session", ["a"])
+    purgatory.unwatch("session", "a")
+    assert (len(purgatory), purgatory.tickets_of("a")) == (0, [])
+
+
 def test_removing_a_ticket_twice_says_that_somebody_was_first() -> None:
     purgatory: Purgatory[str] = Purgatory()
     purgatory.add("fetch", ["a"], deadline_ms=100)

@@ -45,6 +45,7 @@ from minikafka.security.sasl.signed_tokens import SignedTokenConfig
 from minikafka.security.ssl_config import SslConfig
 from minikafka.security.zookeeper_config import ZooKeeperClientConfig
 from minikafka.security.zookeeper_config import keys as zookeeper_keys
+from minikafka.server.config.fetching import FetchConfig
 from minikafka.server.config.inter_broker_security import InterBrokerSaslConfig, InterBrokerSecurity
 from minikafka.server.config.listener_security import (
     LOGIN_NAMES,
@@ -321,6 +322,7 @@ class BrokerConfig:
     groups: GroupSettings
     offsets: OffsetsConfig
     replication: ReplicationConfig
+    fetching: FetchConfig
     control: ControlConfig
     quotas: QuotaConfig
     authorizer: Authorizer | None
@@ -496,9 +498,7 @@ class BrokerConfig:
             return section(**faults.take(definition_of(section).read(properties)), **others)
 
         no_listeners: tuple[Listener, ...] = ()
-        oldest: Release | None = None
-        if _PROTOCOL in properties:
-            oldest = faults.attempt(lambda: _RELEASE.parse(_PROTOCOL, properties[_PROTOCOL]), None)
+        oldest = faults.attempt(lambda: _oldest(properties), None)
         beside_0_10 = oldest is not None and oldest.numbers[:2] == (0, 10)
         # Beside brokers of 0.10 the default message format is one that they can replicate.
         logs = {_FORMAT: str(oldest), **properties} if beside_0_10 else properties
@@ -534,6 +534,7 @@ class BrokerConfig:
             groups=read(GroupSettings),
             offsets=read(OffsetsConfig),
             replication=read(ReplicationConfig),
+            fetching=read(FetchConfig),
             control=read(ControlConfig),
             quotas=quotas,
             authorizer=read(AccessConfig).authorizer,
@@ -555,6 +556,10 @@ class BrokerConfig:
         )
         versions = ValueVersions.written_for(config.protocol_version)
         return replace(config, groups=replace(config.groups, versions=versions))
+
+
+def _oldest(properties: Mapping[str, str]) -> Release | None:
+    return _RELEASE.parse(_PROTOCOL, properties[_PROTOCOL]) if _PROTOCOL in properties else None
 
 
 def _format_faults(properties: Mapping[str, str], beside_0_10: bool) -> Iterator[ConfigError]:
@@ -582,7 +587,7 @@ BROKER_CONFIG = ConfigDef(
         *_in_group(_SECURITY, AuthenticationConfig, SaslServerConfig, InterBrokerSaslConfig, SslConfig),
         *(replace(definition_of(SaslConfig).keys[name], group=_SECURITY) for name in LOGIN_NAMES),
         *(replace(key, group=_SECURITY) for key in definition_of(SignedTokenConfig).keys.values()),
-        *_in_group(REPLICATION, ReplicationConfig),
+        *_in_group(REPLICATION, ReplicationConfig, FetchConfig),
         *_in_group(_CONTROLLER, ControlConfig),
         *_in_group(_GROUPS, GroupSettings, OffsetsConfig),
         *_in_group(_QUOTAS, QuotaConfig),

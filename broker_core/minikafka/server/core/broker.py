@@ -12,6 +12,7 @@ whole broker also runs single-threaded over a simulated network, disk and ZooKee
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import weakref
 from collections.abc import Callable, Hashable
@@ -29,6 +30,7 @@ from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.context import RequestContext
 from minikafka.server.core.converted_records import PieceBudget
+from minikafka.server.core.fetch_sessions import FetchSessionCache
 from minikafka.server.core.metadata_cache import EncodedMetadata, MetadataCache
 from minikafka.server.core.topic_creations import TopicCreations
 from minikafka.server.quotas.client_quotas import ClientQuotaManager
@@ -105,6 +107,10 @@ class Broker:
         """The number of changes to ``partitions``."""
         self.encoded_metadata = EncodedMetadata()
         self.purgatory: Purgatory[DelayedOperation] = Purgatory()
+        self.fetch_sessions: FetchSessionCache[Any] = FetchSessionCache(
+            config.fetching.session_slots, lambda: random.randrange(1, 1 << 31), self.purgatory.remove
+        )
+        """The fetch sessions of followers and consumers. Used within steps."""
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
         self.quotas = ClientQuotaManager(config.quotas)
         self.scram_credentials = ScramCredentials()

@@ -4,9 +4,9 @@ Versions: 1 adds throttle_time_ms, 2 allows magic 1, 3 adds max_bytes for the wh
 order of partitions, 4 allows magic 2 and adds the isolation level with its fields, 5 the log start offset, 7
 sessions, 9 leader epochs, 10 says that the client supports zstd. Newer messages are converted down: versions
 0 and 1 get magic 0, 2 and 3 magic 1, and zstd batches UNSUPPORTED_COMPRESSION_TYPE, as do versions before 10
-for every topic whose own ``compression.type`` is zstd. Sessions of consumers are declined: the session id in
-responses is 0, so a client names all its partitions each time; sessions of followers are in
-``server.replication.follower_fetch``.
+for every topic whose own ``compression.type`` is zstd. Fetches of sessions are served in
+``server.replication.session_fetch``, all others here: the session id in their responses is 0, so that the
+client names all its partitions each time.
 
 Behaviour
 
@@ -25,12 +25,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.net.server import Exchange
-from minikafka.partition.purgatory import PartialReads
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.core.converted_records import PLAIN_BYTES
@@ -39,16 +38,16 @@ from minikafka.server.replication.fetch_data import (
     FetchData,
     FetchPartitionData,
     bound_of,
+    has_more,
     max_wait_ms,
+    partial_reads_of,
     partition_steps,
     read_partition,
     record_sent,
 )
-from minikafka.server.replication.follower_fetch import note_follower, parts_of, serve_follower
+from minikafka.server.replication.session_fetch import note_follower, parts_of, serve_in_session
 from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.fetch import (
-    FINAL_EPOCH,
-    NEW_SESSION_EPOCH,
     NO_SESSION,
     READ_COMMITTED,
     FetchPartition,
@@ -74,7 +73,7 @@ class _DelayedFetch(DelayedRequest):
     def satisfied(self, key: Hashable | None = None) -> bool:
         asked = self._asked.get(key) if self._context.version >= MAGIC_2_SINCE else None
         if asked is None:
-            self._all_data = _collect(self._broker, self._context.version, self._request)
+            self._all_data = _collect(self._broker, self._context, self._request)
             self._size = sum(data.size_bytes for data in self._all_data.values())
             failed = any(data.error_code is not ErrorCode.NONE for data in self._all_data.values())
             return failed or self._size >= self._request.min_bytes
@@ -112,7 +111,7 @@ class _DelayedFetch(DelayedRequest):
     def max_wait_ms(self) -> int:
         """Return the maximum time to wait."""
         max_ms = max_wait_ms(self._broker, self._request, self._all_data.values())
-        partial_reads = _partial_reads(self._context.exchange, self._request)
+        partial_reads = partial_reads_of(self._context.exchange, self._request)
         if partial_reads is None:
             return max_ms
         return partial_reads.max_wait_ms(self._all_data, max_ms, self._broker.clock.monotonic_ms())
@@ -120,13 +119,9 @@ class _DelayedFetch(DelayedRequest):
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
     """Serve one fetch request, at once or when enough bytes are available."""
-    if request.replica_id >= 0 and request.session_epoch != FINAL_EPOCH:
-        serve_follower(broker, context, request)
-        return
-    if request.session_epoch not in {FINAL_EPOCH, NEW_SESSION_EPOCH}:
-        # Consumers have no sessions here.
-        code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        context.reply(FetchResponse(throttle_time_ms=0, error_code=code, session_id=NO_SESSION, topics=()))
+    if request.max_bytes > broker.config.fetching.max_bytes:
+        request = replace(request, max_bytes=broker.config.fetching.max_bytes)
+    if serve_in_session(broker, context, request):
         return
     if request.replica_id >= 0:
         broker.run(lambda: note_follower(broker, request.replica_id, parts_of(request.topics)))
@@ -148,28 +143,21 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
 
 def serve_at_once(broker: Broker, context: RequestContext, request: FetchRequest) -> Steps:
     """Serve a consumer's request without waiting, in steps."""
-    yield from _answer(broker, context, request, _collect(broker, context.version, request))
+    yield from _answer(broker, context, request, _collect(broker, context, request))
 
 
-def _partial_reads(exchange: Exchange, request: FetchRequest) -> PartialReads | None:
-    """Return the connection's partial reads; None for a follower."""
-    if request.replica_id >= 0:
-        return None
-    found: PartialReads | None = exchange.memory.get(__name__)
-    if found is None:
-        found = exchange.memory[__name__] = PartialReads()
-    return found
-
-
-def _collect(broker: Broker, version: int, request: FetchRequest) -> FetchData:
+def _collect(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchData:
+    version = context.version
     all_data: FetchData = {}
     left = request.max_bytes
     nothing_yet = True
     for topic in request.topics:
+        allowed = request.replica_id >= 0 or context.may_read(topic.name)
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
-            if topic_partition in all_data:
-                all_data[topic_partition] = FetchPartitionData(ErrorCode.INVALID_REQUEST)
+            if topic_partition in all_data or not allowed:
+                code = ErrorCode.INVALID_REQUEST if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                all_data[topic_partition] = FetchPartitionData(code)
                 continue
             data = read_partition(
                 broker, version, request, topic_partition, part, max(0, left), first=nothing_yet
@@ -184,7 +172,7 @@ def _answer(broker: Broker, context: RequestContext, request: FetchRequest, all_
     """Send the response. Runs in steps, as down-conversion may take long."""
     version = context.version
     committed_only = request.isolation_level == READ_COMMITTED
-    partial_reads = _partial_reads(context.exchange, request)
+    partial_reads = partial_reads_of(context.exchange, request)
     record_sent(broker, request, all_data)
     topics = []
     plain_bytes = PLAIN_BYTES
@@ -200,8 +188,7 @@ def _answer(broker: Broker, context: RequestContext, request: FetchRequest, all_
                 plain_bytes -= len(given.records)
             partitions.append(given)
             if partial_reads is not None:
-                more = data.read is not None and data.read.more and given.error_code == ErrorCode.NONE
-                partial_reads.record_response(topic_partition, more)
+                partial_reads.record_response(topic_partition, has_more(data, given))
         topics.append(FetchTopicResponse(name=topic.name, partitions=tuple(partitions)))
     context.reply(
         FetchResponse(

@@ -10,7 +10,9 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.log.reading import LogRead
 from minikafka.log.transactions import aborted_steps
+from minikafka.net.server import Exchange
 from minikafka.partition.partition import Partition
+from minikafka.partition.purgatory import PartialReads
 from minikafka.records.format.compression import Codec
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.converted_records import converted
@@ -160,6 +162,21 @@ def max_wait_ms(broker: Broker, request: FetchRequest, all_data: Iterable[FetchP
         pause_ms = broker.replication_quotas.leader.pause_ms(broker.clock.monotonic_ms())
         return min(most_ms, max(1, pause_ms))
     return most_ms
+
+
+def partial_reads_of(exchange: Exchange, request: FetchRequest) -> PartialReads | None:
+    """Return the connection's partial reads; None for a follower."""
+    if request.replica_id >= 0:
+        return None
+    found: PartialReads | None = exchange.memory.get(__name__)
+    if found is None:
+        found = exchange.memory[__name__] = PartialReads()
+    return found
+
+
+def has_more(data: FetchPartitionData, given: FetchPartitionResponse) -> bool:
+    """Return True if data of a partition remains after the response."""
+    return data.read is not None and data.read.more and given.error_code == ErrorCode.NONE
 
 
 def _records(

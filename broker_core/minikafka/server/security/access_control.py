@@ -125,6 +125,9 @@ class AuthorizedContext(RequestContext):
     def may_create(self, topic: str) -> bool:
         return self.requester.may_create(topic)
 
+    def may_read(self, topic: str) -> bool:
+        return self.requester.may_on_topic(Operation.READ, topic)
+
     def deny(self) -> None:
         """Reply that the whole request is denied."""
         if self.result.needs_no_response:

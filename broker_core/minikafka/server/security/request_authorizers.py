@@ -132,16 +132,12 @@ _denied_fetch = denied_topic(
     lambda part, code: FetchPartitionResponse(part.index, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, None, b""),
 )
 _no_fetch = FetchResponse(0, ErrorCode.NONE, NO_SESSION, ())
-_consumer_fetch = each_topic(Operation.READ, _denied_fetch, _no_fetch)
 
 
 def _fetch(requester: Requester, version: int, request: FetchRequest) -> AuthorizationResult | None:
     if request.replica_id < 0:
-        result = _consumer_fetch(requester, version, request)
-        if result is not None and result.request is not None:
-            # A response with an error is not delayed.
-            return replace(result, request=replace(result.request, max_wait_ms=0))
-        return result
+        # The partitions of a session are not all named: each is checked when it is read.
+        return AuthorizationResult(request, lambda served: served)
     if requester.may_on_cluster(Operation.CLUSTER_ACTION):
         return None
     if request.session_epoch not in {NEW_SESSION_EPOCH, FINAL_EPOCH}:

@@ -363,6 +363,27 @@ def test_a_fetch_that_is_refused_a_part_does_not_wait(world: Guarded) -> None:
     assert world.clock.monotonic_ms() == began_ms
 
 
+@pytest.mark.parametrize("slots", [True, False], ids=["with a slot", "without one"])
+def test_each_partition_of_a_new_session_is_checked(world: Guarded, slots: bool) -> None:
+    world.allow(READ, OTHER)
+    if not slots:
+        world.machine.broker.fetch_sessions._slots = 0
+    parts = tuple(FetchTopic(name, (FetchPartition(0, -1, 0, -1, 100),)) for name in ("t", "other"))
+    began = world.call(Request(K.FETCH, 10, FetchRequest(-1, 0, 1, 1000, 0, 0, 0, parts)))
+    assert bool(began.session_id) == slots
+    assert {topic.name: topic.partitions[0].error_code for topic in began.topics} == {"t": 29, "other": 0}
+
+
+def test_a_consumers_session_follows_its_permissions(world: Guarded) -> None:
+    world.allow(READ, TOPIC)
+    began = world.call(Request(K.FETCH, 10, fetch(epoch=0)))
+    for epoch, allowed in enumerate((True, False, False, True), 1):
+        world.allow(READ, TOPIC) if allowed else world.forget(TOPIC)
+        more = FetchRequest(-1, 0, 1, 1000, 0, began.session_id, epoch, ())
+        answer = world.call(Request(K.FETCH, 10, more))
+        assert codes(answer.topics) == (set() if epoch == 1 else {ErrorCode(0 if allowed else 29)})
+
+
 def test_a_followers_session_ends_with_its_permission(world: Guarded) -> None:
     world.allow(ACTION, CLUSTER)
     began = world.call(Request(K.FETCH, 8, fetch(replica_id=1, epoch=0)))

@@ -1,4 +1,4 @@
-"""Fetch sessions of followers, which name each partition only once. The test plays the follower."""
+"""Fetch sessions, which name each partition only once. The test plays the follower, or the consumer."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ VERSION = 10
 class Follower:
     """A fake follower: sends fetches to the leader, machine 0, as broker 1."""
 
+    replica_id = FOLLOWER
+
     def __init__(self, simulation: Simulation) -> None:
         self.client = Client(simulation.network, "machine-0")
         self.session_id, self.epoch = NO_SESSION, NEW_SESSION_EPOCH
@@ -51,14 +53,25 @@ class Follower:
         offsets: dict[int, int],
         *,
         forget: tuple[int, ...] = (),
-        replica_id: int = FOLLOWER,
         max_bytes: int = 1 << 20,
         wait_ms: int = 0,
     ) -> FetchResponse:
         """Return the whole response."""
+        request = self.request(offsets, forget=forget, max_bytes=max_bytes, wait_ms=wait_ms)
+        answer: FetchResponse = self.client.call(request)
+        return answer
+
+    def request(
+        self,
+        offsets: dict[int, int],
+        *,
+        forget: tuple[int, ...] = (),
+        max_bytes: int = 1 << 20,
+        wait_ms: int = 0,
+    ) -> Request:
         parts = tuple(FetchPartition(index, -1, offset, 0, 1 << 20) for index, offset in offsets.items())
         body = FetchRequest(
-            replica_id,
+            self.replica_id,
             wait_ms,
             1,
             max_bytes,
@@ -68,8 +81,13 @@ class Follower:
             (FetchTopic("t", parts),) if parts else (),
             (ForgottenTopic("t", forget),) if forget else (),
         )
-        answer: FetchResponse = self.client.call(Request(ApiKey.FETCH, VERSION, body))
-        return answer
+        return Request(ApiKey.FETCH, VERSION, body)
+
+
+class Consumer(Follower):
+    """A consumer of a topic that broker 0 alone has."""
+
+    replica_id = -1
 
 
 def values(part: FetchPartitionResponse) -> list[bytes | None]:
@@ -173,22 +191,21 @@ def test_unknown_session_or_epoch_is_refused(simulation: Simulation) -> None:
     assert follower.call({}).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_session_ends_with_its_connection(simulation: Simulation) -> None:
+def test_an_unused_session_hears_of_a_partition_once(simulation: Simulation) -> None:
     waiting, partition = simulation.machine.broker.purgatory, TopicPartition("t", 0)
     before = waiting.tickets_of(partition)
-    follower = Follower(simulation)
-    follower.ask({0: 0, 1: 0, 2: 0})
+    Follower(simulation).ask({0: 0, 1: 0, 2: 0})
     assert len(waiting.tickets_of(partition)) == len(before) + 1
-    follower.client.go_to(follower.client.port)
-    del follower
     write(simulation, b"a")
     assert waiting.tickets_of(partition) == before
 
 
-def test_a_consumer_gets_no_session(simulation: Simulation) -> None:
+def test_a_session_outlives_its_connection(simulation: Simulation) -> None:
     follower = Follower(simulation)
-    follower.ask({0: 0}, replica_id=-1)
-    assert follower.session_id == NO_SESSION
+    follower.ask({0: 0, 1: 0, 2: 0})
+    follower.client.go_to(follower.client.port)
+    write(simulation, b"a")
+    assert values(follower.ask({})[0]) == [b"a"]
 
 
 def test_sessionless_fetch_gets_all_partitions(simulation: Simulation) -> None:
@@ -244,3 +261,136 @@ def test_out_of_sync_follower_above_the_rate_gets_nothing(simulation: Simulation
     assert given(wait_ms=60_000) == 0
     assert 9_000 < simulation.clock.monotonic_ms() - began_ms < 12_000
     assert given(wait_ms=500) > 1000
+
+
+# --- of consumers -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def world() -> Simulation:
+    """Broker 0 alone has all partitions."""
+    return Simulation.serving("t", partitions=PARTITIONS)
+
+
+def test_a_consumer_gets_what_has_changed_and_no_more(world: Simulation) -> None:
+    consumer = Consumer(world)
+    assert sorted(consumer.ask({0: 0, 1: 0, 2: 0})) == [0, 1, 2]
+    assert consumer.ask({}) == {}
+    write(world, b"a")
+    found = consumer.ask({})
+    assert (sorted(found), values(found[0])) == ([0], [b"a"])
+    assert consumer.ask({0: 1}) == {}
+
+
+def test_a_waiting_consumer_is_answered_after_a_write(world: Simulation) -> None:
+    consumer = Consumer(world)
+    consumer.ask({0: 0, 1: 0, 2: 0})
+    began_ms = world.clock.monotonic_ms()
+    consumer.client.begin(consumer.request({}, wait_ms=500))
+    assert not consumer.client.answered()
+    write(world.another_client(), b"a")
+    answer = consumer.client.finish()
+    assert [part.index for topic in answer.topics for part in topic.partitions] == [0]
+    assert world.clock.monotonic_ms() - began_ms < 500
+
+
+def test_a_waiting_consumer_without_news_gets_an_empty_response(world: Simulation) -> None:
+    consumer = Consumer(world)
+    consumer.ask({0: 0, 1: 0, 2: 0})
+    began_ms = world.clock.monotonic_ms()
+    assert consumer.ask({}, wait_ms=500) == {}
+    assert world.clock.monotonic_ms() - began_ms >= 500
+
+
+def test_a_partition_that_joins_a_session_is_watched(world: Simulation) -> None:
+    consumer = Consumer(world)
+    consumer.ask({1: 0})
+    assert sorted(consumer.ask({0: 0})) == [0]
+    write(world, b"a")
+    assert values(consumer.ask({})[0]) == [b"a"]
+
+
+def test_partitions_with_data_take_turns(world: Simulation) -> None:
+    consumer = Consumer(world)
+    value = b"a" * 1000
+    batch = build_message_set([Record(None, value, 0)])
+    world.call(requests.produce("t", batch, partitions=(0, 1, 2)))
+    order = []
+    found = consumer.ask({0: 0, 1: 0, 2: 0}, max_bytes=100)
+    for _ in range(4):
+        (number,) = (index for index, part in found.items() if values(part))
+        order.append(number)
+        found = consumer.ask({}, max_bytes=100)  # the response is not used: it has more of each
+    assert order == [0, 1, 2, 0]
+
+
+def test_an_error_is_returned_until_the_partition_is_forgotten(world: Simulation) -> None:
+    consumer = Consumer(world)
+    consumer.ask({0: 0, 7: 0})
+    for _ in range(2):
+        assert consumer.ask({})[7].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert consumer.ask({}, forget=(7,)) == {}
+
+
+def test_a_session_without_partitions_is_closed(world: Simulation) -> None:
+    consumer = Consumer(world)
+    consumer.ask({0: 0})
+    assert consumer.ask({}, forget=(0,)) == {}
+    assert consumer.session_id == NO_SESSION
+    assert len(world.machine.broker.fetch_sessions) == 0
+
+
+@pytest.mark.parametrize("epoch", [NEW_SESSION_EPOCH, FINAL_EPOCH], ids=["for a new one", "for none"])
+def test_a_full_fetch_closes_the_session_that_it_names(world: Simulation, epoch: int) -> None:
+    consumer = Consumer(world)
+    consumer.ask({0: 0})
+    closed, consumer.epoch = consumer.session_id, epoch
+    consumer.ask({0: 0})
+    assert consumer.session_id != closed
+    assert len(world.machine.broker.fetch_sessions) == (epoch == NEW_SESSION_EPOCH)
+
+
+def test_a_wrong_epoch_leaves_the_session_as_it_was(world: Simulation) -> None:
+    consumer = Consumer(world)
+    consumer.ask({0: 0})
+    consumer.epoch = 7
+    assert consumer.call({}).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    consumer.epoch = 1
+    assert consumer.ask({}) == {}
+
+
+def test_a_session_of_a_consumer_is_not_one_of_a_follower(world: Simulation) -> None:
+    consumer, follower = Consumer(world), Follower(world)
+    consumer.ask({0: 0})
+    follower.session_id, follower.epoch = consumer.session_id, consumer.epoch
+    assert follower.call({}).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_response_that_came_too_late_is_refused(world: Simulation) -> None:
+    consumer = Consumer(world)
+    consumer.ask({0: 0})
+    consumer.client.begin(consumer.request({}, wait_ms=500))
+    again = Consumer(world)
+    again.session_id, again.epoch = consumer.session_id, consumer.epoch + 1
+    assert again.ask({}) == {}
+    assert consumer.client.finish().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_without_slots_a_consumer_gets_no_session_and_a_full_response() -> None:
+    world = Simulation.serving(
+        "t", partitions=PARTITIONS, properties={"max.incremental.fetch.session.cache.slots": "0"}
+    )
+    consumer = Consumer(world)
+    assert sorted(consumer.ask({0: 0, 1: 0, 2: 0})) == [0, 1, 2]
+    assert consumer.session_id == NO_SESSION
+
+
+def test_no_response_exceeds_the_brokers_limit() -> None:
+    world = Simulation.serving("t", partitions=PARTITIONS, properties={"fetch.max.bytes": "1024"})
+    batch = build_message_set([Record(None, b"a" * 800, 0)])
+    world.call(requests.produce("t", batch, partitions=(0, 1, 2)))
+    for epoch in (NEW_SESSION_EPOCH, FINAL_EPOCH):
+        consumer = Consumer(world)
+        consumer.epoch = epoch
+        sizes = [len(buffer_of(part.records)) for part in consumer.ask({0: 0, 1: 0, 2: 0}).values()]
+        assert sum(sizes) <= 1024

@@ -1,0 +1,26 @@
+"""The configuration of fetches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.base.config.config_def import setting
+from minikafka.base.config.types import int32
+
+
+@dataclass(frozen=True, slots=True)
+class FetchConfig:
+    """The configuration of fetches, of followers and consumers."""
+
+    session_slots: int = setting(
+        "max.incremental.fetch.session.cache.slots",
+        int32(0),
+        1_000,
+        "The most fetch sessions, in which only changes are sent (KIP-227). 0: none.",
+    )
+    max_bytes: int = setting(
+        "fetch.max.bytes",
+        int32(1024),
+        57_671_680,
+        "The most bytes of a response, whatever a client asks for.",
+    )

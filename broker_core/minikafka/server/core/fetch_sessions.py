@@ -1,0 +1,162 @@
+"""Fetch sessions (KIP-227), and the cache that bounds them.
+
+A client that has a session sends a partition once, and again when its fetch position changes; the response
+has the partitions that have changed. A session outlives its connection: each request names it, and the epoch
+that follows that of the request before.
+
+The cache has ``max.incremental.fetch.session.cache.slots``. A client for which there is none fetches all of
+its partitions each time. For a new session another one is evicted, as in Kafka: the least recently used if it
+has been unused for ``EVICTION_MS``; otherwise the smallest, if it is smaller than the new one and was made
+more than ``EVICTION_MS`` ago. Followers are privileged: they evict a consumer's session of any size and age,
+and no consumer evicts theirs unless it is unused. Unlike in Kafka, the partitions of all sessions together
+are bounded too, and a session belongs to its principal.
+
+Pure: time and ids are passed in.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from minikafka.base.ids import TopicPartition
+from minikafka.wire.apis.fetch import NO_SESSION, FetchPartition
+
+EVICTION_MS = 120_000
+MOST_PARTITIONS = 250_000
+"""The partitions of all sessions together. Each takes about 1 KB."""
+LAST_EPOCH = 0x7FFFFFFF
+
+
+class FetchSession:
+    """The fetch positions of one session, and the partitions that have changed since they were read."""
+
+    def __init__(self, session_id: int, owner: str, now_ms: int, *, privileged: bool) -> None:
+        """``owner``: the name of the principal. ``privileged``: of a follower."""
+        self.session_id = session_id
+        self.owner = owner
+        self.privileged = privileged
+        self.created_ms = self.last_used_ms = now_ms
+        self.next_epoch = 1
+        self.parts: dict[TopicPartition, FetchPartition] = {}
+        self.reported: dict[TopicPartition, tuple[int, int]] = {}
+        """The high watermark and log start offset that were last sent."""
+        self.changed: dict[TopicPartition, None] = {}
+        """Partitions that may have changed since they were last read, in the order in which to read them."""
+        self.counted = 0
+        """The partitions that the cache has counted."""
+
+    def update(
+        self, named: Mapping[TopicPartition, FetchPartition], forgotten: Iterable[TopicPartition]
+    ) -> None:
+        """Apply the partitions of a request, which may be the first."""
+        for topic_partition, part in named.items():
+            known = self.parts.get(topic_partition)
+            if known is not None and part.fetch_offset <= known.fetch_offset:
+                # It is fetched again, perhaps in another epoch: the client has not used the responses since.
+                self.reported.pop(topic_partition, None)
+        self.parts.update(named)
+        self.keep_changed(named)
+        for topic_partition in forgotten:
+            for table in (self.parts, self.reported, self.changed):
+                table.pop(topic_partition, None)
+
+    def advance(self) -> int:
+        """Expect the next epoch, and return it."""
+        self.next_epoch = self.next_epoch % LAST_EPOCH + 1
+        return self.next_epoch
+
+    def take_changed(self) -> Iterator[TopicPartition]:
+        """Yield and remove the changed partitions. A change after the yield adds the partition again."""
+        for topic_partition in list(self.changed):
+            self.changed.pop(topic_partition, None)
+            yield topic_partition
+
+    def keep_changed(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions again with the next request."""
+        self.changed.update(dict.fromkeys(topic_partitions))
+
+
+S = TypeVar("S", bound=FetchSession)
+
+
+class FetchSessionCache(Generic[S]):
+    """The sessions of a broker, the least recently used first. Used within steps of the core."""
+
+    def __init__(self, slots: int, new_id: Callable[[], int], on_removed: Callable[[S], object]) -> None:
+        """``new_id`` returns random numbers from 1 to 2^31 - 1, so that no session of a broker that has
+        restarted is taken for another one. ``on_removed`` is called with each removed session.
+        """
+        self._slots = slots
+        self._new_id = new_id
+        self._on_removed = on_removed
+        self._sessions: OrderedDict[int, S] = OrderedDict()
+        self.partitions = 0
+        """The partitions of all sessions together."""
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int, owner: str, *, privileged: bool) -> S | None:
+        """Return the session of this owner; None if there is none."""
+        session = self._sessions.get(session_id)
+        if session is None or (session.owner, session.privileged) != (owner, privileged):
+            return None
+        return session
+
+    def create(self, make: Callable[[int], S], size: int, now_ms: int, *, privileged: bool) -> S | None:
+        """Return a new session, made from its id, for ``size`` partitions; None if there is no room."""
+        if size > MOST_PARTITIONS:
+            return None
+        while len(self._sessions) >= self._slots or self.partitions + size > MOST_PARTITIONS:
+            if not self._evict(size, now_ms, privileged=privileged):
+                return None
+        session_id = self._new_id()
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._new_id()
+        session = self._sessions[session_id] = make(session_id)
+        return session
+
+    def touch(self, session: S, now_ms: int) -> bool:
+        """Record that a session was used, and its size. Return False if there is no room for what it has
+        become: it is removed.
+        """
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session.session_id)
+        self.partitions += len(session.parts) - session.counted
+        session.counted = len(session.parts)
+        if self.partitions <= MOST_PARTITIONS:
+            return True
+        self.remove(session)
+        return False
+
+    def remove(self, session: S) -> None:
+        """Remove a session that is in the cache."""
+        del self._sessions[session.session_id]
+        self.partitions -= session.counted
+        self._on_removed(session)
+
+    def _evict(self, size: int, now_ms: int, *, privileged: bool) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms <= EVICTION_MS:
+            evictable = [
+                session
+                for session in self._sessions.values()
+                if now_ms - session.created_ms > EVICTION_MS or (privileged and not session.privileged)
+            ]
+            if not evictable:
+                return False
+            oldest = min(evictable, key=_value)
+            if (privileged, size) <= _value(oldest):
+                return False
+        self.remove(oldest)
+        self.evictions += 1
+        return True
+
+
+def _value(session: FetchSession) -> tuple[bool, int]:
+    return session.privileged, session.counted
