@@ -9,7 +9,12 @@ from minikafka.registry import paths
 from minikafka.registry.cluster import ProducerIdBlock
 from minikafka.server.zookeeper import counters
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.init_producer_id import InitProducerIdRequest
+from minikafka.wire.apis.init_producer_id import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from tests.support.requests import Request
 from tests.support.simulation import Client, Simulation
 
@@ -22,6 +27,24 @@ def clients_with_requests(simulation: Simulation, count: int) -> list[Client]:
     for client in clients:
         client.begin(WANTED)
     return clients
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_producer_without_a_transactional_id_gets_a_new_id(version: int) -> None:
+    simulation = Simulation.serving()
+    first, second = (
+        simulation.call(Request(ApiKey.INIT_PRODUCER_ID, version, InitProducerIdRequest(None, 60_000, *old)))
+        for old in ((NO_PRODUCER_ID, NO_PRODUCER_EPOCH), (7, 3))
+    )
+    assert (first.error_code, second.error_code) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert (second.producer_id, second.producer_epoch) == (first.producer_id + 1, 0)
+
+
+@pytest.mark.parametrize("old", [(7, NO_PRODUCER_EPOCH), (NO_PRODUCER_ID, 3)])
+def test_an_id_without_an_epoch_is_refused(old: tuple[int, int]) -> None:
+    request = InitProducerIdRequest(None, 60_000, *old)
+    answer = Simulation.serving().call(Request(ApiKey.INIT_PRODUCER_ID, 3, request))
+    assert answer == InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST, -1, -1)
 
 
 def test_more_requests_than_a_block_has_ids_get_one_each(monkeypatch: pytest.MonkeyPatch) -> None:

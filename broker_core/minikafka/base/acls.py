@@ -1,6 +1,6 @@
 """Access control lists: the resources, operations and permissions of the protocol, ZooKeeper and brokers.
 
-The numbers are the protocol's (2.1), the labels are those of the znodes. 0.10.1 knows the resources TOPIC,
+The numbers are the protocol's (3.9), the labels are those of the znodes. 0.10.1 knows the resources TOPIC,
 GROUP and CLUSTER, and the operations up to CLUSTER_ACTION; its authorizer fails on an unknown label.
 """
 
@@ -33,6 +33,7 @@ class ResourceType(_Labelled):
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
+    USER = 7
 
 
 class Operation(_Labelled):
@@ -49,6 +50,8 @@ class Operation(_Labelled):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
 
 
 CLUSTER_OPERATIONS = (

@@ -60,6 +60,8 @@ def test_every_request_is_in_the_table(brokers: BrokerHarness, cluster: ClusterC
     ]
     assert read == [b"%d" % number for number in range(10)]
     for _, key, version, _ in brokers.requests:
+        if key is ApiKey.API_VERSIONS:
+            continue  # of which a client sends its own newest version first
         oldest, newest = TABLE[key]
         assert oldest <= version <= newest
 

@@ -30,6 +30,7 @@ from minikafka.base.text import first_of, shorten
 from minikafka.security.sasl.mechanism import SaslClient
 from minikafka.security.sasl.server_states import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
+NEWEST_SASL_AUTHENTICATE = 2
 _MAX_LISTED = 10
 
 
@@ -106,7 +107,9 @@ class SaslClientAuthenticator:
         newest = 1 if SASL_AUTHENTICATE in self._versions else 0
         version = self._common_version("SaslHandshake", SASL_HANDSHAKE, newest)
         if version >= 1:
-            self._authenticate_version = self._common_version("SaslAuthenticate", SASL_AUTHENTICATE, 1)
+            self._authenticate_version = self._common_version(
+                "SaslAuthenticate", SASL_AUTHENTICATE, NEWEST_SASL_AUTHENTICATE
+            )
         self.state = ClientState.RECEIVE_HANDSHAKE_RESPONSE
         return SendHandshake(version, self._mechanism)
 

@@ -1,6 +1,6 @@
 """DeleteRecords: advance the log start offset of partitions; records before it can no longer be read.
 
-Both versions are the same. As ``ReplicaManager.deleteRecordsOnLocalLog`` of 2.1: offset -1 stands for the
+All versions are the same. As ``ReplicaManager.deleteRecordsOnLocalLog`` of 2.1: offset -1 stands for the
 high watermark, an offset beyond it is OFFSET_OUT_OF_RANGE, and an offset below the log start changes nothing.
 The topic's cleanup.policy must include delete (POLICY_VIOLATION); internal topics get INVALID_TOPIC. The new
 start is checkpointed before the response; whole segments below it are deleted at the next check of retention.

@@ -4,6 +4,9 @@ Any broker serves it. A broker that has used up its block of ids takes the next 
 wait meanwhile, usually for a millisecond, at most ten seconds. Then, or at once while ZooKeeper belongs to
 another cluster, they get COORDINATOR_LOAD_IN_PROGRESS, which clients retry (as with 3.x brokers without ids).
 
+From version 3 on a request may have the producer's id and epoch. As in Kafka, a producer without a
+transactional id gets a new id all the same; only one of the two is INVALID_REQUEST.
+
 A transactional id gets UNSUPPORTED_VERSION: transactions are not supported.
 """
 
@@ -62,6 +65,9 @@ def handle(broker: Broker, context: RequestContext, request: InitProducerIdReque
             request.transactional_id,
         )
         _answer(context, ErrorCode.UNSUPPORTED_VERSION)
+        return
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        _answer(context, ErrorCode.INVALID_REQUEST)
         return
     operation = _DelayedInitProducerId(broker, context)
 

@@ -209,7 +209,8 @@ class ReplicaFetcher(InterBrokerConnection):
                 {
                     tp: EpochPartition(tp.partition, follower.leader_epoch, follower.asked_epoch)
                     for tp, follower in asked.items()
-                }
+                },
+                self._broker.broker_id,
             )
             self._send(
                 OFFSET_FOR_LEADER_EPOCH,

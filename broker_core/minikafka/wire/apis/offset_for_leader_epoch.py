@@ -15,8 +15,10 @@ from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.fields import Int16, Int32, Int64, since
 
-CONSUMER = -2
-"""``replica_id`` of a consumer, and of a follower before version 3."""
+CONSUMER = -1
+"""``replica_id`` of a consumer."""
+UNKNOWN_REPLICA = -2
+"""``replica_id`` before version 3."""
 FOR_CONSUMERS_SINCE = 2
 """The first version whose leader checks the leader epoch that the client knows."""
 
@@ -42,7 +44,9 @@ class EpochTopic:
 class OffsetForLeaderEpochRequest:
     """The epochs to look up, by topic."""
 
-    replica_id: Annotated[Int32, since(3), "-2 for a consumer"] = field(default=CONSUMER, kw_only=True)
+    replica_id: Annotated[Int32, since(3), "-1 for a consumer, -2 unknown"] = field(
+        default=UNKNOWN_REPLICA, kw_only=True
+    )
     topics: tuple[EpochTopic, ...]
 
 
@@ -82,9 +86,10 @@ OFFSET_FOR_LEADER_EPOCH = Api(
 )
 
 
-def epochs_request(partitions: Mapping[TopicPartition, EpochPartition]) -> OffsetForLeaderEpochRequest:
-    """Return a request for ``partitions``."""
+def epochs_request(
+    partitions: Mapping[TopicPartition, EpochPartition], replica_id: int = CONSUMER
+) -> OffsetForLeaderEpochRequest:
+    """Return a request for ``partitions``. ``replica_id``: that of the follower that sends it."""
     topics = rows_by_topic(partitions.items())
-    return OffsetForLeaderEpochRequest(
-        tuple(EpochTopic(topic, tuple(rows)) for topic, rows in topics.items())
-    )
+    rows = tuple(EpochTopic(topic, tuple(rows)) for topic, rows in topics.items())
+    return OffsetForLeaderEpochRequest(rows, replica_id=replica_id)

@@ -186,7 +186,7 @@ def test_version_of_the_handshake_follows_the_brokers_table(
         {SASL_HANDSHAKE: (2, 3), SASL_AUTHENTICATE: (0, 2)},
         {SASL_HANDSHAKE: (0, -1)},
         {SASL_HANDSHAKE: (1, 1)},
-        {SASL_HANDSHAKE: (0, 1), SASL_AUTHENTICATE: (2, 3)},
+        {SASL_HANDSHAKE: (0, 1), SASL_AUTHENTICATE: (3, 4)},
     ],
 )
 def test_broker_without_a_common_version_is_refused(versions: dict[int, tuple[int, int]]) -> None:
@@ -327,7 +327,7 @@ def test_last_message_of_the_client_waits_for_the_verdict() -> None:
     client = authenticator("GSSAPI", create=lambda: LastWord("GSSAPI"))
     client.begin()
     client.receive_handshake(0, ["GSSAPI"])
-    assert client.receive_authenticate(0, None, b"challenge", 7) == SendAuthenticate(1, b"last")
+    assert client.receive_authenticate(0, None, b"challenge", 7) == SendAuthenticate(2, b"last")
     assert (client.state, client.session_lifetime_ms) == (ClientState.CLIENT_COMPLETE, 0)
     assert client.receive_authenticate(0, None, b"", 9) is None
     assert (client.state, client.session_lifetime_ms) == (ClientState.COMPLETE, 9)
@@ -427,4 +427,4 @@ def test_any_table_of_apis_gives_a_handshake_or_a_clear_error(versions: dict[int
     message = client.receive_handshake(0, ["PLAIN"])
     if isinstance(message, SendAuthenticate):
         oldest, newest = versions[SASL_AUTHENTICATE]
-        assert oldest <= message.version <= min(newest, 1)
+        assert oldest <= message.version <= min(newest, 2)

@@ -33,7 +33,7 @@ def test_sasl_is_advertised_by_every_broker_as_by_kafkas() -> None:
     table = world.call(Request(ApiKey.API_VERSIONS, 0, ApiVersionsRequest()))
     versions = {row.api_key: (row.min_version, row.max_version) for row in table.api_keys}
     assert versions[ApiKey.SASL_HANDSHAKE] == (0, 1)
-    assert versions[ApiKey.SASL_AUTHENTICATE] == (0, 1)
+    assert versions[ApiKey.SASL_AUTHENTICATE] == (0, 2)
 
 
 def test_beside_0_10_the_handshake_is_that_of_0_10() -> None:
