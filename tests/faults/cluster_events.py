@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
-from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler
+from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler, RequestMeter
 from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from minikafka.wire.frame_parts import Part, join
 
@@ -387,6 +387,7 @@ class _Exchange:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._answered = False
+        self.meter: RequestMeter | None = None
 
     @property
     def client_host(self) -> str:

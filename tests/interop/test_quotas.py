@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 
 import pytest
 
+from minikafka import Producer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.net.connection import SocketConnection, connect
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.registry import paths
+from minikafka.registry.entity_configs import read_config
+from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.framing import RequestHeader, split_response
-from tests.interop.releases import KAFKA_0_10, RELEASES, Release
+from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, RELEASES, Release
 from tests.support import requests
 
 PATIENCE_S = 20.0
@@ -25,7 +30,7 @@ class Limited:
     """A client whose bytes are counted."""
 
     def __init__(self, cluster: Cluster, client_id: str) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self.client_id = client_id
         self.topic = f"{client_id}-topic"
         cluster.create_topic(self.topic)
@@ -37,7 +42,7 @@ class Limited:
         whose = () if user is None else ("--entity-type", "users", "--entity-name", user)
         printed = KAFKA_0_10.run(
             "kafka.admin.ConfigCommand",
-            *("--zookeeper", self._cluster.zookeeper_connect, "--alter", *whose),
+            *("--zookeeper", self.cluster.zookeeper_connect, "--alter", *whose),
             *("--entity-type", "clients", "--entity-name", self.client_id, *options),
         )
         assert "Updated config for entity" in printed.out
@@ -95,3 +100,42 @@ def test_a_real_producer_gets_what_its_quota_allows_and_no_more(release: Release
     found = re.search(r"^4000 records sent, (\d+\.\d+) records/sec ", printed.out, re.MULTILINE)
     assert found is not None, printed.out
     assert 0.9 <= float(found[1]) * 1000 / limit <= 1.1
+
+
+def test_a_real_consumer_gets_what_its_quota_allows_and_no_more() -> None:
+    KAFKA_3_9.libs()
+    limit, count = 200_000, 4000
+    config = {"quota.consumer.default": limit, "quota.window.num": 3, "quota.window.size.seconds": 1}
+    with Cluster(config=config) as cluster:
+        cluster.create_topic("t")
+        properties = {"metadata.broker.list": cluster.bootstrap_servers}
+        with Producer(properties) as producer:
+            producer.send_values("t", [b"x" * 1000] * count)
+        printed = KAFKA_3_9.run(
+            "org.apache.kafka.tools.ConsumerPerformance",
+            *("--bootstrap-server", cluster.bootstrap_servers, "--topic", "t", "--hide-header"),
+            *("--messages", str(count), "--timeout", "30000"),
+        )
+    *_, fetched, per_second, _, _, _, _ = printed.out.strip().splitlines()[-1].split(", ")
+    assert int(fetched) == count
+    assert 0.6 <= float(per_second) * 1000 / limit <= 1.1
+
+
+def test_quotas_of_time_and_of_partitions_set_by_the_tool_of_3_9(limited: Limited) -> None:
+    def alter(*options: str) -> None:
+        KAFKA_3_9.run(
+            "kafka.admin.ConfigCommand",
+            *("--bootstrap-server", limited.cluster.bootstrap_servers, "--alter"),
+            *("--entity-type", "clients", "--entity-name", limited.client_id, *options),
+        )
+
+    KAFKA_3_9.libs()
+    assert limited.throttled_ms(100) == 0
+    alter("--add-config", "request_percentage=0.001,controller_mutation_rate=0.5")
+    assert wait_until(lambda: limited.throttled_ms(100) > 0, PATIENCE_S)
+    store = ZooKeeperStore(limited.cluster.zookeeper_connect)
+    with contextlib.closing(store):
+        stored = read_config(store, paths.CLIENTS, limited.client_id)
+    assert stored == {"request_percentage": "0.001", "controller_mutation_rate": "0.5"}
+    alter("--delete-config", "request_percentage,controller_mutation_rate")
+    assert wait_until(lambda: limited.throttled_ms(100) == 0, PATIENCE_S)

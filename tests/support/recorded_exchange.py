@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from minikafka.net.interfaces import RequestMeter
 from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from minikafka.wire.frame_parts import Part, join
 
@@ -18,6 +19,7 @@ class RecordedExchange:
     def __init__(self, *, fails: bool = False) -> None:
         self.memory: dict[str, Any] = {}
         self.principal: KafkaPrincipal = ANONYMOUS
+        self.meter: RequestMeter | None = None
         self.peer_certificate: bytes | None = None
         self.calls: list[tuple[Any, ...]] = []
         self.response: Sequence[Part] | None = None

@@ -144,7 +144,8 @@ def set_(
 ) -> None:
     """Change settings. Running brokers apply them at once.
 
-    For clients and users, the quotas producer_byte_rate and consumer_byte_rate, in bytes per second:
+    For clients and users, the quotas producer_byte_rate and consumer_byte_rate, in bytes per second,
+    request_percentage, of one thread's time, and controller_mutation_rate, in partitions per second:
     `client ID`, `user NAME`, or '<default>' for all without their own. A user's quota is shared by all its
     clients, and wins over those of client ids. For brokers, the replication throttles
     leader.replication.throttled.rate and follower.replication.throttled.rate, in bytes per second.

@@ -11,8 +11,8 @@ from minikafka.base.config.config_def import Faults
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import HIDDEN, redact
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import NEW_QUOTA, RATE, RATES, change_config, read_config
-from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity
+from minikafka.registry.entity_configs import RATE, RATES, change_config, read_config
+from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, QuotaType
 
 if TYPE_CHECKING:
     from minikafka.registry.store import Store
@@ -73,14 +73,12 @@ class Owner:
 
     def check_changes(self, changes: Mapping[str, str | None]) -> None:
         """Raise ConfigError for names and values that brokers ignore."""
-        from minikafka.server.quotas.client_quotas import QuotaType
-
         if self.kind == paths.BROKERS:
             known = dict.fromkeys(RATES, RATE)
             if not (self.name.isascii() and self.name.isdecimal()):
                 raise ConfigError("NAME", self.name, "must be a broker id")
         else:
-            known = {quota.value: NEW_QUOTA for quota in QuotaType}
+            known = {quota.value: quota.new_type for quota in QuotaType}
             _check_name("NAME", self.name, "user" if self.kind == paths.USERS else "client id")
             if self.user is not None:
                 _check_name("--user", self.user, "user")

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from minikafka.net.channel import Channel
-from minikafka.net.network_send import NetworkSend
+from minikafka.net.interfaces import RequestMeter
+from minikafka.net.network_send import MeteredSend, NetworkSend
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import encode_frame
@@ -34,12 +35,13 @@ class ResponseSender(Protocol):
 class SocketExchange:
     """Implements ``interfaces.Exchange``."""
 
-    __slots__ = ("_answered", "_channel", "_processor", "keeps_memory", "parked")
+    __slots__ = ("_answered", "_channel", "_processor", "keeps_memory", "meter", "parked")
 
     def __init__(self, processor: ResponseSender, channel: Channel) -> None:
         self._processor = processor
         self._channel = channel
         self._answered = False
+        self.meter: RequestMeter | None = None
         self.parked = False
         self.keeps_memory = False
         """True when the request's bytes are counted until the response."""
@@ -84,7 +86,8 @@ class SocketExchange:
         if self._answered:
             raise RuntimeError(f"a request of {self._channel.name} was answered twice")
         # Encoded here, so that the caller gets the error for parts that cannot be sent.
-        outgoing = NetworkSend(encode_frame(parts) if parts else [])
+        frame = encode_frame(parts) if parts else []
+        outgoing = NetworkSend(frame) if self.meter is None else MeteredSend(frame, self.meter)
         self._answered = True
         self._processor.execute(lambda: self._processor.begin_response(self._channel, outgoing, pause_ms))
 

@@ -7,7 +7,7 @@ than the same few kilobytes, so a peer that sends faster than it is served fills
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -63,6 +63,9 @@ class Exchange(Protocol):
         Only the request in flight may use it: do not touch it after the response.
         """
 
+    meter: RequestMeter | None
+    """Measures the processor time of the request, if the handler has set it before the response."""
+
     principal: KafkaPrincipal
     """The principal of the connection: ANONYMOUS until a handler sets another one, for all later requests.
 
@@ -105,6 +108,16 @@ class Exchange(Protocol):
         With ``response``, its parts are sent before as one last frame, as ``respond`` does. All of this
         happens ``delay_ms`` from now; meanwhile nothing is read.
         """
+
+
+class RequestMeter(Protocol):
+    """Measures the processor time of a request."""
+
+    def timed(self, steps: Iterator[int]) -> Iterator[int]:
+        """Return ``steps``, the time of each of which counts."""
+
+    def sent(self, nanoseconds: int) -> None:
+        """Count the time that it took to send the response, or as much of it as could be sent."""
 
 
 class RequestHandler(Protocol):

@@ -27,7 +27,7 @@ from typing import Any
 
 from minikafka.base.clock import NEVER_MS, ManualClock
 from minikafka.base.errors import NetworkError, NoResponse, PeerClosed, RemoteWireError, StorageError
-from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler
+from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler, RequestMeter
 from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from minikafka.security.sasl.server_states import MAX_REQUEST_BYTES
 from minikafka.wire.frame_parts import Part, join
@@ -240,6 +240,7 @@ class _MemoryExchange:
     def __init__(self, connection: MemoryConnection) -> None:
         self._connection = connection
         self._answered = False
+        self.meter: RequestMeter | None = None
 
     @property
     def client_host(self) -> str:

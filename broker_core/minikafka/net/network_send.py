@@ -15,15 +15,19 @@ import errno
 import os
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from minikafka.base.errors import NetworkError, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.base.ids import host_port
 from minikafka.net.request_limiter import FREE_BYTES
 from minikafka.wire.frame_parts import LazyPart, Part, part_size
+
+if TYPE_CHECKING:
+    from minikafka.net.interfaces import RequestMeter
 
 HAS_SENDFILE = hasattr(os, "sendfile")
 _HAS_PREADV = hasattr(os, "preadv")
@@ -248,6 +252,28 @@ class NetworkSend:
             if error.errno in _NO_SENDFILE:
                 return None
             raise
+
+
+class MeteredSend(NetworkSend):
+    """A send whose processor time counts for the client."""
+
+    def __init__(self, parts: Iterable[Part], meter: RequestMeter) -> None:
+        super().__init__(parts)
+        self._meter = meter
+        self._used_ns = 0
+
+    def write(self, sock: socket.socket | EncryptedTransport) -> int:
+        began_ns = time.thread_time_ns()
+        try:
+            return super().write(sock)
+        finally:
+            self._used_ns += time.thread_time_ns() - began_ns
+
+    def close(self) -> None:
+        super().close()
+        used_ns, self._used_ns = self._used_ns, 0
+        if used_ns:
+            self._meter.sent(used_ns)
 
 
 def _descriptor(piece: FileSlice) -> int | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from minikafka.base.config.types import LONG_MAX, Type, int64, text_type
+from minikafka.base.config.types import Type, int64
 from minikafka.base.errors import BadVersion, CoordinationError, NoNode
 from minikafka.registry import paths
 from minikafka.registry.node import Node, dump
@@ -19,22 +19,9 @@ FOLLOWER_RATE = "follower.replication.throttled.rate"
 RATES = (LEADER_RATE, FOLLOWER_RATE)
 """Settings of a broker: bytes a second that replication may use."""
 RATE = Type("bytes per second, at least 0", int64(0).convert)
-_DIGITS_MAX = 100
 _USER = re.compile(rf"[^/]+(/{paths.CLIENTS}/[^/]+)?")
 
 
-def _quota(text: str) -> int:
-    # Kafka 2.x writes what it parsed as a number with a fraction.
-    digits = text.removeprefix("+").removesuffix(".0")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX) or int(digits) == 0:
-        raise ValueError
-    return min(int(digits), LONG_MAX)
-
-
-QUOTA = text_type("bytes per second, at least 1", _quota)
-"""The type of a client's quotas that brokers read; more than a LONG counts as its largest value: no limit."""
-NEW_QUOTA = Type("bytes per second, at least 1", int64(1).convert)
-"""The type of quotas that are written: brokers of 0.10.1 read no other."""
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)

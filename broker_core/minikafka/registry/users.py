@@ -16,9 +16,12 @@ secret: guesses of the password can be tested with it, and ``server_key`` lets o
 
 from __future__ import annotations
 
+import math
+from enum import Enum
 from typing import NamedTuple
 from urllib.parse import quote, unquote_plus
 
+from minikafka.base.config.types import LONG_MAX, Type, int64, real_number, text_type
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import ConfigChange
 from minikafka.registry.store import Store
@@ -26,6 +29,54 @@ from minikafka.registry.znodes import children
 
 DEFAULT_ENTITY = "<default>"
 """In place of a user or a client id: all without a znode of their own."""
+_DIGITS_MAX = 100
+
+
+def _whole(text: str) -> int:
+    # Kafka 2.x writes what it parsed as a number with a fraction.
+    digits = text.removeprefix("+").removesuffix(".0")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX) or int(digits) == 0:
+        raise ValueError
+    return min(int(digits), LONG_MAX)
+
+
+class QuotaType(Enum):
+    """The type of a quota; the value is Kafka's name of the config."""
+
+    PRODUCE = "producer_byte_rate"
+    FETCH = "consumer_byte_rate"
+    REQUEST = "request_percentage"
+    CONTROLLER_MUTATION = "controller_mutation_rate"
+
+    @property
+    def is_whole(self) -> bool:
+        """True for Kafka's type LONG, False for DOUBLE."""
+        return self in {QuotaType.PRODUCE, QuotaType.FETCH}
+
+    @property
+    def type(self) -> Type:
+        """The type of the values that brokers read."""
+        return _STORED[self]
+
+    @property
+    def new_type(self) -> Type:
+        """The type of the values that are written: brokers of 0.10.1 read no other byte rates."""
+        return _NEW_BYTES if self.is_whole else _STORED[self]
+
+
+def _positive(allowed: str) -> Type:
+    return real_number(allowed, lambda value: 0 < value < math.inf)
+
+
+_BYTES = text_type("bytes per second, at least 1", _whole)
+"""More than a LONG counts as its largest value: no limit."""
+_NEW_BYTES = Type(_BYTES.allowed, int64(1).convert)
+_STORED = {
+    QuotaType.PRODUCE: _BYTES,
+    QuotaType.FETCH: _BYTES,
+    QuotaType.REQUEST: _positive("a percentage of one thread's time, above 0"),
+    QuotaType.CONTROLLER_MUTATION: _positive("partitions per second, above 0"),
+}
 
 
 def sanitize(name: str) -> str:

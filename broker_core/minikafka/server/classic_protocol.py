@@ -19,12 +19,12 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.net.server import Exchange
+from minikafka.registry.users import QuotaType
 from minikafka.server.admin.topics import start_auto_creation
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.throttle import pause_of
 from minikafka.server.handlers import fetch, list_offsets, produce
-from minikafka.server.quotas.client_quotas import QuotaType
 from minikafka.server.workers.work_pool import Steps, begin, begin_here
 from minikafka.wire import classic
 from minikafka.wire.api import Api

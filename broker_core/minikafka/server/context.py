@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
+from minikafka.base.config.types import LONG_MAX
 from minikafka.base.errors import CoordinationError, RemoteWireError
 from minikafka.base.values import fast_value
 from minikafka.net.server import Exchange
@@ -57,6 +58,17 @@ class RequestContext:
     def may_read(self, topic: str) -> bool:
         """Return True if the client may fetch a topic, perhaps one that its fetch session has."""
         return True
+
+    @property
+    def window_bytes(self) -> int:
+        """The bytes of a fetch response that the quota of the client allows at once."""
+        return LONG_MAX
+
+    def record_mutations(self, count: int) -> None:
+        """Count partitions that the client creates or deletes for its quota.
+
+        Raises THROTTLING_QUOTA_EXCEEDED if it may not at the moment.
+        """
 
     def reply(self, response: Any) -> None:
         """Send the response. Called once, by any thread, outside the core's lock."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 from minikafka.base.errors import RemoteWireError
 from minikafka.net.server import Exchange
 from minikafka.server.classic_protocol import ClassicProtocol
 from minikafka.server.config.listeners import Protocol
-from minikafka.server.context import decode_request
+from minikafka.server.context import RequestContext, decode_request
 from minikafka.server.control.controller_event_manager import ControllerEventManager
 from minikafka.server.core.broker import Broker
-from minikafka.server.core.throttle import metered
+from minikafka.server.core.throttle import RequestMeter, metered
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import WORK, handlers
 from minikafka.server.replication.replica_manager import ReplicaManager
@@ -197,12 +198,22 @@ class Dispatcher:
         self._serve(exchange, frame)
 
     def _serve(self, exchange: Exchange, frame: memoryview) -> None:
+        broker = self._broker
+        if broker.quotas.limited:
+            with RequestMeter(broker, exchange.principal.name, len(frame)) as meter:
+                context, request = decode_request(exchange, frame, self._handlers, self._newest)
+                if request is not None:
+                    self._handle(metered(broker, context, request, meter), request)
+            return
         context, request = decode_request(exchange, frame, self._handlers, self._newest)
         if request is not None:  # otherwise answered already: an unsupported version of ApiVersions
-            context = metered(self._broker, context, request, len(frame))
-            if self._broker.access_control.enforced:
-                context, request = self._broker.access_control.authorize(context, request)
-            if request is not None:  # otherwise answered already: all of it is denied
-                self._handlers[context.api.key](context, request)
-            if context.api.key not in WORK:
-                exchange.park()
+            self._handle(context, request)
+
+    def _handle(self, context: RequestContext, request: Any) -> None:
+        exchange = context.exchange
+        if self._broker.access_control.enforced:
+            context, request = self._broker.access_control.authorize(context, request)
+        if request is not None:  # otherwise answered already: all of it is denied
+            self._handlers[context.api.key](context, request)
+        if context.api.key not in WORK:
+            exchange.park()

@@ -17,7 +17,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import File, FileSlice, RealFiles
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.net import network_send
-from minikafka.net.network_send import NetworkSend, peer_name
+from minikafka.net.network_send import MeteredSend, NetworkSend, peer_name
 from minikafka.wire.frame_parts import LazyPart, Part, join
 
 
@@ -271,3 +271,23 @@ def test_closing_a_send_closes_its_lazy_parts() -> None:
     lazy = Made([b"x"])
     NetworkSend([b"a", lazy]).close()
     assert lazy.closed
+
+
+def test_the_time_to_send_is_told_once_at_the_end(pair: tuple[socket.socket, socket.socket]) -> None:
+    class Meter:
+        told: list[int] = []  # noqa: RUF012 - one test
+
+        def timed(self, steps: Iterator[int]) -> Iterator[int]:
+            raise NotImplementedError
+
+        def sent(self, nanoseconds: int) -> None:
+            self.told.append(nanoseconds)
+
+    meter = Meter()
+    outgoing = MeteredSend([b"x" * 2_000_000], meter)
+    assert pump(outgoing, pair, 1 << 16) == b"x" * 2_000_000
+    assert meter.told == []
+    outgoing.close()
+    outgoing.close()
+    assert len(meter.told) == 1
+    assert meter.told[0] > 0

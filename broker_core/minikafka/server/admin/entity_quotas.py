@@ -24,12 +24,11 @@ from minikafka.base.errors import (
     InconsistentClusterId,
     SessionExpired,
 )
-from minikafka.registry.entity_configs import NEW_QUOTA, ConfigChange, change_config
+from minikafka.registry.entity_configs import ConfigChange, change_config
 from minikafka.registry.store import is_znode_name
-from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, desanitize, sanitize
+from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, QuotaType, desanitize, sanitize
 from minikafka.server.admin.dynamic_config import refresh_client
 from minikafka.server.core.broker import Broker
-from minikafka.server.quotas.client_quotas import QuotaType
 from minikafka.wire.apis.alter_client_quotas import QuotaOperation
 from minikafka.wire.apis.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -42,8 +41,6 @@ from minikafka.wire.apis.describe_client_quotas import (
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 _TYPES = (USER, CLIENT_ID, IP)
-_SHOWN = (*(quota.value for quota in QuotaType), "request_percentage", "controller_mutation_rate")
-"""Kafka's quotas of clients; other brokers of the cluster may know more than this one."""
 _EPSILON = 1e-6
 """A value this near to a whole number is that number: it has been a text and a float before."""
 
@@ -102,7 +99,7 @@ def find_quotas(
         if wanted.matches(entity):
             values = tuple(
                 QuotaValue(key, number)
-                for key in _SHOWN
+                for key in (quota.value for quota in QuotaType)
                 if key in configs and (number := _number_in(configs[key])) is not None
             )
             if values:
@@ -173,17 +170,19 @@ def _new_value(operation: QuotaOperation) -> str | None:
     """Return the text of a quota, None if it is to be removed."""
     if operation.remove:
         return None
-    known = [quota.value for quota in QuotaType]
+    known = {quota.value: quota for quota in QuotaType}
     if operation.key not in known:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"unsupported quota {operation.key}: expected {' or '.join(known)}"
         )
-    value = operation.value
-    if not math.isfinite(value) or abs(int(value + _EPSILON) - value) > _EPSILON:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"{operation.key} must be a LONG value, not {value}")
-    text = str(int(value + _EPSILON))
+    value, quota = operation.value, known[operation.key]
+    text = str(value)
+    if quota.is_whole:
+        if not math.isfinite(value) or abs(int(value + _EPSILON) - value) > _EPSILON:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{operation.key} must be a LONG value, not {value}")
+        text = str(int(value + _EPSILON))
     try:
-        NEW_QUOTA.parse(operation.key, text)
+        quota.new_type.parse(operation.key, text)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
     return text

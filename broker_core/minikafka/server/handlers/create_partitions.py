@@ -55,6 +55,8 @@ def handle(broker: Broker, context: RequestContext, request: CreatePartitionsReq
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} appears twice")
             check_controller(broker)
             creation = plan_new_partitions(broker, topic.name, topic.count, _given(topic), room)
+            if not request.validate_only:
+                context.record_mutations(len(creation.assignment))
             wishes.append(creation)
             added[topic.name] = len(creation.assignment)
             if request.validate_only:

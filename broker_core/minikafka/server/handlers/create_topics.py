@@ -65,6 +65,8 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
                     ErrorCode.INVALID_TOPIC, f"topic {topic.name} collides with {other} of the same request"
                 )
             creation = plan_creation(broker, *_wanted(topic), room=room)
+            if not request.validate_only:
+                context.record_mutations(len(creation.assignment))
             named_alike[unify_collision_chars(creation.name)] = creation.name
             partitions[topic.name] = len(creation.assignment)
             creations.append(creation)

@@ -42,6 +42,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
         yield 0
         try:
             _check(broker, name, context.version)
+            context.record_mutations(len(broker.metadata_cache.topics.get(name, ())))
             wanted.append(name)
         except BrokerError as error:
             operation.fail(name, error)

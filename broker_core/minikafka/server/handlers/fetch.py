@@ -119,8 +119,9 @@ class _DelayedFetch(DelayedRequest):
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
     """Serve one fetch request, at once or when enough bytes are available."""
-    if request.max_bytes > broker.config.fetching.max_bytes:
-        request = replace(request, max_bytes=broker.config.fetching.max_bytes)
+    most_bytes = min(broker.config.fetching.max_bytes, context.window_bytes)
+    if request.max_bytes > most_bytes:
+        request = replace(request, max_bytes=most_bytes, min_bytes=min(request.min_bytes, most_bytes))
     if serve_in_session(broker, context, request):
         return
     if request.replica_id >= 0:

@@ -199,6 +199,8 @@ def _missing_topic_error(
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not context.may_create(name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if not broker.creations.is_pending(name):
+            context.record_mutations(broker.config.default_partitions)
         start_auto_creation(broker, name)
     except BrokerError as error:
         return error.code

@@ -1,12 +1,14 @@
-"""Quotas of clients: their byte rates, limits and pauses. Pure except for a mutex.
+"""Quotas of clients: their rates, limits and pauses. Pure except for a mutex.
 
-Measured as in Kafka: the bytes of the last ``quota.window.num`` windows of ``quota.window.size.seconds``, of
-which the newest is not full, divided by their time, or by the time of all but one window when there are
-fewer; so a client may start with a burst. A client above its limit is paused for as long as the excess bytes
-take at the limit.
+Measured as in Kafka: the bytes, or the time, of the last ``quota.window.num`` windows of
+``quota.window.size.seconds``, of which the newest is not full, divided by their time, or by the time of all
+but one window when there are fewer; so a client may start with a burst. A client above its limit is paused
+for as long as the excess takes at the limit; for the time of its requests (``request_percentage``, KIP-124)
+by a window at most. Partitions that are created and deleted (``controller_mutation_rate``, KIP-599) use
+tokens, of which there are at most those of ``controller.quota.window.num`` windows.
 
-A quota is a limit of one direction, and the first of these that has one holds for a client. Those that use
-it share it, as the second column says: their bytes are counted together.
+A quota is a limit of one type (``QuotaType``), and the first of these that has one holds for a client. Those
+that use it share it, as the second column says: what they do is counted together.
 
     /config/users/USER/clients/ID               the clients of this user with this id
     /config/users/USER/clients/<default>        likewise
@@ -18,8 +20,7 @@ it share it, as the second column says: their bytes are counted together.
     /config/clients/<default>                   likewise
     quota.producer.default, quota.consumer.default (the broker's properties)    likewise
 
-The user is the name of the principal; without authentication that is ANONYMOUS. Kafka's third quota,
-``request_percentage`` (KIP-124), is not supported.
+The user is the name of the principal; without authentication that is ANONYMOUS.
 """
 
 from __future__ import annotations
@@ -28,15 +29,13 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 
 from minikafka.base.config.config_def import setting
 from minikafka.base.config.types import LONG_MAX, int32, int64
 from minikafka.base.errors import ConfigError
-from minikafka.base.rate import Rate
-from minikafka.registry.entity_configs import QUOTA
-from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, sanitize
+from minikafka.base.rate import Rate, TokenBucket
+from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, QuotaType, sanitize
 from minikafka.security.sasl.scram import ScramMechanism
 
 _log = logging.getLogger(__name__)
@@ -45,13 +44,6 @@ UNLIMITED = LONG_MAX
 _CREDENTIALS = frozenset(mechanism.value for mechanism in ScramMechanism)
 """Configs of a user that are no quotas."""
 _SPARE_RATES = 64
-
-
-class QuotaType(Enum):
-    """The direction that a quota limits; the value is Kafka's name of the config."""
-
-    PRODUCE = "producer_byte_rate"
-    FETCH = "consumer_byte_rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +71,18 @@ class QuotaConfig:
         1,
         "The length of a window.",
     )
+    controller_windows: int = setting(
+        "controller.quota.window.num",
+        int32(1),
+        11,
+        "Windows whose changes of partitions a client may make at once.",
+    )
+    controller_window_ms: int = setting(
+        "controller.quota.window.size.seconds",
+        int32(1).then(lambda seconds: 1000 * seconds),
+        1,
+        "The length of such a window.",
+    )
 
 
 class ClientQuotaManager:
@@ -90,15 +94,17 @@ class ClientQuotaManager:
             QuotaType.PRODUCE: config.producer_default,
             QuotaType.FETCH: config.consumer_default,
         }
-        self._limits: dict[ClientEntity, dict[QuotaType, int]] = {}
+        self._limits: dict[ClientEntity, dict[QuotaType, float]] = {}
         self._rates: dict[tuple[ClientEntity, QuotaType], Rate] = {}
         """The rates of those who share a quota: their user, their client id, or both."""
+        self._mutations: dict[ClientEntity, TokenBucket] = {}
+        """Likewise for CONTROLLER_MUTATION."""
         self._problems: dict[ClientEntity, list[str]] = {}
         """The problems of configs that were logged, so that each is logged once."""
         self._purge_at = _SPARE_RATES
         self._lock = threading.Lock()
-        self.limited = False
-        """True if any client has a limit; otherwise nothing needs to be measured."""
+        self.limited: frozenset[QuotaType] = frozenset()
+        """The types of which any client has a limit; nothing else needs to be measured."""
         self._decide()
 
     def replace(self, settings: Mapping[ClientEntity, Mapping[str, str]]) -> None:
@@ -113,7 +119,7 @@ class ClientQuotaManager:
         limits = self._parsed(entity, settings)
         if limits == self._limits.get(entity, {}):
             return
-        text = ", ".join(f"{flow.value}={limit}" for flow, limit in limits.items()) or "no limit of its own"
+        text = ", ".join(f"{quota.value}={limit}" for quota, limit in limits.items()) or "no limit of its own"
         _log.info("quota of %s: %s", entity, text)
         with self._lock:
             self._limits[entity] = limits
@@ -121,48 +127,87 @@ class ClientQuotaManager:
                 del self._limits[entity]
             self._decide()
 
-    def record(self, user: str, client_id: str, flow: QuotaType, count: int, now_ms: int) -> int:
-        """Add ``count`` bytes of a user's client; return its pause in milliseconds."""
+    def record(self, user: str, client_id: str, quota: QuotaType, count: float, now_ms: int) -> int:
+        """Add ``count`` of a user's client; return its pause in milliseconds.
+
+        ``count`` is in bytes, or for REQUEST in hundredths of a second. A negative one takes back what was
+        added.
+        """
         with self._lock:
-            limit, sharing = self._quota(user, client_id, flow)
+            limit, sharing = self._quota(user, client_id, quota)
             if limit == UNLIMITED:
                 return 0
-            rate = self._rates.get((sharing, flow))
+            rate = self._rates.get((sharing, quota))
             if rate is None:
                 self._forget_idle(now_ms)
-                rate = self._rates[sharing, flow] = Rate(self._config.windows, self._config.window_ms)
+                rate = self._rates[sharing, quota] = Rate(self._config.windows, self._config.window_ms)
             rate.record(count, now_ms)
-            return rate.throttle_ms(limit, now_ms)
+            pause_ms = rate.throttle_ms(limit, now_ms)
+            return min(pause_ms, self._config.window_ms) if quota is QuotaType.REQUEST else pause_ms
 
-    def _quota(self, user: str, client_id: str, flow: QuotaType) -> tuple[int, ClientEntity]:
+    def record_mutations(
+        self, user: str, client_id: str, count: int, now_ms: int, *, strict: bool
+    ) -> tuple[int, bool]:
+        """Add ``count`` partitions that a user's client creates or deletes.
+
+        Return its pause in milliseconds, and whether they may be changed. With ``strict`` they may not, and
+        are not added, while the client must pause.
+        """
+        with self._lock:
+            limit, sharing = self._quota(user, client_id, QuotaType.CONTROLLER_MUTATION)
+            if limit == UNLIMITED:
+                return 0, True
+            bucket = self._mutations.get(sharing)
+            if bucket is None:
+                self._forget_idle(now_ms)
+                burst_ms = self._config.controller_windows * self._config.controller_window_ms
+                bucket = self._mutations[sharing] = TokenBucket(limit, burst_ms)
+            bucket.set_limit(limit, now_ms)
+            if strict:
+                pause_ms = bucket.throttle_ms(now_ms)
+                if pause_ms:
+                    return pause_ms, False
+            bucket.record(count, now_ms)
+            return (0 if strict else bucket.throttle_ms(now_ms)), True
+
+    def window_bytes(self, user: str, client_id: str) -> int:
+        """Return the bytes that a fetch response may have without exceeding the limit of all windows."""
+        limit, _ = self._quota(user, client_id, QuotaType.FETCH)
+        spans = max(1, self._config.windows - 1) * self._config.window_ms
+        return UNLIMITED if limit == UNLIMITED else int(limit * spans / 1000)
+
+    def _quota(self, user: str, client_id: str, quota: QuotaType) -> tuple[float, ClientEntity]:
         """Return the limit that holds, and those who share it."""
         levels = precedence(user, client_id)
         for entity, sharing in levels:
-            limit = self._limits.get(entity, {}).get(flow)
+            limit = self._limits.get(entity, {}).get(quota)
             if limit is not None:
                 return limit, sharing
-        return self._defaults[flow], levels[-1][1]
+        return self._defaults.get(quota, UNLIMITED), levels[-1][1]
 
     def _forget_idle(self, now_ms: int) -> None:
         # Clients can use any number of ids.
-        if len(self._rates) >= self._purge_at:
+        if len(self._rates) + len(self._mutations) >= self._purge_at:
             self._rates = {key: rate for key, rate in self._rates.items() if not rate.idle(now_ms)}
-            self._purge_at = 2 * len(self._rates) + _SPARE_RATES
+            self._mutations = {key: rate for key, rate in self._mutations.items() if not rate.idle(now_ms)}
+            self._purge_at = 2 * (len(self._rates) + len(self._mutations)) + _SPARE_RATES
 
     def _decide(self) -> None:
-        self.limited = bool(self._limits) or any(limit != UNLIMITED for limit in self._defaults.values())
+        found = {quota for own in self._limits.values() for quota in own}
+        found.update(quota for quota, limit in self._defaults.items() if limit != UNLIMITED)
+        self.limited = frozenset(found)
 
-    def _parsed(self, entity: ClientEntity, settings: Mapping[str, str]) -> dict[QuotaType, int]:
-        limits: dict[QuotaType, int] = {}
+    def _parsed(self, entity: ClientEntity, settings: Mapping[str, str]) -> dict[QuotaType, float]:
+        limits: dict[QuotaType, float] = {}
         problems = []
         for key, text in settings.items():
             if key in _CREDENTIALS and entity.user_name is not None:
                 continue
-            if key not in {flow.value for flow in QuotaType}:
+            if key not in {quota.value for quota in QuotaType}:
                 problems.append(f"unsupported config {key}")
                 continue
             try:
-                limits[QuotaType(key)] = QUOTA.parse(key, text)
+                limits[QuotaType(key)] = QuotaType(key).type.parse(key, text)
             except ConfigError as error:
                 problems.append(str(error))
         before = self._problems.pop(entity, [])

@@ -92,6 +92,12 @@ class AccessControl:
         requester = self._decisions.requester(exchange)
         return requester.may_on_topic(Operation.WRITE, topic) and requester.may_create(topic)
 
+    def may_act_as_broker(self, exchange: Exchange) -> bool:
+        """Return True if the client of ``exchange`` may send requests of brokers."""
+        if self._decisions is None:
+            return True
+        return self._decisions.requester(exchange).may_on_cluster(Operation.CLUSTER_ACTION)
+
     def authorize(self, context: RequestContext, request: Any) -> tuple[RequestContext, Any]:
         """Return the context to reply through and the allowed part of ``request``.
 
@@ -127,6 +133,13 @@ class AuthorizedContext(RequestContext):
 
     def may_read(self, topic: str) -> bool:
         return self.requester.may_on_topic(Operation.READ, topic)
+
+    @property
+    def window_bytes(self) -> int:
+        return self.inner.window_bytes
+
+    def record_mutations(self, count: int) -> None:
+        self.inner.record_mutations(count)
 
     def deny(self) -> None:
         """Reply that the whole request is denied."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minikafka.net.interfaces import Exchange
+from minikafka.net.interfaces import Exchange, RequestMeter
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.wire.frame_parts import Part
 
@@ -100,6 +100,14 @@ class _AdmittedExchange:
     @principal.setter
     def principal(self, principal: KafkaPrincipal) -> None:
         self._exchange.principal = principal
+
+    @property
+    def meter(self) -> RequestMeter | None:
+        return self._exchange.meter
+
+    @meter.setter
+    def meter(self, meter: RequestMeter | None) -> None:
+        self._exchange.meter = meter
 
     @property
     def peer_certificate(self) -> bytes | None:

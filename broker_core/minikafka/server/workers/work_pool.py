@@ -225,7 +225,7 @@ def finish(steps: Generator[int, None, T]) -> T:
 
 def _guarded(exchange: Exchange, steps: Steps) -> Steps:
     try:
-        yield from steps
+        yield from steps if exchange.meter is None else exchange.meter.timed(steps)
     except RemoteWireError as error:
         exchange.close(str(error))
     except Exception:  # noqa: BLE001 - an error of one request must only close its connection

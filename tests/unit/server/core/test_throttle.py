@@ -1,32 +1,211 @@
-"""The bytes of a request count for the quota of its principal."""
+"""Requests count for the quotas of their client: their bytes, their time, the partitions that they change."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from typing import Any
 
-from minikafka.base.clock import ManualClock
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.registry.users import ClientEntity
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.server.context import RequestContext
-from minikafka.server.core.throttle import metered
-from minikafka.server.quotas.client_quotas import ClientQuotaManager, QuotaConfig
+from minikafka.server.core import throttle
+from minikafka.server.core.throttle import RequestMeter, metered
+from minikafka.wire.api import Api
+from minikafka.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsResponse
+from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatResponse
 from minikafka.wire.apis.produce import PRODUCE
+from minikafka.wire.apis.update_metadata import UPDATE_METADATA
 from minikafka.wire.framing import RequestHeader
+from tests.support import requests
 from tests.support.recorded_exchange import RecordedExchange
+from tests.support.simulation import Simulation
+
+CLIENT = ClientEntity.of(client_id="simulation")
+MILLISECOND = 1_000_000
 
 
-def test_a_request_counts_for_the_user_of_its_connection() -> None:
-    quotas = ClientQuotaManager(QuotaConfig(windows=2))
-    quotas.change(ClientEntity.of(user="al ice"), {"producer_byte_rate": "1000"})
-    broker = SimpleNamespace(quotas=quotas, clock=ManualClock())
+class ThreadTime:
+    """The processor time of the thread; it stands still until it is set."""
 
-    def pause_ms(user: str, client_id: str) -> int:
-        exchange = RecordedExchange()
-        exchange.principal = KafkaPrincipal.user(user)
-        header = RequestHeader(int(PRODUCE.key), 3, 1, client_id)
-        metered(broker, RequestContext(header, PRODUCE, exchange), None, 2000).no_reply()
-        return int(exchange.calls[-1][-1])
+    nanoseconds = 0
 
-    assert pause_ms("bob", "app") == 0
-    assert pause_ms("al ice", "app") == 1000
-    assert pause_ms("al ice", "other") == 3000
+    def thread_time_ns(self) -> int:
+        return self.nanoseconds
+
+
+@pytest.fixture
+def world() -> Simulation:
+    return Simulation.serving(properties={"quota.window.num": "2"})
+
+
+@pytest.fixture
+def thread(monkeypatch: pytest.MonkeyPatch) -> ThreadTime:
+    thread = ThreadTime()
+    monkeypatch.setattr(throttle, "time", thread)
+    return thread
+
+
+def context_of(
+    world: Simulation, api: Api[Any, Any], version: int, *, user: str = "bob", size: int = 100
+) -> tuple[RequestContext, RecordedExchange, RequestMeter]:
+    exchange = RecordedExchange()
+    exchange.principal = KafkaPrincipal.user(user)
+    broker = world.machine.broker
+    meter = RequestMeter(broker, user, size)
+    context = RequestContext(RequestHeader(int(api.key), version, 1, "simulation"), api, exchange)
+    return metered(broker, context, None, meter), exchange, meter
+
+
+def pause_of(exchange: RecordedExchange) -> int:
+    return int(exchange.calls[-1][-1])
+
+
+def limit(world: Simulation, **quotas: str) -> None:
+    world.machine.broker.quotas.change(CLIENT, quotas)
+
+
+def test_a_request_counts_for_the_user_of_its_connection(world: Simulation) -> None:
+    world.machine.broker.quotas.change(ClientEntity.of(user="al ice"), {"producer_byte_rate": "1000"})
+    for user, pause_ms in (("bob", 0), ("al ice", 1000), ("al ice", 3000)):
+        context, exchange, _ = context_of(world, PRODUCE, 3, user=user, size=2000)
+        context.no_reply()
+        assert pause_of(exchange) == pause_ms
+
+
+def test_the_time_of_a_request_pauses_its_client(world: Simulation, thread: ThreadTime) -> None:
+    limit(world, request_percentage="10")
+    context, exchange, meter = context_of(world, HEARTBEAT, 2)
+    with meter:
+        thread.nanoseconds += 150 * MILLISECOND
+    context.reply(HeartbeatResponse(0, ErrorCode.NONE))
+    # 15 hundredths of a second, of which 10 may be used in the one window that counts at first.
+    assert pause_of(exchange) == 500
+    assert HEARTBEAT.decode_response(2, exchange.frame[4:]).throttle_time_ms == 500
+
+
+def test_the_pause_for_time_is_a_window_at_most(world: Simulation, thread: ThreadTime) -> None:
+    limit(world, request_percentage="0.5")
+    context, exchange, meter = context_of(world, HEARTBEAT, 2)
+    with meter:
+        thread.nanoseconds += 5_000 * MILLISECOND
+    context.reply(HeartbeatResponse(0, ErrorCode.NONE))
+    assert pause_of(exchange) == 1000
+
+
+def test_the_time_to_send_a_response_counts_for_the_next_request(
+    world: Simulation, thread: ThreadTime
+) -> None:
+    limit(world, request_percentage="10")
+    context, exchange, meter = context_of(world, HEARTBEAT, 2)
+    context.reply(HeartbeatResponse(0, ErrorCode.NONE))
+    assert pause_of(exchange) == 0
+    assert exchange.meter is meter
+    meter.sent(150 * MILLISECOND)
+    context, exchange, _ = context_of(world, HEARTBEAT, 2)
+    context.reply(HeartbeatResponse(0, ErrorCode.NONE))
+    assert pause_of(exchange) == 500
+
+
+def test_steps_in_a_pool_count_and_the_time_between_them_does_not(
+    world: Simulation, thread: ThreadTime
+) -> None:
+    limit(world, request_percentage="10")
+    context, exchange, meter = context_of(world, HEARTBEAT, 2)
+
+    def steps() -> Any:
+        for _ in range(3):
+            thread.nanoseconds += 50 * MILLISECOND
+            yield 7
+
+    for need_bytes in meter.timed(steps()):
+        assert need_bytes == 7
+        thread.nanoseconds += 1_000 * MILLISECOND
+    context.reply(HeartbeatResponse(0, ErrorCode.NONE))
+    assert pause_of(exchange) == 500
+
+
+def test_a_step_within_a_step_counts_once(world: Simulation, thread: ThreadTime) -> None:
+    limit(world, request_percentage="10")
+    context, exchange, meter = context_of(world, HEARTBEAT, 2)
+    with meter:
+        thread.nanoseconds += 50 * MILLISECOND
+        with meter:
+            thread.nanoseconds += 50 * MILLISECOND
+        thread.nanoseconds += 50 * MILLISECOND
+        context.reply(HeartbeatResponse(0, ErrorCode.NONE))
+    assert pause_of(exchange) == 500
+
+
+def test_requests_of_brokers_are_exempt(world: Simulation) -> None:
+    limit(world, request_percentage="10")
+    context, exchange, _ = context_of(world, UPDATE_METADATA, 2)
+    assert type(context) is RequestContext
+    assert exchange.meter is None
+
+
+def test_without_a_quota_of_time_none_is_measured(world: Simulation) -> None:
+    limit(world, producer_byte_rate="1000")
+    _, exchange, meter = context_of(world, HEARTBEAT, 2)
+    assert exchange.meter is None
+    assert meter.exempt
+
+
+def test_a_throttled_fetch_is_answered_empty_and_does_not_count(world: Simulation) -> None:
+    assert world.create_topic("t") == 0
+    assert world.produce("t", b"x" * 700).error_code == 0
+    limit(world, consumer_byte_rate="1000")
+    assert world.fetch("t").records
+    answer = world.call(requests.fetch("t"))
+    assert answer.topics == ()
+    assert 400 < answer.throttle_time_ms < 700
+    # The next request is read after the pause, and gets what the one before did not.
+    assert world.fetch("t").records
+
+
+def test_a_message_that_exceeds_all_windows_is_sent_with_a_pause(world: Simulation) -> None:
+    assert world.create_topic("t") == 0
+    assert world.produce("t", b"x" * 5000).error_code == 0
+    limit(world, consumer_byte_rate="1000")
+    answer = world.call(requests.fetch("t"))
+    assert answer.topics[0].partitions[0].records
+    assert 4000 < answer.throttle_time_ms < 5000
+
+
+def test_a_fetch_gets_no_more_than_the_quota_allows_in_all_windows(world: Simulation) -> None:
+    assert world.create_topic("t") == 0
+    for _ in range(10):
+        assert world.produce("t", b"x" * 300).error_code == 0
+    limit(world, consumer_byte_rate="1000")
+    answer = world.call(requests.fetch("t", min_bytes=2000))
+    assert answer.throttle_time_ms < 100
+    assert 600 < len(bytes(answer.topics[0].partitions[0].records)) <= 1000
+
+
+def test_old_requests_above_the_mutation_rate_are_served_then_paused(world: Simulation) -> None:
+    limit(world, controller_mutation_rate="2")
+    for name in ("a", "b"):
+        answer = world.call(requests.create_topic(name, partitions=12).at(2))
+        assert answer.topics[0].error_code == 0
+    # The second one may use what is left of 11 seconds, 10 partitions: 2 are owed.
+    assert answer.throttle_time_ms == pytest.approx(1000, abs=100)
+
+
+def test_validation_of_a_creation_uses_up_nothing(world: Simulation) -> None:
+    limit(world, controller_mutation_rate="1")
+    wanted = CreatableTopic("a", 12, 1, (), ())
+    for _ in range(3):
+        answer = world.call(requests.create_topics(wanted, validate_only=True).at(4))
+        assert (answer.topics[0].error_code, answer.throttle_time_ms) == (0, 0)
+
+
+def test_newer_requests_are_refused_while_their_client_must_wait(world: Simulation) -> None:
+    limit(world, controller_mutation_rate="2")
+    context, exchange, _ = context_of(world, CREATE_TOPICS, 6)
+    context.record_mutations(24)
+    with pytest.raises(BrokerError, match="throttling quota") as caught:
+        context.record_mutations(1)
+    assert caught.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    context.reply(CreateTopicsResponse(0, ()))
+    assert pause_of(exchange) == 1000

@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.registry.entity_configs import change_config, read_config
-from minikafka.server.quotas.client_quotas import QuotaType
+from minikafka.registry.users import QuotaType
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_client_quotas import (
     AlterClientQuotasEntry,
@@ -123,7 +123,9 @@ def test_an_invalid_filter_is_refused(world: Simulation, components: Any, code: 
         (ALICE, {WRITE: 0.0}, "at least 1"),
         (ALICE, {WRITE: float("nan")}, "must be a LONG value"),
         (ALICE, {WRITE: 1e300}, WRITE),
-        (ALICE, {"request_percentage": 50.0}, "unsupported quota request_percentage"),
+        (ALICE, {"request_rate": 50.0}, "unsupported quota request_rate"),
+        (ALICE, {"request_percentage": 0.0}, "above 0"),
+        (ALICE, {"controller_mutation_rate": -1.0}, "above 0"),
         ((), {WRITE: 1.0}, "the entity is empty"),
         ((QuotaEntityPart("ip", "10.0.0.1"),), {WRITE: 1.0}, "addresses"),
         ((QuotaEntityPart("user", ""),), {WRITE: 1.0}, "cannot be the name of a user"),
@@ -140,6 +142,15 @@ def test_an_invalid_change_is_refused_and_changes_nothing(
     assert words in message
     assert (("user", "alice"),) not in found(world)
     assert other[0] == (ErrorCode.NONE if quotas == {WRITE: 1.0} else ErrorCode.INVALID_REQUEST)
+
+
+def test_quotas_of_time_and_partitions_are_stored_with_a_fraction(world: Simulation) -> None:
+    quotas = {"request_percentage": 12.5, "controller_mutation_rate": 3.0}
+    assert alter(world, ALICE, **quotas) == [(0, None)]
+    stored = read_config(world.zookeeper.connect(), "users", "alice")
+    assert stored == {"request_percentage": "12.5", "controller_mutation_rate": "3.0"}
+    assert found(world) == {(("user", "alice"),): quotas}
+    assert {quota.value for quota in world.machine.broker.quotas.limited} == quotas.keys()
 
 
 def test_validation_alone_changes_nothing(world: Simulation) -> None:

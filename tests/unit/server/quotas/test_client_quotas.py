@@ -8,8 +8,8 @@ import pytest
 
 from minikafka.base.rate import Rate
 from minikafka.registry.entity_configs import ConfigChange
-from minikafka.registry.users import ClientEntity, sanitize
-from minikafka.server.quotas.client_quotas import UNLIMITED, ClientQuotaManager, QuotaConfig, QuotaType
+from minikafka.registry.users import ClientEntity, QuotaType, sanitize
+from minikafka.server.quotas.client_quotas import UNLIMITED, ClientQuotaManager, QuotaConfig
 
 USER = "ANONYMOUS"
 A = ClientEntity(None, "a")
@@ -228,8 +228,64 @@ def test_a_change_is_logged_with_its_entity_and_only_if_it_is_one(caplog: pytest
 def test_an_unsupported_config_is_logged_once_until_it_changes(caplog: pytest.LogCaptureFixture) -> None:
     made = quotas()
     for _ in range(2):
-        made.replace({entity("users/alice"): {"request_percentage": "50", "producer_byte_rate": "5"}})
-    assert caplog.messages == ["quota of users/alice: ignored unsupported config request_percentage"]
+        made.replace({entity("users/alice"): {"request_rate": "50", "producer_byte_rate": "5"}})
+    assert caplog.messages == ["quota of users/alice: ignored unsupported config request_rate"]
     made.change(entity("users/alice"), {})
-    made.change(entity("users/alice"), {"request_percentage": "50"})
+    made.change(entity("users/alice"), {"request_rate": "50"})
     assert len(caplog.messages) == 2
+
+
+def test_time_has_a_quota_with_a_fraction() -> None:
+    made = quotas(windows=2)
+    made.change(A, {"request_percentage": "12.5"})
+    assert made.limited == {QuotaType.REQUEST}
+    assert made.record(USER, "a", QuotaType.REQUEST, 12.5, 0) == 0
+    assert made.record(USER, "a", QuotaType.REQUEST, 2.5, 0) == 200
+
+
+def test_what_is_taken_back_does_not_count() -> None:
+    made = quotas(windows=2)
+    made.change(A, {"consumer_byte_rate": "1000"})
+    assert made.record(USER, "a", QuotaType.FETCH, 3000, 0) == 2000
+    assert made.record(USER, "a", QuotaType.FETCH, -3000, 0) == 0
+
+
+def test_a_response_may_have_the_bytes_of_all_windows_but_one() -> None:
+    made = quotas()
+    made.change(A, {"consumer_byte_rate": "1000"})
+    assert made.window_bytes(USER, "a") == 10_000
+    assert made.window_bytes(USER, "b") == UNLIMITED
+
+
+def test_partitions_may_be_changed_while_no_tokens_are_owed() -> None:
+    made = quotas()
+    made.change(A, {"controller_mutation_rate": "2"})
+
+    def change(count: int, now_ms: int, *, strict: bool = True) -> tuple[int, bool]:
+        return made.record_mutations(USER, "a", count, now_ms, strict=strict)
+
+    assert change(30, 0) == (0, True)
+    assert change(1, 0) == (4000, False)
+    assert change(1, 3999) == (1, False)
+    assert change(1, 4000) == (0, True)
+    assert change(1, 4000, strict=False) == (1000, True)
+    assert made.record_mutations(USER, "b", 1000, 4000, strict=True) == (0, True)
+
+
+def test_a_raised_limit_holds_for_what_is_owed() -> None:
+    made = quotas()
+    made.change(A, {"controller_mutation_rate": "0.1"})
+    assert made.record_mutations(USER, "a", 101, 0, strict=False) == (999_000, True)
+    made.change(A, {"controller_mutation_rate": "10"})
+    assert made.record_mutations(USER, "a", 0, 0, strict=False) == (0, True)
+
+
+@pytest.mark.parametrize("key", ["request_percentage", "controller_mutation_rate"])
+@pytest.mark.parametrize("text", ["0", "-1", "inf", "nan", "x", ""])
+def test_an_invalid_limit_with_a_fraction_is_ignored(
+    key: str, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = quotas()
+    made.change(A, {key: text})
+    assert not made.limited
+    assert f"ignored {key}" in caplog.text
