@@ -7,7 +7,9 @@ A program (``programs``, ``java``, ``go``) is started with the broker's address 
     read TOPIC PARTITION N LEVEL    N records from the partition's start, without a group
                                     LEVEL: read_uncommitted, read_committed
     times TOPIC MS                  for each partition the first offset of that time or later: P OFFSET, -1
-    join MEMBER GROUP TOPIC MODE    become a member. MODE: commits (when partitions are revoked), plain
+    join MEMBER GROUP TOPIC MODE [NAME=VALUE …]
+                                    become a member. MODE: commits (when partitions are revoked), plain;
+                                    settings: in Java only
     commit MEMBER                   commit what was received so far
     leave MEMBER
     create TOPIC N [NAME=VALUE …]   topics   describe TOPIC   delete TOPIC   config TOPIC
@@ -90,6 +92,8 @@ class Member:
     records: list[Message] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     was_assigned: bool = False
+    rebalances: int = 0
+    """How often it was given partitions, or none."""
 
 
 class Refused(AssertionError):
@@ -145,11 +149,11 @@ class Program:
         """Forget the members that have left."""
         self.members, self.wrongs = {}, []
 
-    def join(self, member: str, group: str, topic: str, mode: str = "plain") -> Member:
+    def join(self, member: str, group: str, topic: str, mode: str = "plain", *settings: str) -> Member:
         """Make a member of a group."""
         joined = self.members[member] = Member()
         self._joined.add(member)
-        self.ask("join", member, group, topic, mode)
+        self.ask("join", member, group, topic, mode, *settings)
         return joined
 
     def leave(self, *members: str) -> None:
@@ -236,6 +240,7 @@ class Program:
                 member.owned -= partitions
                 return
             member.was_assigned = True
+            member.rebalances += 1
             member.owned |= partitions
             for other, one in self.members.items():
                 if one is not member and one.owned & partitions:

@@ -64,6 +64,8 @@ CLUSTER_OPERATIONS = (
     Operation.IDEMPOTENT_WRITE,
 )
 """The operations that there are on the cluster."""
+GROUP_OPERATIONS = (Operation.READ, Operation.DELETE, Operation.DESCRIBE)
+"""The operations that there are on a group."""
 
 
 def operation_bits(operations: Iterable[Operation]) -> int:

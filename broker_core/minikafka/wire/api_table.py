@@ -39,6 +39,7 @@ from minikafka.wire.apis.list_groups import LIST_GROUPS
 from minikafka.wire.apis.list_offsets import LIST_OFFSETS
 from minikafka.wire.apis.metadata import METADATA
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
+from minikafka.wire.apis.offset_delete import OFFSET_DELETE
 from minikafka.wire.apis.offset_fetch import OFFSET_FETCH
 from minikafka.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from minikafka.wire.apis.produce import PRODUCE
@@ -88,6 +89,7 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         DELETE_GROUPS,
         ELECT_LEADERS,
         INCREMENTAL_ALTER_CONFIGS,
+        OFFSET_DELETE,
         DESCRIBE_CLIENT_QUOTAS,
         ALTER_CLIENT_QUOTAS,
         DESCRIBE_USER_SCRAM_CREDENTIALS,

@@ -1,4 +1,5 @@
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
@@ -43,7 +44,10 @@ public abstract class Client {
             case "produce": produce(words[1], words[2], words[3], lines); break;
             case "read": read(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), words[4]); break;
             case "times": times(words[1], Long.parseLong(words[2])); break;
-            case "join": new GroupMember(words[1], words[2], words[3], words[4].equals("commits")).start(); break;
+            case "join":
+                String[] settings = Arrays.copyOfRange(words, 5, words.length);
+                new GroupMember(words[1], words[2], words[3], words[4].equals("commits"), settings).start();
+                break;
             case "commit": Lines.MEMBERS.get(words[1]).ask("commit"); break;
             case "leave": Lines.MEMBERS.remove(words[1]).ask("leave"); break;
             default: administer(properties(), words);
@@ -118,11 +122,13 @@ public abstract class Client {
         private final BlockingQueue<String> asked = new LinkedBlockingQueue<>();
         private final BlockingQueue<String> done = new LinkedBlockingQueue<>();
 
-        GroupMember(String name, String group, String topic, boolean commits) {
+        GroupMember(String name, String group, String topic, boolean commits, String[] settings) {
             this.name = name;
             this.topic = topic;
             this.commits = commits;
-            consumer = consumer("group.id", group, "client.id", name);
+            List<String> pairs = new ArrayList<>(Arrays.asList("group.id", group, "client.id", name));
+            for (String setting : settings) pairs.addAll(Arrays.asList(setting.split("=", 2)));
+            consumer = consumer(pairs.toArray(new String[0]));
         }
 
         void start() {

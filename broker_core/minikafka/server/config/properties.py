@@ -26,7 +26,6 @@ from minikafka.base.config.types import (
     int64,
     integer,
     real_number,
-    release_type,
     text_type,
 )
 from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, with_suggestions
@@ -57,6 +56,7 @@ from minikafka.server.config.listener_security import (
     security_of,
 )
 from minikafka.server.config.listeners import Listener, ListenerConfig, check_names_beside_0_10
+from minikafka.server.config.releases import RELEASE
 from minikafka.server.quotas.client_quotas import QuotaConfig
 
 Section = TypeVar("Section")
@@ -94,32 +94,6 @@ def _directories(text: str) -> tuple[str, ...]:
 
 
 _DIRECTORIES = text_type("one or more different directories, separated by commas", _directories)
-
-
-_STEPS: Mapping[tuple[int, ...], int] = {
-    (0, 8, 0): 0,
-    (0, 8, 1): 0,
-    (0, 8, 2): 0,
-    (0, 9, 0): 0,
-    (0, 10, 0): 2,
-    (0, 10, 1): 3,
-    (0, 10, 2): 1,
-    (0, 11, 0): 3,
-    (1, 0): 1,
-    (1, 1): 1,
-    (2, 0): 2,
-    (2, 1): 3,
-}
-"""Kafka's releases up to the newest one that this broker knows -> steps of the protocol, ``-IV0`` on."""
-
-
-def _is_known(release: Release) -> bool:
-    series = release.numbers[: 2 if release.numbers[0] else 3]  # one more number is a bug-fix release of it
-    step = -1 if release.step is None else release.step
-    return len(release.numbers) <= len(series) + 1 and step < _STEPS.get(series, -1)
-
-
-_RELEASE = release_type("a release of Kafka from 0.8.0 to 2.1, such as 0.10.1 or 2.1-IV2", _is_known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +369,7 @@ class BrokerConfig:
     )
     protocol_version: Release = setting(
         _PROTOCOL,
-        _RELEASE,
+        RELEASE,
         "0.10.1",
         "The oldest release among the brokers. `0.10.1`: speak and store only what that release knows.",
         _IDENTITY,
@@ -559,7 +533,7 @@ class BrokerConfig:
 
 
 def _oldest(properties: Mapping[str, str]) -> Release | None:
-    return _RELEASE.parse(_PROTOCOL, properties[_PROTOCOL]) if _PROTOCOL in properties else None
+    return RELEASE.parse(_PROTOCOL, properties[_PROTOCOL]) if _PROTOCOL in properties else None
 
 
 def _format_faults(properties: Mapping[str, str], beside_0_10: bool) -> Iterator[ConfigError]:

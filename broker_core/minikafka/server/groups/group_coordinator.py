@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ from minikafka.groups import events
 from minikafka.groups.group import GroupSummary
 from minikafka.groups.messages import OffsetCommitValue
 from minikafka.groups.shard import GroupCoordinatorShard, GroupListing, KeyValue, commit_bytes, commit_records
-from minikafka.partition.partition import LogAppendResult, Partition
+from minikafka.partition.partition import Partition
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.hashes import partition_of_group
@@ -38,6 +38,7 @@ from minikafka.records.format.message_set import Codec, Record, build_message_se
 from minikafka.server.admin.topics import start_auto_creation
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import portions
+from minikafka.server.groups.delayed_operations import DelayedWrite, GroupTimer, WriteCallback
 from minikafka.server.groups.group_loader import GroupLoader
 from minikafka.server.workers.worker import Worker
 
@@ -46,8 +47,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Commits = Mapping[TopicPartition, OffsetCommitValue]
-WriteCallback = Callable[[ErrorCode, int], None]
-"""Called in a step with the outcome of a write: the error, and the first record's offset (-1 on error)."""
 
 _TOMBSTONES_PER_STEP = 1_000
 _OFFSETS_PER_STEP = 2_000
@@ -87,66 +86,6 @@ def _check_group_id(group_id: str) -> None:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
 
 
-class _DelayedWrite:
-    """Waits until every in-sync replica has the appended records (for ``Broker.wait``)."""
-
-    def __init__(
-        self, broker: Broker, partition: Partition, appended: LogAppendResult, done: WriteCallback
-    ) -> None:
-        self._broker = broker
-        self._partition = partition
-        self._first = appended.append_info.first_offset
-        self._last = appended.append_info.last_offset
-        self._leader_epoch = appended.leader_epoch
-        self._done = done
-        self.failure: ErrorCode | None = None
-
-    def satisfied(self, key: Hashable | None = None) -> bool:
-        if self.failure is None:
-            try:
-                return self._partition.is_committed(self._last, self._leader_epoch)
-            except BrokerError as error:
-                self.failure = error.code
-        return True
-
-    def complete(self) -> None:
-        self._broker.run(self.finish)
-
-    def abandon(self, reason: str) -> None:
-        _log.error(
-            "requests that wait for a write to %s get no response: %s",
-            self._partition.topic_partition,
-            reason,
-        )
-
-    def finish(self) -> None:
-        """Report the outcome to the callback. Called within a step."""
-        safe = self.satisfied()
-        if self.failure is not None:
-            self._done(self.failure, -1)
-        elif safe:
-            self._done(ErrorCode.NONE, self._first)
-        else:
-            self._done(ErrorCode.REQUEST_TIMED_OUT, -1)
-
-
-class _Timer:
-    """A group's next deadline (for ``Broker.wait``); only time completes it."""
-
-    def __init__(self, deadline_ms: int, ring: Callable[[_Timer], None]) -> None:
-        self.deadline_ms = deadline_ms
-        self._on_timer = ring
-
-    def satisfied(self, key: Hashable | None = None) -> bool:
-        return False
-
-    def complete(self) -> None:
-        self._on_timer(self)
-
-    def abandon(self, reason: str) -> None:
-        _log.error("lost the timer of a group: %s", reason)
-
-
 class GroupCoordinator:
     """The groups of one broker. Methods that are not called within a step must not hold the core's lock."""
 
@@ -161,7 +100,7 @@ class GroupCoordinator:
         """Partition -> its groups."""
         self._loads: dict[int, list[TopicPartition]] = {}
         """Partition that is being loaded -> partitions that were deleted since the load began."""
-        self._timers: dict[str, _Timer] = {}
+        self._timers: dict[str, GroupTimer] = {}
         self._to_expire: deque[tuple[int, str]] = deque()
         """Partition and name of each group still to be checked for expired offsets."""
         self._stopped = False
@@ -297,10 +236,10 @@ class GroupCoordinator:
             return  # a timer that fires early is scheduled again
         if timer is not None:
             self.broker.purgatory.remove(timer)
-        self._timers[group_id] = timer = _Timer(deadline_ms, partial(self._on_timer, group_id))
+        self._timers[group_id] = timer = GroupTimer(deadline_ms, partial(self._on_timer, group_id))
         self.broker.wait(timer, [], deadline_ms)
 
-    def _on_timer(self, group_id: str, timer: _Timer) -> None:
+    def _on_timer(self, group_id: str, timer: GroupTimer) -> None:
         def step() -> None:
             if self._timers.get(group_id) is timer:
                 del self._timers[group_id]
@@ -410,6 +349,22 @@ class GroupCoordinator:
                 return refused.code
             self._append_tombstones(self.partition_of(group_id), tombstones)
             return error
+
+        return self._run_in_step(deletion)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Delete offsets of partitions that no member consumes; return the outcomes.
+
+        Raises BrokerError when the group does not exist, is not here, or has members that are not consumers.
+        """
+        _check_group_id(group_id)
+
+        def deletion() -> dict[TopicPartition, ErrorCode]:
+            outcomes, tombstones = self._shard_of(group_id).delete_offsets(group_id, partitions)
+            self._append_tombstones(self.partition_of(group_id), tombstones)
+            return outcomes
 
         return self._run_in_step(deletion)
 
@@ -524,7 +479,9 @@ class GroupCoordinator:
             if shard is None:
                 deadline_ms = self.broker.clock.monotonic_ms() + _LOAD_RETRY_MS
                 load = partial(self._load, partition, lost)
-                self.broker.wait(_Timer(deadline_ms, lambda _: self._loading.submit(load)), [], deadline_ms)
+                self.broker.wait(
+                    GroupTimer(deadline_ms, lambda _: self._loading.submit(load)), [], deadline_ms
+                )
                 return
             del self._loads[number]
             self._shards[number] = shard
@@ -575,7 +532,7 @@ class GroupCoordinator:
             done(ErrorCode.KAFKA_STORAGE_ERROR, -1)
             return
         broker.touch(topic_partition)
-        write = _DelayedWrite(broker, partition, appended, done)
+        write = DelayedWrite(broker, partition, appended, done)
         if write.satisfied():
             write.finish()
             return
@@ -583,7 +540,7 @@ class GroupCoordinator:
         if appended.must_flush:
             broker.after(partial(self._flush, partition, write))
 
-    def _flush(self, partition: Partition, write: _DelayedWrite) -> None:
+    def _flush(self, partition: Partition, write: DelayedWrite) -> None:
         """Flush the log as ``flush.messages`` requires. Called after a step."""
         try:
             end_offset = partition.log.flush()

@@ -49,6 +49,7 @@ from minikafka.server.handlers import (
     list_offsets,
     metadata,
     offset_commit,
+    offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
@@ -109,6 +110,7 @@ _OF_GROUPS: dict[ApiKey, Callable[[GroupCoordinator, RequestContext, Any], Steps
     ApiKey.DESCRIBE_GROUPS: describe_groups.handle,
     ApiKey.LIST_GROUPS: list_groups.handle,
     ApiKey.DELETE_GROUPS: delete_groups.handle,
+    ApiKey.OFFSET_DELETE: offset_delete.handle,
 }
 # Requests of the controller: also jobs, in order.
 _OF_REPLICAS: dict[ApiKey, Callable[[ReplicaManager, RequestContext, Any], None]] = {

@@ -1,9 +1,11 @@
 """FindCoordinator: the broker that coordinates a group (GroupCoordinator in 0.10.1).
 
-Version 1 adds the key type, throttle_time_ms and the error message. The address is that of the listener that
-received the request. The first request creates the offsets topic. Until the group's partition has a leader
-with that listener, the response is COORDINATOR_NOT_AVAILABLE, which clients retry. Transactions are not
-supported: UNSUPPORTED_VERSION.
+Version 1 adds the key type, throttle_time_ms and the error message; from 4 on the request has several keys.
+The address is that of the listener that received the request. The first request creates the offsets topic.
+Until the group's partition has a leader with that listener, the response is COORDINATOR_NOT_AVAILABLE, which
+clients retry. Transactions are not supported: UNSUPPORTED_VERSION. Version 5, for clients that know
+TRANSACTION_ABORTABLE, is the same as 4; 6 allows the key type of share groups, whose coordinator is never
+available, as in Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -12,41 +14,77 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress
 from minikafka.server.context import RequestContext
 from minikafka.server.groups.group_coordinator import GroupCoordinator
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.find_coordinator import (
+    Coordinator,
     CoordinatorType,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
+STEP_KEYS = 500
+"""Keys looked up in one step."""
+KEY_BYTES = 500
+"""Estimated memory of a key until it is answered."""
+_SEVERAL_KEYS_SINCE = 4
+_SHARE_GROUPS_SINCE = 6
+_NOBODY = BrokerAddress(-1, "", -1)
 
-def handle(coordinator: GroupCoordinator, context: RequestContext, request: FindCoordinatorRequest) -> None:
+
+def handle(
+    coordinator: GroupCoordinator, context: RequestContext, request: FindCoordinatorRequest
+) -> Steps | None:
     """Serve one FindCoordinator request."""
-    error, message = ErrorCode.NONE, None
-    node = BrokerAddress(-1, "", -1)
-    try:
-        node = _where(coordinator, context.listener, request)
-    except BrokerError as problem:
-        error, message = problem.code, problem.detail
+    if context.version >= _SEVERAL_KEYS_SINCE:
+        return _serve_keys(coordinator, context, request)
+    found = _find(coordinator, context, request.key_type, request.key)
     context.reply(
         FindCoordinatorResponse(
             throttle_time_ms=0,
-            error_code=error,
-            error_message=message,
-            node_id=node.broker_id,
-            host=node.host,
-            port=node.port,
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
         )
     )
+    return None
 
 
-def _where(coordinator: GroupCoordinator, listener: str, request: FindCoordinatorRequest) -> BrokerAddress:
-    if request.key_type == CoordinatorType.TRANSACTION:
+def _serve_keys(
+    coordinator: GroupCoordinator, context: RequestContext, request: FindCoordinatorRequest
+) -> Steps:
+    rows: list[Coordinator] = []
+    for key in dict.fromkeys(request.coordinator_keys):
+        if len(rows) % STEP_KEYS == STEP_KEYS - 1:
+            yield len(request.coordinator_keys) * KEY_BYTES
+        rows.append(_find(coordinator, context, request.key_type, key))
+    context.reply(FindCoordinatorResponse(0, ErrorCode.NONE, None, -1, "", -1, tuple(rows)))
+
+
+def _find(coordinator: GroupCoordinator, context: RequestContext, key_type: int, key: str) -> Coordinator:
+    error, message = ErrorCode.NONE, None
+    node = _NOBODY
+    try:
+        _check_key_type(key_type, context.version)
+        node = _where(coordinator, context.listener, key)
+    except BrokerError as problem:
+        error, message = problem.code, problem.detail
+    return Coordinator(key, node.broker_id, node.host, node.port, error, message)
+
+
+def _check_key_type(key_type: int, version: int) -> None:
+    """Raise the error of a key that is not a group's."""
+    if key_type == CoordinatorType.TRANSACTION:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported")
-    if request.key_type != CoordinatorType.GROUP:
-        raise BrokerError(
-            ErrorCode.INVALID_REQUEST, f"unknown key type {request.key_type}: expected 0 (group)"
-        )
-    broker, topic_partition = coordinator.broker, coordinator.partition_of(request.key)
+    if key_type == CoordinatorType.SHARE and version >= _SHARE_GROUPS_SINCE:
+        raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, "share groups are not supported")
+    if key_type != CoordinatorType.GROUP:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"unknown key type {key_type}: expected 0 (group)")
+
+
+def _where(coordinator: GroupCoordinator, listener: str, key: str) -> BrokerAddress:
+    broker, topic_partition = coordinator.broker, coordinator.partition_of(key)
     metadata_cache = broker.metadata_cache
     leadership = metadata_cache.leadership(topic_partition)
     if leadership is None:

@@ -1,7 +1,9 @@
 """OffsetCommit: store the offsets that a group has consumed.
 
 Versions: 0 stores in ZooKeeper, later ones in the offsets topic. 1 adds generation, member and a timestamp
-for each partition, 2 to 4 replace it with one retention time, 3 adds throttle_time_ms, 6 the leader epoch.
+for each partition, 2 to 4 replace it with one retention time, 3 adds throttle_time_ms, 6 the leader epoch, 7
+the instance ids of static members; 9 is the first that members of the newer protocol (KIP-848), of which
+there are none here, may send.
 
 Unknown partitions and too long metadata fail on their own; the rest is one commit. The response is sent when
 every in-sync replica has it, or after ``offsets.commit.timeout.ms``. Generation -1 without a member is a
@@ -78,7 +80,7 @@ def handle(coordinator: GroupCoordinator, context: RequestContext, request: Offs
     else:
         coordinator.commit(
             request.group_id,
-            MemberIdentity(request.member_id),
+            MemberIdentity(request.member_id, request.group_instance_id),
             request.generation_id,
             commits,
             lambda error: begin_here(broker.pool, context.exchange, broker.clock, reply(error)),

@@ -1,14 +1,18 @@
 """OffsetFetch: the committed offsets of a group.
 
 Versions: 0 reads from ZooKeeper, later ones from the offsets topic. From 2 on null means all partitions of
-the group, and the response has an error for the group; 3 adds throttle_time_ms, 5 the leader epoch. A
-partition without a commit has offset -1, and in version 0 also UNKNOWN_TOPIC_OR_PARTITION; version 0 gets
-REQUEST_TIMED_OUT while ZooKeeper is unavailable. The group's members do not matter.
+the group, and the response has an error for the group; 3 adds throttle_time_ms, 5 the leader epoch, 8 has
+several groups. A partition without a commit has offset -1, and in version 0 also UNKNOWN_TOPIC_OR_PARTITION;
+version 0 gets REQUEST_TIMED_OUT while ZooKeeper is unavailable. The group's members do not matter, nor do
+their ids in version 9.
+
+``require_stable`` (7) has nothing to wait for: offsets of open transactions, for which Kafka answers
+UNSTABLE_OFFSET_COMMIT, are not supported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
@@ -22,8 +26,10 @@ from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.offset_fetch import (
     NO_OFFSET,
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
@@ -33,6 +39,9 @@ ROW_BYTES = 300
 
 STEP_ROWS = 500
 """Rows built in one step."""
+
+_GROUP_ERROR_SINCE = 2
+_SEVERAL_GROUPS_SINCE = 8
 
 _Row = Callable[[TopicPartition], OffsetFetchResponsePartition]
 
@@ -48,52 +57,71 @@ def handle(
 
 
 def _serve(coordinator: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest) -> Steps:
+    if context.version < _SEVERAL_GROUPS_SINCE:
+        group = OffsetFetchRequestGroup(request.group_id, request.topics)
+        # Versions 0 and 1 have no error field for the group: it is reported in each partition.
+        reports_in_rows = context.version < _GROUP_ERROR_SINCE
+        found = yield from _group(coordinator, group, 0, reports_in_rows=reports_in_rows)
+        context.reply(OffsetFetchResponse(0, found.topics, found.error_code))
+        return
+    rows: list[OffsetFetchResponseGroup] = []
+    held_bytes = 0
+    for group in request.groups:
+        found = yield from _group(coordinator, group, held_bytes)
+        rows.append(found)
+        held_bytes += (1 + sum(len(topic.partitions) for topic in found.topics)) * ROW_BYTES
+    context.reply(OffsetFetchResponse(0, (), ErrorCode.NONE, tuple(rows)))
+
+
+def _group(
+    coordinator: GroupCoordinator,
+    group: OffsetFetchRequestGroup,
+    held_bytes: int,
+    *,
+    reports_in_rows: bool = False,
+) -> Generator[int, None, OffsetFetchResponseGroup]:
+    """Look up the offsets of one group, in steps. ``held_bytes``: the memory of the groups before it."""
+    topics = group.topics
     try:
-        committed = coordinator.offsets(request.group_id, _named(request))
+        committed = coordinator.offsets(group.group_id, None if topics is None else _named(topics))
     except BrokerError as error:
         code = error.code
-        # Versions 0 and 1 have no error field for the group: report it in each partition.
-        named = (request.topics or ()) if context.version < 2 else ()
-        yield sum(len(topic.partition_indexes) for topic in named) * ROW_BYTES
-        context.reply(_response(named, lambda key: _none(key, code), code))
-        return
-    topics = request.topics
+        named = (topics or ()) if reports_in_rows else ()
+        yield held_bytes + sum(len(topic.partition_indexes) for topic in named) * ROW_BYTES
+        rows = _rows(named, lambda key: _none(key, code))
+        return OffsetFetchResponseGroup(group.group_id, rows, code)
     total = len(committed) if topics is None else sum(len(topic.partition_indexes) for topic in topics)
-    yield total * ROW_BYTES
+    needed_bytes = held_bytes + total * ROW_BYTES
+    yield needed_bytes
     if topics is None:
         by_topic: dict[str, list[int]] = {}
         for done, key in enumerate(committed):
             by_topic.setdefault(key.topic, []).append(key.partition)
             if done % STEP_ROWS == STEP_ROWS - 1:
-                yield total * ROW_BYTES
+                yield needed_bytes
         topics = tuple(
             OffsetFetchRequestTopic(name, tuple(sorted(by_topic[name]))) for name in sorted(by_topic)
         )
     answers = []
     for topic in topics:
-        rows = []
+        rows_of_topic = []
         for index in topic.partition_indexes:
             key = TopicPartition(topic.name, index)
             value = committed.get(key)
-            rows.append(_none(key, ErrorCode.NONE) if value is None else _committed(key, value))
-            if len(rows) % STEP_ROWS == STEP_ROWS - 1:
-                yield total * ROW_BYTES
-        answers.append(OffsetFetchResponseTopic(topic.name, tuple(rows)))
-        yield total * ROW_BYTES
-    context.reply(OffsetFetchResponse(throttle_time_ms=0, topics=tuple(answers), error_code=ErrorCode.NONE))
+            rows_of_topic.append(_none(key, ErrorCode.NONE) if value is None else _committed(key, value))
+            if len(rows_of_topic) % STEP_ROWS == STEP_ROWS - 1:
+                yield needed_bytes
+        answers.append(OffsetFetchResponseTopic(topic.name, tuple(rows_of_topic)))
+        yield needed_bytes
+    return OffsetFetchResponseGroup(group.group_id, tuple(answers))
 
 
-def _named(request: OffsetFetchRequest) -> list[TopicPartition] | None:
-    """Return the requested partitions; None: all."""
-    if request.topics is None:
-        return None
-    return [
-        TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes
-    ]
+def _named(topics: Iterable[OffsetFetchRequestTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
 
 
 def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
-    named, keys = request.topics or (), _named(request) or []
+    named, keys = request.topics or (), _named(request.topics or ()) or []
     known = [key for key in dict.fromkeys(keys) if broker.metadata_cache.leadership(key) is not None]
     committed: dict[TopicPartition, int] = {}
 
@@ -131,16 +159,14 @@ def _none(key: TopicPartition, error: ErrorCode) -> OffsetFetchResponsePartition
     return OffsetFetchResponsePartition(key.partition, NO_OFFSET, NO_EPOCH, "", error)
 
 
-def _response(
-    topics: Iterable[OffsetFetchRequestTopic], row: _Row, error: ErrorCode = ErrorCode.NONE
-) -> OffsetFetchResponse:
-    return OffsetFetchResponse(
-        throttle_time_ms=0,
-        topics=tuple(
-            OffsetFetchResponseTopic(
-                topic.name, tuple(row(TopicPartition(topic.name, index)) for index in topic.partition_indexes)
-            )
-            for topic in topics
-        ),
-        error_code=error,
+def _response(topics: Iterable[OffsetFetchRequestTopic], row: _Row) -> OffsetFetchResponse:
+    return OffsetFetchResponse(0, _rows(topics, row), ErrorCode.NONE)
+
+
+def _rows(topics: Iterable[OffsetFetchRequestTopic], row: _Row) -> tuple[OffsetFetchResponseTopic, ...]:
+    return tuple(
+        OffsetFetchResponseTopic(
+            topic.name, tuple(row(TopicPartition(topic.name, index)) for index in topic.partition_indexes)
+        )
+        for topic in topics
     )

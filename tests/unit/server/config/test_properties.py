@@ -77,20 +77,22 @@ def test_value_that_another_property_replaces_is_checked_too() -> None:
     assert [fault.name for fault in refused.value.faults] == ["log.retention.hours"]
 
 
-@pytest.mark.parametrize("release", ["0.8.2.1", "0.10.0-IV1", "0.10.1.1", "1.1", " 2.1-IV2 ", "2.1.1"])
+@pytest.mark.parametrize(
+    "release", ["0.8.2.1", "0.10.0-IV1", "0.10.1.1", "1.1", " 2.1-IV2 ", "2.1.1", "2.3-IV0", "3.9.1"]
+)
 def test_release_that_this_broker_knows_is_accepted(release: str) -> None:
     assert str(config(**{"inter.broker.protocol.version": release}).protocol_version) == release.strip()
 
 
 @pytest.mark.parametrize(
-    "release", ["3.9", "2.2", "2.1-IV3", "1.2", "1.0.0.0", "0.10", "0.10.3", "0.10.x", "0.9.0-IV1", "2", ""]
+    "release", ["4.0", "3.10", "2.1-IV3", "1.2", "1.0.0.0", "0.10", "0.10.3", "0.10.x", "0.9.0-IV1", "2", ""]
 )
 def test_release_that_this_broker_does_not_know_is_refused(release: str) -> None:
     with pytest.raises(ConfigErrors) as refused:
         config(**{"inter.broker.protocol.version": release})
     (fault,) = refused.value.faults
     assert (fault.name, fault.value) == ("inter.broker.protocol.version", release)
-    assert fault.allowed == "must be a release of Kafka from 0.8.0 to 2.1, such as 0.10.1 or 2.1-IV2"
+    assert fault.allowed == "must be a release of Kafka from 0.8.0 to 3.9, such as 0.10.1 or 2.1-IV2"
 
 
 def test_blanks_around_the_format_of_messages_beside_0_10_are_removed() -> None:

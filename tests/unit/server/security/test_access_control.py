@@ -331,6 +331,7 @@ def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
         K.API_VERSIONS,
         K.LIST_GROUPS,
         K.DESCRIBE_LOG_DIRS,
+        K.OFFSET_DELETE,
         K.SASL_HANDSHAKE,
         K.SASL_AUTHENTICATE,
     }
