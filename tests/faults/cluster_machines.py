@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minikafka.base.errors import CoordinationLost, MinikafkaError
-from minikafka.base.files import File, Lock
+from minikafka.base.files import DiskSpace, File, Lock
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
@@ -120,6 +120,9 @@ class ProcessFiles:
 
     def sync_dir(self, path: str) -> None:
         self._use().sync_dir(path)
+
+    def disk_space(self, path: str) -> DiskSpace:
+        return self._use().disk_space(path)
 
     def lock(self, path: str) -> Lock:
         return self._use().lock(path)

@@ -98,6 +98,15 @@ class Lock(Protocol):
         """Release the lock; a second call does nothing."""
 
 
+@fast_value
+class DiskSpace:
+    """The size of the disk that has a directory."""
+
+    total_bytes: int
+    usable_bytes: int
+    """Free for this user."""
+
+
 class Files(Protocol):
     """A filesystem."""
 
@@ -134,6 +143,9 @@ class Files(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Return once the names in the directory survive a power cut."""
+
+    def disk_space(self, path: str) -> DiskSpace:
+        """Return the size of the disk with the directory ``path``."""
 
     def lock(self, path: str) -> Lock:
         """Lock the file ``path``, created for this user only.
@@ -382,6 +394,11 @@ class RealFiles:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+    def disk_space(self, path: str) -> DiskSpace:
+        with _storage_errors("cannot find the size of the disk of", path):
+            found = os.statvfs(path)
+        return DiskSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def lock(self, path: str) -> Lock:
         with _storage_errors("cannot open the lock file", path):

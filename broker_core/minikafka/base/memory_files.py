@@ -34,7 +34,7 @@ from typing import NamedTuple, Protocol
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import DirectoryLocked, StorageError
-from minikafka.base.files import Buffer, File, Lock
+from minikafka.base.files import Buffer, DiskSpace, File, Lock
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
@@ -285,6 +285,10 @@ class MemoryLock:
             release()
 
 
+LARGE_DISK_BYTES = 1 << 40
+"""The size that a disk without a limit has."""
+
+
 class MemoryFiles:
     """A filesystem in memory. ``capacity_bytes`` limits the size of all files together (None: no limit).
 
@@ -453,6 +457,12 @@ class MemoryFiles:
         self.meet_fault("sync", path)
         directory.sync()
         self.note("sync_dir", path)
+
+    def disk_space(self, path: str) -> DiskSpace:
+        if not self.is_dir(path):
+            raise FileNotFoundError(path)
+        total_bytes = LARGE_DISK_BYTES if self.capacity_bytes is None else self.capacity_bytes
+        return DiskSpace(total_bytes, max(0, total_bytes - self.used_bytes()))
 
     def lock(self, path: str) -> Lock:
         self.open(path, create=True).close()

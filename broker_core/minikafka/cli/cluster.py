@@ -72,7 +72,7 @@ def log_dirs(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Show the data directories of brokers, and the size of each log in them, in bytes.
+    """Show the data directories of brokers with the size of their disks and of each log in them, in bytes.
 
     Offset lag: the number of offsets from the end of a log to its partition's high watermark. Future: a log
     that is being moved to another directory.
@@ -85,6 +85,7 @@ def log_dirs(
     for log_dir in found:
         error = None if log_dir.error is None else log_dir.error.code.name
         where = {"broker": log_dir.broker_id, "log_dir": log_dir.path, "error": error}
+        where |= {"disk_size": log_dir.total_bytes, "disk_free": log_dir.usable_bytes}
         replicas = [
             replica for replica in log_dir.replicas if not topic or replica.topic_partition.topic in topic
         ]
@@ -101,7 +102,8 @@ def log_dirs(
         ]
         if not replicas:
             rows.append(where)
-    columns = ["broker", "log_dir", "error", "topic", "partition", "size", "offset_lag", "future"]
+    columns = ["broker", "log_dir", "error", "disk_size", "disk_free"]
+    columns += ["topic", "partition", "size", "offset_lag", "future"]
     if not any(row.get("error") for row in rows):
         columns.remove("error")
     print_rows([dict.fromkeys(columns) | row for row in rows], columns, style)

@@ -156,9 +156,9 @@ class LogManager:
         failed = (directory.path for directory in self._directories if directory.failure is not None)
         return (*self._offline, *failed)
 
-    def by_directory(self) -> dict[str, list[tuple[TopicPartition, Log]]]:
+    def by_directory(self) -> dict[DataDirectory, list[tuple[TopicPartition, Log]]]:
         """Return the logs in each data directory that is in use, in order."""
-        return {directory.path: self._in(directory) for directory in self._directories}
+        return {directory: self._in(directory) for directory in self._directories}
 
     def get(self, partition: TopicPartition) -> Log | None:
         """Return the partition's log; None when there is none."""

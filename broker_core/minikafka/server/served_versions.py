@@ -39,7 +39,7 @@ NEWEST_SERVED: dict[ApiKey, int] = {
     ApiKey.DELETE_ACLS: 3,
     ApiKey.DESCRIBE_CONFIGS: 2,
     ApiKey.ALTER_CONFIGS: 2,
-    ApiKey.DESCRIBE_LOG_DIRS: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 4,
     ApiKey.SASL_AUTHENTICATE: 2,
     ApiKey.CREATE_PARTITIONS: 2,
     ApiKey.DELETE_GROUPS: 2,

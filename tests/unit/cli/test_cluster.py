@@ -14,7 +14,7 @@ from minikafka.clients.admin.log_dirs import LogDir, LogDirReplica
 from tests.support.broker_harness import BrokerHarness
 from tests.support.command_line import CommandLine
 
-HEALTHY = LogDir(0, "/a", None, (LogDirReplica(TopicPartition("t", 3), 70, 2, is_future=False),))
+HEALTHY = LogDir(0, "/a", None, (LogDirReplica(TopicPartition("t", 3), 70, 2, is_future=False),), 900, 40)
 OFFLINE = LogDir(1, "/b", BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "/b"), ())
 
 
@@ -32,13 +32,17 @@ def directories(
 def test_each_log_is_a_row(directories: list[LogDir], cli: CommandLine) -> None:
     assert cli.run("cluster", "log-dirs", "--format", "json") == 0
     row = json.loads(cli.out)
-    assert {key: row[key] for key in ("broker", "log_dir", "topic", "partition", "size", "offset_lag")} == {
+    assert row == {
         "broker": 0,
         "log_dir": "/a",
+        "error": None,
+        "disk_size": 900,
+        "disk_free": 40,
         "topic": "t",
         "partition": 3,
         "size": 70,
         "offset_lag": 2,
+        "future": False,
     }
 
 
@@ -55,7 +59,7 @@ def test_unknown_broker_error_lists_live_ones_without_advice(
 def test_a_directory_without_a_wanted_log_is_still_named(directories: list[LogDir], cli: CommandLine) -> None:
     assert cli.run("cluster", "log-dirs", "--topic", "other") == 1
     header, row = cli.lines
-    assert row.split()[:3] == ["0", "/a", "-"]
+    assert row.split()[:5] == ["0", "/a", "900", "40", "-"]
     assert "topic 'other' has no log" in cli.err
     assert "ERROR" not in header
 

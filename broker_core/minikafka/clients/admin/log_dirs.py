@@ -38,6 +38,10 @@ class LogDir:
     error: BrokerError | None
     """KAFKA_STORAGE_ERROR: the directory is offline."""
     replicas: tuple[LogDirReplica, ...]
+    total_bytes: int | None = None
+    """The size of its disk; None: unknown, as with brokers before 3.3."""
+    usable_bytes: int | None = None
+    """The free bytes on its disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +93,15 @@ def _results_of(
     response = cluster.call(
         broker_id, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None), timeout_ms=deadline.remaining_ms()
     )
-    if not response.results:  # every broker has a directory: an empty response means denied
+    # Every broker has a directory: before version 3 an empty response means denied.
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    code = ErrorCode.of(response.error_code) if response.error_code or response.results else denied
+    if code is denied:
         raise BrokerError(
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            f"broker {broker_id} returned no data directories: this needs Describe on the cluster",
+            code, f"broker {broker_id} returned no data directories: this needs Describe on the cluster"
         )
+    if code is not ErrorCode.NONE:
+        raise BrokerError(code, f"broker {broker_id} returned no data directories")
     return response.results
 
 
@@ -118,4 +126,6 @@ def _log_dir(broker_id: int, result: DescribeLogDirsResult) -> LogDir:
                 key=lambda replica: (replica.topic_partition, replica.is_future),
             )
         ),
+        None if result.total_bytes < 0 else result.total_bytes,
+        None if result.usable_bytes < 0 else result.usable_bytes,
     )

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
 from minikafka.base.errors import DirectoryLocked, StorageError
-from minikafka.base.files import Files, Lock, make_dirs_durably, replace_file
+from minikafka.base.files import DiskSpace, Files, Lock, make_dirs_durably, replace_file
 from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.base.text import counted, ranges
 from minikafka.log.checkpoints.meta_properties import META_FILE
@@ -179,6 +179,13 @@ class DataDirectory:
         self._lock = lock
         _logger.warning("lock file of %s was removed; created and locked it again", self.path)
         return False
+
+    def disk_space(self) -> DiskSpace | None:
+        """Return the size of its disk; None if the directory has failed, or fails now."""
+        try:
+            return self._files.disk_space(self.path) if self.failure is None else None
+        except (StorageError, FileNotFoundError):
+            return None
 
     def leave(self) -> None:
         """Release the lock."""

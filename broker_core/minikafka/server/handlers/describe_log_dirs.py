@@ -1,6 +1,7 @@
 """DescribeLogDirs: the data directories of this broker, with the size of each log.
 
-Both versions are the same. As ``ReplicaManager.describeLogDirs`` of 2.1: every directory is listed, also one
+Version 3 adds the error of a request that is not authorized, 4 the size of the disk of each directory. As
+``ReplicaManager.describeLogDirs`` of 2.1: every directory is listed, also one
 without any of the requested partitions; an offline directory is KAFKA_STORAGE_ERROR. One failed log makes its
 directory offline here, but the other logs in it stay available and are listed, while 2.1 takes all of them
 offline. A log's lag is the number of offsets that its end is below the high watermark. Logs do not move
@@ -13,11 +14,12 @@ import os
 from collections import defaultdict
 
 from minikafka.base.errors import ErrorCode
+from minikafka.base.files import DiskSpace
 from minikafka.base.ids import TopicPartition
 from minikafka.log.log import Log
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.workers.work_pool import Steps
+from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -27,10 +29,16 @@ from minikafka.wire.apis.describe_log_dirs import (
 )
 
 STEP_PARTITIONS = 100
+_UNKNOWN = DiskSpace(-1, -1)
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> Steps:
-    """Serve one DescribeLogDirs request."""
+def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> None:
+    """Serve one DescribeLogDirs request, in the pool: disks are asked for their size."""
+    begin(broker.pool, context.exchange, _serve(broker, context, request))
+
+
+def _serve(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> Steps:
+    yield 0
     wanted = None
     if request.topics is not None:
         wanted = {
@@ -40,7 +48,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
         }
     results = []
     unusable = broker.logs.offline_paths
-    for path, logs in broker.logs.by_directory().items():
+    for directory, logs in broker.logs.by_directory().items():
         topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
         for done, (topic_partition, log) in enumerate(logs):
             if done % STEP_PARTITIONS == STEP_PARTITIONS - 1:
@@ -48,9 +56,10 @@ def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
             if wanted is None or topic_partition in wanted:
                 topics[topic_partition.topic].append(_row(broker, topic_partition, log))
         rows = tuple(DescribeLogDirsTopic(name, tuple(parts)) for name, parts in topics.items())
-        offline = path in unusable or any(log.failure is not None for _, log in logs)
+        offline = directory.path in unusable or any(log.failure is not None for _, log in logs)
         code = ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NONE
-        results.append(DescribeLogDirsResult(code, os.path.abspath(path), rows))
+        path, space = os.path.abspath(directory.path), directory.disk_space() or _UNKNOWN
+        results.append(DescribeLogDirsResult(code, path, rows, space.total_bytes, space.usable_bytes))
     results += [
         DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, os.path.abspath(path), ())
         for path in unusable

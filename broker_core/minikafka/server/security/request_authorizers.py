@@ -319,9 +319,9 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
             ),
         ),
     ),
-    # As in Kafka: without DESCRIBE on the cluster no directory is listed.
+    # As in Kafka: without DESCRIBE on the cluster no directory is listed, before version 3 without an error.
     ApiKey.DESCRIBE_LOG_DIRS: cluster_request(
-        Operation.DESCRIBE, lambda request: DescribeLogDirsResponse(0, ())
+        Operation.DESCRIBE, lambda request: DescribeLogDirsResponse(0, (), error_code=CLUSTER_DENIED)
     ),
     ApiKey.DESCRIBE_CONFIGS: _config_request(
         Operation.DESCRIBE_CONFIGS,

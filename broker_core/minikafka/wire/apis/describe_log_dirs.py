@@ -57,7 +57,9 @@ class DescribeLogDirsResult:
 
 @fast_value
 class DescribeLogDirsResponse:
-    """The data directories; empty ``results`` if the client is not authorized to describe the cluster."""
+    """The data directories; empty ``results`` if the client is not authorized to describe the cluster, which
+    ``error_code`` says too.
+    """
 
     throttle_time_ms: Int32
     error_code: Annotated[Int16, since(3)] = field(default=0, kw_only=True)

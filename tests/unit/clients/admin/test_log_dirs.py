@@ -46,12 +46,34 @@ def test_all_brokers_are_asked_and_rows_come_in_order(brokers: BrokerHarness) ->
     assert found[1].error.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_an_answer_without_directories_is_a_refusal() -> None:
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
+def test_an_answer_without_directories_is_a_refusal(code: ErrorCode) -> None:
     brokers = BrokerHarness(1)
-    brokers.script(ApiKey.DESCRIBE_LOG_DIRS, lambda _, request: DescribeLogDirsResponse(0, ()))
+    response = DescribeLogDirsResponse(0, (), error_code=code)
+    brokers.script(ApiKey.DESCRIBE_LOG_DIRS, lambda _, request: response)
     with pytest.raises(BrokerError, match="Describe on the cluster") as refused:
         Admin(brokers.client()).describe_log_dirs()
     assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_an_error_of_the_whole_request_is_raised() -> None:
+    brokers = BrokerHarness(1)
+    response = DescribeLogDirsResponse(0, (), error_code=ErrorCode.UNKNOWN)
+    brokers.script(ApiKey.DESCRIBE_LOG_DIRS, lambda _, request: response)
+    with pytest.raises(BrokerError) as refused:
+        Admin(brokers.client()).describe_log_dirs()
+    assert refused.value.code is ErrorCode.UNKNOWN
+
+
+def test_the_size_of_a_disk_is_told_if_the_broker_knows_it() -> None:
+    brokers = BrokerHarness(1)
+    results = (
+        DescribeLogDirsResult(ErrorCode.NONE, "/first", (), 70, 30),
+        DescribeLogDirsResult(ErrorCode.NONE, "/second", ()),
+    )
+    brokers.script(ApiKey.DESCRIBE_LOG_DIRS, lambda _, request: DescribeLogDirsResponse(0, results))
+    found = Admin(brokers.client()).describe_log_dirs()
+    assert [(log_dir.total_bytes, log_dir.usable_bytes) for log_dir in found] == [(70, 30), (None, None)]
 
 
 def test_every_broker_is_asked_for_its_offline_directories(brokers: BrokerHarness) -> None:

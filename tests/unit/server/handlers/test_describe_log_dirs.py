@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from minikafka.base.errors import ErrorCode
+from minikafka.base.files import RealFiles
 from minikafka.base.ids import TopicPartition
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_log_dirs import (
@@ -76,12 +79,38 @@ def test_a_directory_that_cannot_be_used_is_offline() -> None:
 
 
 def test_directory_with_a_failed_log_is_offline_and_lists_its_logs(world: Simulation) -> None:
-    (path, logs), *_ = world.machine.broker.logs.by_directory().items()
+    (directory, logs), *_ = world.machine.broker.logs.by_directory().items()
     ((_, log),) = logs
     log.fail("the disk broke")
     answer = described(world)
     assert {result.log_dir: ErrorCode(result.error_code) for result in answer.results} == {
         "/first": ErrorCode.NONE,
         "/second": ErrorCode.NONE,
-    } | {path: ErrorCode.KAFKA_STORAGE_ERROR}
+    } | {directory.path: ErrorCode.KAFKA_STORAGE_ERROR}
     assert [len(logs) for logs in logs_of(answer).values()] == [1, 1]
+
+
+def test_the_size_of_each_disk_is_told(world: Simulation) -> None:
+    world.machine.files.capacity_bytes = 1 << 30
+    request = Request(ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(None))
+    used = world.machine.files.used_bytes()
+    results = world.call(request).results
+    assert [(row.total_bytes, row.usable_bytes) for row in results] == [(1 << 30, (1 << 30) - used)] * 2
+    assert world.call(request.at(3)).results[0].total_bytes == -1
+
+
+def test_the_size_of_an_offline_disk_is_unknown() -> None:
+    world = Simulation()
+    world.machine.files.open("/second", create=True).close()
+    world.machine.start(DIRS)
+    request = Request(ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(None))
+    sizes = {row.log_dir: (row.total_bytes, row.usable_bytes) for row in world.call(request).results}
+    assert sizes["/second"] == (-1, -1)
+    assert min(sizes["/first"]) > 0
+
+
+def test_the_size_of_the_machines_disk_is_found(tmp_path: Path) -> None:
+    space = RealFiles().disk_space(str(tmp_path))
+    assert space.total_bytes >= space.usable_bytes > 0
+    with pytest.raises(FileNotFoundError):
+        RealFiles().disk_space(str(tmp_path / "none"))

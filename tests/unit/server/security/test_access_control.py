@@ -55,7 +55,7 @@ from minikafka.wire.apis.describe_client_quotas import DescribeClientQuotasReque
 from minikafka.wire.apis.describe_cluster import DescribeClusterRequest
 from minikafka.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
-from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsRequest
+from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from minikafka.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
 from minikafka.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from minikafka.wire.apis.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
@@ -434,8 +434,9 @@ def test_committed_offsets_show_only_topics_that_may_be_described(world: Guarded
 
 
 def test_data_directories_are_named_to_who_may_describe_the_cluster(world: Guarded) -> None:
-    request = Request(K.DESCRIBE_LOG_DIRS, 1, DescribeLogDirsRequest(None))
-    assert world.call(request).results == ()
+    request = Request(K.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(None))
+    assert (world.call(request).error_code, world.call(request).results) == (31, ())
+    assert world.call(request.at(2)) == DescribeLogDirsResponse(0, ())
     world.allow(DESCRIBE, CLUSTER)
     assert len(world.call(request).results) == 1
 
