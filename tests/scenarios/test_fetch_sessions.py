@@ -142,6 +142,17 @@ def test_waiting_follower_is_answered_after_a_write(simulation: Simulation) -> N
     assert simulation.clock.monotonic_ms() - began_ms < 500
 
 
+def test_follower_whose_fetch_commits_hears_of_the_next_write(simulation: Simulation) -> None:
+    follower = Follower(simulation)
+    write(simulation, b"a")
+    follower.ask({0: 0, 1: 0, 2: 0})
+    follower.client.begin(follower.request({0: 1}, wait_ms=500))
+    assert not follower.client.answered()
+    write(simulation.another_client(), b"b")
+    answer = follower.client.finish()
+    assert values(answer.topics[0].partitions[0]) == [b"b"]
+
+
 def test_a_forgotten_partition_is_not_answered_any_more(simulation: Simulation) -> None:
     follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})

@@ -12,7 +12,7 @@ whole broker also runs single-threaded over a simulated network, disk and ZooKee
 from __future__ import annotations
 
 import logging
-import random
+import secrets
 import threading
 import weakref
 from collections.abc import Callable, Hashable
@@ -108,7 +108,7 @@ class Broker:
         self.encoded_metadata = EncodedMetadata()
         self.purgatory: Purgatory[DelayedOperation] = Purgatory()
         self.fetch_sessions: FetchSessionCache[Any] = FetchSessionCache(
-            config.fetching.session_slots, lambda: random.randrange(1, 1 << 31), self.purgatory.remove
+            config.fetching.session_slots, lambda: 1 + secrets.randbelow((1 << 31) - 1), self.purgatory.remove
         )
         """The fetch sessions of followers and consumers. Used within steps."""
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)

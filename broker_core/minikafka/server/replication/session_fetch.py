@@ -1,8 +1,8 @@
 """Fetches of sessions (KIP-227), of followers and consumers.
 
 A session watches its partitions: ``Broker.touch`` reports all changes to it, and a fetch reads only what has
-changed, so that its cost depends on the number of changes, not on the number of partitions. A session without
-a waiting fetch hears of each partition once, until a fetch has read it: sessions that are no longer used cost
+changed, so that its cost depends on the number of changes, not on the number of partitions. Between fetches a
+session hears of each partition once, until a fetch has read it: sessions that are no longer used cost
 nothing. The session cache is in ``server.core.fetch_sessions``.
 """
 
@@ -79,6 +79,8 @@ class WatchingSession(FetchSession):
     ) -> None:
         super().__init__(session_id, owner, now_ms, privileged=privileged)
         self.waiting: _DelayedSessionFetch | None = None
+        self.is_served = False
+        """True from a request on until its response."""
         self._broker = broker
         self._replica_id = replica_id
         self._refreshed_ms = 0
@@ -92,6 +94,7 @@ class WatchingSession(FetchSession):
             for topic in request.forgotten_topics
             for index in topic.partitions
         ]
+        self.is_served = True
         self.update(named, forgotten)
         authorizer = self._broker.access_control.authorizer
         if authorizer is not self._authorizer:
@@ -122,10 +125,10 @@ class WatchingSession(FetchSession):
             return False
         self.changed[key] = None
         waiting, purgatory = self.waiting, self._broker.purgatory
-        # A fetch that has timed out is being answered already.
-        if waiting is None or waiting not in purgatory:
+        if not self.is_served:
             purgatory.unwatch(self, key)
-        elif waiting.satisfied(key):
+        # A fetch that has timed out is being answered already.
+        elif waiting is not None and waiting in purgatory and waiting.satisfied(key):
             purgatory.remove(waiting)
             self._broker.answer(waiting)
         return False
@@ -226,6 +229,7 @@ class _DelayedSessionFetch(DelayedRequest):
             # The client has sent the next request without this response, over another connection.
             _refuse(context, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             return
+        session.is_served = False
         committed_only = self._request.isolation_level == READ_COMMITTED
         partial_reads = partial_reads_of(context.exchange, self._request)
         record_sent(broker, self._request, self._all_data)
