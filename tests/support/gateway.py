@@ -235,8 +235,13 @@ class _Session:
             brokers = tuple(replace(row, host=HOST, port=self._gateway.port) for row in known.brokers)
             return [head, *METADATA.encode_response(version, replace(known, brokers=brokers))]
         found = FIND_COORDINATOR.decode_response(version, body)
-        if not found.error_code:
+        if not found.error_code and found.host:
             found = replace(found, host=HOST, port=self._gateway.port)
+        rows = (
+            row if row.error_code else replace(row, host=HOST, port=self._gateway.port)
+            for row in found.coordinators
+        )
+        found = replace(found, coordinators=tuple(rows))
         return [head, *FIND_COORDINATOR.encode_response(version, found)]
 
 

@@ -116,7 +116,8 @@ def test_an_offset_of_a_topic_that_was_deleted_has_no_lag(brokers: BrokerHarness
     def kept(broker_id: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """The answer of a coordinator that keeps offsets of deleted topics, as Kafka before 0.10.1."""
         served = brokers.serve(broker_id, request)
-        return replace(served, topics=(*served.topics, gone))
+        (group,) = served.groups
+        return replace(served, groups=(replace(group, topics=(*group.topics, gone)),))
 
     brokers.always(ApiKey.OFFSET_FETCH, kept)
     found = rows(cli, "describe", "g")

@@ -62,6 +62,13 @@ class GroupConsumerConfig(AbstractConfig):
         REQUIRED,
         "The name of the group.",
     )
+    group_instance_id: str | None = setting(
+        "group.instance.id",
+        text_type("a name that no other consumer of the group has", _group_id),
+        None,
+        "The name of a static member, which gets its partitions back without a rebalance if it restarts "
+        "within `session.timeout.ms`. Brokers from 2.3 on have them.",
+    )
     session_timeout_ms: int = setting(
         "session.timeout.ms", int32(1), 10_000, "How long a member may be silent before it leaves the group."
     )

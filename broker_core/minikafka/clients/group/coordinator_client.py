@@ -12,7 +12,13 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from minikafka.base.errors import AuthenticationFailed, BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ErrorCode,
+    MinikafkaError,
+    RemoteWireError,
+)
 from minikafka.base.ids import BrokerAddress
 from minikafka.clients.group.membership import COORDINATOR_MOVED_CODES
 from minikafka.clients.network.broker_connection import ResponseFuture
@@ -21,7 +27,13 @@ from minikafka.clients.network.connections import ConnectionPool, DedicatedConne
 from minikafka.clients.network.response_errors import authorization_hint
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.api import Api
-from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from minikafka.wire.apis.find_coordinator import (
+    FIND_COORDINATOR,
+    Coordinator,
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -52,13 +64,14 @@ class CoordinatorClient:
         if known is not None:
             return known
         response = self.cluster.call(
-            None, FIND_COORDINATOR, FindCoordinatorRequest(self.group_id), timeout_ms=deadline.remaining_ms()
+            None, FIND_COORDINATOR, find_request(self.group_id), timeout_ms=deadline.remaining_ms()
         )
-        code = ErrorCode.of(response.error_code)
+        row = found_coordinator(response)
+        code = ErrorCode.of(row.error_code)
         if code is not ErrorCode.NONE:
             hint = authorization_hint(code, "Read", f"Group:{self.group_id}")
             raise BrokerError(code, f"finding the coordinator of group {self.group_id!r}{hint}")
-        found = BrokerAddress(response.node_id, response.host, response.port)
+        found = BrokerAddress(row.node_id, row.host, row.port)
         with self._lock:
             self._address = found
         return found
@@ -107,6 +120,22 @@ class CoordinatorClient:
             or error.code in COORDINATOR_MOVED_CODES
         ):
             self.forget()
+
+
+def find_request(group_id: str) -> FindCoordinatorRequest:
+    """Return the request for the coordinator of a group, in every version."""
+    return FindCoordinatorRequest(group_id, CoordinatorType.GROUP, (group_id,))
+
+
+def found_coordinator(response: FindCoordinatorResponse) -> Coordinator | FindCoordinatorResponse:
+    """Return the part of a response with the address or the error: from version 4 on a row.
+
+    Raises RemoteWireError for a response with neither.
+    """
+    found = response.coordinators[0] if response.coordinators else response
+    if found.error_code == ErrorCode.NONE and not found.host:
+        raise RemoteWireError("FindCoordinator was answered without an address and without an error")
+    return found
 
 
 def raise_for_code(code: int, detail: str) -> None:

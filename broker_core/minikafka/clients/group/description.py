@@ -27,12 +27,15 @@ EMPTY = "Empty"
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member; ``host`` as the broker sees it. Only consumers have known partitions."""
+    """A member; ``host`` as the broker sees it. Only consumers have known partitions, only static members a
+    ``group_instance_id``.
+    """
 
     member_id: str
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...]
+    group_instance_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +88,5 @@ def _member(row: DescribedGroupMember, protocol_type: str) -> MemberDescription:
         # An assignment that cannot be decoded is in another client's own format.
         with contextlib.suppress(RemoteWireError):
             partitions = assigned_partitions(row.member_assignment)
-    return MemberDescription(row.member_id, row.client_id, row.client_host.removeprefix("/"), partitions)
+    host = row.client_host.removeprefix("/")
+    return MemberDescription(row.member_id, row.client_id, host, partitions, row.group_instance_id)

@@ -34,6 +34,7 @@ from minikafka.clients.group.requests import (
     assigned_partitions,
     join_completed,
     join_request,
+    leave_request,
     sync_completed,
     sync_request,
 )
@@ -42,7 +43,7 @@ from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
 from minikafka.wire.apis.join_group import JOIN_GROUP, JoinGroupRequestProtocol
-from minikafka.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest
+from minikafka.wire.apis.leave_group import LEAVE_GROUP
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 from minikafka.wire.apis.sync_group import SYNC_GROUP
 
@@ -213,7 +214,7 @@ class GroupMember:
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"cannot commit: not a member of group {self._config.group_id!r} now; poll to rejoin",
             )
-        return Committer(generation, member_id)
+        return Committer(generation, member_id, self._config.group_instance_id)
 
     def on_commit_rejected(self, generation: int, code: ErrorCode) -> None:
         """Handle a commit of ``generation`` that the coordinator rejected."""
@@ -263,7 +264,8 @@ class GroupMember:
         if isinstance(effect, membership.ComputeAssignment):
             return self._compute_assignment(effect)
         if isinstance(effect, membership.SendSyncGroup):
-            return self._send_request(SYNC_GROUP, sync_request(self._config, effect), sync_completed)
+            sync = sync_request(self._config, effect)
+            return self._send_request(SYNC_GROUP, lambda _: sync, sync_completed)
         if isinstance(effect, membership.StartReading):
             self._start(effect)
         else:
@@ -278,16 +280,16 @@ class GroupMember:
             )
         except MinikafkaError as error:
             return self._on_request_failure(error)
-        return self._send_request(JOIN_GROUP, join_request(self._config, effect, protocols), join_completed)
+        return self._send_request(
+            JOIN_GROUP, lambda version: join_request(self._config, effect, protocols, version), join_completed
+        )
 
     def _send_request(
-        self, api: Any, request: object, to_event: Callable[[Any], membership.Event]
+        self, api: Any, request: Callable[[int], object], to_event: Callable[[Any], membership.Event]
     ) -> membership.Event | None:
         """Send a request whose response waits for other members; ``ensure_active`` handles the response."""
         try:
-            reply = self._coordinator.send(
-                api, lambda _: request, self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS)
-            )
+            reply = self._coordinator.send(api, request, self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS))
         except MinikafkaError as error:
             return self._on_request_failure(error)
         timeout_ms = self._config.max_poll_interval_ms + _JOIN_GROUP_TIMEOUT_LAPSE_MS
@@ -357,7 +359,9 @@ class GroupMember:
     def _leave(self, effect: membership.SendLeaveGroup) -> None:
         if effect.why:
             logger.warning("leaving group %s: %s", self._config.group_id, effect.why)
-        request = LeaveGroupRequest(self._config.group_id, effect.member_id)
+        if self._config.group_instance_id is not None:
+            return  # its place is kept for its session time-out, so that it can come back
+        request = leave_request(self._config, effect)
         deadline = self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS)
         try:
             reply = self._coordinator.send(LEAVE_GROUP, lambda _: request, deadline)
@@ -367,7 +371,9 @@ class GroupMember:
 
     def _send_heartbeat(self, effect: membership.SendHeartbeat) -> ErrorCode | None:
         """Send a heartbeat and return the coordinator's code; None for no response."""
-        request = HeartbeatRequest(self._config.group_id, effect.generation, effect.member_id)
+        request = HeartbeatRequest(
+            self._config.group_id, effect.generation, effect.member_id, self._config.group_instance_id
+        )
         deadline = self._cluster.deadline(self._config.session_timeout_ms)
         try:
             reply = self._coordinator.send(HEARTBEAT, lambda _: request, deadline)

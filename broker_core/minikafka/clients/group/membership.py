@@ -463,7 +463,7 @@ class Membership:
             )
         if code is ErrorCode.FENCED_INSTANCE_ID:
             return (
-                ": another consumer has joined with the same group.instance.id; "
+                f": another consumer has joined with group.instance.id={self._config.group_instance_id}; "
                 "give each consumer its own, and stop this one"
             )
         if code is ErrorCode.GROUP_MAX_SIZE_REACHED:

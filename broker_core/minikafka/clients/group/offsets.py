@@ -26,6 +26,7 @@ from minikafka.wire.apis.offset_commit import (
 from minikafka.wire.apis.offset_fetch import (
     OFFSET_FETCH,
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
@@ -48,6 +49,7 @@ class Committer:
 
     generation: int = NO_GENERATION
     member_id: str = ""
+    group_instance_id: str | None = None
 
 
 STANDALONE_COMMITTER = Committer()
@@ -73,6 +75,7 @@ def commit_request(group_id: str, committer: Committer, offsets: Offsets) -> Off
         group_id=group_id,
         generation_id=committer.generation,
         member_id=committer.member_id,
+        group_instance_id=committer.group_instance_id,
         retention_time_ms=DEFAULT_RETENTION,
         topics=tuple(OffsetCommitRequestTopic(name, tuple(parts)) for name, parts in topics.items()),
     )
@@ -128,8 +131,14 @@ def commit(
 def fetch_request(group_id: str, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
     """Return the request for the committed offsets of ``partitions``."""
     topics = numbers_by_topic(partitions).items()
+    rows = tuple(OffsetFetchRequestTopic(name, tuple(numbers)) for name, numbers in topics)
+    return _fetch_request(group_id, rows)
+
+
+def _fetch_request(group_id: str, topics: tuple[OffsetFetchRequestTopic, ...] | None) -> OffsetFetchRequest:
+    """Return the request in every version; offsets of open transactions are waited for (KIP-447)."""
     return OffsetFetchRequest(
-        group_id, tuple(OffsetFetchRequestTopic(name, tuple(numbers)) for name, numbers in topics)
+        group_id, topics, (OffsetFetchRequestGroup(group_id, topics),), require_stable=True
     )
 
 
@@ -146,7 +155,7 @@ def committed_offsets(
 
     def request(version: int) -> OffsetFetchRequest:
         if wanted is None and version >= _ALL_OFFSETS_SINCE:
-            return OffsetFetchRequest(coordinator.group_id, None)
+            return _fetch_request(coordinator.group_id, None)
         named = _all_partitions(coordinator, deadline) if wanted is None else wanted
         return fetch_request(coordinator.group_id, named)
 
@@ -160,9 +169,10 @@ def committed_offsets(
 
 
 def _offsets_in(group_id: str, response: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
-    raise_for_code(response.error_code, f"looking up the offsets of group {group_id!r}")
+    answer = response.groups[0] if response.groups else response
+    raise_for_code(answer.error_code, f"looking up the offsets of group {group_id!r}")
     found = {}
-    for topic in response.topics:
+    for topic in answer.topics:
         for part in topic.partitions:
             tp = TopicPartition(topic.name, part.partition_index)
             # 0.10.1 returns this code for a partition that does not exist, in version 1.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from minikafka.base.errors import ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.assignors import ASSIGNORS, COOPERATIVE
 from minikafka.clients.group.config import GroupConsumerConfig
@@ -18,10 +18,12 @@ from minikafka.clients.group.membership import (
     ComputeAssignment,
     JoinCompleted,
     SendJoinGroup,
+    SendLeaveGroup,
     SendSyncGroup,
     SyncCompleted,
 )
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from minikafka.wire.apis.leave_group import LeaveGroupRequest, MemberIdentity
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from minikafka.wire.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -32,18 +34,37 @@ from minikafka.wire.consumer_protocol import (
     encode_subscription,
 )
 
+_STATIC_MEMBERS_SINCE = 5
+"""The first version of JoinGroup with instance ids."""
+_REASON_CHARS = 255
+"""The longest reason that is sent, as in Kafka's clients."""
+
 
 def join_request(
-    config: GroupConsumerConfig, effect: SendJoinGroup, protocols: tuple[JoinGroupRequestProtocol, ...]
+    config: GroupConsumerConfig,
+    effect: SendJoinGroup,
+    protocols: tuple[JoinGroupRequestProtocol, ...],
+    version: int,
 ) -> JoinGroupRequest:
-    """Return JoinGroup. Version 0 has only the session time-out."""
+    """Return JoinGroup. Version 0 has only the session time-out.
+
+    Raises UNSUPPORTED_VERSION (BrokerError) for a static member of a broker that has none.
+    """
+    if config.group_instance_id is not None and version < _STATIC_MEMBERS_SINCE:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"group {config.group_id!r} cannot have static members: its broker has JoinGroup up to version "
+            f"{version}, and group.instance.id needs {_STATIC_MEMBERS_SINCE} (Kafka 2.3); leave it out",
+        )
     return JoinGroupRequest(
         group_id=config.group_id,
         session_timeout_ms=config.session_timeout_ms,
         rebalance_timeout_ms=config.max_poll_interval_ms,
         member_id=effect.member_id,
+        group_instance_id=config.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocols=protocols,
+        reason=effect.reason[:_REASON_CHARS],
     )
 
 
@@ -66,14 +87,33 @@ def join_completed(response: JoinGroupResponse) -> JoinCompleted:
         protocol=response.protocol_name or "",
         leader=response.leader,
         member_id=response.member_id,
-        members=tuple((member.member_id, None, member.metadata) for member in response.members),
+        members=tuple(
+            (member.member_id, member.group_instance_id, member.metadata) for member in response.members
+        ),
+        skip_assignment=response.skip_assignment,
     )
 
 
 def sync_request(config: GroupConsumerConfig, effect: SendSyncGroup) -> SyncGroupRequest:
     """Return SyncGroup; the leader's contains the assignments of all members."""
     shares = tuple(SyncGroupRequestAssignment(member, share) for member, share in effect.shares)
-    return SyncGroupRequest(config.group_id, effect.generation, effect.member_id, shares)
+    return SyncGroupRequest(
+        group_id=config.group_id,
+        generation_id=effect.generation,
+        member_id=effect.member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=effect.protocol,
+        assignments=shares,
+    )
+
+
+def leave_request(config: GroupConsumerConfig, effect: SendLeaveGroup) -> LeaveGroupRequest:
+    """Return LeaveGroup, in every version."""
+    reason = (effect.why or "the consumer leaves")[:_REASON_CHARS]
+    return LeaveGroupRequest(
+        config.group_id, effect.member_id, (MemberIdentity(effect.member_id, reason=reason),)
+    )
 
 
 def sync_completed(response: SyncGroupResponse) -> SyncCompleted:

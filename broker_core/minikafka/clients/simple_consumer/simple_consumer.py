@@ -25,6 +25,7 @@ from minikafka.clients.consumer.stats import (
     acquire_stats,
     release_stats,
 )
+from minikafka.clients.group.coordinator_client import find_request, found_coordinator
 from minikafka.clients.group.offsets import Committer, commit_request, fetch_request
 from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.metadata import from_response
@@ -50,7 +51,7 @@ from minikafka.clients.simple_consumer.requests import (
 )
 from minikafka.net.interfaces import Connector
 from minikafka.wire import classic as compact
-from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR
 from minikafka.wire.apis.metadata import METADATA, metadata_request
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
 from minikafka.wire.apis.offset_fetch import OFFSET_FETCH
@@ -234,12 +235,13 @@ class SimpleConsumer:
         return TopicMetadataResponse(found.brokers, found.topics)
 
     def _coordinator(self, request: ConsumerMetadataRequest) -> ConsumerMetadataResponse:
-        find = FindCoordinatorRequest(request.group)
+        find = find_request(request.group)
         response = self._with_reconnect(lambda: self._channel.request(FIND_COORDINATOR, lambda _: find))
-        error = ErrorCode.of(response.error_code)
+        found = found_coordinator(response)
+        error = ErrorCode.of(found.error_code)
         if error is not ErrorCode.NONE:
             return ConsumerMetadataResponse(None, error)
-        return ConsumerMetadataResponse(BrokerAddress(response.node_id, response.host, response.port), error)
+        return ConsumerMetadataResponse(BrokerAddress(found.node_id, found.host, found.port), error)
 
     # --- offsets of groups
 

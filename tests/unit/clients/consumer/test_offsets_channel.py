@@ -11,7 +11,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.offsets import GroupOffsetsChannel
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.offset_fetch import OffsetFetchResponse
+from minikafka.wire.apis.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from tests.support.broker_harness import OFFSETS, BrokerHarness, commit_error
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -45,7 +45,9 @@ def harness() -> ChannelHarness:
 
 def fetch_code(code: ErrorCode) -> Any:
     """Return a handler of OffsetFetch that returns ``code`` as the group's error."""
-    return lambda _, request: OffsetFetchResponse(0, (), int(code))
+    return lambda _, request: OffsetFetchResponse(
+        0, (), int(code), (OffsetFetchResponseGroup(request.group_id, (), int(code)),)
+    )
 
 
 def test_committed_offsets_are_fetched(harness: ChannelHarness) -> None:
