@@ -255,7 +255,10 @@ class ControllerHarness:
 
     def _topics_changed(self, broker: Broker) -> events.TopicsChanged:
         gone = broker.controller._context.assignments.keys() - self.assignments.keys()
-        return events.TopicsChanged(dict(self.assignments), frozenset(gone))
+        return events.TopicsChanged(dict(self.assignments), frozenset(gone), self.topic_ids())
+
+    def topic_ids(self) -> dict[str, bytes]:
+        return {topic: topic.encode().ljust(16) for topic in self.assignments}
 
     def _look(self, broker: Broker, what: str) -> None:
         event: events.Event
@@ -275,6 +278,7 @@ class ControllerHarness:
                     self.unclean,
                     dict(self.reassignments),
                     self.elections or frozenset(),
+                    topic_ids=self.topic_ids(),
                 )
             case "resigned":
                 event = events.Resigned()
@@ -386,6 +390,9 @@ class ControllerHarness:
                     assert (key, replace(state, replicas=())) in self.written, (
                         f"{key}: {state} was never written"
                     )
+        if isinstance(effect, events.SendUpdateMetadata):
+            served = {key.topic for key, state in effect.leaderships.items() if state.leader >= -1}
+            assert served <= effect.topic_ids.keys()
         receiver = self.brokers[effect.broker_id]
         if receiver.alive:
             receiver.inbox.append((sender, epoch, effect))

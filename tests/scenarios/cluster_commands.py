@@ -162,7 +162,7 @@ def stop_replica(
 @VOCABULARY.command
 def update_metadata(simulation: ScriptSimulation, *, controller_epoch: int = 1) -> ScriptRequest:
     """Send the broker metadata without any live broker."""
-    body = messages.update_metadata(CONTROLLER, controller_epoch, {}, {})
+    body = messages.update_metadata(CONTROLLER, controller_epoch, {}, {}, {})
     return ScriptRequest(Request(ApiKey.UPDATE_METADATA, messages.UPDATE_METADATA_VERSION, body), _errors)
 
 

@@ -184,7 +184,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     known = machine.broker.partitions[name].leadership
     assert known is not None
     for write in (
-        lambda: zk_client.create_topics({"mine": ({0: (0,)}, {})}),
+        lambda: zk_client.topics.create({"mine": ({0: (0,)}, {})}),
         lambda: zk_client.request_deletions(["t"]),
         lambda: zk_client.add_partitions("t", {1: (0,)}),
         lambda: zk_client.settings.change(paths.TOPICS, "t", {"retention.ms": "1"}),
@@ -287,7 +287,7 @@ def test_pending_write_is_not_made_in_another_cluster() -> None:
     before = store.children(paths.BROKER_TOPICS)
     for _ in range(60):  # a write before, during and after the creation of the new session
         with pytest.raises(CoordinationError):
-            zk_client.create_topics({"mine": ({0: (0,)}, {})})
+            zk_client.topics.create({"mine": ({0: (0,)}, {})})
         simulation.pass_time(500)
     assert store.children(paths.BROKER_TOPICS) == before
     store.close()

@@ -1,10 +1,13 @@
-"""Names and ids: topics, partitions, brokers, the cluster."""
+"""Names and ids: topics, partitions, brokers, the cluster.
+
+A topic id (KIP-516) is a UUID of 16 bytes. No other topic ever has it, not even a later one of that name.
+"""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -15,6 +18,7 @@ TOPIC_NAME_MAX_LENGTH = 249
 
 Row = TypeVar("Row")
 
+_UUID_BYTES = 16
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -97,8 +101,29 @@ def has_collision(name: str, other: str) -> bool:
     return unify_collision_chars(name) == unify_collision_chars(other)
 
 
-def cluster_id_of(sixteen_bytes: bytes) -> str:
-    """Return a cluster id: 22 characters of URL-safe base64, as Kafka encodes a random UUID."""
-    if len(sixteen_bytes) != 16:
-        raise ValueError(f"expected 16 bytes for a cluster id, got {len(sixteen_bytes)}")
-    return base64.urlsafe_b64encode(sixteen_bytes).rstrip(b"=").decode("ascii")
+def uuid_text(uuid: bytes | bytearray) -> str:
+    """Return 16 bytes as Kafka writes a UUID: 22 characters of URL-safe base64."""
+    if len(uuid) != _UUID_BYTES:
+        raise ValueError(f"expected {_UUID_BYTES} bytes for a UUID, got {len(uuid)}")
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
+
+
+def uuid_in(text: str) -> bytes | None:
+    """Return the 16 bytes of ``uuid_text``; None if the text is something else."""
+    try:
+        uuid = base64.urlsafe_b64decode(text + "==")
+    except ValueError:
+        return None
+    return uuid if len(uuid) == _UUID_BYTES and uuid_text(uuid) == text else None
+
+
+def new_topic_id(random_bytes: Callable[[int], bytes]) -> bytes:
+    """Return the id for a new topic: a random UUID, version 4, whose text does not begin with ``-``, which
+    command lines take for an option.
+    """
+    while True:
+        topic_id = bytearray(random_bytes(_UUID_BYTES))
+        topic_id[6] = topic_id[6] & 0x0F | 0x40  # version 4
+        topic_id[8] = topic_id[8] & 0x3F | 0x80  # the variant of RFC 4122
+        if not uuid_text(topic_id).startswith("-"):
+            return bytes(topic_id)

@@ -5,7 +5,7 @@ Dicts are used instead of sets, as they keep an order: the same events must give
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from minikafka.base.endpoints import LiveBroker
 from minikafka.base.ids import TopicPartition
@@ -41,6 +41,8 @@ class ControllerContext:
         self.unclean_elections: dict[TopicPartition, None] = {}
         """Partitions of other topics for which an unclean election was requested."""
         self.assignments: dict[str, dict[int, tuple[int, ...]]] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        """The ids of topics that have one."""
         self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
         """The known content of the partitions' state znodes."""
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
@@ -74,8 +76,12 @@ class ControllerContext:
 
     # --- partitions and their replicas ----------------------------------------------------------------------
 
-    def add_partitions(self, topic: str, assignment: Assignment) -> list[TopicPartition]:
-        """Add the new partitions of a topic; return them."""
+    def add_partitions(
+        self, topic: str, assignment: Assignment, topic_id: bytes | None
+    ) -> list[TopicPartition]:
+        """Add the new partitions of a topic; return them. ``topic_id`` None: it has none, or is known."""
+        if topic_id is not None:
+            self.topic_ids[topic] = topic_id
         known = self.assignments.setdefault(topic, {})
         added = []
         for partition, replicas in assignment.items():
@@ -108,7 +114,13 @@ class ControllerContext:
             self._statuses.pop(topic_partition, None)
             self._replicas.pop(topic_partition, None)
         self.assignments.pop(topic, None)
+        self.topic_ids.pop(topic, None)
         return partitions
+
+    def ids_of(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
+        """Return the ids of the topics of partitions, without topics that have none."""
+        topics = {topic_partition.topic for topic_partition in partitions}
+        return {topic: self.topic_ids[topic] for topic in sorted(topics) if topic in self.topic_ids}
 
     def has_partition(self, topic_partition: TopicPartition) -> bool:
         """Return whether the partition exists."""

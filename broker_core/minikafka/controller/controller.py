@@ -182,8 +182,8 @@ class Controller:
         match event:
             case events.BrokersChanged(brokers, sessions):
                 self._brokers_changed(brokers, sessions)
-            case events.TopicsChanged(assignments, removed):
-                self._topics_changed(assignments, removed)
+            case events.TopicsChanged():
+                self._topics_changed(event)
             case events.LeadershipsWritten(leaderships, missing):
                 self._leaderships_written(leaderships, missing)
             case events.IsrChanged(leaderships):
@@ -227,7 +227,7 @@ class Controller:
         context.sessions = dict(event.sessions)
         context.unclean_election_topics = event.unclean_election_topics
         for topic, assignment in event.assignments.items():
-            for topic_partition in context.add_partitions(topic, assignment):
+            for topic_partition in context.add_partitions(topic, assignment, event.topic_ids.get(topic)):
                 context.load_state(topic_partition, event.leaderships.get(topic_partition))
         self._deletions.request(event.deletions, out)
         if event.preferred_elections and not self._elections.start(event.preferred_elections, out):
@@ -318,9 +318,9 @@ class Controller:
 
     # --- topics ---------------------------------------------------------------------------------------------
 
-    def _topics_changed(self, assignments: Mapping[str, Assignment], removed: Collection[str]) -> None:
+    def _topics_changed(self, event: events.TopicsChanged) -> None:
         context = self._context
-        for topic in sorted(removed):
+        for topic in sorted(event.removed):
             if topic not in context.assignments or self._deletions.is_under_way(topic):
                 continue
             # The znodes were removed by hand: forget the topic, keep the logs (text 003, manual deletion).
@@ -330,10 +330,10 @@ class Controller:
                 warning=True,
             )
             self._forget_topic(topic)
-        for topic, assignment in assignments.items():
+        for topic, assignment in event.assignments.items():
             if topic in self._deletions:
                 continue
-            for topic_partition in context.add_partitions(topic, assignment):
+            for topic_partition in context.add_partitions(topic, assignment, event.topic_ids.get(topic)):
                 context.set_status(topic_partition, PartitionStatus.NEW)
                 for replica in context.replicas_of(topic_partition):
                     context.set_replica_status(topic_partition, replica, ReplicaStatus.NEW)

@@ -135,11 +135,14 @@ class EffectBatch:
         all_known = (
             {**self._context.leaderships, **self._update_metadata} if self._send_full_metadata_to else {}
         )
+        all_ids, changed_ids = map(self._context.ids_of, (all_known, self._update_metadata))
         for broker_id in brokers:
             if broker_id in self._send_full_metadata_to:
-                effects.append(events.SendUpdateMetadata(broker_id, brokers, all_known))
+                effects.append(events.SendUpdateMetadata(broker_id, brokers, all_known, all_ids))
             elif self._update_metadata:
-                effects.append(events.SendUpdateMetadata(broker_id, brokers, self._update_metadata))
+                effects.append(
+                    events.SendUpdateMetadata(broker_id, brokers, self._update_metadata, changed_ids)
+                )
         for delete, stopped in ((False, self._stopped), (True, self._deleted)):
             for broker_id, partitions in stopped.items():
                 effects.append(events.SendStopReplica(broker_id, tuple(partitions), delete))

@@ -23,7 +23,8 @@ class Elected:
     ``sessions``: broker id -> the ZooKeeper session that registered it. ``unclean_election_topics``: topics
     where a replica outside the ISR may lead. ``reassignments``: those of ``/admin/reassign_partitions``.
     ``preferred_elections``: the partitions of ``/admin/preferred_replica_election``. ``bounced_brokers``:
-    live brokers of the ISR that were away since the partition's state was written.
+    live brokers of the ISR that were away since the partition's state was written. ``topic_ids``: of the
+    topics that have one.
     """
 
     epoch: int
@@ -36,6 +37,7 @@ class Elected:
     reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     preferred_elections: frozenset[TopicPartition] = frozenset()
     bounced_brokers: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,13 @@ class BrokersChanged:
 class TopicsChanged:
     """Topics that were created or changed, with their assignments, and topics that were ``removed``.
 
-    Of a known topic only new partitions count: replicas are changed by reassignment.
+    Of a known topic only new partitions count: replicas are changed by reassignment. ``topic_ids``: of the
+    new topics that have one.
     """
 
     assignments: Mapping[str, Assignment]
     removed: frozenset[str] = frozenset()
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +226,15 @@ class SendLeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class SendUpdateMetadata:
-    """Send UpdateMetadata: the leaders, for clients. Leader -2 means that the topic is being deleted."""
+    """Send UpdateMetadata: the leaders, for clients. Leader -2 means that the topic is being deleted.
+
+    ``topic_ids``: of the topics of the partitions, if they have one.
+    """
 
     broker_id: int
     brokers: Mapping[int, LiveBroker]
     leaderships: Mapping[TopicPartition, LeaderAndIsr]
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, CoordinationError
-from minikafka.base.ids import TopicPartition, check_topic_name
+from minikafka.base.ids import TopicPartition, check_topic_name, uuid_in, uuid_text
 from minikafka.registry import paths
 from minikafka.registry.node import Node, dump, id_in
 from minikafka.registry.store import Store
 from minikafka.registry.znodes import Kind, read_values
 
+_RESERVED_IDS = 1
+"""The largest of the topic ids that mean something else: 0 is none, 1 the metadata of KRaft."""
 _EPOCH_MAX = (1 << 31) - 1
 """The largest epoch: no other can follow it."""
 
@@ -22,18 +24,30 @@ class TopicAssignment:
 
     partitions: Mapping[int, tuple[int, ...]]
     """Partition number -> broker ids, in ascending order of partitions."""
+    topic_id: bytes | None = None
+    """None: the topic has none yet, or the cluster has brokers before 2.8, which know no ids."""
 
     def to_json(self) -> bytes:
-        """Return the data for ``topic_path(topic)``."""
+        """Return the data for ``topic_path(topic)``: version 3 with an id, else version 1."""
         partitions = {str(partition): list(replicas) for partition, replicas in self.partitions.items()}
-        return dump({"version": 1, "partitions": partitions})
+        if self.topic_id is None:
+            return dump({"version": 1, "partitions": partitions})
+        return dump(
+            {
+                "partitions": partitions,
+                "topic_id": uuid_text(self.topic_id),
+                "adding_replicas": {},
+                "removing_replicas": {},
+                "version": 3,
+            }
+        )
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> TopicAssignment:
         """Parse the assignment in ``data``.
 
-        Raises CoordinationError also for a partition without replicas, or with a duplicate broker. Lists may
-        have different lengths: a running reassignment leaves them so.
+        Raises CoordinationError also for a partition without replicas, or with a duplicate broker, and for
+        an invalid id. Lists may have different lengths: a running reassignment leaves them so.
         """
         node = Node(data, path)
         partitions = {}
@@ -42,7 +56,11 @@ class TopicAssignment:
             if partition is None or key != str(partition):
                 raise node.error("partitions", "an object whose keys are partition numbers")
             partitions[partition] = node.replicas("partitions", listed, f"partition {partition}")
-        return cls(dict(sorted(partitions.items())))
+        text = node.optional_text("topic_id")
+        topic_id = None if text is None else uuid_in(text)
+        if text is not None and (topic_id is None or int.from_bytes(topic_id, "big") <= _RESERVED_IDS):
+            raise node.error("topic_id", "a UUID in URL-safe base64")
+        return cls(dict(sorted(partitions.items())), topic_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +124,8 @@ def _decode_topic(data: bytes, path: str) -> TopicAssignment:
 
 TOPIC = Kind(
     f"{paths.BROKER_TOPICS}/T",
-    "the replicas of each partition of a topic",
-    "0.10.1 (version 1)",
+    "the replicas of each partition of a topic, and the topic's id",
+    "2.8 (version 3) with an id, else 0.10.1 (version 1)",
     _decode_topic,
     TopicAssignment.to_json,
     "the topic is unknown to clients; delete the topic, or fix the znode and restart the brokers",

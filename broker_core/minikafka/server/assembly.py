@@ -235,6 +235,7 @@ def _zk_client(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperCli
             ports.clock,
             ports.worker,
             random_bytes=ports.random_bytes,
+            gives_topic_ids=config.gives_topic_ids,
             may_be_unclean=lambda overrides: config.log.with_known_overrides(overrides)[0].unclean_election,
             cluster_id=known_cluster(ports.files, config.log_dirs),
         )

@@ -16,7 +16,7 @@ NEWEST_SERVED: dict[ApiKey, int] = {
     ApiKey.METADATA: 7,
     ApiKey.LEADER_AND_ISR: 1,
     ApiKey.STOP_REPLICA: 0,
-    ApiKey.UPDATE_METADATA: 4,
+    ApiKey.UPDATE_METADATA: 7,
     ApiKey.CONTROLLED_SHUTDOWN: 1,
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,

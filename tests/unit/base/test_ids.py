@@ -9,9 +9,11 @@ from minikafka.base.ids import (
     BrokerAddress,
     TopicPartition,
     check_topic_name,
-    cluster_id_of,
     has_collision,
     host_port,
+    new_topic_id,
+    uuid_in,
+    uuid_text,
 )
 
 
@@ -32,10 +34,24 @@ def test_dots_and_underscores_collide() -> None:
     assert not has_collision("a.b", "a-b")
 
 
-def test_a_cluster_id_has_22_characters() -> None:
-    assert cluster_id_of(bytes(range(16))) == "AAECAwQFBgcICQoLDA0ODw"
-    with pytest.raises(ValueError, match="16 bytes for a cluster id, got 3"):
-        cluster_id_of(b"abc")
+def test_a_uuid_has_22_characters() -> None:
+    assert uuid_text(bytes(range(16))) == "AAECAwQFBgcICQoLDA0ODw"
+    assert uuid_in("AAECAwQFBgcICQoLDA0ODw") == bytes(range(16))
+    with pytest.raises(ValueError, match="16 bytes for a UUID, got 3"):
+        uuid_text(b"abc")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "abc", "AAECAwQFBgcICQoLDA0OD", "AAECAwQFBgcICQoLDA0ODw==", "AAECAwQFBgcICQoLDA0ODx", "ä"]
+)
+def test_other_texts_are_no_uuid(text: str) -> None:
+    assert uuid_in(text) is None
+
+
+def test_a_new_topic_id_is_a_random_uuid_that_is_no_option() -> None:
+    given = [b"\xf8" + bytes(15), bytes(range(16))]
+    assert new_topic_id(lambda size: given.pop(0)).hex() == "000102030405460788090a0b0c0d0e0f"
+    assert not given
 
 
 def test_partitions_sort_by_topic_and_then_by_number() -> None:

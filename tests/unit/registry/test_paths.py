@@ -51,6 +51,27 @@ def test_an_assignment_is_in_the_order_of_its_partitions() -> None:
     ]
 
 
+def test_an_assignment_with_an_id_has_the_form_of_kafka_2_8() -> None:
+    assignment = TopicAssignment({0: (1, 2)}, bytes(range(16)))
+    data = assignment.to_json()
+    assert data == (
+        b'{"partitions":{"0":[1,2]},"topic_id":"AAECAwQFBgcICQoLDA0ODw",'
+        b'"adding_replicas":{},"removing_replicas":{},"version":3}'
+    )
+    assert TopicAssignment.from_json(data, "/p") == assignment
+
+
+def test_an_assignment_without_an_id_has_the_form_of_0_10_1() -> None:
+    assert TopicAssignment({0: (1,)}).to_json() == b'{"version":1,"partitions":{"0":[1]}}'
+
+
+@pytest.mark.parametrize("text", ["", "abc", "A" * 22, "A" * 21 + "Q", "AAECAwQFBgcICQoLDA0ODx", 7])
+def test_a_topic_id_is_no_other_text_and_none_of_the_reserved_ones(text: object) -> None:
+    data = json.dumps({"version": 3, "partitions": {"0": [1]}, "topic_id": text}).encode()
+    with pytest.raises(CoordinationError, match="'topic_id' must be"):
+        TopicAssignment.from_json(data, "/p")
+
+
 @pytest.mark.parametrize("replicas", [[], [1, 1], [2, 1, 2]])
 def test_a_partition_needs_replicas_each_once(replicas: list[int]) -> None:
     data = json.dumps({"version": 1, "partitions": {"0": [1], "1": replicas}}).encode()

@@ -460,6 +460,11 @@ class BrokerConfig:
         named = with_suggestions(self.unknown, BROKER_CONFIG.keys)
         return named and f"ignored properties that this version does not support: {named}"
 
+    @property
+    def gives_topic_ids(self) -> bool:
+        """Return False if brokers before 2.8, which know no topic ids, may be in the cluster."""
+        return _PROTOCOL not in self.properties or self.protocol_version.numbers >= (2, 8)
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """Validate ``properties`` and return the configuration.

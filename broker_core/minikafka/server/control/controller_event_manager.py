@@ -137,7 +137,7 @@ class ControllerEventManager:
                 for partition, known in metadata_cache.topics.get(topic, {}).items()
             }
             if deleted:
-                broker.metadata_cache = metadata_cache.updated(metadata_cache.brokers, deleted)
+                broker.metadata_cache = metadata_cache.updated(metadata_cache.brokers, deleted, {})
                 broker.touch("metadata")
             for topic in {topic for topic, _ in deleted}:
                 broker.touch(("topic", topic))
@@ -271,11 +271,9 @@ class ControllerEventManager:
             case events.SendLeaderAndIsr(_, leaderships):
                 body = requests.leader_and_isr(own, epoch, leaderships, self._addresses(brokers))
                 message = LEADER_AND_ISR, requests.LEADER_AND_ISR_VERSION, body
-            case events.SendUpdateMetadata(_, known, leaderships):
-                version = requests.UPDATE_METADATA_VERSION
-                if self._broker.config.beside_0_10:
-                    version = requests.UPDATE_METADATA_VERSION_IN_0_10_1
-                update = requests.update_metadata(own, epoch, known, leaderships, version)
+            case events.SendUpdateMetadata(_, known, leaderships, topic_ids):
+                version = self._update_metadata_version
+                update = requests.update_metadata(own, epoch, known, leaderships, topic_ids, version)
                 message = UPDATE_METADATA, version, update
             case events.SendStopReplica(_, partitions, delete):
                 stop = requests.stop_replica(own, epoch, partitions, delete=delete)
@@ -284,6 +282,15 @@ class ControllerEventManager:
                     on_response = partial(self._on_replica_deletion_response, effect.broker_id, epoch)
         api, version, request = message
         self._channels.send(effect.broker_id, QueuedRequest(api, version, request, on_response))
+
+    @property
+    def _update_metadata_version(self) -> int:
+        config = self._broker.config
+        if config.beside_0_10:
+            return requests.UPDATE_METADATA_VERSION_IN_0_10_1
+        if not config.gives_topic_ids:
+            return requests.UPDATE_METADATA_VERSION_WITHOUT_IDS
+        return requests.UPDATE_METADATA_VERSION
 
     def _addresses(self, brokers: _Brokers) -> dict[int, BrokerAddress]:
         return addresses_on(self._broker.config.inter_broker.listener, brokers)
@@ -303,8 +310,8 @@ class ControllerEventManager:
                 stale = [key for key, code in codes.items() if code is ErrorCode.STALE_CONTROLLER_EPOCH]
                 if stale:
                     self.post(events.LeaderEpochsRefused(frozenset(stale)))
-            case events.SendUpdateMetadata(_, known, leaderships):
-                self._replicas.update_metadata(known, leaderships)
+            case events.SendUpdateMetadata(_, known, leaderships, topic_ids):
+                self._replicas.update_metadata(known, leaderships, topic_ids)
             case events.SendStopReplica(_, partitions, False):
                 self._replicas.stop(partitions)
             case events.SendStopReplica(_, partitions, True):

@@ -1,17 +1,21 @@
 """Conversion between the controller's decisions and its requests.
 
-LeaderAndIsr and StopReplica have the versions that 0.10.1 reads. UpdateMetadata has version 3, with names of
-listeners; beside 0.10.1 brokers it has version 2, which knows an endpoint by its security protocol alone.
+LeaderAndIsr and StopReplica have the versions that 0.10.1 reads. UpdateMetadata has version 7, with topic
+ids; beside brokers before 2.8 it has version 3, with names of listeners, and beside 0.10.1 brokers version 2,
+which knows an endpoint by its security protocol alone. The broker epoch of version 5 is always -1, unknown: a
+broker that returns has another session, and the requests for the former one are dropped
+(``controller_channel``).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from minikafka.base.endpoints import BrokerEndpoint, LiveBroker, SecurityProtocol
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
+from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name, rows_by_topic
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest, LiveLeader
 from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRequest
@@ -20,14 +24,19 @@ from minikafka.wire.apis.update_metadata import (
     UpdateMetadataEndpoint,
     UpdateMetadataPartition,
     UpdateMetadataRequest,
+    UpdateMetadataTopicState,
 )
+from minikafka.wire.fields import ZERO_UUID
 
 _log = logging.getLogger(__name__)
 
 LEADER_AND_ISR_VERSION = 0
 STOP_REPLICA_VERSION = 0
-UPDATE_METADATA_VERSION = 3
+UPDATE_METADATA_VERSION = 7
+UPDATE_METADATA_VERSION_WITHOUT_IDS = 3
 UPDATE_METADATA_VERSION_IN_0_10_1 = 2
+_LISTENER_NAMES_SINCE = 3
+_BY_TOPIC_SINCE = 5
 _PROTOCOLS = frozenset(SecurityProtocol)
 
 
@@ -75,15 +84,22 @@ def update_metadata(
     controller_epoch: int,
     brokers: Mapping[int, LiveBroker],
     leaderships: Mapping[TopicPartition, LeaderAndIsr],
+    topic_ids: Mapping[str, bytes],
     version: int = UPDATE_METADATA_VERSION,
 ) -> UpdateMetadataRequest:
     """Return the request that updates a broker's metadata cache, with all endpoints that ``version`` has."""
-    named = version >= UPDATE_METADATA_VERSION
+    named, by_topic = version >= _LISTENER_NAMES_SINCE, version >= _BY_TOPIC_SINCE
+    rows = [(key, UpdateMetadataPartition(*_fields(key, found))) for key, found in leaderships.items()]
+    topics = rows_by_topic(rows) if by_topic else {}
     return UpdateMetadataRequest(
         controller_id,
         controller_epoch,
-        tuple(UpdateMetadataPartition(*_fields(key, found)) for key, found in leaderships.items()),
-        tuple(
+        () if by_topic else tuple(row for _, row in rows),
+        topics=tuple(
+            UpdateMetadataTopicState(topic, tuple(parts), topic_id=topic_ids.get(topic, ZERO_UUID))
+            for topic, parts in topics.items()
+        ),
+        live_brokers=tuple(
             UpdateMetadataBroker(
                 broker.broker_id,
                 endpoints=tuple(
@@ -100,8 +116,8 @@ def update_metadata(
 
 def parse_update_metadata(
     request: UpdateMetadataRequest,
-) -> tuple[dict[int, LiveBroker], dict[TopicPartition, LeaderAndIsr]]:
-    """Return the brokers and the partitions of the request.
+) -> tuple[dict[int, LiveBroker], dict[TopicPartition, LeaderAndIsr], dict[str, bytes]]:
+    """Return the brokers and the partitions of the request, and the ids of the topics that have one.
 
     Endpoints with an unknown security protocol and ``invalid_partitions`` are left out.
     """
@@ -111,7 +127,12 @@ def parse_update_metadata(
         if broker.port >= 0:  # version 0
             known = LiveBroker.plaintext(broker.broker_id, broker.host, broker.port)
         brokers[broker.broker_id] = known
-    return brokers, _leaderships(request.partitions, invalid_partitions(request.partitions))
+    partitions = [
+        *request.partitions,
+        *(replace(row, topic=topic.topic) for topic in request.topics for row in topic.partitions),
+    ]
+    topic_ids = {topic.topic: topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID}
+    return brokers, _leaderships(partitions, invalid_partitions(partitions)), topic_ids
 
 
 def _endpoints(broker: UpdateMetadataBroker) -> Iterator[BrokerEndpoint]:

@@ -138,7 +138,7 @@ class Broker:
         """Jobs on ZooKeeper for clients' requests."""
         self.large_operations: list[weakref.ref[Any]] = []
         """Delayed operations on very many topics, oldest first (``server.admin.topics``)."""
-        self.creations = TopicCreations(worker, clock, zk_client.create_topics)
+        self.creations = TopicCreations(worker, clock, zk_client.topics.create)
         """The queue of topics to be created."""
         self._lock = threading.Lock()
         self._after: list[Callable[[], None]] = []

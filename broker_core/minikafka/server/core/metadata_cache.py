@@ -27,6 +27,10 @@ class MetadataCache:
     """-1 for none."""
     brokers: Mapping[int, LiveBroker] = field(default_factory=dict)
     topics: Mapping[str, Mapping[int, LeaderAndIsr]] = field(default_factory=dict)
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    """The ids of the topics that have one (KIP-516)."""
+    topics_by_id: Mapping[bytes, str] = field(default_factory=dict)
+    """Topic id -> its topic."""
     names: Mapping[str, str] = field(default_factory=dict)
     """``unify_collision_chars`` of each topic -> its name: a new topic with the same key collides with it."""
     unreadable: frozenset[str] = frozenset()
@@ -52,22 +56,38 @@ class MetadataCache:
         return self.names.get(unify_collision_chars(name))
 
     def updated(
-        self, brokers: Mapping[int, LiveBroker], leaderships: Mapping[TopicPartition, LeaderAndIsr]
+        self,
+        brokers: Mapping[int, LiveBroker],
+        leaderships: Mapping[TopicPartition, LeaderAndIsr],
+        topic_ids: Mapping[str, bytes],
     ) -> MetadataCache:
-        """Return the cache after an UpdateMetadata; a leader of -2 removes the partition."""
+        """Return the cache after an UpdateMetadata; a leader of -2 removes the partition.
+
+        A topic with another id than the known one is a later topic of the name: no partition stays.
+        """
         by_topic: dict[str, dict[int, LeaderAndIsr]] = {}
         for (topic, partition), leadership in leaderships.items():
             by_topic.setdefault(topic, {})[partition] = leadership
-        topics, names = dict(self.topics), dict(self.names)
+        topics, names, ids = dict(self.topics), dict(self.names), dict(self.topic_ids)
         for topic, changed in by_topic.items():
-            merged = {**topics.pop(topic, {}), **changed}
+            known, topic_id = topics.pop(topic, {}), topic_ids.get(topic)
+            if topic_id is not None and ids.get(topic, topic_id) != topic_id:
+                known = {}
+            merged = {**known, **changed}
             kept = {p: merged[p] for p in sorted(merged) if merged[p].leader != LEADER_DURING_DELETE}
             if kept:
                 topics[topic] = kept
                 names.setdefault(unify_collision_chars(topic), topic)
-            elif names.get(unify_collision_chars(topic)) == topic:
+                if topic_id is not None:
+                    ids[topic] = topic_id
+                continue
+            ids.pop(topic, None)
+            if names.get(unify_collision_chars(topic)) == topic:
                 del names[unify_collision_chars(topic)]
-        return replace(self, brokers=dict(brokers), topics=topics, names=names)
+        by_id = self.topics_by_id if ids == self.topic_ids else {value: key for key, value in ids.items()}
+        return replace(
+            self, brokers=dict(brokers), topics=topics, names=names, topic_ids=ids, topics_by_id=by_id
+        )
 
 
 class EncodedMetadata:

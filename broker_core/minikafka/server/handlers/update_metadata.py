@@ -1,7 +1,8 @@
 """UpdateMetadata: the controller updates this broker's metadata cache.
 
-Versions: 0 has one address of each broker, 1 its endpoints, 2 racks, 3 listener names, 4 offline replicas. A
-request of a former controller gets STALE_CONTROLLER_EPOCH and changes nothing.
+Versions: 0 has one address of each broker, 1 its endpoints, 2 racks, 3 listener names, 4 offline replicas, 5
+the broker's epoch, which is not checked, 7 topic ids. A request of a former controller gets
+STALE_CONTROLLER_EPOCH and changes nothing.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from minikafka.wire.apis.update_metadata import UpdateMetadataRequest, UpdateMet
 
 def handle(replicas: ReplicaManager, context: RequestContext, request: UpdateMetadataRequest) -> None:
     """Serve one UpdateMetadata request, as a job, in the order of the controller's requests."""
-    brokers, leaderships = messages.parse_update_metadata(request)
+    brokers, leaderships, topic_ids = messages.parse_update_metadata(request)
 
     def respond() -> UpdateMetadataResponse:
-        replicas.update_metadata(brokers, leaderships)
+        replicas.update_metadata(brokers, leaderships, topic_ids)
         return UpdateMetadataResponse(ErrorCode.NONE)
 
     def refuse() -> UpdateMetadataResponse:

@@ -493,15 +493,17 @@ class ReplicaManager:
 
     # --- metadata -------------------------------------------------------------------------------------------
 
-    def update_metadata(self, brokers: Mapping[int, LiveBroker], leaderships: Leaderships) -> None:
-        """Update the metadata cache with the live brokers and the leaders."""
+    def update_metadata(
+        self, brokers: Mapping[int, LiveBroker], leaderships: Leaderships, topic_ids: Mapping[str, bytes]
+    ) -> None:
+        """Update the metadata cache with the live brokers, the leaders and the ids of their topics."""
         broker = self._broker
         gone = [key for key, leadership in leaderships.items() if leadership.leader == LEADER_DURING_DELETE]
         taken, led = self._unassigned.find_taken(leaderships), self._unassigned.find_led(leaderships)
         self.stop((*gone, *taken, *led))
 
         # Only jobs replace the cache. Built outside the core's lock: there may be 100,000 partitions.
-        metadata_cache = broker.metadata_cache.updated(brokers, leaderships)
+        metadata_cache = broker.metadata_cache.updated(brokers, leaderships, topic_ids)
 
         def step() -> None:
             broker.metadata_cache = metadata_cache

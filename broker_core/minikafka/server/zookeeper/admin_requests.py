@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from minikafka.base.errors import BadVersion, CoordinationError, NoNode
@@ -18,7 +19,7 @@ from minikafka.controller.assignment import Assignment
 from minikafka.registry import paths
 from minikafka.registry.controller import ELECTION, REASSIGNMENTS, Reassignments
 from minikafka.registry.store import Store, check_data
-from minikafka.registry.topics import TOPIC, TopicAssignment
+from minikafka.registry.topics import TOPIC
 from minikafka.registry.znodes import Kind, Znodes, remove
 
 _log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class AdminRequests:
                 written[topic] = {**held.partitions, **assignments[topic]}
                 if written[topic] == held.partitions:
                     continue
-                anew = TopicAssignment(written[topic]).to_json()
+                anew = replace(held, partitions=written[topic]).to_json()
                 try:
                     check_data(path, anew)
                     nodes[path] = anew, stat.version

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from minikafka.base.errors import BadVersion, CoordinationError, InconsistentClusterId, NoNode
-from minikafka.base.ids import cluster_id_of
+from minikafka.base.ids import uuid_text
 from minikafka.log.checkpoints.topic_incarnations import Children, TopicIncarnations
 from minikafka.registry import paths
 from minikafka.registry.cluster import CLUSTER, PRODUCER_ID_BLOCK, ClusterId, ProducerIdBlock
@@ -192,7 +192,7 @@ def agree_on_cluster_id(
     """
     if own is not None:
         return own, _own_tree(store, own)
-    make(store, paths.CLUSTER_ID, ClusterId(cluster_id_of(random_bytes(16))).to_json())
+    make(store, paths.CLUSTER_ID, ClusterId(uuid_text(random_bytes(16))).to_json())
     found, stat = read_or_raise(store, paths.CLUSTER_ID, CLUSTER)
     return found.id, stat.created_at
 

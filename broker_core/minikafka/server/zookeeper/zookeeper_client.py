@@ -18,7 +18,7 @@ from typing import Protocol
 
 from minikafka.base.clock import Clock
 from minikafka.base.endpoints import LiveBroker
-from minikafka.base.errors import BadVersion, ConfigError, CoordinationError, NoNode
+from minikafka.base.errors import ConfigError, CoordinationError, NoNode
 from minikafka.base.files import Files
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
@@ -27,10 +27,10 @@ from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
 from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.controller import CONTROLLER_REGISTRATION, EPOCH, ControllerRegistration, LogFailures
-from minikafka.registry.entity_configs import ConfigChange, EntityConfig
+from minikafka.registry.entity_configs import ConfigChange
 from minikafka.registry.store import SessionState, Stat, Store
-from minikafka.registry.topics import TOPIC, TopicAssignment
-from minikafka.registry.znodes import Znodes, make, read_or_raise, remove
+from minikafka.registry.topics import TOPIC
+from minikafka.registry.znodes import Znodes, make, remove
 from minikafka.server.workers.worker import Job, Worker
 from minikafka.server.zookeeper import counters
 from minikafka.server.zookeeper.admin_requests import AdminRequests
@@ -42,6 +42,7 @@ from minikafka.server.zookeeper.partition_states import PartitionStates
 from minikafka.server.zookeeper.registrations import Registrations
 from minikafka.server.zookeeper.session_tickets import SessionTickets
 from minikafka.server.zookeeper.topic_watches import TopicWatches
+from minikafka.server.zookeeper.topic_znodes import TopicZnodes
 
 _log = logging.getLogger(__name__)
 
@@ -99,12 +100,14 @@ class ZooKeeperClient:
         worker: Worker,
         *,
         random_bytes: Callable[[int], bytes],
+        gives_topic_ids: bool = True,
         may_be_unclean: Callable[[Mapping[str, str]], bool] = lambda overrides: False,
         cluster_id: str | None = None,
     ) -> None:
         """``may_be_unclean`` returns True if a topic's configs allow unclean leader election.
 
         ``cluster_id``: if given, InconsistentClusterId is raised when ZooKeeper holds another cluster.
+        ``gives_topic_ids``: the topics get ids.
         """
         self._may_be_unclean = may_be_unclean
         self.tree = counters.agree_on_cluster_id(store, random_bytes, cluster_id)
@@ -118,11 +121,15 @@ class ZooKeeperClient:
         self._assignments: dict[str, Assignment] = {}
         self._stats: dict[str, Stat] = {}
         """The stats of the topics' znodes when they were read."""
+        self._ids: dict[str, bytes] = {}
+        """The ids of topics that have one."""
         self._configs_changed: set[str] = set()
         """Topics with changed configs, which may have changed whether unclean election is allowed."""
         self._config_changes = config_changes(store, clock)
         self._unreadable: frozenset[str] = frozenset()
         self._znodes = Znodes(store)
+        self.topics = TopicZnodes(store, random_bytes if gives_topic_ids else None)
+        """The znodes of topics."""
         self.states = PartitionStates(store)
         """The leader and ISR of each partition."""
         self.settings = EntitySettings(store)
@@ -199,46 +206,9 @@ class ZooKeeperClient:
 
     # --- topics ---------------------------------------------------------------------------------------------
 
-    def create_topics(self, topics: Mapping[str, tuple[Assignment, Mapping[str, str]]]) -> frozenset[str]:
-        """Write the configs of topics, then their assignments, which the controller watches; all at once.
-
-        Return the topics that existed before, which are unchanged.
-        """
-        here = self._store.read_all(paths.topic_path(topic) for topic in topics)
-        new = {topic: made for topic, made in topics.items() if paths.topic_path(topic) not in here}
-        settings = {
-            paths.topic_config_path(topic): EntityConfig(config).to_json()
-            for topic, (_, config) in new.items()
-        }
-        for path in sorted(self._store.create_all(settings)):  # configs of a deleted topic
-            self._store.write(path, settings[path])
-        refused = self._store.create_all(
-            {
-                paths.topic_path(topic): TopicAssignment(assignment).to_json()
-                for topic, (assignment, _) in new.items()
-            }
-        )
-        return frozenset(topic for topic in topics if topic not in new or paths.topic_path(topic) in refused)
-
     def add_partitions(self, topic: str, added: Assignment) -> None:
-        """Add partitions to a topic's assignment, and inform the controller.
-
-        Raises NoNode if the topic does not exist or is being deleted, BadVersion if another process changed
-        its partitions.
-        """
-        path = paths.topic_path(topic)
-        if self._store.exists(f"{paths.DELETE_TOPICS}/{topic}") is not None:
-            raise NoNode(f"topic {topic} is being deleted")
-        assignment, stat = read_or_raise(self._store, path, TOPIC)
-        known = assignment.partitions
-        grown = {**known, **added}
-        if any(known.get(partition, replicas) != replicas for partition, replicas in added.items()) or sorted(
-            grown
-        ) != list(range(len(grown))):
-            raise BadVersion(f"the partitions of topic {topic} have changed to {sorted(known)}: retry")
-        if grown != known:
-            self._store.write(path, TopicAssignment(grown).to_json(), stat.version)
-        self._assignments[topic] = grown
+        """Add partitions to a topic (see ``TopicZnodes``), and inform the controller."""
+        self._assignments[topic] = grown = self.topics.add_partitions(topic, added)
         self._listener.post(events.TopicsChanged({topic: grown}))
 
     def creations(self, topics: Iterable[str]) -> dict[str, int]:
@@ -259,8 +229,7 @@ class ZooKeeperClient:
         remove(self._store, paths.topic_config_path(topic))
         remove(self._store, paths.topic_path(topic))
         remove(self._store, f"{paths.DELETE_TOPICS}/{topic}")
-        self._assignments.pop(topic, None)
-        self._stats.pop(topic, None)
+        self._forget_topic(topic)
         self.settings.forget(topic)
         self._znodes.forget(paths.topic_path(topic))
 
@@ -425,6 +394,7 @@ class ZooKeeperClient:
     def _snapshot(self, epoch: int) -> events.Elected:
         known = frozenset(self._assignments)
         self._assignments.clear()
+        self._ids.clear()
         self._listener.topics_vanished(known - self._read_all_assignments())
         replicas = self._replicas()
         brokers, sessions = self._registrations.read()
@@ -436,11 +406,13 @@ class ZooKeeperClient:
         elections = self.requests.elections()
         named = {key.topic for keys in (leaderships, reassignments, elections) for key in keys} | marked
         self._leave_for_later([topic for topic in self._assignments if topic not in named])
+        self._give_ids(self._assignments)
         return events.Elected(
             epoch=epoch,
             brokers=brokers,
             sessions=sessions,
             assignments=dict(self._assignments),
+            topic_ids=dict(self._ids),
             leaderships=leaderships,
             bounced_brokers=bounced_brokers,
             deletions=marked - self._unreadable,
@@ -452,8 +424,7 @@ class ZooKeeperClient:
     def _leave_for_later(self, new: Sequence[str]) -> None:
         """Keep a few of the topics without states for the election, and process the others after it."""
         for topic in new[TOPICS_AT_ONCE:]:
-            del self._assignments[topic]
-            self._stats.pop(topic, None)
+            self._forget_topic(topic)
         more = len(new) > TOPICS_AT_ONCE
         self._unseen_since_ms = self._clock.monotonic_ms() if more else None
 
@@ -513,14 +484,14 @@ class ZooKeeperClient:
             return
         vanished = frozenset(self._assignments.keys() - names)
         for topic in vanished:
-            del self._assignments[topic]
-            self._stats.pop(topic, None)
+            self._forget_topic(topic)
         unseen = sorted(names - self._assignments.keys() - self._unreadable)
         first = {*unseen[:TOPICS_AT_ONCE], *(self._unreadable & names), *(names & set(urgent))}
         new = sorted(first - self._assignments.keys())
         self._unreadable &= names
         self._read_assignments(new)
         if self.is_controller:
+            self._give_ids(new)
             self._unclean_are((self._unclean - vanished - first) | self._unclean_among(new))
             self._topic_watches.drop(vanished)
             self._topic_watches.add(self._stats_of(new))
@@ -528,7 +499,8 @@ class ZooKeeperClient:
             self._topic_watches.keep({})
         self._listener.topics_vanished(vanished)
         added = {topic: self._assignments[topic] for topic in new if topic in self._assignments}
-        self._listener.post(events.TopicsChanged(added, vanished))
+        ids = {topic: self._ids[topic] for topic in added if topic in self._ids}
+        self._listener.post(events.TopicsChanged(added, vanished, ids))
         more = len(unseen) > TOPICS_AT_ONCE
         self._unseen_since_ms = self._clock.monotonic_ms() if more else None
         if more:
@@ -559,16 +531,19 @@ class ZooKeeperClient:
         read = self._znodes.read_all(by_path, TOPIC)
         if not self.is_controller:
             return
-        deleted, other = set(), []
+        deleted, other, without_id = set(), [], set()
         for path, (held, stat) in read.items():
             topic = by_path[path]
             known = self._assignments.get(topic)
             if known is not None and stat.created_at != self._stats.get(topic, stat).created_at:
                 deleted.add(topic)  # Deleted and created again by hand between two reads.
+            elif known is not None and held.topic_id is None:
+                without_id.add(topic)  # Written by a tool of a release without ids.
             if topic in deleted or held.partitions != known:
                 other.append(topic)
+        self.topics.give_ids({topic: self._ids.get(topic) for topic in without_id})
         for topic in other:
-            self._assignments.pop(topic, None)
+            self._forget_topic(topic)
         if deleted:
             self._listener.post(events.TopicsChanged({}, frozenset(deleted)))
         if other:
@@ -630,6 +605,16 @@ class ZooKeeperClient:
         if topics != known:
             self._listener.post(events.UncleanElectionChanged(topics))
 
+    def _give_ids(self, topics: Iterable[str]) -> None:
+        """Give ids to those known topics that have none."""
+        self._ids |= self.topics.give_ids(
+            {topic: None for topic in topics if topic in self._assignments and topic not in self._ids}
+        )
+
+    def _forget_topic(self, topic: str) -> None:
+        for table in (self._assignments, self._stats, self._ids):
+            table.pop(topic, None)
+
     def _read_assignments(self, topics: Collection[str]) -> None:
         """Read the assignments of topics that are not known."""
         by_path = {paths.topic_path(topic): topic for topic in topics}
@@ -637,5 +622,7 @@ class ZooKeeperClient:
         for path, (assignment, stat) in found.items():
             self._assignments[by_path[path]] = assignment.partitions
             self._stats[by_path[path]] = stat
+            if assignment.topic_id is not None:
+                self._ids[by_path[path]] = assignment.topic_id
         self._unreadable = self._unreadable - set(topics) | {by_path[path] for path in problems}
         self._listener.unreadable_changed(self._unreadable)

@@ -224,3 +224,10 @@ def test_the_broker_names_faults_in_the_security_of_zookeeper() -> None:
         )
     names = [fault.name for fault in refused.value.faults]
     assert names == ["zookeeper.connect", "zookeeper.set.acl", "num.partitions"]
+
+
+def test_topics_get_ids_unless_brokers_before_2_8_are_named() -> None:
+    assert config().gives_topic_ids
+    assert not any(
+        config(**{"inter.broker.protocol.version": release}).gives_topic_ids for release in ("0.10.1", "2.1")
+    )

@@ -69,7 +69,7 @@ class ShutdownHarness:
 
     def leave(self, *broker_ids: int) -> None:
         left = {number: BROKERS[number] for number in BROKERS if number not in broker_ids}
-        self.broker.metadata_cache = self.broker.metadata_cache.updated(left, {})
+        self.broker.metadata_cache = self.broker.metadata_cache.updated(left, {}, {})
 
 
 class _Pending:
@@ -109,7 +109,7 @@ def test_partition_without_live_replica_is_not_retried() -> None:
     harness = ShutdownHarness(LEFT, DONE)
     alone = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
     harness.broker.metadata_cache = harness.broker.metadata_cache.updated(
-        BROKERS, {TopicPartition("t", 0): alone}
+        BROKERS, {TopicPartition("t", 0): alone}, {}
     )
     harness.leave(2)
     harness.shut_down()
@@ -120,7 +120,7 @@ def test_partition_with_live_replica_is_retried() -> None:
     harness = ShutdownHarness(LEFT, DONE)
     shrunk = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
     harness.broker.metadata_cache = harness.broker.metadata_cache.updated(
-        BROKERS, {TopicPartition("t", 0): shrunk}
+        BROKERS, {TopicPartition("t", 0): shrunk}, {}
     )
     harness.shut_down()
     assert (len(harness.asked), harness.waited_ms) == (2, BACKOFF_MS)

@@ -26,7 +26,7 @@ T0 = TopicPartition("t", 0)
 
 def sent(version: int, brokers: dict[int, LiveBroker] = BROKERS) -> dict[int, LiveBroker]:
     """The brokers as another broker gets them."""
-    request = messages.update_metadata(0, 1, brokers, {}, version)
+    request = messages.update_metadata(0, 1, brokers, {}, {}, version)
     frame = join(UPDATE_METADATA.encode_request(version, request))
     return messages.parse_update_metadata(UPDATE_METADATA.decode_request(version, memoryview(frame)))[0]
 
@@ -35,7 +35,7 @@ def received(*brokers: UpdateMetadataBroker) -> dict[int, LiveBroker]:
     return messages.parse_update_metadata(UpdateMetadataRequest(0, 1, (), brokers))[0]
 
 
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [3, 4, 7])
 def test_update_metadata_has_all_endpoints_by_listener(version: int) -> None:
     assert sent(version) == BROKERS
 
@@ -63,3 +63,13 @@ def test_leader_and_isr_has_the_addresses_that_it_is_given() -> None:
     led = {T0: LeaderAndIsr(1, 0, (1,), (1, 2), 1), TopicPartition("t", 1): LeaderAndIsr(2, 0, (2,), (2,), 1)}
     request = messages.leader_and_isr(0, 1, led, {1: BrokerAddress(1, "a", 9093)})
     assert request.live_leaders == (LiveLeader(1, "a", 9093),)
+
+
+@pytest.mark.parametrize(("version", "ids"), [(3, {}), (7, {"t": b"1" * 16})])
+def test_update_metadata_has_ids_of_topics_since_version_7(version: int, ids: dict[str, bytes]) -> None:
+    named = T0, TopicPartition("u", 3), TopicPartition("t", 1)
+    states = dict.fromkeys(named, LeaderAndIsr(1, 0, (1,), (1,), 1))
+    request = messages.update_metadata(0, 1, {}, states, {"t": b"1" * 16}, version)
+    frame = join(UPDATE_METADATA.encode_request(version, request))
+    parsed = messages.parse_update_metadata(UPDATE_METADATA.decode_request(version, memoryview(frame)))
+    assert parsed == ({}, states, ids)

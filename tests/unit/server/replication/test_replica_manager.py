@@ -102,10 +102,10 @@ def test_serving_broker_updates_metadata_without_zookeeper() -> None:
     fetching: Any = ReplicaFetcherManager()
     served: list[bool] = []
     replicas = ReplicaManager(broker, coordinator, fetching, serving=lambda: served.append(True))
-    replicas.update_metadata({}, {})
+    replicas.update_metadata({}, {}, {})
     assert served
     broker.zk_client.has_topics = lost
-    replicas.update_metadata(BROKERS, {})
+    replicas.update_metadata(BROKERS, {}, {})
     assert broker.metadata_cache.brokers == BROKERS
 
 
@@ -136,7 +136,7 @@ def test_metadata_update_holds_the_lock_for_1000_topics_at_a_time(monkeypatch: p
     state = led_by(OTHER, 0)[ONE]
     for leader in (OTHER, LEADER_DURING_DELETE):
         named = {TopicPartition(f"t{number}", 0): replace(state, leader=leader) for number in range(3_500)}
-        replicas.update_metadata(BROKERS, named)
+        replicas.update_metadata(BROKERS, named, {})
         assert len(broker.metadata_cache.topics) == (0 if leader == LEADER_DURING_DELETE else 3_500)
     assert sum(touched) >= 3 * 3_500
     assert max(touched) <= 1_000
@@ -168,10 +168,10 @@ def test_unclaimed_logs_are_told_once_zookeeper_is_back(caplog: pytest.LogCaptur
     fetching: Any = ReplicaFetcherManager()
     replicas = ReplicaManager(broker, coordinator, fetching, serving=nothing)
     broker.zk_client.creations = lost
-    replicas.update_metadata(BROKERS, led_by(OWN, 0))
+    replicas.update_metadata(BROKERS, led_by(OWN, 0), {})
     broker.zk_client.creations = lambda _: {}
     for _ in range(2):
-        replicas.update_metadata(BROKERS, led_by(OWN, 0))
+        replicas.update_metadata(BROKERS, led_by(OWN, 0), {})
     warnings = [
         record.getMessage()
         for record in caplog.records

@@ -79,7 +79,7 @@ class ClientHarness:
         done()
 
     def create_topic(self, topic: str, assignment: Assignment, config: Mapping[str, str]) -> None:
-        found = self.client.create_topics({topic: (assignment, config)})
+        found = self.client.topics.create({topic: (assignment, config)})
         if found:
             raise NodeExists(f"{topic} exists")
 
