@@ -66,6 +66,17 @@ CLUSTER_OPERATIONS = (
 """The operations that there are on the cluster."""
 GROUP_OPERATIONS = (Operation.READ, Operation.DELETE, Operation.DESCRIBE)
 """The operations that there are on a group."""
+TOPIC_OPERATIONS = (
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+"""The operations that there are on a topic."""
 
 
 def operation_bits(operations: Iterable[Operation]) -> int:

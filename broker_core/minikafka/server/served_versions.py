@@ -13,7 +13,7 @@ NEWEST_SERVED: dict[ApiKey, int] = {
     ApiKey.PRODUCE: 7,
     ApiKey.FETCH: 10,
     ApiKey.LIST_OFFSETS: 4,
-    ApiKey.METADATA: 7,
+    ApiKey.METADATA: 12,
     ApiKey.LEADER_AND_ISR: 1,
     ApiKey.STOP_REPLICA: 0,
     ApiKey.UPDATE_METADATA: 7,

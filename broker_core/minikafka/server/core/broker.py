@@ -118,7 +118,7 @@ class Broker:
         self.replication_quotas = ReplicationQuotas(
             broker_id, config.replication.throttle_windows, config.replication.throttle_window_ms
         )
-        self.access_control = AccessControl()
+        self.access_control = AccessControl(self.topic_name)
         """The ACLs in force. Without an authorizer everything is allowed to everyone."""
         self.acl_manager: AclManager | None = None
         """Changes the ACLs. Set once, before this broker serves; None without an authorizer."""
@@ -143,6 +143,10 @@ class Broker:
         self._lock = threading.Lock()
         self._after: list[Callable[[], None]] = []
         self._stopping = False
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with an id; None if this broker knows of none."""
+        return self.metadata_cache.topics_by_id.get(topic_id)
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
         """Return a partition that this broker has.

@@ -2,9 +2,11 @@
 
 Versions: 0 has no controller, rack or internal flag, and takes an empty list for all topics; 1 adds them,
 null means all topics and an empty list none; 2 adds the cluster id, 3 throttle_time_ms; from 4 on the client
-can forbid auto-creation; 5 adds offline replicas, 7 leader epochs. The addresses are those of the listener
-that received the request. A broker without that listener is left out, and the partitions that it leads have
-LISTENER_NOT_FOUND (before version 6 LEADER_NOT_AVAILABLE). A request for an unknown topic creates it
+can forbid auto-creation; 5 adds offline replicas, 7 leader epochs, 8 authorized operations (on the cluster
+until 10), 10 topic ids, and 12 requests by topic id: if one has an id, only ids count. Beside brokers before
+2.8 topics have no ids: they are zero. The addresses are those of the listener that received the request. A
+broker without that listener is left out, and the partitions that it leads have LISTENER_NOT_FOUND (before
+version 6 LEADER_NOT_AVAILABLE). A request for an unknown topic creates it
 when ``auto.create.topics.enable`` and the client allow it; the response has LEADER_NOT_AVAILABLE, which
 clients retry.
 
@@ -14,8 +16,10 @@ and reused until something changes.
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Hashable, Mapping
+from collections.abc import Collection, Container, Generator, Hashable, Mapping
+from dataclasses import replace
 
+from minikafka.base.acls import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, operation_bits
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.controller.election import NO_LEADER
@@ -25,14 +29,19 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.wire.api import NO_OPERATIONS
 from minikafka.wire.apis.metadata import (
+    BY_ID_SINCE,
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
     MetadataResponse,
     MetadataTopic,
 )
+from minikafka.wire.fields import ZERO_UUID
 from minikafka.wire.frame_parts import join
+
+NO_CONTROLLER = -1
 
 START_TIMEOUT_MS = 5_000
 STEP_PARTITIONS = 200
@@ -78,13 +87,15 @@ def _begin(broker: Broker, context: RequestContext, request: MetadataRequest) ->
 
 
 def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -> Steps:
-    requested = request.names
-    of_all = requested is None and context.replies_unchanged
+    if context.version < BY_ID_SINCE and _has_ids(request):
+        context.reply(_refusal(request))
+        return
+    operations = request.include_cluster_authorized_operations, request.include_topic_authorized_operations
+    of_all = request.topics is None and context.replies_unchanged and not any(operations)
     if of_all and _reply_from_cache(broker, context):
         return
     metadata_cache = broker.metadata_cache
-    # Without duplicates: a short name repeated a million times would make a huge response.
-    names = sorted(metadata_cache.topics) if requested is None else dict.fromkeys(requested)
+    names, unknown_ids = _topics_of(metadata_cache, request)
     total = sum(len(metadata_cache.topics.get(name, ())) for name in names)
     if total > STEP_PARTITIONS:
         yield total * PARTITION_BYTES
@@ -93,7 +104,7 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
             return
     served = broker.served_version
     reachable = _Reachable(context, metadata_cache)
-    topics: list[MetadataTopic] = []
+    topics = [_unknown_topic(topic_id) for topic_id in unknown_ids]
     done = 0
     for name in names:
         if done >= STEP_PARTITIONS:
@@ -105,7 +116,9 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
             topics.append(_missing_topic(broker, context, name, may_create=request.allow_auto_topic_creation))
         else:
             done += len(partitions)
-            topics.append((yield from _described(broker, name, partitions, reachable)))
+            topics.append((yield from _described(broker, metadata_cache, name, partitions, reachable)))
+    if request.include_topic_authorized_operations:
+        topics = [_with_operations(topic) for topic in topics]
     response = MetadataResponse(
         throttle_time_ms=0,
         brokers=tuple(
@@ -115,6 +128,11 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
         cluster_id=metadata_cache.cluster_id,
         controller_id=metadata_cache.controller_id,
         topics=tuple(topics),
+        cluster_authorized_operations=(
+            operation_bits(CLUSTER_OPERATIONS)
+            if request.include_cluster_authorized_operations
+            else NO_OPERATIONS
+        ),
     )
     if of_all and total > STEP_PARTITIONS:
         encoded = join(context.api.encode_response(context.version, response))
@@ -122,6 +140,45 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
         context.reply_encoded([encoded])
     else:
         context.reply(response)
+
+
+def _topics_of(
+    metadata_cache: MetadataCache, request: MetadataRequest
+) -> tuple[Collection[str], list[bytes]]:
+    """Return the names of the topics, each once, and the ids that no topic has.
+
+    Without duplicates: a short name repeated a million times would make a huge response.
+    """
+    if request.topics is None:
+        return sorted(metadata_cache.topics), []
+    if not request.ids:
+        return dict.fromkeys(topic.name for topic in request.topics if topic.name is not None), []
+    by_id = {topic_id: metadata_cache.topics_by_id.get(topic_id) for topic_id in request.ids}
+    found = [name for name in by_id.values() if name is not None]
+    return found, [topic_id for topic_id, name in by_id.items() if name is None]
+
+
+def _has_ids(request: MetadataRequest) -> bool:
+    return any(row.name is None or row.topic_id != ZERO_UUID for row in request.topics or ())
+
+
+def _unknown_topic(topic_id: bytes) -> MetadataTopic:
+    return MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, False, (), topic_id=topic_id)
+
+
+def _with_operations(topic: MetadataTopic) -> MetadataTopic:
+    if topic.name is None or topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return topic
+    return replace(topic, topic_authorized_operations=operation_bits(TOPIC_OPERATIONS))
+
+
+def _refusal(request: MetadataRequest) -> MetadataResponse:
+    """Return the response to ids, or topics without a name, in a version that has the field only."""
+    rows = (
+        MetadataTopic(ErrorCode.INVALID_REQUEST, topic.name or "", False, (), topic_id=topic.topic_id)
+        for topic in request.topics or ()
+    )
+    return MetadataResponse(0, (), None, NO_CONTROLLER, tuple(rows))
 
 
 class _Reachable:
@@ -160,7 +217,11 @@ def _missing_topic(broker: Broker, context: RequestContext, name: str, *, may_cr
 
 
 def _described(
-    broker: Broker, name: str, partitions: Mapping[int, LeaderAndIsr], reachable: _Reachable
+    broker: Broker,
+    metadata_cache: MetadataCache,
+    name: str,
+    partitions: Mapping[int, LeaderAndIsr],
+    reachable: _Reachable,
 ) -> Generator[int, None, MetadataTopic]:
     described: list[MetadataPartition] = []
     for index, leadership in partitions.items():
@@ -182,7 +243,11 @@ def _described(
             )
         )
     return MetadataTopic(
-        error_code=ErrorCode.NONE, name=name, is_internal=name in INTERNAL_TOPICS, partitions=tuple(described)
+        error_code=ErrorCode.NONE,
+        name=name,
+        topic_id=metadata_cache.topic_ids.get(name, ZERO_UUID),
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=tuple(described),
     )
 
 

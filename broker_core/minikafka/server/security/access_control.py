@@ -12,6 +12,7 @@ dropped with it. A client is its principal and its address (``net.interfaces.Exc
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -32,13 +33,18 @@ _CACHED_DECISIONS_MAX = 10_000
 class DecisionCache:
     """An authorizer and its cached decisions. Thread-safe: at worst a decision is made twice."""
 
-    def __init__(self, authorizer: Authorizer) -> None:
+    def __init__(
+        self, authorizer: Authorizer, topic_name: Callable[[bytes], str | None] = lambda topic_id: None
+    ) -> None:
+        """``topic_name``: see ``Requester``."""
         self.authorizer = authorizer
+        self._topic_name = topic_name
         self._known: dict[tuple[str, str, Operation, ResourceType, str], bool] = {}
 
     def requester(self, exchange: Exchange) -> Requester:
         """Return the client of ``exchange`` as a requester."""
-        return Requester(partial(self.allows, str(exchange.principal), exchange.client_host))
+        may = partial(self.allows, str(exchange.principal), exchange.client_host)
+        return Requester(may, self._topic_name)
 
     def allows(
         self, principal: str, address: str, operation: Operation, kind: ResourceType, name: str
@@ -68,7 +74,9 @@ class DecisionCache:
 class AccessControl:
     """The authorizer in force. Any thread may ask; only ``AclManager`` calls ``enforce``."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic_name: Callable[[bytes], str | None]) -> None:
+        """``topic_name``: see ``Requester``."""
+        self._topic_name = topic_name
         self._decisions: DecisionCache | None = None
 
     @property
@@ -83,7 +91,7 @@ class AccessControl:
 
     def enforce(self, authorizer: Authorizer) -> None:
         """Put ``authorizer`` in force."""
-        self._decisions = DecisionCache(authorizer)
+        self._decisions = DecisionCache(authorizer, self._topic_name)
 
     def may_auto_create(self, exchange: Exchange, topic: str) -> bool:
         """Return True if the client of ``exchange`` may auto-create ``topic`` and then write to it."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from minikafka.base.acls import CLUSTER_OPERATIONS, Operation, operation_bits
+from minikafka.base.acls import Operation
 from minikafka.server.security.authorization import (
     CLUSTER_DENIED,
     AuthorizationResult,
     RequestAuthorizer,
     Requester,
+    cluster_operations,
     cluster_request,
     denial_message,
     denied_topic,
@@ -50,9 +51,7 @@ def _describe_cluster(
     """Everybody may see the brokers; the operations of others than those with Describe are none."""
     if not request.include_cluster_authorized_operations:
         return None
-    allowed = operation_bits(filter(requester.may_on_cluster, CLUSTER_OPERATIONS))
-    if not requester.may_on_cluster(Operation.DESCRIBE):
-        allowed = 0
+    allowed = cluster_operations(requester)
     return AuthorizationResult(request, lambda served: replace(served, cluster_authorized_operations=allowed))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from minikafka.base.acls import CLUSTER, Operation, ResourceType
+from minikafka.base.acls import CLUSTER, CLUSTER_OPERATIONS, Operation, ResourceType, operation_bits
 from minikafka.base.errors import ErrorCode
 from minikafka.base.values import fast_value
 
@@ -33,6 +33,8 @@ class Requester:
     """The client that sent a request, and its permissions."""
 
     may: Callable[[Operation, ResourceType, str], bool]
+    topic_name: Callable[[bytes], str | None]
+    """Returns the name of the topic with an id; None: there is no such topic."""
 
     def may_on_topic(self, operation: Operation, name: str) -> bool:
         """Return True if the client may do ``operation`` on a topic."""
@@ -65,6 +67,13 @@ class AuthorizationResult:
 
 RequestAuthorizer = Callable[[Requester, int, Any], AuthorizationResult | None]
 """Takes the requester, the version and the request; returns None when all of the request is allowed."""
+
+
+def cluster_operations(requester: Requester) -> int:
+    """Return the bits of the operations on the cluster that the client may do: none without Describe."""
+    if not requester.may_on_cluster(Operation.DESCRIBE):
+        return 0
+    return operation_bits(filter(requester.may_on_cluster, CLUSTER_OPERATIONS))
 
 
 # --- requests that are allowed or denied as a whole ---------------------------------------------------------

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from minikafka.base.acls import Operation, ResourceType
+from minikafka.base.acls import TOPIC_OPERATIONS, Operation, ResourceType, operation_bits
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.records.format.batch import has_producer_id
@@ -28,6 +28,7 @@ from minikafka.server.security.authorization import (
     AuthorizationResult,
     RequestAuthorizer,
     Requester,
+    cluster_operations,
     cluster_request,
     denial_message,
     denied_topic,
@@ -36,7 +37,7 @@ from minikafka.server.security.authorization import (
     only_topics,
 )
 from minikafka.server.security.group_authorizers import GROUP_AUTHORIZERS
-from minikafka.wire.api import ApiKey
+from minikafka.wire.api import NO_OPERATIONS, ApiKey
 from minikafka.wire.apis.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownResponse
 from minikafka.wire.apis.create_acls import AclCreationResult, CreateAclsResponse
@@ -78,7 +79,12 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from minikafka.wire.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataTopic
+from minikafka.wire.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataTopic,
+)
 from minikafka.wire.apis.offset_for_leader_epoch import (
     EpochPartitionResponse,
     EpochTopicResponse,
@@ -92,6 +98,7 @@ from minikafka.wire.apis.produce import (
 )
 from minikafka.wire.apis.stop_replica import StopReplicaPartitionError, StopReplicaResponse
 from minikafka.wire.apis.update_metadata import UpdateMetadataResponse
+from minikafka.wire.fields import ZERO_UUID
 from minikafka.wire.frame_parts import buffer_of
 
 # --- records ------------------------------------------------------------------------------------------------
@@ -182,18 +189,40 @@ def _offset_for_leader_epoch(requester: Requester, version: int, request: Any) -
 
 
 def _metadata(requester: Requester, version: int, request: MetadataRequest) -> AuthorizationResult | None:
-    names = request.names
-    if names is None:
-        return AuthorizationResult(request, only_topics(requester))
-    allowed: list[str] = []
-    denied: list[str] = []
-    for name in dict.fromkeys(names):
-        (allowed if requester.may_on_topic(Operation.DESCRIBE, name) else denied).append(name)
-    rows = tuple(MetadataTopic(TOPIC_DENIED, name, name in INTERNAL_TOPICS, ()) for name in denied)
+    if request.topics is None:
+        visible = only_topics(requester)
+        return AuthorizationResult(request, lambda served: _with_operations(requester, visible(served)))
+    allowed: list[MetadataRequestTopic] = []
+    denied: list[MetadataTopic] = []
+    for row in dict.fromkeys(request.topics):
+        # Ids are not secret, names are: those of denied topics that are requested by id are left out.
+        name = row.name if row.topic_id == ZERO_UUID else requester.topic_name(row.topic_id)
+        if name is None or requester.may_on_topic(Operation.DESCRIBE, name):
+            allowed.append(row)
+        else:
+            internal = row.name in INTERNAL_TOPICS
+            denied.append(MetadataTopic(TOPIC_DENIED, row.name, internal, (), topic_id=row.topic_id))
     # The response always lists the brokers, so the handler runs even when no topic is allowed.
     return AuthorizationResult(
-        replace(request, topics=tuple(map(MetadataRequestTopic, allowed))),
-        lambda served: replace(served, topics=(*served.topics, *rows)),
+        replace(request, topics=tuple(allowed)),
+        lambda served: _with_operations(requester, replace(served, topics=(*served.topics, *denied))),
+    )
+
+
+def _with_operations(requester: Requester, served: MetadataResponse) -> MetadataResponse:
+    """Return the response with those of its operations that the client is authorized to do."""
+
+    def of_topic(row: MetadataTopic) -> MetadataTopic:
+        if row.name is None or row.topic_authorized_operations == NO_OPERATIONS:
+            return row
+        allowed = [one for one in TOPIC_OPERATIONS if requester.may_on_topic(one, row.name)]
+        return replace(row, topic_authorized_operations=operation_bits(allowed))
+
+    of_cluster = served.cluster_authorized_operations
+    if of_cluster != NO_OPERATIONS:
+        of_cluster = cluster_operations(requester)
+    return replace(
+        served, topics=tuple(map(of_topic, served.topics)), cluster_authorized_operations=of_cluster
     )
 
 

@@ -48,6 +48,11 @@ class MetadataRequest:
             return None
         return tuple(topic.name for topic in self.topics if topic.name is not None)
 
+    @property
+    def ids(self) -> tuple[bytes, ...]:
+        """The ids of the topics, each once. If there are any, names do not count."""
+        return tuple(dict.fromkeys(row.topic_id for row in self.topics or () if row.topic_id != ZERO_UUID))
+
 
 def metadata_request(names: Iterable[str] | None, allow_auto_topic_creation: bool = True) -> MetadataRequest:
     """Return a request for topics by name; None: all."""
@@ -103,5 +108,8 @@ class MetadataResponse:
         NO_OPERATIONS
     )
 
+
+BY_ID_SINCE = 12
+"""The first version with requests by topic id."""
 
 METADATA = Api(ApiKey.METADATA, "Metadata", 0, 12, MetadataRequest, MetadataResponse)

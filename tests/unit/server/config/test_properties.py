@@ -228,6 +228,8 @@ def test_the_broker_names_faults_in_the_security_of_zookeeper() -> None:
 
 def test_topics_get_ids_unless_brokers_before_2_8_are_named() -> None:
     assert config().gives_topic_ids
-    assert not any(
-        config(**{"inter.broker.protocol.version": release}).gives_topic_ids for release in ("0.10.1", "2.1")
-    )
+    given = {
+        release: config(**{"inter.broker.protocol.version": release}).gives_topic_ids
+        for release in ("0.10.1", "2.7", "2.8")
+    }
+    assert given == {"0.10.1": False, "2.7": False, "2.8": True}

@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
+from minikafka.base.errors import ErrorCode
 from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import metadata
 from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.metadata import MetadataResponse, metadata_request
+from minikafka.wire.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    metadata_request,
+)
+from minikafka.wire.fields import ZERO_UUID
 from tests.support.requests import Request
 from tests.support.simulation import Simulation
 
@@ -103,3 +110,54 @@ def test_many_partitions_are_described_beside_the_processor(
     broker_of(world).pool = pool
     assert len(world.call(ALL_TOPICS).topics[0].partitions) == 3
     assert len(pool.jobs) == 1
+
+
+UNKNOWN = b"?" * 16
+
+
+def by_id(*topic_ids: bytes, names: tuple[str, ...] = (), **asked: bool) -> MetadataRequest:
+    rows = [MetadataRequestTopic(None, topic_id=topic_id) for topic_id in topic_ids]
+    return MetadataRequest((*rows, *map(MetadataRequestTopic, names)), **asked)
+
+
+def test_topics_are_found_by_their_ids_unknown_ones_first(world: Simulation) -> None:
+    known = broker_of(world).metadata_cache.topic_ids["t"]
+    unknown, found = world.call(Request(ApiKey.METADATA, 12, by_id(known, UNKNOWN, known))).topics
+    assert (unknown.error_code, unknown.name, unknown.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, None, UNKNOWN)
+    assert (found.error_code, found.name, found.topic_id) == (ErrorCode.NONE, "t", known)
+    assert len(found.partitions) == 3
+
+
+def test_names_beside_ids_do_not_count(world: Simulation) -> None:
+    answer = world.call(Request(ApiKey.METADATA, 12, by_id(UNKNOWN, names=("t",))))
+    assert [topic.topic_id for topic in answer.topics] == [UNKNOWN]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("row", [MetadataRequestTopic(None), MetadataRequestTopic("t", topic_id=UNKNOWN)])
+def test_request_by_id_before_version_12_is_refused(
+    world: Simulation, version: int, row: MetadataRequestTopic
+) -> None:
+    answer = world.call(Request(ApiKey.METADATA, version, MetadataRequest((row,))))
+    assert (answer.brokers, answer.controller_id) == ((), -1)
+    (refused,) = answer.topics
+    assert (refused.error_code, refused.name) == (ErrorCode.INVALID_REQUEST, row.name or "")
+
+
+def test_topics_have_ids_since_version_10(world: Simulation) -> None:
+    known = broker_of(world).metadata_cache.topic_ids["t"]
+    found = {
+        version: world.call(Request(ApiKey.METADATA, version, metadata_request(("t",)))).topics[0].topic_id
+        for version in (9, 10, 12)
+    }
+    assert found == {9: ZERO_UUID, 10: known, 12: known}
+
+
+def test_authorized_operations_are_all_where_nothing_is_authorized(world: Simulation) -> None:
+    asked = MetadataRequest((MetadataRequestTopic("t"),), True, True, True)
+    answer = world.call(Request(ApiKey.METADATA, 8, asked))
+    assert answer.topics[0].topic_authorized_operations == 3576
+    assert answer.cluster_authorized_operations == 8096
+    asked = by_id(UNKNOWN, include_topic_authorized_operations=True)
+    answer = world.call(Request(ApiKey.METADATA, 12, asked))
+    assert answer.topics[0].topic_authorized_operations == -(1 << 31)

@@ -52,7 +52,6 @@ from minikafka.wire.apis.delete_records import (
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_acls import DescribeAclsRequest
 from minikafka.wire.apis.describe_client_quotas import DescribeClientQuotasRequest, QuotaEntityPart
-from minikafka.wire.apis.describe_cluster import DescribeClusterRequest
 from minikafka.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -89,18 +88,16 @@ from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRe
 from minikafka.wire.apis.sync_group import SyncGroupRequest
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest
 from tests.support import requests
+from tests.support.guarded_broker import AUTHORIZER, OTHER, TOPIC, Guarded
 from tests.support.requests import Request
 from tests.support.simulation import Simulation
 
-AUTHORIZER = {"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer"}
 TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 TRANSACTIONAL_ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 DENIALS = {TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TRANSACTIONAL_ID_DENIED}
 
-TOPIC = Resource(ResourceType.TOPIC, "t")
-OTHER = Resource(ResourceType.TOPIC, "other")
 GROUP = Resource(ResourceType.GROUP, "g")
 TRANSACTIONS = Resource(ResourceType.TRANSACTIONAL_ID, "x")
 MESSAGES = build_message_set([Record(None, b"v", 0)])
@@ -109,30 +106,6 @@ NUMBERED = build_batch([Record(None, b"v", 0)], producer_id=7, producer_epoch=0,
 
 READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
 ALTER, DESCRIBE, ACTION = Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION
-
-
-class Guarded(Simulation):
-    """A broker with the topics ``t`` and ``other``, to which no client has access yet."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.machine.start({"auto.create.topics.enable": "true", **AUTHORIZER})
-        self.rules = self.zookeeper.connect()
-        self.allow(CREATE, CLUSTER)
-        assert self.create_topic("t") == 0
-        assert self.create_topic("other") == 0
-        self.forget(CLUSTER)
-
-    def allow(
-        self, operation: Operation, resource: Resource, permission: Permission = Permission.ALLOW
-    ) -> None:
-        rule = Acl(ANONYMOUS, permission, WILDCARD_HOST, operation)
-        change_resource(self.rules, resource, lambda rules: rules | {rule})
-        self.settle()
-
-    def forget(self, resource: Resource) -> None:
-        change_resource(self.rules, resource, lambda rules: frozenset())
-        self.settle()
 
 
 @pytest.fixture
@@ -586,15 +559,3 @@ def test_a_decision_is_made_once_and_a_refusal_logged_once(caplog: pytest.LogCap
         }
     assert answers == {False}
     assert caplog.messages == ["denied: principal=User:alice host=127.0.0.1 operation=Write resource=Topic:t"]
-
-
-def test_everybody_sees_the_brokers_and_only_their_own_operations(world: Guarded) -> None:
-    asked = Request(K.DESCRIBE_CLUSTER, 1, DescribeClusterRequest(True))
-    answer = world.call(asked)
-    assert [broker.broker_id for broker in answer.brokers] == [0]
-    assert answer.cluster_authorized_operations == 0
-    world.allow(ALTER, CLUSTER)
-    world.allow(CREATE, CLUSTER)
-    assert world.call(asked).cluster_authorized_operations == 1 << ALTER | 1 << CREATE | 1 << DESCRIBE
-    world.allow(DESCRIBE, CLUSTER, Permission.DENY)
-    assert world.call(asked).cluster_authorized_operations == 0
