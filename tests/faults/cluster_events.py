@@ -159,6 +159,9 @@ class Server:
     def ports(self) -> Mapping[str, int]:
         return {self.listener: self.port}
 
+    def set_ip_rates(self, limits: Mapping[str, int]) -> None:
+        """Ignored: the simulation has no such limits."""
+
     def own(self) -> list[Connection]:
         return [connection for connection in self.network.connections if connection.server is self]
 

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from minikafka import Producer
+from minikafka.base.errors import NetworkError
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.net.connection import SocketConnection, connect
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import read_config
+from minikafka.registry.entity_configs import change_config, read_config
 from minikafka.registry.zookeeper import ZooKeeperStore
+from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.framing import RequestHeader, split_response
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, RELEASES, Release
@@ -139,3 +141,34 @@ def test_quotas_of_time_and_of_partitions_set_by_the_tool_of_3_9(limited: Limite
     assert stored == {"request_percentage": "0.001", "controller_mutation_rate": "0.5"}
     alter("--delete-config", "request_percentage,controller_mutation_rate")
     assert wait_until(lambda: limited.throttled_ms(100) == 0, PATIENCE_S)
+
+
+def test_a_rate_of_an_address_set_by_the_tool_of_3_9_closes_connections(apache_cluster: Cluster) -> None:
+    KAFKA_3_9.libs()
+    host, _, port = apache_cluster.bootstrap_servers.rpartition(":")
+
+    def alter(*options: str) -> None:
+        KAFKA_3_9.run(
+            "kafka.admin.ConfigCommand",
+            *("--bootstrap-server", apache_cluster.bootstrap_servers, "--alter"),
+            *("--entity-type", "ips", "--entity-name", host, *options),
+        )
+
+    def is_served() -> bool:
+        with contextlib.closing(connect(host, int(port))) as connection:
+            header = RequestHeader(int(API_VERSIONS.key), 0, 1, "a")
+            body = API_VERSIONS.encode_request(0, ApiVersionsRequest())
+            try:
+                connection.request([header.encode(), *body]).result()
+            except NetworkError:
+                return False
+            return True
+
+    # Eleven windows begin with ten seconds' worth: the tool itself needs a few connections.
+    alter("--add-config", "connection_creation_rate=2")
+    assert wait_until(lambda: not is_served(), PATIENCE_S)
+    assert wait_until(is_served, PATIENCE_S)
+    with contextlib.closing(ZooKeeperStore(apache_cluster.zookeeper_connect)) as store:
+        assert read_config(store, paths.IPS, host) == {"connection_creation_rate": "2"}
+        change_config(store, paths.IPS, host, lambda _: {})
+    assert wait_until(lambda: all(is_served() for _ in range(20)), PATIENCE_S)

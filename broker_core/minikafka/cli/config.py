@@ -1,4 +1,4 @@
-"""``minikafka config``: settings of topics, brokers, clients and users, read and changed while they run."""
+"""``minikafka config``: settings of topics, brokers, clients, users and addresses, read and changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MIN_ISR = "min.insync.replicas"
 
 app = typer.Typer(
-    help="Read and change settings of topics, brokers, clients and users.", no_args_is_help=True
+    help="Read and change settings of topics, brokers, clients, users and addresses.", no_args_is_help=True
 )
 
 
@@ -43,6 +43,7 @@ class EntityType(str, Enum):
     BROKER = "broker"
     CLIENT = "client"
     USER = "user"
+    IP = "ip"
 
     def __str__(self) -> str:
         return self.value  # older releases of typer look up the parsed value by its text
@@ -56,17 +57,19 @@ class EntityType(str, Enum):
 def parse_kind(text: str) -> EntityType:
     """Parse the first argument. Raise ConfigError."""
     if text not in list(EntityType):
-        raise ConfigError("KIND", text, "must be topic, broker, client or user")
+        raise ConfigError("KIND", text, "must be topic, broker, client, user or ip")
     return EntityType(text)
 
 
 Of = Annotated[
-    EntityType, typer.Argument(parser=parse_kind, metavar="topic|broker|client|user", show_default=False)
+    EntityType, typer.Argument(parser=parse_kind, metavar="topic|broker|client|user|ip", show_default=False)
 ]
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", show_default=False, help="A topic, a user, or the id of a broker or client."
+        metavar="NAME",
+        show_default=False,
+        help="A topic, a user, an address, or the id of a broker or client.",
     ),
 ]
 User = Annotated[
@@ -91,7 +94,8 @@ def get(
 ) -> None:
     """Show the settings that differ from the default, and their sources.
 
-    For clients and users, the quotas: `client ID`, `user NAME`, or '<default>' for all without their own.
+    For clients, users and addresses, the quotas: `client ID`, `user NAME`, `ip ADDRESS`, or '<default>' for
+    all without their own.
     With --zookeeper, the settings of a broker that are stored there: replication throttles.
     """
     from minikafka.cli.entity_configs import Owner
@@ -147,7 +151,8 @@ def set_(
     For clients and users, the quotas producer_byte_rate and consumer_byte_rate, in bytes per second,
     request_percentage, of one thread's time, and controller_mutation_rate, in partitions per second:
     `client ID`, `user NAME`, or '<default>' for all without their own. A user's quota is shared by all its
-    clients, and wins over those of client ids. For brokers, the replication throttles
+    clients, and wins over those of client ids. For addresses (`ip ADDRESS`), connection_creation_rate, in
+    new connections per second. For brokers, the replication throttles
     leader.replication.throttled.rate and follower.replication.throttled.rate, in bytes per second.
     """
     changes = changes_of("--delete", key_values("K=V", settings), delete)
@@ -185,7 +190,7 @@ def uses_zookeeper(kind: EntityType, user: str | None, zookeeper: str | None) ->
     if zookeeper and kind is EntityType.TOPIC:
         allowed = "is only for clients, users and brokers; for topics use --bootstrap"
         raise ConfigError("--zookeeper", zookeeper, allowed)
-    return kind in {EntityType.CLIENT, EntityType.USER} or bool(zookeeper)
+    return kind in {EntityType.CLIENT, EntityType.USER, EntityType.IP} or bool(zookeeper)
 
 
 def changes_of(option: str, settings: dict[str, str], deleted: list[str] | None) -> dict[str, str | None]:

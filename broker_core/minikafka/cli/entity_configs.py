@@ -1,4 +1,4 @@
-"""Settings that only ZooKeeper stores: byte rates of clients, users and replication."""
+"""Settings that only ZooKeeper stores: quotas of clients, users and addresses, rates of replication."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from minikafka.base.config.config_def import Faults
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import HIDDEN, redact
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import RATE, RATES, change_config, read_config
+from minikafka.registry.entity_configs import (
+    CONNECTION_RATE,
+    CONNECTION_RATE_TYPE,
+    RATE,
+    RATES,
+    change_config,
+    read_config,
+)
 from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, QuotaType
 
 if TYPE_CHECKING:
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of settings that a command names: a broker, a client, a user, or a client of a user."""
+    """The owner of settings that a command names: a broker, client, user, client of a user, or address."""
 
     kind: str
     """One of ``paths.ENTITY_TYPES``."""
@@ -38,13 +45,19 @@ class Owner:
     @property
     def kind_and_name(self) -> tuple[str, str]:
         """The type and name of the entity in ZooKeeper."""
+        if self.kind == paths.IPS:
+            from minikafka.server.quotas.address_quotas import normal_address
+
+            return self.kind, normal_address(self.name) or DEFAULT_ENTITY
         return (self.kind, self.name) if self.kind == paths.BROKERS else self.client.kind_and_name
 
     def rows(self, store: Store, *, everything: bool) -> list[dict[str, object]]:
         """Return rows with the settings; with ``everything`` also those of others that hold for the owner."""
         entity_type = self.kind.removesuffix("s")
         sources = {self.kind_and_name: entity_type}
-        if everything and self.kind != paths.BROKERS:
+        if everything and self.kind == paths.IPS:
+            sources.setdefault((self.kind, DEFAULT_ENTITY), f"{self.kind}/{DEFAULT_ENTITY}")
+        elif everything and self.kind != paths.BROKERS:
             for entity in self._precedence():
                 sources.setdefault(entity.kind_and_name, str(entity))
         found: dict[str, dict[str, object]] = {}
@@ -73,7 +86,10 @@ class Owner:
 
     def check_changes(self, changes: Mapping[str, str | None]) -> None:
         """Raise ConfigError for names and values that brokers ignore."""
-        if self.kind == paths.BROKERS:
+        if self.kind == paths.IPS:
+            known = {CONNECTION_RATE: CONNECTION_RATE_TYPE}
+            _check_address(self.name)
+        elif self.kind == paths.BROKERS:
             known = dict.fromkeys(RATES, RATE)
             if not (self.name.isascii() and self.name.isdecimal()):
                 raise ConfigError("NAME", self.name, "must be a broker id")
@@ -109,6 +125,16 @@ class Owner:
             return config
 
         change_config(store, *self.kind_and_name, changed)
+
+
+def _check_address(name: str) -> None:
+    from minikafka.server.quotas.address_quotas import normal_address
+
+    try:
+        normal_address(name)
+    except ValueError:
+        allowed = f"must be an address, such as 10.0.0.1, or {DEFAULT_ENTITY} for those without their own"
+        raise ConfigError("NAME", name, allowed) from None
 
 
 def _check_name(option: str, name: str, what: str) -> None:

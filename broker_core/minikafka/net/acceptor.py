@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import heapq
 import logging
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.errors import NetworkError
@@ -21,6 +24,9 @@ logger = logging.getLogger("minikafka.net")
 
 PAUSE_SECONDS = 0.2
 """The pause when the system has no descriptor or memory for another connection."""
+
+MOST_THROTTLED = 256
+"""Connections above the rate of their address that are kept open: with more, the first is closed at once."""
 
 _PEER_GONE = {errno.ECONNABORTED, errno.EPROTO, errno.EINTR, errno.EAGAIN, errno.EWOULDBLOCK, errno.EPERM}
 """Errors of ``accept`` that concern one connection only."""
@@ -63,21 +69,32 @@ def _listen(found: tuple[Any, ...], port: int, backlog: int, options: ServerOpti
     return sock
 
 
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The decision about a new connection."""
+
+    pause_ms: int
+    """How long to accept no other one."""
+    throttle_ms: int
+    """How long to keep it unread before it is closed; 0: it is assigned, or closed already."""
+
+
 class Acceptor:
     """Owns the listening socket. Any thread may call ``start`` and ``stop``.
 
-    ``assign`` is called with each connection and its address, on the acceptor's thread. It returns the
-    seconds for which no other one is accepted.
+    ``assign`` is called with each connection and its address, on the acceptor's thread.
     """
 
     def __init__(
-        self, sock: socket.socket, assign: Callable[[socket.socket, object], float], name: str
+        self, sock: socket.socket, assign: Callable[[socket.socket, object], Accepted], name: str
     ) -> None:
         self._sock = sock
         self._assign = assign
         self._wakeup = SelectorWakeup()
         self._stopping = False
         self._out_of_resources = False
+        self._throttled: list[tuple[float, int, socket.socket]] = []
+        """A heap of connections to close: when (monotonic seconds), the descriptor, the socket."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -96,13 +113,24 @@ class Acceptor:
             selector.register(self._wakeup.reader, selectors.EVENT_READ)
             selector.register(self._sock, selectors.EVENT_READ)
             while not self._stopping:
-                ready = {key.fileobj for key, _ in selector.select()}
+                ready = {key.fileobj for key, _ in selector.select(self._close_throttled())}
                 pause_seconds = self._accept() if self._sock in ready else 0.0
                 if pause_seconds:
                     # Connections stay in the backlog and the port readable: without this it spins.
                     selector.unregister(self._sock)
                     selector.select(pause_seconds)
                     selector.register(self._sock, selectors.EVENT_READ)
+        for _, _, sock in self._throttled:
+            sock.close()
+
+    def _close_throttled(self) -> float | None:
+        """Close the connections whose time has come; return the seconds until that of the next one."""
+        while self._throttled:
+            left_seconds = self._throttled[0][0] - time.monotonic()
+            if left_seconds > 0 and len(self._throttled) <= MOST_THROTTLED:
+                return left_seconds
+            heapq.heappop(self._throttled)[2].close()
+        return None
 
     def _accept(self) -> float:
         """Accept one connection. Return the seconds to wait with the next one, or with this one if the system
@@ -120,4 +148,8 @@ class Acceptor:
         if self._out_of_resources:
             logger.info("accepting connections again")
         self._out_of_resources = False
-        return self._assign(sock, address)
+        accepted = self._assign(sock, address)
+        if accepted.throttle_ms:
+            until = time.monotonic() + accepted.throttle_ms / 1000
+            heapq.heappush(self._throttled, (until, sock.fileno(), sock))
+        return accepted.pause_ms / 1000

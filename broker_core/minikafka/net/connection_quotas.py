@@ -51,7 +51,14 @@ class ConnectionLimits:
     ``max.connection.creation.rate`` (from 2.7 on, KIP-612).
     """
 
-    total: int = setting("max.connections", int32(1), UNLIMITED, "The most connections of this broker.")
+    total: int = setting(
+        "max.connections",
+        int32(1),
+        UNLIMITED,
+        "The most connections of this broker, or of one listener "
+        "(`listener.name.NAME.max.connections`). The listener of brokers has only its own limit, if there "
+        "are others.",
+    )
     per_ip: int = setting(
         "max.connections.per.ip", int32(0), UNLIMITED, "The most connections from one address."
     )
@@ -70,10 +77,12 @@ class ConnectionLimits:
         "and for each listener that has no other one in `listener.name.NAME.max.connection.creation.rate`. "
         "The listener of brokers has only its own limit, if there are others.",
     )
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """Listener -> its limit, beside ``total`` for all."""
     creation_rates: Mapping[str, int] = field(default_factory=dict)
     """Listener -> its limit, beside ``creation_rate`` for all."""
     inter_broker_listener: str = ""
-    """The listener for which ``creation_rate`` does not count; "" for none."""
+    """The listener that ``total`` and ``creation_rate`` do not limit; "" for none."""
     rate_windows: int = 11
     rate_window_ms: int = 1_000
 
@@ -121,6 +130,38 @@ class LogLimit:
             return f"; {suppressed} more since the last message" if suppressed else ""
 
 
+DEFAULT_IP = ""
+"""All addresses without a rate of their own."""
+_SPARE_RATES = 64
+
+
+class IpRates:
+    """The rates of new connections of addresses (KIP-612). Not thread-safe."""
+
+    def __init__(self, windows: int, window_ms: int) -> None:
+        self.limits: Mapping[str, int] = {}
+        self._windows, self._window_ms = windows, window_ms
+        self._rates: dict[str, Rate] = {}
+        self._purge_at = _SPARE_RATES
+
+    def throttle_ms(self, ip: str, now_ms: int) -> int:
+        """Count a new connection; return how long to keep it before it is closed; 0: it may stay."""
+        limit = self.limits.get(ip, self.limits.get(DEFAULT_IP, UNLIMITED))
+        if limit == UNLIMITED:
+            return 0
+        rate = self._rates.get(ip)
+        if rate is None:
+            if len(self._rates) >= self._purge_at:
+                self._rates = {key: rate for key, rate in self._rates.items() if not rate.idle(now_ms)}
+                self._purge_at = 2 * len(self._rates) + _SPARE_RATES
+            rate = self._rates[ip] = Rate(self._windows, self._window_ms)
+        rate.record(1, now_ms)
+        throttle_ms = min(rate.throttle_ms(limit, now_ms), self._window_ms)
+        if throttle_ms:
+            rate.record(-1, now_ms)
+        return throttle_ms
+
+
 class ConnectionQuotas:
     """Counts connections by address and by processor. Thread-safe."""
 
@@ -135,17 +176,35 @@ class ConnectionQuotas:
         self._lock = threading.Lock()
         self._rates: dict[str, Rate] = {}
         """The rates of new connections by listener; "" for all."""
+        self._ip_rates = IpRates(limits.rate_windows, limits.rate_window_ms)
+        self._by_listener: Counter[str] = Counter()
         self._by_ip: Counter[str] = Counter()
         self._by_processor = [0] * processors
         self._last = 0
 
-    def admit(self, ip: str, descriptor: int = 0) -> int | None:
+    def set_ip_rates(self, limits: Mapping[str, int]) -> None:
+        """Replace the most new connections in a second from each address; DEFAULT_IP: from each other one."""
+        with self._lock:
+            self._ip_rates.limits = dict(limits)
+
+    def throttle_ms(self, ip: str) -> int:
+        """Count a new connection of an address for its rate; return how long to keep it before it is closed.
+
+        As in Kafka that is at most one window, and a connection that is closed does not count; 0: it is not.
+        """
+        with self._lock:
+            throttle_ms = self._ip_rates.throttle_ms(ip, self._clock.monotonic_ms())
+        if throttle_ms:
+            self._log_refusal(ip, "this address is above its quota connection_creation_rate")
+        return throttle_ms
+
+    def admit(self, ip: str, descriptor: int = 0, listener: str = "") -> int | None:
         """Count a new connection and return the processor with the fewest; None if a limit is reached.
 
         So no processor ever has more than its share of the total, rounded up.
         """
         with self._lock:
-            refusal = self._refusal(ip, descriptor)
+            refusal = self._refusal(ip, descriptor, listener)
             if refusal is not None:
                 self._log_refusal(ip, refusal)
                 return None
@@ -154,6 +213,7 @@ class ConnectionQuotas:
             self._last = min(order, key=self._by_processor.__getitem__)
             self._by_processor[self._last] += 1
             self._by_ip[ip] += 1
+            self._by_listener[listener] += 1
             return self._last
 
     def pause_ms(self, listener: str) -> int:
@@ -185,17 +245,23 @@ class ConnectionQuotas:
             logger.warning(text, listener, more)
         return min(longest_ms, limits.rate_window_ms)
 
-    def release(self, processor: int, ip: str) -> None:
+    def release(self, processor: int, ip: str, listener: str = "") -> None:
         """Stop counting a connection that has ended."""
         with self._lock:
             self._by_processor[processor] -= 1
+            self._by_listener[listener] -= 1
             self._by_ip[ip] -= 1
             if not self._by_ip[ip]:
                 del self._by_ip[ip]
 
-    def _refusal(self, ip: str, descriptor: int) -> str | None:
+    def _refusal(self, ip: str, descriptor: int, listener: str) -> str | None:
         limits, count = self._limits, sum(self._by_processor)
-        if count >= limits.total:
+        of_listener = limits.totals.get(listener, UNLIMITED)
+        if self._by_listener[listener] >= of_listener:
+            return (
+                f"the limit of {of_listener} connections of listener {listener} is reached (max.connections)"
+            )
+        if count >= limits.total and (not listener or listener != limits.inter_broker_listener):
             return f"the limit of {limits.total} connections is reached (max.connections)"
         if descriptor >= self._descriptors and count >= MIN_CONNECTIONS:
             return (

@@ -143,6 +143,9 @@ class Server(Protocol):
     def port(self) -> int:
         """The port of the first listener."""
 
+    def set_ip_rates(self, limits: Mapping[str, int]) -> None:
+        """Replace the most new connections in a second from each address; "": from each other one."""
+
     def stop(self, drain_ms: int = 5000) -> None:
         """Stop reading requests, wait up to ``drain_ms`` for those in flight, and close everything."""
 

@@ -202,6 +202,8 @@ class MemoryServer:
         self.listeners = listeners
         self.handler = handler
         self.max_request_bytes = max_request_bytes
+        self.ip_rates: Mapping[str, int] = {}
+        """The limits that were set last: this network has none."""
         self._network = network
 
     @property
@@ -212,6 +214,9 @@ class MemoryServer:
     def port(self) -> int:
         """The port of the first listener."""
         return next(iter(self.ports.values()))
+
+    def set_ip_rates(self, limits: Mapping[str, int]) -> None:
+        self.ip_rates = dict(limits)
 
     def vanish(self) -> None:
         """Simulate the loss of the machine: close its ports and break its connections."""

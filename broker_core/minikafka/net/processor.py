@@ -66,7 +66,7 @@ ROUNDS = 8
 class Processor:
     """A network thread and its connections. Public methods are thread-safe unless they say otherwise.
 
-    ``on_close`` is called with the address of each connection that has ended.
+    ``on_close`` is called with the address and the listener of each connection that has ended.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Processor:
         limiter: RequestLimiter,
         response_memory: ResponseMemory,
         log_limit: LogLimit,
-        on_close: Callable[[str], None],
+        on_close: Callable[[str, str], None],
         clock: Clock | None = None,
     ) -> None:
         self._handler = handler
@@ -230,7 +230,7 @@ class Processor:
         channel.reader, channel.memory = FrameReader(0), {}
         logger.log(level, "connection from %s closed: %s", channel.name, reason)
         channel.sock.close()
-        self._on_close(channel.host)
+        self._on_close(channel.host, channel.endpoint.listener)
 
     def _run(self) -> None:
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import ConfigError
-from minikafka.net.acceptor import Acceptor, listen
+from minikafka.net.acceptor import Accepted, Acceptor, listen
 from minikafka.net.connection_quotas import (
     ConnectionLimits,
     ConnectionQuotas,
@@ -161,17 +161,26 @@ class SocketServer:
             limiter=self._limiter,
             response_memory=self._response_memory,
             log_limit=self._log_limit,
-            on_close=lambda ip: self._connection_quotas.release(number, ip),
+            on_close=lambda ip, listener: self._connection_quotas.release(number, ip, listener),
             clock=self._clock,
         )
 
-    def _assign_connections(self, endpoint: Endpoint) -> Callable[[socket.socket, object], float]:
-        def assign(sock: socket.socket, address: object) -> float:
-            number = self._connection_quotas.admit(peer_name(address)[0], sock.fileno())
-            if number is None:
-                sock.close()
-            else:
-                self._processors[number].add(sock, address, endpoint)
-            return self._connection_quotas.pause_ms(endpoint.listener) / 1000
+    def set_ip_rates(self, limits: Mapping[str, int]) -> None:
+        """See ``interfaces.Server``."""
+        self._connection_quotas.set_ip_rates(limits)
+
+    def _assign_connections(self, endpoint: Endpoint) -> Callable[[socket.socket, object], Accepted]:
+        quotas = self._connection_quotas
+
+        def assign(sock: socket.socket, address: object) -> Accepted:
+            ip = peer_name(address)[0]
+            throttle_ms = quotas.throttle_ms(ip)
+            if not throttle_ms:
+                number = quotas.admit(ip, sock.fileno(), endpoint.listener)
+                if number is None:
+                    sock.close()
+                else:
+                    self._processors[number].add(sock, address, endpoint)
+            return Accepted(quotas.pause_ms(endpoint.listener), throttle_ms)
 
         return assign

@@ -1,4 +1,4 @@
-"""The settings of topics, clients, users and brokers in ZooKeeper, changed with a notification."""
+"""The settings of topics, clients, users, brokers and addresses in ZooKeeper, changed with a notification."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from minikafka.base.config.types import Type, int64
+from minikafka.base.config.types import Type, int32, int64
 from minikafka.base.errors import BadVersion, CoordinationError, NoNode
 from minikafka.registry import paths
 from minikafka.registry.node import Node, dump
@@ -22,6 +22,9 @@ RATE = Type("bytes per second, at least 0", int64(0).convert)
 _USER = re.compile(rf"[^/]+(/{paths.CLIENTS}/[^/]+)?")
 
 
+CONNECTION_RATE = "connection_creation_rate"
+"""The setting of an address: its new connections in a second."""
+CONNECTION_RATE_TYPE = Type("connections per second, at least 0", int32(0).convert)
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
@@ -30,7 +33,7 @@ REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 @dataclass(frozen=True, slots=True)
 class EntityConfig:
-    """The settings of one topic, client, user or broker."""
+    """The settings of one topic, client, user, broker or address."""
 
     config: Mapping[str, str] = field(default_factory=dict)
     """Kafka's name of the setting -> value as text."""
@@ -58,7 +61,7 @@ class ConfigChange:
     entity_type: str
     """One of ``paths.ENTITY_TYPES``."""
     entity_name: str
-    """A topic, client, user or broker; of a user also a client of it, ``alice/clients/app``."""
+    """A topic, client, user, broker or address; of a user also a client of it, ``alice/clients/app``."""
 
     def to_json(self) -> bytes:
         """Return the data for a new znode under ``CONFIG_CHANGES``, of version 2, which 0.10.1 writes."""

@@ -14,6 +14,7 @@ UNKNOWN_USERS = "/cluster/unknown_users"
 TOPIC_CONFIGS = "/config/topics"
 CLIENT_CONFIGS = "/config/clients"
 USER_CONFIGS = "/config/users"
+IP_CONFIGS = "/config/ips"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
@@ -44,8 +45,9 @@ TOPICS = "topics"
 CLIENTS = "clients"
 USERS = "users"
 BROKERS = "brokers"
-ENTITY_TYPES = (TOPICS, CLIENTS, USERS, BROKERS)
-"""The types of entities that have settings, in 0.10.1."""
+IPS = "ips"
+ENTITY_TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
+"""The types of entities that have settings: those of 0.10.1, and addresses (from Kafka 2.7 on)."""
 
 
 def broker_path(broker_id: int) -> str:

@@ -153,6 +153,7 @@ class RunningBroker:
         dispatcher = Dispatcher(self.broker, coordinator, replicas, control)
         server = ports.listen(config, authenticating(dispatcher, self.broker, ports.random_bytes))
         self._stops.callback(server.stop)
+        self.broker.address_quotas.attach(server.set_ip_rates)
         self._stops.callback(self.broker.stop_waiting)
         self._stops.callback(coordinator.stop)
         self.endpoints = registered_endpoints(config.listeners, server.ports)

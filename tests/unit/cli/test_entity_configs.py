@@ -54,6 +54,26 @@ def test_they_are_set_and_read_and_go_back_to_those_of_all(
     assert ok(cli, "get", "client", "a/b", "--all", *to) == ""
 
 
+def test_addresses_have_a_rate_of_new_connections(minikafka_cluster: Cluster, cli: CommandLine) -> None:
+    to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
+    ok(cli, "set", "ip", "<default>", "connection_creation_rate=1000", *to)
+    said = ok(cli, "set", "ip", "::ffff:10.0.0.1", "connection_creation_rate=5", *to)
+    assert said == "::ffff:10.0.0.1 has connection_creation_rate=5\n"
+    row = {"ip": "10.0.0.1", "setting": "connection_creation_rate", "value": "5", "source": "ip"}
+    found = ok(cli, "get", "ip", "10.0.0.1", "--all", "--format", "json", *to)
+    assert [json.loads(line) for line in found.splitlines()] == [row]
+    ok(cli, "set", "ip", "10.0.0.1", "--delete", "connection_creation_rate", *to)
+    found = ok(cli, "get", "ip", "10.0.0.1", "--all", "--format", "json", *to)
+    assert [json.loads(line) for line in found.splitlines()] == [
+        {**row, "value": "1000", "source": "ips/<default>"}
+    ]
+    ok(cli, "set", "ip", "<default>", "--delete", "connection_creation_rate", *to)
+    assert cli.run("config", "set", "ip", "a-host", "connection_creation_rate=5", *to) == 2
+    assert "must be an address, such as 10.0.0.1" in cli.err
+    assert cli.run("config", "set", "ip", "10.0.0.1", "producer_byte_rate=5", *to) == 2
+    assert "use connection_creation_rate" in cli.err
+
+
 def test_quotas_of_users_win_over_those_of_client_ids(minikafka_cluster: Cluster, cli: CommandLine) -> None:
     to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
     ok(cli, "set", "user", "al ice", "producer_byte_rate=10", "consumer_byte_rate=11", *to)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from minikafka.net import acceptor
-from minikafka.net.acceptor import Acceptor
+from minikafka.net.acceptor import Accepted, Acceptor
 from tests.support.network import HOST, eventually
+from tests.support.plain_sockets import is_closed
 
 
 class Listener(socket.socket):
@@ -43,11 +44,11 @@ class Catching:
 
     def __init__(self) -> None:
         self.sockets: list[socket.socket] = []
-        self.pause_seconds = 0.0
+        self.pause_ms = self.throttle_ms = 0
 
-    def deal(self, sock: socket.socket, address: object) -> float:
+    def deal(self, sock: socket.socket, address: object) -> Accepted:
         self.sockets.append(sock)
-        return self.pause_seconds
+        return Accepted(self.pause_ms, self.throttle_ms)
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
@@ -102,7 +103,7 @@ def test_aborted_connection_in_the_backlog_is_ignored(caplog: pytest.LogCaptureF
 
 def test_acceptor_that_is_told_to_wait_stops_at_once_and_accepts_no_other() -> None:
     listener, catching = Listener.failing(0, 0), Catching()
-    catching.pause_seconds = 3_600.0
+    catching.pause_ms = 3_600_000
     running = Acceptor(listener, catching.deal, "net-acceptor-test")
     with socket.create_connection(listener.getsockname()), socket.create_connection(listener.getsockname()):
         running.start()
@@ -110,3 +111,20 @@ def test_acceptor_that_is_told_to_wait_stops_at_once_and_accepts_no_other() -> N
         running.stop()
     assert len(catching.sockets) == listener.attempts == 1
     catching.sockets[0].close()
+
+
+def test_of_too_many_throttled_connections_the_first_are_closed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(acceptor, "MOST_THROTTLED", 1)
+    listener, catching = Listener.failing(0, 0), Catching()
+    catching.throttle_ms = 3_600_000
+    running = Acceptor(listener, catching.deal, "net-acceptor-test")
+    running.start()
+    with socket.create_connection(listener.getsockname()) as first:
+        eventually(lambda: catching.sockets, "the first connection is accepted")
+        with socket.create_connection(listener.getsockname()) as second:
+            assert is_closed(first)
+            assert len(catching.sockets) == 2
+            running.stop()
+            assert is_closed(second)

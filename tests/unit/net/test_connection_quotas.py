@@ -12,12 +12,14 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.net.connection_quotas import (
+    DEFAULT_IP,
     MIN_CONNECTIONS,
     PROTECTED_MS,
     REFUSAL_LOG_INTERVAL_MS,
     RESERVED_DESCRIPTORS,
     ConnectionLimits,
     ConnectionQuotas,
+    IpRates,
     LogLimit,
     UnauthenticatedConnections,
     descriptors_for_connections,
@@ -118,6 +120,65 @@ def test_a_listener_has_a_rate_of_its_own_beside_that_of_the_broker() -> None:
     assert [quotas.pause_ms("B") for _ in range(8)] == [0] * 7 + [100]
     assert [quotas.pause_ms("IN") for _ in range(21)] == [0] * 20 + [50]
     assert ConnectionQuotas(ConnectionLimits(), 1, ManualClock()).pause_ms("A") == 0
+
+
+def test_an_address_above_its_rate_is_kept_and_then_closed(serve: Serve) -> None:
+    server = serve(Answering(), limits=ConnectionLimits(rate_windows=2, rate_window_ms=60_000))
+    assert answers(server)
+    server.set_ip_rates({HOST: 0})
+    with plain(server) as sock:
+        sock.sendall(framed(b"?"))
+        sock.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            sock.recv(1)
+        server.set_ip_rates({})
+        assert answers(server)
+    server.stop(drain_ms=0)
+
+
+def test_a_throttled_connection_is_closed_when_its_time_has_come(serve: Serve) -> None:
+    server = serve(Answering(), limits=ConnectionLimits(rate_windows=2, rate_window_ms=50))
+    server.set_ip_rates({DEFAULT_IP: 0})
+    with plain(server) as sock:
+        assert is_closed(sock)
+
+
+def test_addresses_have_a_rate_each_or_that_of_all_others(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    quotas = ConnectionQuotas(ConnectionLimits(rate_windows=2), 1, clock)
+    assert [quotas.throttle_ms("a") for _ in range(100)] == [0] * 100
+    quotas.set_ip_rates({"a": 2, DEFAULT_IP: 1})
+    # A connection above the rate does not count, as it is closed.
+    assert [quotas.throttle_ms("a") for _ in range(4)] == [0, 0, 500, 500]
+    assert [quotas.throttle_ms("b") for _ in range(3)] == [0, 1000, 1000]
+    assert quotas.throttle_ms("c") == 0
+    clock.advance(2_000)
+    assert quotas.throttle_ms("a") == 0
+    assert caplog.messages == [
+        "refused a connection from a: this address is above its quota connection_creation_rate"
+    ]
+
+
+def test_rates_of_addresses_that_are_gone_are_forgotten() -> None:
+    clock = ManualClock()
+    rates = IpRates(2, 1000)
+    rates.limits = {DEFAULT_IP: 1}
+    for number in range(1000):
+        assert rates.throttle_ms(str(number), clock.monotonic_ms()) == 0
+        clock.advance(100)
+    assert len(rates._rates) < 200
+
+
+def test_a_listener_has_a_limit_of_its_own_beside_that_of_the_broker() -> None:
+    limits = ConnectionLimits(total=3, totals={"A": 1}, inter_broker_listener="IN")
+    quotas = ConnectionQuotas(limits, 1, ManualClock())
+    assert [quotas.admit("a", listener="A") for _ in range(2)] == [0, None]
+    assert [quotas.admit("a", listener="B") for _ in range(3)] == [0, 0, None]
+    # Brokers are not kept out by clients.
+    assert quotas.admit("a", listener="IN") == 0
+    quotas.release(0, "a", "A")
+    quotas.release(0, "a", "IN")
+    assert quotas.admit("a", listener="A") == 0
 
 
 def test_refusals_are_logged_once_in_a_while_with_their_number(caplog: pytest.LogCaptureFixture) -> None:

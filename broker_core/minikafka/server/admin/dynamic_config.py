@@ -169,8 +169,14 @@ def refresh_client(broker: Broker, change: ConfigChange) -> None:
     broker.scram_credentials.change(entity, settings)
 
 
+def refresh_addresses(broker: Broker) -> None:
+    """Read the configs of all addresses, and apply the quotas."""
+    broker.address_quotas.replace(broker.zk_client.settings.of_addresses())
+
+
 def refresh_entities(broker: Broker) -> None:
-    """Read and apply the configs of all clients and users, and of this broker."""
+    """Read and apply the configs of all clients, users and addresses, and of this broker."""
+    refresh_addresses(broker)
     found = broker.zk_client.settings.of_clients_and_users()
     broker.quotas.replace(found)
     broker.scram_credentials.replace(found)

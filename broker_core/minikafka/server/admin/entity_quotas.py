@@ -5,9 +5,9 @@ An entity of the protocol has parts, each a type and a name, with null for the d
     user                /config/users/USER
     client-id           /config/clients/ID
     user, client-id     /config/users/USER/clients/ID
+    ip                  /config/ips/ADDRESS
 
-What else is in a znode, such as the SCRAM credentials of a user, is not shown, and stays. Quotas that brokers
-here do not enforce, among them those of addresses, are refused: nobody shall take them for limits in force.
+What else is in a znode, such as the SCRAM credentials of a user, is not shown, and stays.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from minikafka.base.config.types import Type
 from minikafka.base.errors import (
     BrokerError,
     ConfigError,
@@ -24,11 +25,18 @@ from minikafka.base.errors import (
     InconsistentClusterId,
     SessionExpired,
 )
-from minikafka.registry.entity_configs import ConfigChange, change_config
+from minikafka.registry import paths
+from minikafka.registry.entity_configs import (
+    CONNECTION_RATE,
+    CONNECTION_RATE_TYPE,
+    ConfigChange,
+    change_config,
+)
 from minikafka.registry.store import is_znode_name
 from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, QuotaType, desanitize, sanitize
-from minikafka.server.admin.dynamic_config import refresh_client
+from minikafka.server.admin.dynamic_config import refresh_addresses, refresh_client
 from minikafka.server.core.broker import Broker
+from minikafka.server.quotas.address_quotas import normal_address
 from minikafka.wire.apis.alter_client_quotas import QuotaOperation
 from minikafka.wire.apis.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -72,9 +80,15 @@ class QuotaFilter:
 
     def matches(self, entity: ClientEntity) -> bool:
         """Return True if the quotas of an entity are asked for."""
-        if IP in self._components:
-            return False
-        return self._matches(USER, entity.user) and self._matches(CLIENT_ID, entity.client_id)
+        return (
+            IP not in self._components
+            and self._matches(USER, entity.user)
+            and self._matches(CLIENT_ID, entity.client_id)
+        )
+
+    def matches_address(self, name: str) -> bool:
+        """Return True if the quota of an address is asked for; ``DEFAULT_ENTITY``: of all others."""
+        return not self._components.keys() - {IP} and self._matches(IP, name)
 
     def _matches(self, kind: str, encoded: str | None) -> bool:
         component = self._components.get(kind)
@@ -106,6 +120,17 @@ def find_quotas(
                 yield QuotaEntry(tuple(_parts(entity)), values)
 
 
+def find_address_quotas(
+    settings: Mapping[str, Mapping[str, str]], wanted: QuotaFilter
+) -> Iterator[QuotaEntry]:
+    """Yield the quotas that match, of all ``settings`` of addresses."""
+    for name, configs in settings.items():
+        number = _number_in(configs.get(CONNECTION_RATE, ""))
+        if number is not None and wanted.matches_address(name):
+            part = QuotaEntityPart(IP, None if name == DEFAULT_ENTITY else name)
+            yield QuotaEntry((part,), (QuotaValue(CONNECTION_RATE, number),))
+
+
 def _number_in(text: str) -> float | None:
     try:
         return float(text)
@@ -127,8 +152,11 @@ def alter_quotas(
     validate_only: bool,
 ) -> None:
     """Change the quotas of an entity, and apply them on this broker. Raises BrokerError."""
-    entity = _entity_of(parts)
-    changes = {operation.key: _new_value(operation) for operation in operations}
+    kind, name = _entity_of(parts)
+    known = {CONNECTION_RATE: (CONNECTION_RATE_TYPE, "INT")}
+    if kind != paths.IPS:
+        known = {quota.value: (quota.new_type, "LONG" if quota.is_whole else "DOUBLE") for quota in QuotaType}
+    changes = {operation.key: _new_value(operation, known) for operation in operations}
     if validate_only:
         return
 
@@ -136,53 +164,69 @@ def alter_quotas(
         after = {**before, **changes}
         return {key: text for key, text in after.items() if text is not None}
 
-    kind, name = entity.kind_and_name
     try:
         change_config(broker.zk_client.store, kind, name, changed)
     except (CoordinationLost, SessionExpired, InconsistentClusterId):
         raise
     except CoordinationError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    refresh_client(broker, ConfigChange(kind, name))
+    if kind == paths.IPS:
+        refresh_addresses(broker)
+    else:
+        refresh_client(broker, ConfigChange(kind, name))
 
 
-def _entity_of(parts: Sequence[QuotaEntityPart]) -> ClientEntity:
+def _entity_of(parts: Sequence[QuotaEntityPart]) -> tuple[str, str]:
+    """Return the type and name of the entity in ZooKeeper."""
     names: dict[str, str] = {}
     for part in parts:
         kind, name = part.entity_type, part.entity_name
         if kind not in _TYPES or kind in names:
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, f"an entity has a user, a client-id, or both; got {kind!r}"
+                ErrorCode.INVALID_REQUEST,
+                f"an entity has a user, a client-id, or both, or an ip; got {kind!r}",
             )
         names[kind] = DEFAULT_ENTITY if name is None else sanitize(name)
         if name is not None and not is_znode_name(names[kind]):
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name!r} cannot be the name of a {kind}")
     if IP in names:
-        raise BrokerError(
-            ErrorCode.INVALID_REQUEST, "quotas of addresses are not supported: limit users or client ids"
-        )
+        return paths.IPS, _address_of(parts)
     if not names:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "the entity is empty: name a user, a client-id, or both")
-    return ClientEntity(names.get(USER), names.get(CLIENT_ID))
+    return ClientEntity(names.get(USER), names.get(CLIENT_ID)).kind_and_name
 
 
-def _new_value(operation: QuotaOperation) -> str | None:
-    """Return the text of a quota, None if it is to be removed."""
+def _address_of(parts: Sequence[QuotaEntityPart]) -> str:
+    if len(parts) > 1:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "an ip cannot be together with a user or client-id")
+    name = parts[0].entity_name
+    try:
+        return DEFAULT_ENTITY if name is None else normal_address(name)
+    except ValueError:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} is not an address") from None
+
+
+def _new_value(operation: QuotaOperation, known: Mapping[str, tuple[Type, str]]) -> str | None:
+    """Return the text of a quota, None if it is to be removed.
+
+    ``known``: the types of quotas by their names, with Kafka's names of the types.
+    """
     if operation.remove:
         return None
-    known = {quota.value: quota for quota in QuotaType}
     if operation.key not in known:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"unsupported quota {operation.key}: expected {' or '.join(known)}"
         )
-    value, quota = operation.value, known[operation.key]
+    value, (type_, kafkas_type) = operation.value, known[operation.key]
     text = str(value)
-    if quota.is_whole:
+    if kafkas_type != "DOUBLE":
         if not math.isfinite(value) or abs(int(value + _EPSILON) - value) > _EPSILON:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{operation.key} must be a LONG value, not {value}")
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"{operation.key} must be a {kafkas_type} value, not {value}"
+            )
         text = str(int(value + _EPSILON))
     try:
-        quota.new_type.parse(operation.key, text)
+        type_.parse(operation.key, text)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
     return text

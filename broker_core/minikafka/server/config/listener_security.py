@@ -102,7 +102,7 @@ class SaslServerConfig:
 
 
 _SSL_NAMES = frozenset({*definition_of(SslConfig).keys, *SslConfig.CHECKED})
-_RATE = "max.connection.creation.rate"
+_LIMITS = frozenset({"max.connections", "max.connection.creation.rate"})
 LOGIN_NAMES = tuple(
     name for name in definition_of(SaslConfig).keys if name.startswith(("sasl.login.", "sasl.oauthbearer."))
 )
@@ -235,15 +235,18 @@ def limits_of(
 
     inter_broker: the name of the listener of brokers.
     """
-    faults, rates = Faults(), {}
+    faults, rates, totals = Faults(), {}, {}
     limits = ConnectionLimits(**faults.take(definition_of(ConnectionLimits).read(properties)))
     for listener in listeners:
         own = ListenerProperties(properties, listener.name).read(ConnectionLimits, faults)
         if own.creation_rate != UNLIMITED:
             rates[listener.name] = own.creation_rate
+        if own.total != limits.total:
+            totals[listener.name] = own.total
     faults.check()
     return replace(
         limits,
+        totals=totals,
         creation_rates=rates,
         inter_broker_listener=inter_broker if len(listeners) > 1 else "",
         rate_windows=quotas.windows,
@@ -256,7 +259,7 @@ def names_of_listeners(listeners: Iterable[Listener], properties: Mapping[str, o
     found: set[str] = set()
     for listener in listeners:
         own, protocol = ListenerProperties(properties, listener.name), listener.protocol
-        found |= own.named({_RATE})
+        found |= own.named(_LIMITS)
         found |= own.named(_SSL_NAMES if protocol.has_tls else frozenset())
         found |= own.named(_SASL_NAMES if protocol.has_sasl else frozenset())
     return found

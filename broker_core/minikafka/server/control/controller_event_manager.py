@@ -21,6 +21,7 @@ from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import ConfigChange
 from minikafka.server.admin.dynamic_config import (
+    refresh_addresses,
     refresh_broker,
     refresh_client,
     refresh_entities,
@@ -162,7 +163,7 @@ class ControllerEventManager:
         self.post(events.TopicRemoved(topic))
 
     def config_changed(self, change: ConfigChange) -> None:
-        """Apply an entity's configs: a topic's to its logs, a client's or user's, or those of this broker."""
+        """Apply an entity's configs: a topic's to its logs, this broker's, or quotas and credentials."""
         broker, name = self._broker, change.entity_name
         match change.entity_type:
             case paths.TOPICS:
@@ -171,6 +172,8 @@ class ControllerEventManager:
             case paths.BROKERS:
                 if name.strip() == str(broker.broker_id):
                     refresh_broker(broker)
+            case paths.IPS:
+                refresh_addresses(broker)
             case _:
                 refresh_client(broker, change)
 

@@ -33,6 +33,7 @@ from minikafka.server.core.converted_records import PieceBudget
 from minikafka.server.core.fetch_sessions import FetchSessionCache
 from minikafka.server.core.metadata_cache import EncodedMetadata, MetadataCache
 from minikafka.server.core.topic_creations import TopicCreations
+from minikafka.server.quotas.address_quotas import AddressQuotas
 from minikafka.server.quotas.client_quotas import ClientQuotaManager
 from minikafka.server.quotas.replication_quotas import ReplicationQuotas
 from minikafka.server.security.access_control import AccessControl
@@ -113,6 +114,7 @@ class Broker:
         """The fetch sessions of followers and consumers. Used within steps."""
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
         self.quotas = ClientQuotaManager(config.quotas)
+        self.address_quotas = AddressQuotas()
         self.scram_credentials = ScramCredentials()
         """The SCRAM credentials of users, as in ZooKeeper."""
         self.replication_quotas = ReplicationQuotas(

@@ -6,7 +6,7 @@ Any broker serves it, from ZooKeeper. Addresses have no quotas here, so that a f
 from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.server.admin.entity_quotas import QuotaFilter, find_quotas
+from minikafka.server.admin.entity_quotas import QuotaFilter, find_address_quotas, find_quotas
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_by_jobs
@@ -23,7 +23,9 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClientQuota
 
     def work(wanted: DescribeClientQuotasRequest) -> None:
         matching = QuotaFilter(wanted)
-        found[:] = find_quotas(broker.zk_client.settings.of_clients_and_users(), matching)
+        settings = broker.zk_client.settings
+        found[:] = find_quotas(settings.of_clients_and_users(), matching)
+        found.extend(find_address_quotas(settings.of_addresses(), matching))
 
     answer_by_jobs(
         broker,

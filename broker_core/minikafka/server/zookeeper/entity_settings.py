@@ -1,4 +1,4 @@
-"""The configs of topics, clients, users and brokers in ZooKeeper: ``/config/TYPE/NAME``.
+"""The configs of topics, clients, users, brokers and addresses in ZooKeeper: ``/config/TYPE/NAME``.
 
 For the jobs of the worker: every method can be run twice.
 """
@@ -13,7 +13,7 @@ from minikafka.registry import paths
 from minikafka.registry.entity_configs import ENTITY_CONFIG, write_config
 from minikafka.registry.store import Store
 from minikafka.registry.users import ClientEntity, client_entities
-from minikafka.registry.znodes import Znodes
+from minikafka.registry.znodes import Znodes, children
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +59,12 @@ class EntitySettings:
     def of_clients_and_users(self) -> dict[ClientEntity, Mapping[str, str]]:
         """Return the configs of every client, user, and client of a user."""
         by_path = client_entities(self._store)
+        found = self._znodes.read_all(by_path, ENTITY_CONFIG)
+        return {by_path[path]: config.config for path, (config, _) in found.items()}
+
+    def of_addresses(self) -> dict[str, Mapping[str, str]]:
+        """Return the configs of every address."""
+        by_path = {paths.config_path(paths.IPS, ip): ip for ip in children(self._store, paths.IP_CONFIGS)}
         found = self._znodes.read_all(by_path, ENTITY_CONFIG)
         return {by_path[path]: config.config for path, (config, _) in found.items()}
 

@@ -148,6 +148,18 @@ def test_rate_of_new_connections_is_for_the_broker_and_for_each_listener() -> No
     assert (limits.rate_windows, limits.rate_window_ms) == (3, 2_000)
 
 
+def test_listeners_have_limits_of_connections_of_their_own() -> None:
+    limits = config(
+        **{
+            "listeners": "PLAINTEXT://:9092,OUT://:9094",
+            "listener.security.protocol.map": "OUT:PLAINTEXT",
+            "max.connections": "100",
+            "listener.name.out.max.connections": "5",
+        }
+    ).connection_limits
+    assert (limits.total, limits.totals) == (100, {"OUT": 5})
+
+
 def test_wrong_rate_of_a_listener_is_named_as_given() -> None:
     name = "listener.name.plaintext.max.connection.creation.rate"
     with pytest.raises(ConfigError, match=f"{name}='fast'"):

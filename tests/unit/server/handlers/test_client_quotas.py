@@ -127,7 +127,12 @@ def test_an_invalid_filter_is_refused(world: Simulation, components: Any, code: 
         (ALICE, {"request_percentage": 0.0}, "above 0"),
         (ALICE, {"controller_mutation_rate": -1.0}, "above 0"),
         ((), {WRITE: 1.0}, "the entity is empty"),
-        ((QuotaEntityPart("ip", "10.0.0.1"),), {WRITE: 1.0}, "addresses"),
+        ((QuotaEntityPart("ip", "10.0.0.1"),), {WRITE: 1.0}, f"unsupported quota {WRITE}"),
+        ((QuotaEntityPart("ip", "10.0.0.1"),), {"connection_creation_rate": 1.5}, "must be a INT value"),
+        ((QuotaEntityPart("ip", "10.0.0.1"),), {"connection_creation_rate": -1.0}, "must be a INT"),
+        ((QuotaEntityPart("ip", "a-host"),), {"connection_creation_rate": 1.0}, "is not an address"),
+        ((QuotaEntityPart("ip", "10.0.0.1"), *ALICE), {WRITE: 1.0}, "together"),
+        (ALICE, {"connection_creation_rate": 1.0}, "unsupported quota connection_creation_rate"),
         ((QuotaEntityPart("user", ""),), {WRITE: 1.0}, "cannot be the name of a user"),
         ((QuotaEntityPart("group", "g"),), {WRITE: 1.0}, "'group'"),
         ((*ALICE, *ALICE), {WRITE: 1.0}, "'user'"),
@@ -151,6 +156,22 @@ def test_quotas_of_time_and_partitions_are_stored_with_a_fraction(world: Simulat
     assert stored == {"request_percentage": "12.5", "controller_mutation_rate": "3.0"}
     assert found(world) == {(("user", "alice"),): quotas}
     assert {quota.value for quota in world.machine.broker.quotas.limited} == quotas.keys()
+
+
+def test_quotas_of_addresses_hold_at_once_and_are_found_apart(world: Simulation) -> None:
+    every, one = (QuotaEntityPart("ip", None),), (QuotaEntityPart("ip", "0:0:0:0:0:0:0:1"),)
+    assert alter(world, every, connection_creation_rate=10.0) == [(0, None)]
+    assert alter(world, one, connection_creation_rate=5.0) == [(0, None)]
+    assert alter(world, ALICE, producer_byte_rate=7.0) == [(0, None)]
+    assert world.machine.broker.address_quotas.limits == {"": 10, "::1": 5}
+    assert read_config(world.zookeeper.connect(), "ips", "::1") == {"connection_creation_rate": "5"}
+    rate = {"connection_creation_rate": 5.0}
+    assert found(world).keys() == {(("user", "alice"),), (("ip", None),), (("ip", "::1"),)}
+    assert found(world, QuotaFilterComponent("ip", MatchType.EXACT, "::1")) == {(("ip", "::1"),): rate}
+    assert found(world, QuotaFilterComponent("ip", MatchType.DEFAULT, None)).keys() == {(("ip", None),)}
+    assert found(world, QuotaFilterComponent("user", MatchType.ANY, None)).keys() == {(("user", "alice"),)}
+    assert alter(world, one, connection_creation_rate=None) == [(0, None)]
+    assert world.machine.broker.address_quotas.limits == {"": 10}
 
 
 def test_validation_alone_changes_nothing(world: Simulation) -> None:
