@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
@@ -164,18 +164,31 @@ class Partition:
         ``epoch`` is the leader epoch that a client knows: FENCED_LEADER_EPOCH for an older one,
         UNKNOWN_LEADER_EPOCH for one that this broker does not know yet (KIP-320). Raises BrokerError.
         """
+        leadership = self.check_replica(epoch)
+        if not self.is_leader:
+            raise self._not_leader()
+        return leadership
+
+    def check_replica(self, epoch: int = UNKNOWN) -> LeaderAndIsr:
+        """Return the state under which this broker leads or follows: consumers may read from it (KIP-392).
+
+        Raises BrokerError as ``check_leader``, NOT_LEADER_FOR_PARTITION without any such state.
+        """
         if epoch != UNKNOWN and self._leadership is not None and epoch != self._leadership.leader_epoch:
             known = self._leadership.leader_epoch
             raise BrokerError(
                 ErrorCode.FENCED_LEADER_EPOCH if epoch < known else ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"{self.topic_partition}: the request has leader epoch {epoch}, this broker has {known}",
             )
-        if self._leadership is None or not self.is_leader:
-            raise BrokerError(
-                ErrorCode.NOT_LEADER_FOR_PARTITION,
-                f"broker {self._broker_id} is not the leader of {self.topic_partition}",
-            )
+        if self._leadership is None:
+            raise self._not_leader()
         return self._leadership
+
+    def _not_leader(self) -> BrokerError:
+        return BrokerError(
+            ErrorCode.NOT_LEADER_FOR_PARTITION,
+            f"broker {self._broker_id} is not the leader of {self.topic_partition}",
+        )
 
     # --- as its leader --------------------------------------------------------------------------------------
 
@@ -235,10 +248,12 @@ class Partition:
             )
         return True
 
-    def update_follower_fetch_state(self, replica: int, offset: int, now_ms: int) -> FollowerFetchUpdate:
+    def update_follower_fetch_state(
+        self, replica: int, offset: int, now_ms: int, start_offset: int = UNKNOWN
+    ) -> FollowerFetchUpdate:
         """Record a fetch of follower ``replica`` from ``offset``: it has all messages before that.
 
-        ``now_ms``: monotonic.
+        ``now_ms``: monotonic. ``start_offset``: of its log.
 
         Raises BrokerError as ``check_leader``, and UNKNOWN_TOPIC_OR_PARTITION if it is not a replica.
         """
@@ -253,6 +268,7 @@ class Partition:
             progress.reset()
             return _NOTHING_CHANGED
         before = progress.end_offset
+        progress.start_offset = start_offset
         progress.update_fetch_state(offset, self.log.end_offset, now_ms)
         if replica not in leadership.isr:
             # It already counts while the ISR with it is being written.
@@ -379,10 +395,15 @@ class Partition:
             )
         return leadership
 
-    def update_high_watermark(self, offset: int) -> None:
-        """Set a follower's high watermark to the leader's, ``offset``, but at most to the log end offset."""
+    def update_high_watermark(self, offset: int) -> bool:
+        """Set a follower's high watermark to the leader's, ``offset``, but at most to the log end offset.
+
+        Return whether it advanced.
+        """
+        before = self._high_watermark
         if not self.is_leader:
             self._high_watermark = self._clamp(offset)
+        return self._high_watermark > before
 
     def complete_truncation(self) -> None:
         """Adjust the offsets after the log was truncated or restarted."""
@@ -399,14 +420,12 @@ class Partition:
         at_least_one: bool,
         cut_first: bool = True,
         committed_only: bool = False,
-        leader_epoch: int = UNKNOWN,
         for_replica: bool = False,
     ) -> LogRead:
         """Read messages from ``offset`` that consumers may see; ``for_replica``: up to the log end offset.
 
-        Raises OffsetOutOfRange and BrokerError as ``check_leader``.
+        Raises OffsetOutOfRange. The caller has checked that this broker may serve the partition.
         """
-        self.check_leader(leader_epoch)
         up_to = self.last_stable_offset if committed_only else self._high_watermark
         return self.log.read(
             offset,
@@ -415,3 +434,27 @@ class Partition:
             at_least_one=at_least_one,
             cut_first=cut_first,
         )
+
+    def diverging_epoch(self, epoch: int, offset: int) -> tuple[int, int] | None:
+        """Return the end of this log's newest epoch up to ``epoch`` if a log that ends at ``offset``, with a
+        message of ``epoch``, has others than this log: the epoch and its end offset.
+
+        Raises OffsetOutOfRange if this log does not know such an epoch, or does not have the offset.
+        """
+        log = self.log
+        known, end_offset = log.end_offset_for_epoch(epoch)
+        if UNKNOWN in {known, end_offset} or offset < log.start_offset:
+            raise OffsetOutOfRange(offset, log.start_offset, log.end_offset)
+        return (known, end_offset) if known < epoch or end_offset < offset else None
+
+    def preferred_read_replica(self, offset: int, brokers: Collection[int]) -> int | None:
+        """Return the in-sync follower among ``brokers`` that a consumer at ``offset`` should read from; None
+        for none: the furthest of those that have the offset.
+        """
+        found = [
+            (progress.end_offset, progress.caught_up_ms, replica)
+            for replica, progress in self._followers.items()
+            if replica in brokers and progress.start_offset <= offset <= progress.end_offset
+        ]
+        in_sync = () if self._leadership is None else self._leadership.isr
+        return max((row for row in found if row[2] in in_sync), default=(0, 0, None))[2]

@@ -36,12 +36,14 @@ class LeaderAndIsr:
 class FollowerReplica:
     """The progress of one follower, as its fetches report it to the leader. Times are monotonic ms."""
 
-    __slots__ = ("_fetched_ms", "_leader_end", "caught_up_ms", "end_offset")
+    __slots__ = ("_fetched_ms", "_leader_end", "caught_up_ms", "end_offset", "start_offset")
 
     def __init__(self, caught_up_ms: int) -> None:
         """``caught_up_ms``: the time at which the follower counts as caught up, until its first fetch."""
         self.end_offset = UNKNOWN_END
         """Its log end offset; -1 before its first fetch."""
+        self.start_offset = UNKNOWN_END
+        """Its log start offset; -1 if it is not known."""
         self.caught_up_ms = caught_up_ms
         self._fetched_ms = caught_up_ms
         self._leader_end = 0

@@ -11,7 +11,7 @@ from minikafka.wire.api import ApiKey
 
 NEWEST_SERVED: dict[ApiKey, int] = {
     ApiKey.PRODUCE: 7,
-    ApiKey.FETCH: 10,
+    ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 4,
     ApiKey.METADATA: 12,
     ApiKey.LEADER_AND_ISR: 1,

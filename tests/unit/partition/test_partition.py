@@ -74,13 +74,15 @@ def test_a_flush_that_tells_nothing_new_leaves_the_high_watermark() -> None:
     assert leading.high_watermark == 1
 
 
-def test_a_broker_that_does_not_lead_neither_takes_nor_gives() -> None:
+def test_a_broker_that_follows_takes_nothing_and_may_be_read() -> None:
     following = partition(leader=2)
     with pytest.raises(BrokerError) as refused:
         following.append(messages(b"a"))
     assert refused.value.code is ErrorCode.NOT_LEADER_FOR_PARTITION
+    assert following.check_replica().leader == 2
+    following.drop_replica()
     with pytest.raises(BrokerError) as refused:
-        following.read(0, 1000, at_least_one=True)
+        following.check_replica()
     assert refused.value.code is ErrorCode.NOT_LEADER_FOR_PARTITION
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minikafka.base.config.config_def import setting
-from minikafka.base.config.types import int32
+from minikafka.base.config.types import choice, int32
+
+_SELECTORS = "org.apache.kafka.common.replica"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +25,18 @@ class FetchConfig:
         int32(1024),
         57_671_680,
         "The most bytes of a response, whatever a client asks for.",
+    )
+    selects_by_rack: bool = setting(
+        "replica.selector.class",
+        choice(
+            {
+                f"{_SELECTORS}.RackAwareReplicaSelector": True,
+                f"{_SELECTORS}.LeaderSelector": False,
+                "": False,
+            },
+            f"{_SELECTORS}.RackAwareReplicaSelector, {_SELECTORS}.LeaderSelector or empty",
+            exact=True,
+        ),
+        "",
+        "Which replica consumers read from (KIP-392): one in their `client.rack`, or the leader.",
     )

@@ -1,10 +1,11 @@
-"""Fetch: message sets of partitions that this broker leads, sent directly from the log files.
+"""Fetch: message sets of partitions that this broker has, sent directly from the log files.
 
 Versions: 1 adds throttle_time_ms, 2 allows magic 1, 3 adds max_bytes for the whole response and keeps the
 order of partitions, 4 allows magic 2 and adds the isolation level with its fields, 5 the log start offset, 7
-sessions, 9 leader epochs, 10 says that the client supports zstd. Newer messages are converted down: versions
-0 and 1 get magic 0, 2 and 3 magic 1, and zstd batches UNSUPPORTED_COMPRESSION_TYPE, as do versions before 10
-for every topic whose own ``compression.type`` is zstd. Fetches of sessions are served in
+sessions, 9 leader epochs, 10 says that the client supports zstd, 11 allows consumers to read from followers
+and adds their rack, 12 the epoch of the message before the offset. Newer messages are converted down:
+versions 0 and 1 get magic 0, 2 and 3 magic 1, and zstd batches UNSUPPORTED_COMPRESSION_TYPE, as do versions
+before 10 for every topic whose own ``compression.type`` is zstd. Fetches of sessions are served in
 ``server.replication.session_fetch``, all others here: the session id in their responses is 0, so that the
 client names all its partitions each time.
 
@@ -16,7 +17,10 @@ Behaviour
     on the first partition with data returns at least one whole message. Messages at and above the high
     watermark are not returned. A consumer that received part of other partitions' data and does not name them
     waits less (``partition.purgatory``). A follower, identified by ``replica_id``, reads up to the log end;
-    its fetch offsets advance the high watermark. Down-conversion happens while the response is sent
+    its fetch offsets advance the high watermark. With ``replica.selector.class`` the leader names a follower
+    in the consumer's rack instead of sending messages (KIP-392); that one sends those below its own high
+    watermark. If the log had another message before the offset, the response says where that epoch ended.
+    Down-conversion happens while the response is sent
     (``server.core.converted_records``): the last message of a partition may then be cut off, in version 3
     too.
 """
@@ -75,19 +79,18 @@ class _DelayedFetch(DelayedRequest):
         if asked is None:
             self._all_data = _collect(self._broker, self._context, self._request)
             self._size = sum(data.size_bytes for data in self._all_data.values())
-            failed = any(data.error_code is not ErrorCode.NONE for data in self._all_data.values())
-            return failed or self._size >= self._request.min_bytes
+            final = any(data.is_final for data in self._all_data.values())
+            return final or self._size >= self._request.min_bytes
         # An event concerns only one of the requested partitions.
         topic_partition = TopicPartition(*key)  # type: ignore[misc]
         others = self._size - self._all_data[topic_partition].size_bytes
         left = max(0, self._request.max_bytes - others)
-        version = self._context.version
         data = read_partition(
-            self._broker, version, self._request, topic_partition, asked, left, first=others == 0
+            self._broker, self._context, self._request, topic_partition, asked, left, first=others == 0
         )
         self._all_data[topic_partition] = data
         self._size = others + data.size_bytes
-        return data.error_code is not ErrorCode.NONE or self._size >= self._request.min_bytes
+        return data.is_final or self._size >= self._request.min_bytes
 
     def outdated(self) -> bool:
         """Return True if a partition has changed since ``satisfied`` read it."""
@@ -148,7 +151,6 @@ def serve_at_once(broker: Broker, context: RequestContext, request: FetchRequest
 
 
 def _collect(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchData:
-    version = context.version
     all_data: FetchData = {}
     left = request.max_bytes
     nothing_yet = True
@@ -161,7 +163,7 @@ def _collect(broker: Broker, context: RequestContext, request: FetchRequest) -> 
                 all_data[topic_partition] = FetchPartitionData(code)
                 continue
             data = read_partition(
-                broker, version, request, topic_partition, part, max(0, left), first=nothing_yet
+                broker, context, request, topic_partition, part, max(0, left), first=nothing_yet
             )
             all_data[topic_partition] = data
             left -= data.size_bytes

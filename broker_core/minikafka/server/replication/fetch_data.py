@@ -8,18 +8,23 @@ from collections.abc import Generator, Iterable
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
+from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.reading import LogRead
 from minikafka.log.transactions import aborted_steps
 from minikafka.net.server import Exchange
 from minikafka.partition.partition import Partition
 from minikafka.partition.purgatory import PartialReads
 from minikafka.records.format.compression import Codec
+from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.converted_records import converted
 from minikafka.server.quotas.client_quotas import UNLIMITED
 from minikafka.wire.apis.fetch import (
+    NO_DIVERGENCE,
+    NO_REPLICA,
     READ_COMMITTED,
     AbortedTransaction,
+    EpochEndOffset,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -40,6 +45,8 @@ MAGIC_2_SINCE = 4
 STORAGE_ERROR_SINCE = 6
 """Since this version consumers know KAFKA_STORAGE_ERROR. Those of 0.10.1 would fail; NOT_LEADER_FOR_PARTITION
 makes them refresh metadata and fetch again, as in 2.1."""
+ANY_REPLICA_SINCE = 11
+"""Since this version consumers may read from followers."""
 ZSTD_SINCE = 10
 """Since this version consumers may fetch a topic whose own ``compression.type`` is zstd. If producers chose
 zstd, batches are returned since ``MAGIC_2_SINCE``: many consumers of Fetch 4 can decompress them."""
@@ -59,6 +66,19 @@ class FetchPartitionData:
     """The end of the readable range."""
     throttled: bool = False
     """True if there is no data because the leader's replication rate is above its limit."""
+    preferred_read_replica: int = NO_REPLICA
+    """The follower that the consumer should read from; then there is no data."""
+    diverging_epoch: EpochEndOffset = NO_DIVERGENCE
+    """Where the client's log and this one diverge; then there is no data."""
+
+    @property
+    def is_final(self) -> bool:
+        """True if the response says something other than how much there is to read, and does not wait."""
+        return (
+            self.error_code is not ErrorCode.NONE
+            or self.preferred_read_replica != NO_REPLICA
+            or self.diverging_epoch is not NO_DIVERGENCE
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -75,7 +95,7 @@ def bound_of(request: FetchRequest, partition: Partition) -> int:
 
 def read_partition(
     broker: Broker,
-    version: int,
+    context: RequestContext,
     request: FetchRequest,
     topic_partition: TopicPartition,
     part: FetchPartition,
@@ -84,17 +104,25 @@ def read_partition(
     first: bool,
 ) -> FetchPartitionData:
     """Read at most ``left`` bytes of a partition; the ``first`` message of a response may be larger."""
+    version = context.version
     whole_message = first and version >= WHOLE_MESSAGE_SINCE
-    throttled = False
+    throttled, preferred, diverging = False, NO_REPLICA, NO_DIVERGENCE
     try:
         partition = broker.partition(topic_partition)
         _check_codec(version, partition)
+        if request.replica_id < 0 and version >= ANY_REPLICA_SINCE:
+            partition.check_replica(part.current_leader_epoch)
+            preferred = _preferred_read_replica(broker, context, request, partition, part)
+        else:
+            partition.check_leader(part.current_leader_epoch)
+        if part.last_fetched_epoch != UNKNOWN:
+            found = partition.diverging_epoch(part.last_fetched_epoch, part.fetch_offset)
+            diverging = NO_DIVERGENCE if found is None else EpochEndOffset(*found)
         # Taken before the read, so that the read has everything below them.
         last_stable_offset, high_watermark = partition.last_stable_offset, partition.high_watermark
         bound = bound_of(request, partition)
-        if part.fetch_offset == bound:
+        if part.fetch_offset == bound or preferred != NO_REPLICA or diverging is not NO_DIVERGENCE:
             # The common case of followers, and of consumers at the end: there is nothing to look up.
-            partition.check_leader(part.current_leader_epoch)
             read = LogRead(None, bound)
         else:
             if request.replica_id >= 0 and broker.replication_quotas.leader.active:
@@ -108,7 +136,6 @@ def read_partition(
                 at_least_one=whole_message,
                 cut_first=version < WHOLE_MESSAGE_SINCE,
                 committed_only=request.isolation_level == READ_COMMITTED,
-                leader_epoch=part.current_leader_epoch,
                 for_replica=request.replica_id >= 0,
             )
     except BrokerError as error:
@@ -116,10 +143,31 @@ def read_partition(
     except StorageError as error:
         _log.error("failed to read %s at offset %d: %s", topic_partition, part.fetch_offset, error)
         return FetchPartitionData(ErrorCode.KAFKA_STORAGE_ERROR)
-    start_offset = partition.log.start_offset
     return FetchPartitionData(
-        ErrorCode.NONE, high_watermark, last_stable_offset, start_offset, read, partition, bound, throttled
+        ErrorCode.NONE,
+        high_watermark,
+        last_stable_offset,
+        partition.log.start_offset,
+        read,
+        partition,
+        bound,
+        throttled,
+        preferred,
+        diverging,
     )
+
+
+def _preferred_read_replica(
+    broker: Broker, context: RequestContext, request: FetchRequest, partition: Partition, part: FetchPartition
+) -> int:
+    """Return the follower in the consumer's rack that it should read from (KIP-392)."""
+    config, rack = broker.config, request.rack_id
+    if not (config.fetching.selects_by_rack and rack and partition.is_leader) or rack == config.rack:
+        return NO_REPLICA
+    brokers = broker.metadata_cache.addresses(context.listener)
+    in_rack = [broker_id for broker_id, address in brokers.items() if address.rack == rack]
+    found = partition.preferred_read_replica(part.fetch_offset, in_rack)
+    return NO_REPLICA if found is None else found
 
 
 def _check_codec(version: int, partition: Partition) -> None:
@@ -238,5 +286,7 @@ def partition_steps(
         last_stable_offset=data.last_stable_offset,
         log_start_offset=data.log_start_offset,
         aborted_transactions=aborted,
+        preferred_read_replica=data.preferred_read_replica,
         records=sent,
+        diverging_epoch=data.diverging_epoch,
     )

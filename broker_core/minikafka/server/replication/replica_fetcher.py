@@ -531,7 +531,8 @@ class ReplicaFetcher(InterBrokerConnection):
                     # Partitions with data go last in the next request: the response size is limited.
                     self._followed[follower.name] = self._followed.pop(follower.name)
                 follower.partition.check_follower(follower.leader_epoch)
-                follower.partition.update_high_watermark(part.high_watermark)
+                if follower.partition.update_high_watermark(part.high_watermark):
+                    self._broker.touch(follower.name)  # consumers may read from this broker
                 follower.behind = part.high_watermark > follower.partition.log.end_offset
                 self._follow_start(follower, part.log_start_offset)
                 follower.failures, follower.complaint = 0, ""

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.security.authorizer import Authorizer
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker, DelayedRequest
@@ -60,7 +61,13 @@ def note_follower(broker: Broker, replica_id: int, parts: Parts) -> None:
             continue
         try:
             partition.check_leader(part.current_leader_epoch)
-            followed = partition.update_follower_fetch_state(replica_id, part.fetch_offset, now_ms)
+            if part.last_fetched_epoch != UNKNOWN and partition.diverging_epoch(
+                part.last_fetched_epoch, part.fetch_offset
+            ):
+                continue  # it has other messages
+            followed = partition.update_follower_fetch_state(
+                replica_id, part.fetch_offset, now_ms, part.log_start_offset
+            )
         except BrokerError:
             continue  # the read that follows reports it
         if followed.high_watermark_advanced:
@@ -152,7 +159,7 @@ class _DelayedSessionFetch(DelayedRequest):
         self._epoch = session.next_epoch
         self._all_data: FetchData = {}
         self._size = 0
-        self._failed = False
+        self._is_final = False
         self._throttled: FetchPartitionData | None = None
         """A partition without data because the replication rate is above its limit."""
 
@@ -171,17 +178,11 @@ class _DelayedSessionFetch(DelayedRequest):
         if self._session.privileged or self._context.may_read(topic_partition.topic):
             left = max(0, self._request.max_bytes - self._size)
             data = read_partition(
-                self._broker,
-                self._context.version,
-                self._request,
-                topic_partition,
-                part,
-                left,
-                first=self._size == 0,
+                self._broker, self._context, self._request, topic_partition, part, left, first=self._size == 0
             )
         else:
             data = FetchPartitionData(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        self._failed = self._failed or data.error_code is not ErrorCode.NONE
+        self._is_final = self._is_final or data.is_final
         self._throttled = data if data.throttled else self._throttled
         if self._is_reportable(topic_partition, part, data):
             self._all_data[topic_partition] = data
@@ -190,7 +191,7 @@ class _DelayedSessionFetch(DelayedRequest):
     def _is_reportable(
         self, topic_partition: TopicPartition, part: FetchPartition, data: FetchPartitionData
     ) -> bool:
-        if data.error_code is not ErrorCode.NONE or data.size_bytes:
+        if data.is_final or data.size_bytes:
             return True
         if data.partition is not None and data.bound > part.fetch_offset:  # the response is full
             self._session.keep_changed([topic_partition])
@@ -199,8 +200,8 @@ class _DelayedSessionFetch(DelayedRequest):
 
     @property
     def can_be_answered(self) -> bool:
-        """Return True if there is an error, or as much data as the client wants."""
-        return self._failed or self._size >= self._request.min_bytes or self._request.max_wait_ms <= 0
+        """Return True if there is an error or the like, or as much data as the client wants."""
+        return self._is_final or self._size >= self._request.min_bytes or self._request.max_wait_ms <= 0
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         for _ in self.read_steps():
@@ -252,9 +253,7 @@ class _DelayedSessionFetch(DelayedRequest):
             if count % _STEP_PARTITIONS == 0:
                 yield 0
         # Read again with the next fetch: the client may not have used this response.
-        session.keep_changed(
-            key for key, data in self._all_data.items() if data.size_bytes or data.error_code
-        )
+        session.keep_changed(key for key, data in self._all_data.items() if data.size_bytes or data.is_final)
         topics = tuple(FetchTopicResponse(topic, tuple(parts)) for topic, parts in answered.items())
         context.reply(FetchResponse(0, ErrorCode.NONE, session.session_id, topics))
 

@@ -29,6 +29,8 @@ NO_LIMIT = 0x7FFFFFFF
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 """``isolation_level``."""
+NO_REPLICA = -1
+"""``preferred_read_replica`` of a partition that is read from its leader."""
 NO_SESSION = 0
 """``session_id`` of a request without a session."""
 NEW_SESSION_EPOCH = 0
@@ -123,6 +125,9 @@ class EpochEndOffset:
     end_offset: Int64 = -1
 
 
+NO_DIVERGENCE = EpochEndOffset()
+
+
 @fast_value
 class SnapshotId:
     """A snapshot to read first, which only KRaft controllers have."""
@@ -143,9 +148,9 @@ class FetchPartitionResponse:
     aborted_transactions: Annotated[
         tuple[AbortedTransaction, ...] | None, since(4), "null for isolation level 0"
     ]
-    preferred_read_replica: Annotated[Int32, since(11), "-1: none"] = field(default=-1, kw_only=True)
+    preferred_read_replica: Annotated[Int32, since(11), "-1: none"] = field(default=NO_REPLICA, kw_only=True)
     records: Records | None
-    diverging_epoch: Annotated[EpochEndOffset, tagged(0, 12)] = EpochEndOffset()
+    diverging_epoch: Annotated[EpochEndOffset, tagged(0, 12)] = NO_DIVERGENCE
     current_leader: Annotated[LeaderIdAndEpoch, tagged(1, 12)] = LeaderIdAndEpoch()
     snapshot_id: Annotated[SnapshotId, tagged(2, 12)] = SnapshotId()
 
