@@ -15,8 +15,10 @@ from random import Random
 import pytest
 
 from minikafka.base.endpoints import LiveBroker
+from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
+from minikafka.controller.assignment import OngoingReassignment
 from minikafka.controller.controller import Controller
 from minikafka.controller.election import LEADER_DURING_DELETE, NO_LEADER
 from minikafka.controller.states import PartitionStatus
@@ -25,8 +27,8 @@ from tests.support.seeds import seeds
 
 BROKERS = (1, 2, 3, 4)
 TP = TopicPartition
-Job = str | tuple[int, events.Effect]
-"""Something that a watch saw, by name, or an effect with the controller epoch of its step."""
+Job = str | tuple[int, events.Effect | events.LeadersWanted | events.ReassignmentsAltered]
+"""Something that a watch saw, by name; an effect with the controller epoch of its step; or a request."""
 
 
 @dataclass
@@ -68,7 +70,13 @@ class ControllerHarness:
         self.assignments: dict[str, dict[int, tuple[int, ...]]] = {}
         self.marked: set[str] = set()
         self.unclean = frozenset({"t1"})
+        self.may_be_unclean: set[TopicPartition] = set()
+        """Partitions for which a client has asked for an unclean election."""
         self.reassignments: dict[TopicPartition, tuple[int, ...]] = {}
+        self.moving: dict[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        """The replicas that topics' znodes say are being added, and removed."""
+        self.targets: dict[TopicPartition, tuple[int, ...]] = {}
+        """The replicas of the last reassignment that was stored."""
         self.elections: frozenset[TopicPartition] | None = None
         self.controller_id = -1
         self.controller_epoch = 0
@@ -125,7 +133,7 @@ class ControllerHarness:
             + [self.change_isr] * 6
             + [self.kill, self.revive, self.revive, self.restart, self.expire, self.elect, self.elect]
             + [self.create, self.grow, self.delete, self.reassign, self.ask_election, self.rebalance]
-            + [self.shut_down]
+            + [self.shut_down, self.alter_reassignment, self.alter_reassignment, self.elect_unclean]
         )
         self.random.choice(happenings)()
 
@@ -191,6 +199,38 @@ class ControllerHarness:
                 self.reassignments[topic_partition] = self._replicas()
             self.watch("reassignments")
 
+    def alter_reassignment(self) -> None:
+        """A client asks the controller for other replicas, or to cancel."""
+        controller = self.brokers[self.controller_id].controller if self.controller_id >= 0 else None
+        if controller is not None and self.states:
+            key = self.random.choice(sorted(self.moving) or sorted(self.states))
+            if self.random.random() < 0.5:
+                key = self.random.choice(sorted(self.states))
+            replicas = None if self.random.random() < 0.3 else self._replicas()
+            self.brokers[self.controller_id].jobs.append((-1, events.ReassignmentsAltered({key: replicas})))
+
+    def elect_unclean(self) -> None:
+        """A client asks for leaders, whoever lives."""
+        if self.controller_id >= 0 and self.states:
+            event = events.LeadersWanted(frozenset(self.random.sample(sorted(self.states), 1)), unclean=True)
+            self.brokers[self.controller_id].jobs.append((-1, event))
+
+    def _serve(self, broker: Broker, event: events.LeadersWanted | events.ReassignmentsAltered) -> None:
+        """Give a client's request to the controller, unless it refuses it."""
+        if broker.controller is None or not broker.controller.active:
+            return
+        try:
+            if isinstance(event, events.LeadersWanted):
+                for key in event.partitions:
+                    broker.controller.check_election(key, unclean=event.unclean)
+                    self.may_be_unclean.add(key)
+            else:
+                for key, replicas in event.reassignments.items():
+                    broker.controller.check_reassignment(key, replicas)
+        except BrokerError:
+            return
+        self.tell(broker, event)
+
     def ask_election(self) -> None:
         if self.elections is None and self.states:
             self.elections = frozenset(self.random.sample(sorted(self.states), 1))
@@ -253,6 +293,15 @@ class ControllerHarness:
             else:
                 self._perform(broker, *job)
 
+    def _ongoing(self) -> dict[TopicPartition, OngoingReassignment]:
+        found = {}
+        for key, (adding, removing) in self.moving.items():
+            assigned = self._replicas_of(key)
+            if assigned:
+                target = tuple(replica for replica in assigned if replica not in removing)
+                found[key] = OngoingReassignment(target, adding)
+        return found
+
     def _topics_changed(self, broker: Broker) -> events.TopicsChanged:
         gone = broker.controller._context.assignments.keys() - self.assignments.keys()
         return events.TopicsChanged(dict(self.assignments), frozenset(gone), self.topic_ids())
@@ -279,6 +328,7 @@ class ControllerHarness:
                     dict(self.reassignments),
                     self.elections or frozenset(),
                     topic_ids=self.topic_ids(),
+                    ongoing=self._ongoing(),
                 )
             case "resigned":
                 event = events.Resigned()
@@ -312,7 +362,12 @@ class ControllerHarness:
             effects = broker.controller.step(event)
             broker.jobs.extend((broker.controller.epoch, effect) for effect in effects)
 
-    def _perform(self, broker: Broker, epoch: int, effect: events.Effect) -> None:
+    def _perform(
+        self,
+        broker: Broker,
+        epoch: int,
+        effect: events.Effect | events.LeadersWanted | events.ReassignmentsAltered,
+    ) -> None:
         match effect:
             case events.WriteLeaderships(leaderships, create):
                 held = {key: self._write(key, value, create=create) for key, value in leaderships.items()}
@@ -320,6 +375,8 @@ class ControllerHarness:
                 self.tell(broker, events.LeadershipsWritten(found, frozenset(held.keys() - found.keys())))
             case events.SendLeaderAndIsr() | events.SendUpdateMetadata() | events.SendStopReplica():
                 self._send(broker.broker_id, epoch, effect)
+            case events.LeadersWanted() | events.ReassignmentsAltered():
+                self._serve(broker, effect)
             case _ if epoch != self.controller_epoch:
                 pass  # what is not conditional by itself is on the controller epoch
             case events.RemoveTopic(topic):
@@ -328,9 +385,16 @@ class ControllerHarness:
             case events.DropDeletionRequest(topic, _):
                 assert topic not in self.assignments
                 self.marked.discard(topic)
-            case events.WriteAssignments(assignments):
+            case events.WriteAssignments(assignments, moving):
                 for topic in assignments.keys() & self.assignments.keys():
                     self.assignments[topic] = {**self.assignments[topic], **assignments[topic]}
+                    for key in [key for key in self.moving if key.topic == topic]:
+                        del self.moving[key]
+                for key, lists in moving.items():
+                    if key.topic in self.assignments:
+                        self.moving[key] = lists
+                        assigned = assignments[key.topic][key.partition]
+                        self.targets[key] = tuple(replica for replica in assigned if replica not in lists[1])
             case events.DropReassignments(reasons):
                 for topic_partition in reasons:
                     self.reassignments.pop(topic_partition, None)
@@ -345,6 +409,8 @@ class ControllerHarness:
             assert not {key for key in held if broker.broker_id in self._replicas_of(key)}, (broker, held)
         self.marked.discard(topic)
         self.assignments.pop(topic, None)
+        for key in [key for key in self.moving if key.topic == topic]:
+            del self.moving[key]
         for topic_partition in [key for key in self.states if key.topic == topic]:
             del self.states[topic_partition]
 
@@ -364,9 +430,8 @@ class ControllerHarness:
         if state is not None:
             assert value.leader_epoch > state.leader_epoch, f"{key}: {value} after {state}"
             clean = set(value.isr) <= set(state.isr)
-            assert clean or (key.topic in self.unclean and value.isr == (value.leader,)), (
-                f"{key}: {value}, {state}"
-            )
+            allowed = key.topic in self.unclean or key in self.may_be_unclean
+            assert clean or (allowed and value.isr == (value.leader,)), f"{key}: {value}, {state}"
         assert (key, value.leader_epoch) not in self.leaders, f"{key}: epoch {value.leader_epoch} again"
         self.leaders[key, value.leader_epoch] = value.leader
         self._store(key, value)
@@ -486,11 +551,14 @@ class ControllerHarness:
         assert controller is not None
         assert not self.marked
         assert not self.reassignments
+        assert {key: lists for key, lists in self.moving.items() if lists != ((), ())} == {}
+        assert controller.reassignments() == {}
         assert self.elections is None
         for topic, assignment in self.assignments.items():
             for partition, replicas in assignment.items():
                 key = TP(topic, partition)
                 state = self.states[key]
+                assert replicas == self.targets.get(key, replicas)
                 assert state.leader in replicas, key
                 assert set(state.isr) == set(replicas), key
                 assert controller.status(key) is PartitionStatus.ONLINE

@@ -11,6 +11,7 @@ import pytest
 from minikafka.base.errors import CoordinationError, ErrorCode, InconsistentClusterId
 from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
+from minikafka.controller import events
 from minikafka.registry import paths
 from minikafka.registry.consumer_offsets import read_offsets, write_offsets
 from minikafka.registry.controller import ControllerEpoch
@@ -191,7 +192,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
         zk_client.take_producer_ids,
         lambda: zk_client.raise_producer_ids(0, 5),
         lambda: zk_client.remove_topic("t"),
-        lambda: zk_client.assign({"t": {0: (5,)}}),
+        lambda: zk_client.assign(events.WriteAssignments({"t": {0: (5,)}}), beside_0_10=False),
         lambda: zk_client.write_leaderships({name: replace(known, version=known.version + 1)}, create=False),
         lambda: zk_client.states.report_isr_changes([name]),
         lambda: write_offsets(zk_client.store, "g", {name: 1}),

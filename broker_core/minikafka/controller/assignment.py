@@ -10,11 +10,40 @@ when it has one in every rack.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode
 
-Assignment = Mapping[int, tuple[int, ...]]
+Replicas = tuple[int, ...]
+"""The ids of the brokers of a partition, the preferred leader first."""
+Assignment = Mapping[int, Replicas]
 """Partition -> ids of its replicas; the first one is the preferred leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class OngoingReassignment:
+    """A partition that moves: it has its new replicas, and the old ones until the new ones are in sync."""
+
+    target: Replicas
+    """The new replicas."""
+    added: Replicas
+    """Those replicas of the partition that it did not have before."""
+    is_requested: bool = False
+    """Whether ``/admin/reassign_partitions`` has it."""
+
+    @property
+    def adding(self) -> Replicas:
+        """The new replicas that the partition did not have before."""
+        return tuple(replica for replica in self.added if replica in self.target)
+
+    @property
+    def dropped(self) -> Replicas:
+        """The replicas that an earlier request had added, and that this one does not have."""
+        return tuple(replica for replica in self.added if replica not in self.target)
+
+    def removing(self, assigned: Replicas) -> Replicas:
+        """Return the replicas of the partition, which has ``assigned``, that it loses."""
+        return tuple(replica for replica in assigned if replica not in self.target)
 
 
 def assign_replicas(

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from minikafka.base.endpoints import LiveBroker
 from minikafka.base.ids import TopicPartition
-from minikafka.controller.assignment import Assignment
+from minikafka.controller.assignment import Assignment, OngoingReassignment, Replicas
 from minikafka.controller.election import LEADER_DURING_DELETE, EligibleBrokers
 from minikafka.controller.states import (
     PARTITION_PREDECESSORS,
@@ -43,6 +43,7 @@ class ControllerContext:
         self.assignments: dict[str, dict[int, tuple[int, ...]]] = {}
         self.topic_ids: dict[str, bytes] = {}
         """The ids of topics that have one."""
+        self.reassignments: dict[TopicPartition, OngoingReassignment] = {}
         self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
         """The known content of the partitions' state znodes."""
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
@@ -61,6 +62,16 @@ class ControllerContext:
                 != sessions.get(broker_id, self.sessions.get(broker_id))
             )
         ]
+
+    def partitions_led_by(self, broker_id: int) -> tuple[TopicPartition, ...]:
+        """Return the partitions with several replicas that a broker leads."""
+        return tuple(
+            topic_partition
+            for topic_partition in self.partitions_on(broker_id)
+            if len(self.replicas_of(topic_partition)) > 1
+            and topic_partition in self.leaderships
+            and self.leaderships[topic_partition].leader == broker_id
+        )
 
     def partitions_with_stale_isr(
         self, brokers: Mapping[int, LiveBroker], sessions: Mapping[int, int]
@@ -125,6 +136,14 @@ class ControllerContext:
     def has_partition(self, topic_partition: TopicPartition) -> bool:
         """Return whether the partition exists."""
         return topic_partition.partition in self.assignments.get(topic_partition.topic, ())
+
+    def moving_replicas(self, topics: Collection[str]) -> dict[TopicPartition, tuple[Replicas, Replicas]]:
+        """Return the replicas that are being added to partitions of ``topics``, and those being removed."""
+        return {
+            topic_partition: (ongoing.adding, ongoing.removing(self.replicas_of(topic_partition)))
+            for topic_partition, ongoing in sorted(self.reassignments.items())
+            if topic_partition.topic in topics
+        }
 
     def replicas_of(self, topic_partition: TopicPartition) -> tuple[int, ...]:
         """Return the brokers that a partition is assigned to."""

@@ -27,7 +27,7 @@ from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
-from minikafka.controller.assignment import Assignment
+from minikafka.controller.assignment import Assignment, Replicas
 from minikafka.controller.context import ControllerContext
 from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.effect_batch import EffectBatch
@@ -123,28 +123,33 @@ class Controller:
         """Return whether a topic does not exist and is not waiting to be deleted."""
         return topic not in self._context.assignments and topic not in self._deletions
 
+    def reassignments(self) -> dict[TopicPartition, tuple[Replicas, Replicas, Replicas]]:
+        """Return all replicas of the partitions that are reassigned, those being added, and removed."""
+        moving = self._context.moving_replicas(self._reassignments.topics()).items()
+        return {key: (self._context.replicas_of(key), *lists) for key, lists in moving}
+
     def check_election(self, topic_partition: TopicPartition, *, unclean: bool) -> None:
         """Raise BrokerError with the reason if an election would not give the partition another leader."""
+        self._check_partition(topic_partition, ErrorCode.INVALID_TOPIC)
         context = self._context
-        if not context.has_partition(topic_partition):
-            raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}"
-            )
-        if topic_partition.topic in self._deletions:
-            raise BrokerError(ErrorCode.INVALID_TOPIC, f"topic {topic_partition.topic} is being deleted")
         known, replicas = context.leaderships.get(topic_partition), context.replicas_of(topic_partition)
         check_election(topic_partition, known, replicas, context.eligible_brokers(), unclean=unclean)
 
+    def check_reassignment(self, topic_partition: TopicPartition, replicas: Replicas | None) -> None:
+        """Raise BrokerError if a partition cannot get these replicas, or, for None, cannot keep its own."""
+        self._check_partition(topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._reassignments.check(topic_partition, replicas)
+
+    def _check_partition(self, topic_partition: TopicPartition, deleted: ErrorCode) -> None:
+        if not self._context.has_partition(topic_partition):
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise BrokerError(unknown, f"there is no partition {topic_partition}")
+        if topic_partition.topic in self._deletions:
+            raise BrokerError(deleted, f"topic {topic_partition.topic} is being deleted")
+
     def partitions_still_led_by(self, broker_id: int) -> tuple[TopicPartition, ...]:
         """Return the replicated partitions that a broker still leads: no other replica could take over."""
-        context = self._context
-        return tuple(
-            topic_partition
-            for topic_partition in context.partitions_on(broker_id)
-            if len(context.replicas_of(topic_partition)) > 1
-            and topic_partition in context.leaderships
-            and context.leaderships[topic_partition].leader == broker_id
-        )
+        return self._context.partitions_led_by(broker_id)
 
     def partitions_with_stale_isr(
         self, brokers: Mapping[int, LiveBroker], sessions: Mapping[int, int]
@@ -214,7 +219,10 @@ class Controller:
             case events.RebalanceDue(limit_percent):
                 self._rebalance(limit_percent)
             case events.ReassignmentRequested(reassignments):
+                self._reassignments.note_requests(reassignments)
                 self._reassign(reassignments)
+            case events.ReassignmentsAltered(altered):
+                self._alter_reassignments(altered)
             case _:
                 raise AssertionError(f"unknown event {event!r}")
 
@@ -232,6 +240,7 @@ class Controller:
         self._deletions.request(event.deletions, out)
         if event.preferred_elections and not self._elections.start(event.preferred_elections, out):
             out.add_last(events.DropElections("none of its partitions exists"))
+        self._reassignments.resume(event.ongoing)
         self._reassign(event.reassignments, resumed=True)
         self._start_deletions()
         for topic_partition in context.partitions():
@@ -396,11 +405,12 @@ class Controller:
             topics = [topic for topic in self._context.assignments if topic not in self._deletions]
             self._elect_preferred(self._elections.imbalanced_partitions(limit_percent, topics), asked=False)
 
-    def _reassign(self, wanted: Mapping[TopicPartition, tuple[int, ...]], *, resumed: bool = False) -> None:
+    def _reassign(self, wanted: Mapping[TopicPartition, Replicas], *, resumed: bool = False) -> None:
+        reassignments, out = self._reassignments, self._effects
         for topic_partition, replicas in sorted(wanted.items()):
-            if topic_partition in self._reassignments:
+            if reassignments.is_known(topic_partition, replicas, out):
                 continue
-            refusal = self._reassignments.rejection_reason(topic_partition, replicas, resumed=resumed)
+            refusal = reassignments.rejection_reason(topic_partition, replicas, resumed=resumed)
             if refusal is None and not resumed and topic_partition.topic in self._deletions:
                 refusal = f"topic {topic_partition.topic} is being deleted"
             if (
@@ -410,11 +420,16 @@ class Controller:
             ):
                 refusal = f"{topic_partition} has never had a leader"
             if refusal is not None:
-                self._reassignments.cancel(topic_partition, refusal, self._effects)
+                out.drop_reassignment(topic_partition, refusal)
                 continue
-            self._reassignments.start(topic_partition, replicas, self._effects)
+            reassignments.start_requested(topic_partition, replicas, out, resumed=resumed)
             if not resumed:
                 self._reconcile(topic_partition)
+
+    def _alter_reassignments(self, wanted: Mapping[TopicPartition, Replicas | None]) -> None:
+        for topic_partition, replicas in sorted(wanted.items()):
+            self._reassignments.alter(topic_partition, replicas, self._effects)
+            self._reconcile(topic_partition, force_new_epoch=True)
 
     # --- the states of partitions ---------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from minikafka.partition.replica import LeaderAndIsr
 class EffectBatch:
     """Collects the effects of one step.
 
-    The order: log lines; assignments that grow; state znodes (new leaders, which clients wait for, then new
-    partitions, then other changes); requests to brokers; and last the effects that end a piece of work, so
-    that the next controller finds it unfinished if this one dies before.
+    The order: log lines; requests that are replaced; assignments that grow; state znodes (new leaders, which
+    clients wait for, then new partitions, then other changes); requests to brokers; and last the effects that
+    end a piece of work, so that the next controller finds it unfinished if this one dies before.
     """
 
     def __init__(self, context: ControllerContext) -> None:
@@ -32,9 +32,10 @@ class EffectBatch:
         self._send_full_metadata_to: dict[int, None] = {}
         self._stopped: dict[int, dict[TopicPartition, None]] = {}
         self._deleted: dict[int, dict[TopicPartition, None]] = {}
-        self._completed_assignments: dict[str, None] = {}
+        self._shrunk_assignments: dict[str, None] = {}
         self._last: list[Effect] = []
         self._dropped_reassignments: dict[TopicPartition, str] = {}
+        self._replaced_reassignments: dict[TopicPartition, str] = {}
 
     def add_log_line(self, text: str, *, warning: bool = False) -> None:
         """Add a line for the log."""
@@ -100,10 +101,21 @@ class EffectBatch:
         stopped = self._deleted if delete else self._stopped
         stopped.setdefault(broker_id, {})[topic_partition] = None
 
-    def complete_reassignment(self, topic_partition: TopicPartition) -> None:
-        """Add the end of a reassignment: write its topic's assignment, then remove the request."""
-        self._completed_assignments[topic_partition.topic] = None
-        self._dropped_reassignments[topic_partition] = "done"
+    def add_shrunk_assignment(self, topic: str) -> None:
+        """Add the write of a topic's assignment, after StopReplica to the brokers that are not in it."""
+        self._shrunk_assignments[topic] = None
+
+    def complete_reassignment(self, topic_partition: TopicPartition, *, is_requested: bool) -> None:
+        """Add the end of a reassignment: write its topic's assignment, then remove the request if any."""
+        self.add_shrunk_assignment(topic_partition.topic)
+        if is_requested:
+            self._dropped_reassignments[topic_partition] = "done"
+        else:
+            self.add_log_line(f"reassignment of {topic_partition}: done")
+
+    def replace_reassignment(self, topic_partition: TopicPartition) -> None:
+        """Add the removal of a reassignment request, before the write of the assignment that replaces it."""
+        self._replaced_reassignments[topic_partition] = "replaced by a client's request"
 
     def drop_reassignment(self, topic_partition: TopicPartition, reason: str) -> None:
         """Add the removal of a reassignment request that is not carried out."""
@@ -118,7 +130,8 @@ class EffectBatch:
         brokers = dict(self._context.brokers)
         effects = [
             *self._log_lines,
-            *self._assignments(self._grown_assignments.keys() - self._completed_assignments.keys()),
+            *_drops(self._replaced_reassignments),
+            *self._assignments(self._grown_assignments.keys() - self._shrunk_assignments.keys()),
         ]
         effects += [
             events.WriteLeaderships(states, create=states is self._created)
@@ -146,12 +159,15 @@ class EffectBatch:
         for delete, stopped in ((False, self._stopped), (True, self._deleted)):
             for broker_id, partitions in stopped.items():
                 effects.append(events.SendStopReplica(broker_id, tuple(partitions), delete))
-        effects += self._assignments(self._completed_assignments)
-        if self._dropped_reassignments:
-            effects.append(events.DropReassignments(dict(self._dropped_reassignments)))
-        return [*effects, *self._last]
+        effects += self._assignments(self._shrunk_assignments)
+        return [*effects, *_drops(self._dropped_reassignments), *self._last]
 
     def _assignments(self, topics: Collection[str]) -> list[Effect]:
         assignments = self._context.assignments
         wanted = {topic: dict(assignments[topic]) for topic in sorted(topics) if topic in assignments}
-        return [events.WriteAssignments(wanted)] if wanted else []
+        moving = self._context.moving_replicas(wanted)
+        return [events.WriteAssignments(wanted, moving)] if wanted else []
+
+
+def _drops(reasons: Mapping[TopicPartition, str]) -> list[Effect]:
+    return [events.DropReassignments(dict(reasons))] if reasons else []

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from minikafka.base.endpoints import LiveBroker
 from minikafka.base.ids import TopicPartition
-from minikafka.controller.assignment import Assignment
+from minikafka.controller.assignment import Assignment, OngoingReassignment, Replicas
 from minikafka.partition.replica import LeaderAndIsr
 
 # --- events -------------------------------------------------------------------------------------------------
@@ -24,7 +24,7 @@ class Elected:
     where a replica outside the ISR may lead. ``reassignments``: those of ``/admin/reassign_partitions``.
     ``preferred_elections``: the partitions of ``/admin/preferred_replica_election``. ``bounced_brokers``:
     live brokers of the ISR that were away since the partition's state was written. ``topic_ids``: of the
-    topics that have one.
+    topics that have one. ``ongoing``: the reassignments that the topics' znodes show.
     """
 
     epoch: int
@@ -34,10 +34,11 @@ class Elected:
     deletions: frozenset[str]
     sessions: Mapping[int, int] = field(default_factory=dict)
     unclean_election_topics: frozenset[str] = frozenset()
-    reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    reassignments: Mapping[TopicPartition, Replicas] = field(default_factory=dict)
     preferred_elections: frozenset[TopicPartition] = frozenset()
     bounced_brokers: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    ongoing: Mapping[TopicPartition, OngoingReassignment] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,17 @@ class RebalanceDue:
 class ReassignmentRequested:
     """The content of ``/admin/reassign_partitions``: partitions, and the replicas requested for each."""
 
-    reassignments: Mapping[TopicPartition, tuple[int, ...]]
+    reassignments: Mapping[TopicPartition, Replicas]
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsAltered:
+    """Partitions of an AlterPartitionReassignments request, and their new replicas; None: cancel.
+
+    ``Controller.check_reassignment`` says which requests are valid.
+    """
+
+    reassignments: Mapping[TopicPartition, Replicas | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +209,7 @@ Event = (
     | LeadersWanted
     | RebalanceDue
     | ReassignmentRequested
+    | ReassignmentsAltered
     | ShutdownRequested
 )
 
@@ -274,6 +286,8 @@ class WriteAssignments:
     """
 
     assignments: Mapping[str, Assignment]
+    moving: Mapping[TopicPartition, tuple[Replicas, Replicas]] = field(default_factory=dict)
+    """The replicas that are being added to partitions of these topics, and those being removed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from minikafka.base.errors import BrokerError, CoordinationError
 from minikafka.base.ids import TopicPartition, check_topic_name, uuid_in, uuid_text
@@ -26,21 +26,20 @@ class TopicAssignment:
     """Partition number -> broker ids, in ascending order of partitions."""
     topic_id: bytes | None = None
     """None: the topic has none yet, or the cluster has brokers before 2.8, which know no ids."""
+    adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Partition number -> those of its replicas that a reassignment adds (KIP-455)."""
+    removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Partition number -> those of its replicas that a reassignment removes."""
 
     def to_json(self) -> bytes:
-        """Return the data for ``topic_path(topic)``: version 3 with an id, else version 1."""
-        partitions = {str(partition): list(replicas) for partition, replicas in self.partitions.items()}
-        if self.topic_id is None:
-            return dump({"version": 1, "partitions": partitions})
-        return dump(
-            {
-                "partitions": partitions,
-                "topic_id": uuid_text(self.topic_id),
-                "adding_replicas": {},
-                "removing_replicas": {},
-                "version": 3,
-            }
-        )
+        """Return the data for ``topic_path(topic)``: version 3 with an id, 2 in a reassignment, else 1."""
+        partitions = {"partitions": _listed(self.partitions)}
+        moving = {"adding_replicas": _listed(self.adding), "removing_replicas": _listed(self.removing)}
+        if self.topic_id is not None:
+            return dump({**partitions, "topic_id": uuid_text(self.topic_id), **moving, "version": 3})
+        if self.adding or self.removing:
+            return dump({"version": 2, **partitions, **moving})
+        return dump({"version": 1, **partitions})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> TopicAssignment:
@@ -50,17 +49,30 @@ class TopicAssignment:
         an invalid id. Lists may have different lengths: a running reassignment leaves them so.
         """
         node = Node(data, path)
-        partitions = {}
-        for key, listed in node.mapping("partitions").items():
-            partition = id_in(key)
-            if partition is None or key != str(partition):
-                raise node.error("partitions", "an object whose keys are partition numbers")
-            partitions[partition] = node.replicas("partitions", listed, f"partition {partition}")
         text = node.optional_text("topic_id")
         topic_id = None if text is None else uuid_in(text)
         if text is not None and (topic_id is None or int.from_bytes(topic_id, "big") <= _RESERVED_IDS):
             raise node.error("topic_id", "a UUID in URL-safe base64")
-        return cls(dict(sorted(partitions.items())), topic_id)
+        moving = (
+            _replicas_in(node, key) if node.value(key) is not None else {}
+            for key in ("adding_replicas", "removing_replicas")
+        )
+        return cls(_replicas_in(node, "partitions"), topic_id, *moving)
+
+
+def _replicas_in(node: Node, field_name: str) -> dict[int, tuple[int, ...]]:
+    replicas = {}
+    for key, listed in node.mapping(field_name).items():
+        partition = id_in(key)
+        if partition is None or key != str(partition):
+            raise node.error(field_name, "an object whose keys are partition numbers")
+        if listed or field_name == "partitions":
+            replicas[partition] = node.replicas(field_name, listed, f"partition {partition}")
+    return dict(sorted(replicas.items()))
+
+
+def _listed(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
+    return {str(partition): list(own) for partition, own in replicas.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +137,7 @@ def _decode_topic(data: bytes, path: str) -> TopicAssignment:
 TOPIC = Kind(
     f"{paths.BROKER_TOPICS}/T",
     "the replicas of each partition of a topic, and the topic's id",
-    "2.8 (version 3) with an id, else 0.10.1 (version 1)",
+    "2.8 (version 3) with an id; else 2.4 (version 2) in a reassignment, or 0.10.1 (version 1)",
     _decode_topic,
     TopicAssignment.to_json,
     "the topic is unknown to clients; delete the topic, or fix the znode and restart the brokers",

@@ -8,6 +8,7 @@ from typing import Any
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from minikafka.wire.apis.alter_configs import ALTER_CONFIGS
+from minikafka.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
 from minikafka.wire.apis.alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
 from minikafka.wire.apis.api_versions import API_VERSIONS
 from minikafka.wire.apis.controlled_shutdown import CONTROLLED_SHUTDOWN
@@ -37,6 +38,7 @@ from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR
 from minikafka.wire.apis.leave_group import LEAVE_GROUP
 from minikafka.wire.apis.list_groups import LIST_GROUPS
 from minikafka.wire.apis.list_offsets import LIST_OFFSETS
+from minikafka.wire.apis.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
 from minikafka.wire.apis.metadata import METADATA
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
 from minikafka.wire.apis.offset_delete import OFFSET_DELETE
@@ -89,6 +91,8 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         DELETE_GROUPS,
         ELECT_LEADERS,
         INCREMENTAL_ALTER_CONFIGS,
+        ALTER_PARTITION_REASSIGNMENTS,
+        LIST_PARTITION_REASSIGNMENTS,
         OFFSET_DELETE,
         DESCRIBE_CLIENT_QUOTAS,
         ALTER_CLIENT_QUOTAS,

@@ -2,10 +2,13 @@
 
 import pytest
 
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
+from minikafka.controller.assignment import OngoingReassignment
 from minikafka.controller.states import ReplicaStatus
-from tests.support.controller_harness import T0, T1, Cluster, state
+from minikafka.partition.replica import LeaderAndIsr
+from tests.support.controller_harness import EPOCH, T0, T1, Cluster, state
 
 GROWN = state(1, (1, 2), (3, 4, 1, 2), leader_epoch=1, version=1)
 IN_SYNC = state(1, (1, 2, 3, 4), leader_epoch=1, version=2)
@@ -24,7 +27,9 @@ def cluster() -> Cluster:
 
 
 def test_partition_is_first_assigned_to_old_and_new_replicas(cluster: Cluster) -> None:
-    assert cluster.effects[0] == events.WriteAssignments({"t": {0: (3, 4, 1, 2), 1: (1,)}})
+    assert cluster.effects[0] == events.WriteAssignments(
+        {"t": {0: (3, 4, 1, 2), 1: (1,)}}, {T0: ((3, 4), (1, 2))}
+    )
     assert cluster.written() == [GROWN]
     assert cluster.led() == dict.fromkeys((1, 2, 3, 4), GROWN)
     assert cluster.controller.replica_status(T0, 3) is ReplicaStatus.NEW
@@ -126,7 +131,9 @@ def test_topics_that_move_together_are_assigned_by_one_effect() -> None:
     cluster = Cluster((1, 2, 3), {T0: state(1, (1, 2)), u0: state(2, (2, 1))})
     cluster.tell(events.ReassignmentRequested({T0: (3, 1), u0: (3, 2)}))
     assert cluster.of(events.WriteAssignments) == [
-        events.WriteAssignments({"t": {0: (3, 1, 2)}, "u": {0: (3, 2, 1)}})
+        events.WriteAssignments(
+            {"t": {0: (3, 1, 2)}, "u": {0: (3, 2, 1)}}, {T0: ((3,), (2,)), u0: ((3,), (1,))}
+        )
     ]
 
 
@@ -214,3 +221,136 @@ def test_it_waits_for_a_new_replica_that_is_dead() -> None:
 def test_a_topic_that_vanishes_takes_its_reassignments_with_it(cluster: Cluster) -> None:
     cluster.tell(events.TopicsChanged({}, frozenset("t")))
     assert cluster.of(events.DropReassignments) == [events.DropReassignments({T0: "topic t was removed"})]
+
+
+# --- requests of clients ------------------------------------------------------------------------------------
+
+
+def alter(cluster: Cluster, replicas: tuple[int, ...] | None, key: TopicPartition = T0) -> None:
+    cluster.controller.check_reassignment(key, replicas)
+    cluster.tell(events.ReassignmentsAltered({key: replicas}))
+
+
+def problem(cluster: Cluster, replicas: tuple[int, ...] | None, key: TopicPartition = T0) -> ErrorCode:
+    with pytest.raises(BrokerError) as raised:
+        cluster.controller.check_reassignment(key, replicas)
+    return raised.value.code
+
+
+def test_a_client_moves_a_partition_without_a_request_in_zookeeper() -> None:
+    cluster = Cluster((1, 2, 3, 4), {T0: state(1, (1, 2))})
+    alter(cluster, (3, 4))
+    assert cluster.effects[0] == events.WriteAssignments({"t": {0: (3, 4, 1, 2)}}, {T0: ((3, 4), (1, 2))})
+    assert cluster.controller.reassignments() == {T0: ((3, 4, 1, 2), (3, 4), (1, 2))}
+    cluster.tell(events.IsrChanged({T0: IN_SYNC}))
+    assert cluster.known() == state(3, (3, 4), leader_epoch=2, version=3)
+    assert cluster.effects[-1] == events.WriteAssignments({"t": {0: (3, 4)}})
+    assert cluster.controller.reassignments() == {}
+
+
+def test_cancelling_gives_the_old_replicas_back_at_once() -> None:
+    cluster = Cluster((1, 2, 3, 4), {T0: state(1, (1, 2))})
+    alter(cluster, (3, 4))
+    alter(cluster, None)
+    assert cluster.effects[0] == events.WriteAssignments({"t": {0: (1, 2, 3, 4)}}, {T0: ((), (3, 4))})
+    assert cluster.known() == state(1, (1, 2), leader_epoch=2, version=2)
+    assert cluster.stopped(delete=True) == {3: (T0,), 4: (T0,)}
+    assert cluster.effects[-1] == events.WriteAssignments({"t": {0: (1, 2)}})
+    assert cluster.controller.reassignments() == {}
+
+
+def test_cancelling_does_not_wait_for_an_old_replica_that_is_dead() -> None:
+    cluster = Cluster((1, 3), {T0: state(1, (1,), (1, 2))})
+    alter(cluster, (3, 1))
+    alter(cluster, None)
+    assert cluster.known() == state(1, (1,), (1, 2), leader_epoch=2, version=2)
+    assert cluster.stopped(delete=True) == {3: (T0,)}
+    assert cluster.controller.reassignments() == {}
+
+
+def test_the_only_replicas_in_sync_are_not_dropped() -> None:
+    cluster = Cluster((1, 2, 3), {T0: state(1, (1,), (1, 2))})
+    alter(cluster, (3, 2))
+    cluster.tell(events.IsrChanged({T0: state(1, (1, 3), (3, 2, 1), leader_epoch=1, version=2)}))
+    cluster.lose(1)
+    alter(cluster, None)
+    now = cluster.known()
+    assert (now.leader, now.isr, now.replicas) == (3, (3,), (2, 1, 3))
+    assert cluster.stopped(delete=True) == {}
+    cluster.tell(
+        events.IsrChanged({T0: LeaderAndIsr(3, now.leader_epoch, (3, 2), (2, 1, 3), EPOCH, now.version + 1)})
+    )
+    after = cluster.known()
+    assert (after.leader, after.isr, after.replicas) == (2, (2,), (2, 1))
+    assert cluster.stopped(delete=True) == {3: (T0,)}
+
+
+def test_a_second_request_replaces_the_first_and_drops_what_it_had_added() -> None:
+    cluster = Cluster((1, 2, 3, 4), {T0: state(1, (1, 2))})
+    alter(cluster, (3, 2))
+    alter(cluster, (4, 2))
+    assert cluster.effects[0] == events.WriteAssignments({"t": {0: (4, 2, 3, 1)}}, {T0: ((4,), (3, 1))})
+    assert cluster.stopped(delete=True) == {3: (T0,)}
+    assert cluster.effects[-1] == events.WriteAssignments({"t": {0: (4, 2, 1)}}, {T0: ((4,), (1,))})
+    assert cluster.controller.reassignments() == {T0: ((4, 2, 1), (4,), (1,))}
+    alter(cluster, None)
+    assert cluster.known().replicas == (2, 1)
+
+
+def test_a_client_replaces_a_request_in_zookeeper_for_good(cluster: Cluster) -> None:
+    alter(cluster, (2, 3))
+    assert cluster.effects[0] == events.DropReassignments({T0: "replaced by a client's request"})
+    assert isinstance(cluster.effects[1], events.WriteAssignments)
+    reassign(cluster, T0, 3, 4)  # read before it was removed
+    assert cluster.of(events.DropReassignments) != []
+    assert cluster.controller.reassignments()[T0][1:] == ((3,), (1,))
+    cluster.tell(events.ReassignmentRequested({}))
+    reassign(cluster, T0, 3, 4)  # another one
+    assert cluster.controller.reassignments()[T0][1:] == ((3, 4), (2, 1))
+
+
+def test_a_refused_request_in_zookeeper_leaves_that_of_a_client() -> None:
+    cluster = Cluster((1, 2, 3), {T0: state(1, (1, 2))})
+    alter(cluster, (3, 1))
+    reassign(cluster, T0, 8)
+    (dropped,) = cluster.of(events.DropReassignments)
+    assert "not alive" in dropped.reasons[T0]
+    assert cluster.controller.reassignments() == {T0: ((3, 1, 2), (3,), (2,))}
+
+
+def test_the_same_replicas_are_a_new_epoch_another_order_is_done_at_once() -> None:
+    cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2))})
+    alter(cluster, (1, 2))
+    assert cluster.known() == state(1, (1,), (1, 2), leader_epoch=1, version=1)
+    alter(cluster, (2, 1))
+    assert cluster.known() == state(1, (1,), (2, 1), leader_epoch=2, version=2)
+    assert cluster.controller.reassignments() == {}
+
+
+def test_the_next_controller_continues_what_the_znode_of_the_topic_shows() -> None:
+    known = state(1, (1, 2), (3, 4, 1, 2), leader_epoch=1, version=1)
+    ongoing = {T0: OngoingReassignment((3, 4), (3, 4)), T1: OngoingReassignment((1,), ())}
+    cluster = Cluster((1, 2, 3, 4), {T0: known}, ongoing=ongoing)
+    assert cluster.controller.reassignments() == {T0: ((3, 4, 1, 2), (3, 4), (1, 2))}
+    alter(cluster, None)
+    assert cluster.known().replicas == (1, 2)
+    assert cluster.stopped(delete=True) == {3: (T0,), 4: (T0,)}
+
+
+@pytest.mark.parametrize("replicas", [(), (1, 1), (-1,), (1, 8)])
+def test_a_client_cannot_ask_for_replicas_that_cannot_be(replicas: tuple[int, ...]) -> None:
+    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+    assert problem(cluster, replicas) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_a_dead_broker_may_keep_its_replica() -> None:
+    cluster = Cluster((1, 3), {T0: state(1, (1,), (1, 2))})
+    cluster.controller.check_reassignment(T0, (3, 2))
+
+
+def test_a_client_cannot_reassign_what_is_not_there_or_cancel_nothing() -> None:
+    cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
+    assert problem(cluster, (1,), T1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert problem(cluster, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    cluster.tell(events.DeletionRequested(frozenset({"t"})))
+    assert problem(cluster, (1,)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

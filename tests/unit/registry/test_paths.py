@@ -142,3 +142,23 @@ def test_a_setting_outside_ascii_survives() -> None:
 def test_a_block_of_producer_ids_that_cannot_be_is_refused(ends: tuple[int, int]) -> None:
     with pytest.raises(CoordinationError, match="block_end"):
         ProducerIdBlock.from_json(ProducerIdBlock(0, *ends).to_json())
+
+
+def test_a_topic_says_which_replicas_a_reassignment_adds_and_removes() -> None:
+    topic = TopicAssignment({0: (3, 1, 2), 1: (1,)}, adding={0: (3,)}, removing={0: (2,)})
+    data = topic.to_json()
+    assert json.loads(data) == {
+        "version": 2,
+        "partitions": {"0": [3, 1, 2], "1": [1]},
+        "adding_replicas": {"0": [3]},
+        "removing_replicas": {"0": [2]},
+    }
+    assert TopicAssignment.from_json(data, "/p") == topic
+
+
+def test_a_topic_of_kafka_3_9_is_one_that_is_not_reassigned() -> None:
+    data = b'{"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{},"version":3}'
+    found = TopicAssignment.from_json(data, "/p")
+    assert (found.partitions, found.adding, found.removing) == ({0: (1,)}, {}, {})
+    with pytest.raises(CoordinationError, match="adding_replicas"):
+        TopicAssignment.from_json(b'{"partitions":{"0":[1]},"adding_replicas":[1]}', "/p")

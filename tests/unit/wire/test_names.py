@@ -47,6 +47,9 @@ OTHER_NAMES = {
     "EpochPartition": {"index": "partition"},
     "EpochTopicResponse": {"name": "topic"},
     "EpochPartitionResponse": {"index": "partition"},
+    "ReassignablePartition": {"index": "partition_index"},
+    "ReassignablePartitionResponse": {"index": "partition_index"},
+    "OngoingPartitionReassignment": {"index": "partition_index"},
     "DescribeProducersPartition": {"index": "partition_index"},
     "DescribeClusterResponse": {"cluster_authorized_operations": "authorized_operations"},
 }

@@ -375,6 +375,10 @@ def plan_new_partitions(
             f"topic {name} must keep its {len(known)} partitions: groups are mapped to partitions by "
             "their number",
         )
+    if any(key.topic == name for key in broker.controller.reassignments()):
+        raise BrokerError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS, f"topic {name} is being reassigned: retry later"
+        )
     if count <= len(known):
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,

@@ -249,8 +249,8 @@ class ControllerEventManager:
             case events.DropDeletionRequest(topic, reason):
                 _log.warning("ignored the request to delete topic %s: %s", topic, reason)
                 zk_client.drop_deletion_request(topic)
-            case events.WriteAssignments(assignments):
-                zk_client.assign(assignments)
+            case events.WriteAssignments():
+                zk_client.assign(effect, beside_0_10=self._broker.config.beside_0_10)
             case events.DropReassignments(reasons):
                 for reason in dict.fromkeys(reasons.values()):
                     named = ", ".join(str(key) for key, own in reasons.items() if own == reason)

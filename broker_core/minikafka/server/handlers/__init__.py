@@ -18,6 +18,7 @@ from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import (
     alter_client_quotas,
     alter_configs,
+    alter_partition_reassignments,
     alter_user_scram_credentials,
     api_versions,
     controlled_shutdown,
@@ -47,6 +48,7 @@ from minikafka.server.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -94,6 +96,7 @@ _OF_BROKER: dict[ApiKey, _Handle] = {
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
     ApiKey.SASL_HANDSHAKE: sasl_handshake.handle,
     ApiKey.SASL_AUTHENTICATE: sasl_authenticate.handle,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments.handle,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas.handle,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials.handle,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle,
@@ -121,6 +124,7 @@ _OF_REPLICAS: dict[ApiKey, Callable[[ReplicaManager, RequestContext, Any], None]
 _OF_CONTROLLER: dict[ApiKey, Callable[[ControllerEventManager, Broker, RequestContext, Any], None]] = {
     ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown.handle,
     ApiKey.ELECT_LEADERS: elect_leaders.handle,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments.handle,
 }
 list_api_versions = api_versions.listing(
     [

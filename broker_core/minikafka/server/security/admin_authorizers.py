@@ -23,6 +23,7 @@ from minikafka.wire.apis.alter_client_quotas import (
     AlterClientQuotasResponse,
     AlterClientQuotasResult,
 )
+from minikafka.wire.apis.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from minikafka.wire.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -43,6 +44,7 @@ from minikafka.wire.apis.elect_leaders import (
     ElectLeadersResponse,
     ElectLeadersTopicResult,
 )
+from minikafka.wire.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
 
 
 def _describe_cluster(
@@ -82,6 +84,18 @@ def _denied_elections(request: ElectLeadersRequest) -> ElectLeadersResponse:
 
 ADMIN_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
     ApiKey.ELECT_LEADERS: cluster_request(Operation.ALTER, _denied_elections),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: cluster_request(
+        Operation.ALTER,
+        lambda request: AlterPartitionReassignmentsResponse(
+            0, CLUSTER_DENIED, denial_message(Operation.ALTER), ()
+        ),
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: cluster_request(
+        Operation.DESCRIBE,
+        lambda request: ListPartitionReassignmentsResponse(
+            0, CLUSTER_DENIED, denial_message(Operation.DESCRIBE), ()
+        ),
+    ),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster_request(
         Operation.DESCRIBE_CONFIGS,
         lambda request: DescribeClientQuotasResponse(

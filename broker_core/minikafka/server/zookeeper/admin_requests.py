@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from minikafka.base.errors import BadVersion, CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
-from minikafka.controller.assignment import Assignment
+from minikafka.controller.assignment import Assignment, OngoingReassignment, Replicas
 from minikafka.registry import paths
 from minikafka.registry.controller import ELECTION, REASSIGNMENTS, Reassignments
 from minikafka.registry.store import Store, check_data
-from minikafka.registry.topics import TOPIC
+from minikafka.registry.topics import TOPIC, TopicAssignment
 from minikafka.registry.znodes import Kind, Znodes, remove
 
 _log = logging.getLogger(__name__)
@@ -69,9 +69,14 @@ class AdminRequests:
                 pass
             return
 
-    def write_assignments(self, assignments: Mapping[str, Assignment]) -> dict[str, Assignment]:
+    def write_assignments(
+        self,
+        assignments: Mapping[str, Assignment],
+        moving: Mapping[TopicPartition, tuple[Replicas, Replicas]],
+    ) -> dict[str, Assignment]:
         """Write the replicas of partitions, many topics at once; return the assignment of each topic.
 
+        ``moving``: the replicas that are being added to partitions of the topics, and those being removed.
         The result includes partitions that were added meanwhile. Topics that were deleted, or whose znode
         cannot be written, are left out.
         """
@@ -82,12 +87,18 @@ class AdminRequests:
             for path, (held, stat) in self._znodes.read_all(left, TOPIC).items():
                 topic = left[path]
                 written[topic] = {**held.partitions, **assignments[topic]}
-                if written[topic] == held.partitions:
+                own = [(key.partition, lists) for key, lists in moving.items() if key.topic == topic]
+                anew = replace(
+                    held,
+                    partitions=written[topic],
+                    adding={partition: adding for partition, (adding, _) in own if adding},
+                    removing={partition: removing for partition, (_, removing) in own if removing},
+                )
+                if anew == held:
                     continue
-                anew = replace(held, partitions=written[topic]).to_json()
                 try:
-                    check_data(path, anew)
-                    nodes[path] = anew, stat.version
+                    check_data(path, anew.to_json())
+                    nodes[path] = anew.to_json(), stat.version
                 except CoordinationError as error:
                     _log.error(
                         "failed to write the assignment of topic %s, it is unchanged: %s", topic, error
@@ -111,3 +122,15 @@ class AdminRequests:
             self._store.delete(path, stat.version)
         self._znodes.forget(path)
         return None
+
+
+def ongoing_reassignments(topic: str, held: TopicAssignment) -> dict[TopicPartition, OngoingReassignment]:
+    """Return the reassignments that the znode of a topic shows."""
+    found = {}
+    for partition in held.adding.keys() | held.removing.keys():
+        removing = held.removing.get(partition, ())
+        target = tuple(replica for replica in held.partitions.get(partition, ()) if replica not in removing)
+        if target:
+            added = tuple(replica for replica in held.adding.get(partition, ()) if replica in target)
+            found[TopicPartition(topic, partition)] = OngoingReassignment(target, added)
+    return found

@@ -22,7 +22,7 @@ from minikafka.base.errors import ConfigError, CoordinationError, NoNode
 from minikafka.base.files import Files
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
-from minikafka.controller.assignment import Assignment
+from minikafka.controller.assignment import Assignment, OngoingReassignment
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
 from minikafka.registry.brokers import BrokerRegistration
@@ -33,7 +33,7 @@ from minikafka.registry.topics import TOPIC
 from minikafka.registry.znodes import Znodes, make, remove
 from minikafka.server.workers.worker import Job, Worker
 from minikafka.server.zookeeper import counters
-from minikafka.server.zookeeper.admin_requests import AdminRequests
+from minikafka.server.zookeeper.admin_requests import AdminRequests, ongoing_reassignments
 from minikafka.server.zookeeper.cluster_identity import ClusterIdentity
 from minikafka.server.zookeeper.entity_settings import EntitySettings
 from minikafka.server.zookeeper.guarded_store import GuardedStore
@@ -119,6 +119,7 @@ class ZooKeeperClient:
         self._clock = clock
         self._worker = worker
         self._assignments: dict[str, Assignment] = {}
+        self._ongoing: dict[TopicPartition, OngoingReassignment] = {}
         self._stats: dict[str, Stat] = {}
         """The stats of the topics' znodes when they were read."""
         self._ids: dict[str, bytes] = {}
@@ -395,6 +396,7 @@ class ZooKeeperClient:
         known = frozenset(self._assignments)
         self._assignments.clear()
         self._ids.clear()
+        self._ongoing = {}
         self._listener.topics_vanished(known - self._read_all_assignments())
         replicas = self._replicas()
         brokers, sessions = self._registrations.read()
@@ -419,6 +421,7 @@ class ZooKeeperClient:
             unclean_election_topics=self._unclean,
             reassignments=reassignments,
             preferred_elections=elections,
+            ongoing=self._ongoing,
         )
 
     def _leave_for_later(self, new: Sequence[str]) -> None:
@@ -550,21 +553,18 @@ class ZooKeeperClient:
             self._look_at_topics(other)
 
     def _see_elections(self) -> None:
-        if self.is_controller:
-            asked = self.requests.elections()
-            if asked:
-                self.refresh(asked)
-                self._listener.post(events.ElectionRequested(asked))
+        if self.is_controller and (asked := self.requests.elections()):
+            self.refresh(asked)
+            self._listener.post(events.ElectionRequested(asked))
 
     def _see_reassignments(self) -> None:
         if self.is_controller:
-            asked = self.requests.reassignments()
-            if asked:
-                self._listener.post(events.ReassignmentRequested(asked))
+            self._listener.post(events.ReassignmentRequested(self.requests.reassignments()))
 
-    def assign(self, assignments: Mapping[str, Assignment]) -> None:
-        """Write the assignments of reassigned topics."""
-        self._assignments |= self.requests.write_assignments(assignments)
+    def assign(self, change: events.WriteAssignments, *, beside_0_10: bool) -> None:
+        """Write the assignments of reassigned topics; 0.10.1 does not know which replicas are moving."""
+        moving = {} if beside_0_10 else change.moving
+        self._assignments |= self.requests.write_assignments(change.assignments, moving)
 
     def _see_isr_changes(self) -> None:
         if self.is_controller:
@@ -621,6 +621,7 @@ class ZooKeeperClient:
         found, problems = self._znodes.read_all_with_problems(by_path, TOPIC)
         for path, (assignment, stat) in found.items():
             self._assignments[by_path[path]] = assignment.partitions
+            self._ongoing |= ongoing_reassignments(by_path[path], assignment)
             self._stats[by_path[path]] = stat
             if assignment.topic_id is not None:
                 self._ids[by_path[path]] = assignment.topic_id

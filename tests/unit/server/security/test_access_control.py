@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -32,12 +31,7 @@ from minikafka.server.handlers import handlers
 from minikafka.server.security.access_control import DecisionCache
 from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.alter_client_quotas import AlterClientQuotasEntry, AlterClientQuotasRequest
 from minikafka.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
-from minikafka.wire.apis.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-)
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest
 from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from minikafka.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -51,13 +45,9 @@ from minikafka.wire.apis.delete_records import (
 )
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_acls import DescribeAclsRequest
-from minikafka.wire.apis.describe_client_quotas import DescribeClientQuotasRequest, QuotaEntityPart
 from minikafka.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from minikafka.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
-from minikafka.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from minikafka.wire.apis.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from minikafka.wire.apis.heartbeat import HeartbeatRequest
@@ -88,6 +78,7 @@ from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRe
 from minikafka.wire.apis.sync_group import SyncGroupRequest
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest
 from tests.support import requests
+from tests.support.access_cases import ADMIN_CASES, Case
 from tests.support.guarded_broker import AUTHORIZER, OTHER, TOPIC, Guarded
 from tests.support.requests import Request
 from tests.support.simulation import Simulation
@@ -130,20 +121,6 @@ def _codes(value: Any) -> Iterator[ErrorCode]:
                 yield from _codes(getattr(value, field.name))
 
 
-@dataclass(frozen=True)
-class Case:
-    """A request, what it needs, and the only code of its refusal."""
-
-    key: ApiKey
-    version: int
-    body: Any
-    needs: tuple[tuple[Operation, Resource], ...]
-    refusal: ErrorCode
-
-    def __str__(self) -> str:
-        return f"{self.key.name.lower()}-{self.version}-{self.needs[-1][0].label}"
-
-
 def produce(records: bytes, transactional_id: str | None = None) -> ProduceRequest:
     return ProduceRequest(transactional_id, 1, 0, (ProduceTopic("t", (ProducePartition(0, records),)),))
 
@@ -169,10 +146,6 @@ EPOCHS = OffsetForLeaderEpochRequest((EpochTopic("t", (EpochPartition(0, -1, 0),
 SETTINGS = AlterConfigsRequest((AlterConfigsResource(2, "t", ()),), validate_only=True)
 MORE = CreatePartitionsRequest((CreatePartitionsTopic("t", 2, None),), 1000, validate_only=True)
 SOME = IncrementalAlterConfigsRequest((IncrementalAlterConfigsResource(2, "t", ()),), validate_only=True)
-LIMITS = AlterClientQuotasRequest(
-    (AlterClientQuotasEntry((QuotaEntityPart("user", "alice"),), ()),), validate_only=True
-)
-NO_USER = AlterUserScramCredentialsRequest((ScramCredentialDeletion("nobody", 1),), ())
 BROKER = DescribeConfigsRequest((DescribeConfigsResource(4, "0", None),))
 TOPICS_OWN = DescribeConfigsRequest((DescribeConfigsResource(2, "t", None),))
 GONE = DeleteRecordsRequest((DeleteRecordsTopic("t", (DeleteRecordsPartition(0, 0),)),), 1000)
@@ -255,28 +228,7 @@ CASES = [
     Case(K.DESCRIBE_CONFIGS, 2, BROKER, ((Operation.DESCRIBE_CONFIGS, CLUSTER),), CLUSTER_DENIED),
     Case(K.ALTER_CONFIGS, 1, SETTINGS, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
     Case(K.INCREMENTAL_ALTER_CONFIGS, 0, SOME, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
-    Case(
-        *(K.ELECT_LEADERS, 2, ElectLeadersRequest(0, (ElectLeadersTopic("t", (0,)),), 0)),
-        ((ALTER, CLUSTER),),
-        CLUSTER_DENIED,
-    ),
-    Case(
-        *(K.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest((), strict=False)),
-        ((Operation.DESCRIBE_CONFIGS, CLUSTER),),
-        CLUSTER_DENIED,
-    ),
-    Case(K.ALTER_CLIENT_QUOTAS, 1, LIMITS, ((Operation.ALTER_CONFIGS, CLUSTER),), CLUSTER_DENIED),
-    Case(
-        *(K.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, DescribeUserScramCredentialsRequest(None)),
-        ((DESCRIBE, CLUSTER),),
-        CLUSTER_DENIED,
-    ),
-    Case(K.ALTER_USER_SCRAM_CREDENTIALS, 0, NO_USER, ((ALTER, CLUSTER),), CLUSTER_DENIED),
-    Case(
-        *(K.DESCRIBE_PRODUCERS, 0, DescribeProducersRequest((DescribeProducersTopic("t", (0,)),))),
-        ((READ, TOPIC),),
-        TOPIC_DENIED,
-    ),
+    *ADMIN_CASES,
 ]
 
 

@@ -67,7 +67,7 @@ def json_of(assignment: Assignment) -> bytes:
 def test_many_topics_are_assigned_in_one_round() -> None:
     topics = tuple(f"t{number}" for number in range(1_000))
     harness = Harness(*topics)
-    written = harness.requests.write_assignments({topic: {0: (3, 1)} for topic in topics})
+    written = harness.requests.write_assignments({topic: {0: (3, 1)} for topic in topics}, {})
     assert written == {topic: {0: (3, 1), 1: (2, 1)} for topic in topics}
     assert all(harness.held(topic) == written[topic] for topic in topics)
     assert harness.store.questions == 2
@@ -76,7 +76,7 @@ def test_many_topics_are_assigned_in_one_round() -> None:
 def test_concurrently_written_assignment_is_merged() -> None:
     harness = Harness("t", "u")
     harness.store.meanwhile = paths.topic_path("t"), json_of({0: (1, 2), 1: (2, 1), 2: (2,)})
-    written = harness.requests.write_assignments({"t": {0: (3,)}, "u": {0: (3,)}})
+    written = harness.requests.write_assignments({"t": {0: (3,)}, "u": {0: (3,)}}, {})
     assert written == {"t": {0: (3,), 1: (2, 1), 2: (2,)}, "u": {0: (3,), 1: (2, 1)}}
     assert {topic: harness.held(topic) for topic in written} == written
 
@@ -88,7 +88,9 @@ def test_unreadable_topic_does_not_block_other_assignments(
     harness = Harness("bad", "t")
     harness.store.write(paths.topic_path("bad"), data)
     with caplog.at_level(logging.WARNING):
-        written = harness.requests.write_assignments({"bad": {0: (3,)}, "gone": {0: (3,)}, "t": {0: (3,)}})
+        written = harness.requests.write_assignments(
+            {"bad": {0: (3,)}, "gone": {0: (3,)}, "t": {0: (3,)}}, {}
+        )
     assert written == {"t": {0: (3,), 1: (2, 1)}}
     assert harness.held("t") == written["t"]
     assert "/brokers/topics/bad: " in caplog.text
@@ -97,5 +99,5 @@ def test_unreadable_topic_does_not_block_other_assignments(
 def test_oversized_assignment_does_not_block_other_assignments() -> None:
     harness = Harness("t", "wide")
     wide = {number: tuple(range(20)) for number in range(20_000)}
-    assert harness.requests.write_assignments({"t": {0: (3,)}, "wide": wide}).keys() == {"t"}
+    assert harness.requests.write_assignments({"t": {0: (3,)}, "wide": wide}, {}).keys() == {"t"}
     assert harness.held("wide") == {0: (1, 2), 1: (2, 1)}
