@@ -12,7 +12,7 @@ from minikafka.wire.api import ApiKey
 NEWEST_SERVED: dict[ApiKey, int] = {
     ApiKey.PRODUCE: 7,
     ApiKey.FETCH: 12,
-    ApiKey.LIST_OFFSETS: 4,
+    ApiKey.LIST_OFFSETS: 9,
     ApiKey.METADATA: 12,
     ApiKey.LEADER_AND_ISR: 1,
     ApiKey.STOP_REPLICA: 0,

@@ -3,11 +3,16 @@
 Version 0 returns up to max_num_offsets segment boundaries before a time, newest first (``getOffsetsBefore``
 of the texts); 1 returns the offset of the first message with the timestamp or a later one; 2 adds the
 isolation level and throttle_time_ms; 4 adds leader epochs, of the offset and of the client's metadata. From
-version 1 on a repeated partition is rejected, as its results cannot be distinguished. Timestamp -1 asks for
-the latest offset: the high watermark for consumers, the last stable offset with READ_COMMITTED, the log end
-for followers; -2 asks for the earliest. While a new leader's high watermark may be below what its predecessor
-reported, versions from 1 on get LEADER_NOT_AVAILABLE for the latest offset, and for a timestamp without a
-match (KIP-207).
+version 1 on a repeated partition is rejected, as its results cannot be distinguished.
+
+A negative timestamp means: -1 the latest offset, which is the high watermark for consumers, the last stable
+offset with READ_COMMITTED, the log end for followers; -2 the earliest; since version 7, -3 the first message
+with the largest timestamp; since 8, -4 the earliest offset on this broker's disks, which is that of -2; since
+9, -5 the latest offset in tiered storage, which is none. Others get UNSUPPORTED_VERSION.
+
+While a new leader's high watermark may be below what its predecessor reported, consumers get
+OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE, for the latest offset, and for a timestamp
+without a match (KIP-207).
 """
 
 from __future__ import annotations
@@ -26,8 +31,15 @@ from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.workers.work_pool import begin, begin_here
+from minikafka.wire.api import NEVER
 from minikafka.wire.apis.fetch import READ_COMMITTED
 from minikafka.wire.apis.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    TIMES_SINCE,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -37,9 +49,9 @@ from minikafka.wire.apis.list_offsets import (
 
 _log = logging.getLogger(__name__)
 
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
 NO_OFFSET = -1
+NOT_AVAILABLE_SINCE = 5
+"""The first version whose clients know OFFSET_NOT_AVAILABLE."""
 STEP_PARTITIONS = 100
 """Partitions whose start or end is looked up in one step."""
 
@@ -47,7 +59,7 @@ STEP_PARTITIONS = 100
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
     """Serve one ListOffsets request. Logs are only read, so the core's lock is not needed."""
     steps = _serve(broker, context, request)
-    if context.version and any(part.timestamp >= 0 for topic in request.topics for part in topic.partitions):
+    if context.version and any(_is_search(part) for topic in request.topics for part in topic.partitions):
         # A lookup by timestamp may decompress a batch for each partition.
         begin(broker.pool, context.exchange, chain((0,), steps))
     else:
@@ -67,7 +79,7 @@ def _serve(
             if TopicPartition(topic.name, part.index) in repeated:
                 parts.append(ListOffsetsPartitionResponse(part.index, ErrorCode.INVALID_REQUEST))
                 continue
-            if context.version and part.timestamp >= 0:
+            if context.version and _is_search(part):
                 yield LOOK_UP_BYTES
             elif not context.version or len(parts) % STEP_PARTITIONS == 0:
                 yield 0  # version 0 reads all segments
@@ -95,6 +107,11 @@ def _repeated(request: ListOffsetsRequest) -> frozenset[TopicPartition]:
     return frozenset(topic_partition for topic_partition, count in times.items() if count > 1)
 
 
+def _is_search(part: ListOffsetsPartition) -> bool:
+    """Return True if messages are read for it."""
+    return part.timestamp >= 0 or part.timestamp == MAX_TIMESTAMP
+
+
 def _look_up(
     broker: Broker,
     version: int,
@@ -106,22 +123,28 @@ def _look_up(
 ) -> Generator[int, None, ListOffsetsPartitionResponse]:
     try:
         partition = broker.partition(TopicPartition(topic, part.index))
-        partition.check_leader(part.current_leader_epoch)
+        leader_epoch = partition.check_leader(part.current_leader_epoch).leader_epoch
         if version == 0:
             offsets = _offsets_before(partition, part.timestamp, part.max_num_offsets, broker.clock.now_ms())
             return ListOffsetsPartitionResponse(index=part.index, error_code=ErrorCode.NONE, offsets=offsets)
-        if replica and part.timestamp == LATEST_TIMESTAMP:
-            timestamp, offset = NO_TIMESTAMP, partition.log.end_offset
+        _check_timestamp(part.timestamp, version)
+        if replica:
+            readable, may_lag = partition.log.end_offset, False
         else:
-            timestamp, offset = yield from _offset_at(
-                partition, part.timestamp, committed_only=committed_only
-            )
+            readable = partition.last_stable_offset if committed_only else partition.high_watermark
+            may_lag = partition.is_high_watermark_behind
+        timestamp, offset = yield from _offset_at(partition, part.timestamp, readable)
+        if may_lag and (offset == NO_OFFSET or part.timestamp == LATEST) and part.timestamp != LATEST_TIERED:
+            raise _not_available(partition, version)
+        if part.timestamp != LATEST:
+            known = offset != NO_OFFSET
+            leader_epoch = partition.log.epochs.epoch_for_offset(offset) if known else UNKNOWN
         return ListOffsetsPartitionResponse(
             index=part.index,
             error_code=ErrorCode.NONE,
             timestamp=timestamp,
             offset=offset,
-            leader_epoch=UNKNOWN if offset == NO_OFFSET else partition.log.epochs.epoch_for_offset(offset),
+            leader_epoch=leader_epoch,
         )
     except BrokerError as error:
         return ListOffsetsPartitionResponse(index=part.index, error_code=error.code)
@@ -130,37 +153,44 @@ def _look_up(
         return ListOffsetsPartitionResponse(index=part.index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
 
 
+def _check_timestamp(timestamp_ms: int, version: int) -> None:
+    if timestamp_ms < 0 and version < TIMES_SINCE.get(timestamp_ms, NEVER):
+        text = f"ListOffsets {version} does not have the timestamp {timestamp_ms}"
+        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, text)
+
+
 def _offsets_before(partition: Partition, timestamp_ms: int, limit: int, now_ms: int) -> tuple[int, ...]:
     high_watermark = partition.high_watermark
-    if timestamp_ms == EARLIEST_TIMESTAMP:
+    if timestamp_ms == EARLIEST:
         return (partition.log.start_offset,)[:limit]
     found = partition.log.offsets_before(timestamp_ms, limit, now_ms=now_ms)
     return tuple(dict.fromkeys(min(offset, high_watermark) for offset in found))
 
 
 def _offset_at(
-    partition: Partition, timestamp_ms: int, *, committed_only: bool
+    partition: Partition, timestamp_ms: int, readable: int
 ) -> Generator[int, None, tuple[int, int]]:
-    readable = partition.last_stable_offset if committed_only else partition.high_watermark
-    if timestamp_ms == EARLIEST_TIMESTAMP:
-        return NO_TIMESTAMP, partition.log.start_offset
-    if timestamp_ms == LATEST_TIMESTAMP:
-        _check_lag(partition)
+    """Return the timestamp and the offset, below ``readable``; ``NO_OFFSET`` if there is none."""
+    if timestamp_ms == LATEST:
         return NO_TIMESTAMP, readable
-    found = yield from partition.log.steps_to_timestamp(timestamp_ms)
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return NO_TIMESTAMP, partition.log.start_offset
+    if timestamp_ms == MAX_TIMESTAMP:
+        timestamp_ms = max(segment.max_timestamp()[0] for segment in partition.log.segments)
+    found = None
+    if timestamp_ms >= 0:  # otherwise there is no message with a timestamp, or the one of LATEST_TIERED
+        found = yield from partition.log.steps_to_timestamp(timestamp_ms)
     if found is None or found[0] >= readable:
-        _check_lag(partition)
         return NO_TIMESTAMP, NO_OFFSET
     offset, at_ms = found
     return at_ms, offset
 
 
-def _check_lag(partition: Partition) -> None:
-    """Raise LEADER_NOT_AVAILABLE when an earlier leader may have reported a higher end offset (KIP-207).
-
-    A consumer that used the lower offset would read messages again.
+def _not_available(partition: Partition, version: int) -> BrokerError:
+    """Return the error for a consumer to which an earlier leader may have reported a higher end offset
+    (KIP-207). If it used the lower offset, it would read messages again.
     """
-    if partition.is_high_watermark_behind:
-        raise BrokerError(
-            ErrorCode.LEADER_NOT_AVAILABLE, f"the high watermark of {partition.topic_partition} lags behind"
-        )
+    code = ErrorCode.LEADER_NOT_AVAILABLE
+    if version >= NOT_AVAILABLE_SINCE:
+        code = ErrorCode.OFFSET_NOT_AVAILABLE
+    return BrokerError(code, f"the high watermark of {partition.topic_partition} lags behind")

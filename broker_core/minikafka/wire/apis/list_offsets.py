@@ -19,6 +19,20 @@ LATEST = -1
 """The ``timestamp`` that requests the end of the log."""
 EARLIEST = -2
 """The ``timestamp`` that requests the start of the log."""
+MAX_TIMESTAMP = -3
+"""The ``timestamp`` that requests the message with the largest timestamp."""
+EARLIEST_LOCAL = -4
+"""The ``timestamp`` that requests the start of what is on the broker's disks."""
+LATEST_TIERED = -5
+"""The ``timestamp`` that requests the end of what is in tiered storage."""
+TIMES_SINCE: Mapping[int, int] = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+}
+"""Negative ``timestamp`` -> the first version that has it."""
 
 
 @fast_value
@@ -27,7 +41,7 @@ class ListOffsetsPartition:
 
     index: Int32
     current_leader_epoch: Annotated[Int32, since(4, default=-1), "-1: unknown"]
-    timestamp: Annotated[Int64, "ms; -1 the end, -2 the start"]
+    timestamp: Annotated[Int64, "ms; -1 the end, -2 the start, -3 to -5 see above"]
     max_num_offsets: Annotated[Int32, until(0)] = 1
 
 

@@ -15,7 +15,12 @@ from minikafka.server.handlers import list_offsets
 from minikafka.server.workers.work_pool import SMALL_BYTES
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
-from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from minikafka.wire.apis.list_offsets import (
+    EARLIEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from minikafka.wire.framing import RequestHeader
 from tests.support import requests
 from tests.unit.server.handlers.test_produce import ProduceSimulation
@@ -95,7 +100,10 @@ def test_offsets_above_the_high_watermark_are_given_once_and_in_order() -> None:
     assert list_offsets._offsets_before(partition, 1, 10, 2) == (5, 3, 0)
 
 
-@pytest.mark.parametrize(("timestamp", "lags_told"), [(-1, True), (99, True), (-2, False), (1, False)])
+@pytest.mark.parametrize(
+    ("timestamp", "lags_told"),
+    [(-1, True), (99, True), (-2, False), (1, False), (-3, False), (-4, False), (-5, False)],
+)
 def test_new_leader_returns_no_latest_offset_until_it_catches_up(
     timestamp: int, lags_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,8 +120,10 @@ def test_new_leader_returns_no_latest_offset_until_it_catches_up(
         world.pool.run()
         return int(client.finish().topics[0].partitions[0].error_code)
 
-    expected = ErrorCode.LEADER_NOT_AVAILABLE if lags_told else ErrorCode.NONE
-    assert [code(version) for version in (1, 4)] == [expected] * 2
+    old, new = ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE
+    expected = (old, old, new, new) if lags_told else (ErrorCode.NONE,) * 4
+    versions = (1, 4, 5, 9) if timestamp >= EARLIEST else (9,)
+    assert [code(version) for version in versions] == [*expected[: len(versions)]]
     assert code(0) == ErrorCode.NONE
     if timestamp == -1:
         assert code(1, replica=2) == ErrorCode.NONE
