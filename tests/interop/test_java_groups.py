@@ -85,6 +85,17 @@ def test_the_group_tool_describes_resets_and_deletes(servers: str, tmp_path: Pat
     assert group not in tool(KAFKA_3_9, servers, "--list").split()
 
 
+def test_the_tool_lists_by_state_and_deletes_offsets(servers: str, tmp_path: Path) -> None:
+    group = "selected"
+    consume(KAFKA_3_9, servers, group, len(EVERYTHING), tmp_path / "settings")
+    assert group in tool(KAFKA_3_9, servers, "--list", "--state", "empty")
+    assert group not in tool(KAFKA_3_9, servers, "--list", "--state", "stable")
+    deletion = tool(KAFKA_3_9, servers, "--delete-offsets", "--group", group, "--topic", "t:0")
+    assert re.search(r" t +0 +Successful", deletion)
+    left = offsets(tool(KAFKA_3_9, servers, "--describe", "--group", group) + " ")
+    assert left == dict.fromkeys(range(1, PARTITIONS), PER_PARTITION)
+
+
 def test_the_release_reads_what_we_have_written_of_a_group(servers: str, tmp_path: Path) -> None:
     settings = tmp_path / "settings"
     consume(KAFKA_0_10, servers, "written", len(EVERYTHING), settings)

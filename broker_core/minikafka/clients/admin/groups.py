@@ -1,8 +1,8 @@
 """Administration of consumer groups: lists and describes them, computes lag, sets offsets, deletes groups.
 
 Requests about a group go to its coordinator; only the list needs all brokers. Offsets are set as a commit
-from outside of the group, which the coordinator accepts while the group has no members. No API of these
-versions removes single offsets (OffsetDelete came with 2.4); deleting a group removes all its offsets.
+from outside of the group, which the coordinator accepts while the group has no members. Deleting a group
+removes all its offsets; single ones, of topics that it does not consume, can be removed since Kafka 2.4.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from minikafka.base.config.unknown_names import near_matches
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import BrokerAddress, TopicPartition, numbers_by_topic
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_for_code
 from minikafka.clients.group.description import (
@@ -25,13 +25,24 @@ from minikafka.clients.group.description import (
 )
 from minikafka.clients.group.membership import REJOIN_CODES
 from minikafka.clients.group.offsets import Committed, Committer, commit, committed_offsets
+from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse
 from minikafka.wire.apis.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
+from minikafka.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from minikafka.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
+from minikafka.wire.apis.offset_delete import (
+    OFFSET_DELETE,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 
 _EXPLAIN_TIMEOUT_MS = 2_000
+_SEVERAL_MEMBERS_SINCE = 3
+"""The first version of LeaveGroup by which an administrator removes members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +206,62 @@ class GroupAdmin:
                     error.code, f"{error.detail}; deleting a group needs Kafka 1.1 or newer"
                 ) from None
             raise
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Delete the group's offsets of partitions; return the outcome of each.
+
+        It is GROUP_SUBSCRIBED_TO_TOPIC while a member consumes the topic. Raises NON_EMPTY_GROUP if the group
+        has members that are not consumers, GROUP_ID_NOT_FOUND if it does not exist, UNSUPPORTED_VERSION with
+        brokers before 2.4.
+        """
+        topics = tuple(
+            OffsetDeleteRequestTopic(topic, tuple(map(OffsetDeleteRequestPartition, numbers)))
+            for topic, numbers in numbers_by_topic(to_topic_partitions(partitions)).items()
+        )
+
+        def take(response: OffsetDeleteResponse) -> dict[TopicPartition, ErrorCode]:
+            raise_for_code(response.error_code, f"deleting offsets of group {group_id!r}")
+            return {
+                TopicPartition(topic.name, part.partition_index): ErrorCode.of(part.error_code)
+                for topic in response.topics
+                for part in topic.partitions
+            }
+
+        return CoordinatorClient(self._cluster, group_id).call(
+            f"deleting offsets of group {group_id!r}",
+            OFFSET_DELETE,
+            lambda _: OffsetDeleteRequest(group_id, topics),
+            self._cluster.deadline(timeout_ms),
+            take,
+        )
+
+    def remove_static_members(
+        self, group_id: str, instance_ids: Iterable[str], *, reason: str = "", timeout_ms: int | None = None
+    ) -> dict[str, ErrorCode]:
+        """Remove static members, so that the others need not wait for their sessions; return each outcome.
+
+        Raises UNSUPPORTED_VERSION with brokers before 2.4.
+        """
+        members = tuple(MemberIdentity("", name, reason or None) for name in dict.fromkeys(instance_ids))
+
+        def request(version: int) -> LeaveGroupRequest:
+            if version < _SEVERAL_MEMBERS_SINCE:
+                raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "removing members needs Kafka 2.4 or newer")
+            return LeaveGroupRequest(group_id, "", members)
+
+        def take(response: LeaveGroupResponse) -> dict[str, ErrorCode]:
+            raise_for_code(response.error_code, f"removing members of group {group_id!r}")
+            return {row.group_instance_id or "": ErrorCode.of(row.error_code) for row in response.members}
+
+        return CoordinatorClient(self._cluster, group_id).call(
+            f"removing members of group {group_id!r}",
+            LEAVE_GROUP,
+            request,
+            self._cluster.deadline(timeout_ms),
+            take,
+        )
 
 
 def no_such_group(group_id: str, names: Iterable[str]) -> BrokerError:

@@ -36,5 +36,6 @@ NEWEST_USED: dict[ApiKey, int] = {
     ApiKey.CREATE_PARTITIONS: 2,
     ApiKey.DELETE_GROUPS: 2,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 0,
+    ApiKey.OFFSET_DELETE: 0,
 }
 """API -> newest version. SASL's own exchange chooses its versions itself."""

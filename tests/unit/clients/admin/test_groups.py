@@ -1,0 +1,71 @@
+"""``clients/admin/groups``: the deletion of offsets and the removal of static members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.groups import GroupAdmin
+from minikafka.wire.api import ApiKey
+from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness
+
+
+@pytest.fixture
+def harness() -> Iterator[GroupHarness]:
+    harness = GroupHarness()
+    yield harness
+    for consumer in harness.consumers:
+        consumer.close()
+
+
+@pytest.fixture
+def admin(harness: GroupHarness) -> GroupAdmin:
+    return GroupAdmin(harness.brokers.client())
+
+
+def test_offsets_of_a_group_without_members_are_deleted(harness: GroupHarness, admin: GroupAdmin) -> None:
+    harness.brokers.commit("g", {T0: 5, T1: 6})
+    gone = TopicPartition("gone", 0)
+    assert admin.delete_offsets("g", [T0, gone]) == {
+        T0: ErrorCode.NONE,
+        gone: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert harness.committed() == {T1: 6}
+
+
+def test_offsets_that_a_member_consumes_stay(harness: GroupHarness, admin: GroupAdmin) -> None:
+    consumer = harness.member()
+    consumer.commit_sync()
+    assert admin.delete_offsets("g", [T0]) == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+    assert harness.committed() == {T0: 5, T1: 5, T2: 5, T3: 5}
+
+
+def test_offsets_of_no_group_are_not_deleted(admin: GroupAdmin) -> None:
+    with pytest.raises(BrokerError, match="deleting offsets of group 'nobody'") as refused:
+        admin.delete_offsets("nobody", [T0])
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_static_members_are_removed_by_their_names(harness: GroupHarness, admin: GroupAdmin) -> None:
+    one = harness.member(group_instance_id="one")
+    assert [member.group_instance_id for member in admin.describe("g").members] == ["one"]
+    outcomes = admin.remove_static_members("g", ["one", "two"], reason="broken")
+    assert outcomes == {"one": ErrorCode.NONE, "two": ErrorCode.UNKNOWN_MEMBER_ID}
+    assert admin.describe("g").members == ()
+    harness.read(one)
+    assert one.assignment == (T0, T1, T2, T3)
+
+
+def test_brokers_before_2_4_are_named(harness: GroupHarness, admin: GroupAdmin) -> None:
+    harness.brokers.commit("g", {T0: 5})
+    harness.brokers.newest[ApiKey.LEAVE_GROUP] = 2
+    harness.brokers.unknown.add(ApiKey.OFFSET_DELETE)
+    with pytest.raises(BrokerError, match=r"Kafka 2\.4") as refused:
+        admin.remove_static_members("g", ["one"])
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    with pytest.raises(BrokerError) as refused:
+        admin.delete_offsets("g", [T0])
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
