@@ -234,7 +234,7 @@ def plan_creation(
     partitions: int,
     replication_factor: int,
     assignment: Mapping[int, tuple[int, ...]] | None,
-    config: Mapping[str, str | None],
+    config: Mapping[str, str],
     *,
     room: NewPartitionsLimit | None = None,
     racks_are_optional: bool = False,
@@ -265,7 +265,7 @@ def plan_creation(
         replication_factor = broker.config.default_replication_factor
     count = partitions if assignment is None else len(assignment)
     _check_size(name, count)
-    overrides = _checked_settings(broker, name, config)
+    _check_settings(broker, name, config)
     room = room or NewPartitionsLimit()
     room.check(name, count)
     if assignment is not None:
@@ -282,18 +282,16 @@ def plan_creation(
         )
     room.take(count)
     _check_size(name, count, len(TopicAssignment(assignment).to_json()))
-    return CreationRequest(name, assignment, overrides)
+    return CreationRequest(name, assignment, config)
 
 
-def _checked_settings(broker: Broker, name: str, config: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the configs of a new topic. Raises INVALID_CONFIG."""
-    overrides = {key: value for key, value in config.items() if value is not None}
+def _check_settings(broker: Broker, name: str, config: Mapping[str, str]) -> None:
+    """Raise INVALID_CONFIG unless a new topic may have these configs."""
     try:
-        broker.config.log.with_overrides(overrides)
+        broker.config.log.with_overrides(config)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    check_settings_size(name, overrides)
-    return overrides
+    check_settings_size(name, config)
 
 
 def topic_exists_error(broker: Broker, name: str) -> BrokerError:

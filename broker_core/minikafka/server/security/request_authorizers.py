@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from minikafka.base.acls import TOPIC_OPERATIONS, Operation, ResourceType, operation_bits
+from minikafka.base.acls import Operation, ResourceType
 from minikafka.base.errors import ErrorCode
-from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.records.format.batch import has_producer_id
 from minikafka.server.security.admin_authorizers import ADMIN_AUTHORIZERS
 from minikafka.server.security.authorization import (
@@ -28,28 +27,25 @@ from minikafka.server.security.authorization import (
     AuthorizationResult,
     RequestAuthorizer,
     Requester,
-    cluster_operations,
     cluster_request,
     denial_message,
     denied_topic,
     each_item,
     each_topic,
-    only_topics,
 )
 from minikafka.server.security.group_authorizers import GROUP_AUTHORIZERS
-from minikafka.wire.api import NO_OPERATIONS, ApiKey
+from minikafka.server.security.topic_authorizers import TOPIC_AUTHORIZERS
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownResponse
 from minikafka.wire.apis.create_acls import AclCreationResult, CreateAclsResponse
 from minikafka.wire.apis.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
-from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsResponse
 from minikafka.wire.apis.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
 from minikafka.wire.apis.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from minikafka.wire.apis.describe_acls import DescribeAclsResponse
 from minikafka.wire.apis.describe_configs import (
     ConfigResourceType,
@@ -79,12 +75,6 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from minikafka.wire.apis.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataTopic,
-)
 from minikafka.wire.apis.offset_for_leader_epoch import (
     EpochPartitionResponse,
     EpochTopicResponse,
@@ -98,7 +88,6 @@ from minikafka.wire.apis.produce import (
 )
 from minikafka.wire.apis.stop_replica import StopReplicaPartitionError, StopReplicaResponse
 from minikafka.wire.apis.update_metadata import UpdateMetadataResponse
-from minikafka.wire.fields import ZERO_UUID
 from minikafka.wire.frame_parts import buffer_of
 
 # --- records ------------------------------------------------------------------------------------------------
@@ -188,44 +177,6 @@ def _offset_for_leader_epoch(requester: Requester, version: int, request: Any) -
 # --- topics and settings ------------------------------------------------------------------------------------
 
 
-def _metadata(requester: Requester, version: int, request: MetadataRequest) -> AuthorizationResult | None:
-    if request.topics is None:
-        visible = only_topics(requester)
-        return AuthorizationResult(request, lambda served: _with_operations(requester, visible(served)))
-    allowed: list[MetadataRequestTopic] = []
-    denied: list[MetadataTopic] = []
-    for row in dict.fromkeys(request.topics):
-        # Ids are not secret, names are: those of denied topics that are requested by id are left out.
-        name = row.name if row.topic_id == ZERO_UUID else requester.topic_name(row.topic_id)
-        if name is None or requester.may_on_topic(Operation.DESCRIBE, name):
-            allowed.append(row)
-        else:
-            internal = row.name in INTERNAL_TOPICS
-            denied.append(MetadataTopic(TOPIC_DENIED, row.name, internal, (), topic_id=row.topic_id))
-    # The response always lists the brokers, so the handler runs even when no topic is allowed.
-    return AuthorizationResult(
-        replace(request, topics=tuple(allowed)),
-        lambda served: _with_operations(requester, replace(served, topics=(*served.topics, *denied))),
-    )
-
-
-def _with_operations(requester: Requester, served: MetadataResponse) -> MetadataResponse:
-    """Return the response with those of its operations that the client is authorized to do."""
-
-    def of_topic(row: MetadataTopic) -> MetadataTopic:
-        if row.name is None or row.topic_authorized_operations == NO_OPERATIONS:
-            return row
-        allowed = [one for one in TOPIC_OPERATIONS if requester.may_on_topic(one, row.name)]
-        return replace(row, topic_authorized_operations=operation_bits(allowed))
-
-    of_cluster = served.cluster_authorized_operations
-    if of_cluster != NO_OPERATIONS:
-        of_cluster = cluster_operations(requester)
-    return replace(
-        served, topics=tuple(map(of_topic, served.topics)), cluster_authorized_operations=of_cluster
-    )
-
-
 def _config_request(
     operation: Operation, rows: str, row: Callable[[Any, ErrorCode, str], Any], nothing: Any
 ) -> RequestAuthorizer:
@@ -287,7 +238,6 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
     ApiKey.LIST_OFFSETS: _list_offsets,
-    ApiKey.METADATA: _metadata,
     ApiKey.LEADER_AND_ISR: _replica_request(LeaderAndIsrPartitionError, LeaderAndIsrResponse),
     ApiKey.STOP_REPLICA: _replica_request(StopReplicaPartitionError, StopReplicaResponse),
     ApiKey.UPDATE_METADATA: cluster_request(
@@ -299,22 +249,7 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
     ApiKey.API_VERSIONS: _always_allowed,
     ApiKey.SASL_HANDSHAKE: _always_allowed,
     ApiKey.SASL_AUTHENTICATE: _always_allowed,
-    ApiKey.CREATE_TOPICS: each_item(
-        "topics",
-        lambda requester, topic: requester.may_create(topic.name),
-        "topics",
-        lambda topic: CreatableTopicResult(
-            topic.name, TOPIC_DENIED, denial_message(Operation.CREATE, topic.name)
-        ),
-        CreateTopicsResponse(0, ()),
-    ),
-    ApiKey.DELETE_TOPICS: each_item(
-        "topic_names",
-        lambda requester, name: requester.may_on_topic(Operation.DELETE, name),
-        "topics",
-        lambda name: DeletableTopicResult(name, TOPIC_DENIED),
-        DeleteTopicsResponse(0, ()),
-    ),
+    **TOPIC_AUTHORIZERS,
     ApiKey.DELETE_RECORDS: each_topic(
         Operation.DELETE,
         denied_topic(

@@ -15,6 +15,8 @@ from minikafka.wire.fields import ZERO_UUID, Int8, Int16, Int32, Uuid, since, ta
 
 DEFAULTS_SINCE = 4
 """The first version in which a client may request the broker's defaults."""
+CONFIGS_SINCE = 5
+"""The first version whose response has the partitions, replicas and configs of new topics."""
 
 
 @fast_value
