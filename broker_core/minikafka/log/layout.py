@@ -14,7 +14,8 @@ partition is what follows the last separator. No directory name is valid in both
 before the trailing digits decides. Directories whose name ends with ``.N-delete`` are deleted partitions
 that are being removed. Those with ``.N-stray`` were set aside: they belong to an earlier topic of that name,
 and stay until someone removes them. In these names a long topic name is shortened, as a directory name has
-at most 255 bytes.
+at most 255 bytes. Those with ``.N-future`` are copies of logs that move to this data directory
+(``future_logs``).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from minikafka.base.ids import TOPIC_NAME_MAX_LENGTH, TopicPartition
 
 DELETE_DIR_SUFFIX = "-delete"
 STRAY_DIR_SUFFIX = "-stray"
+FUTURE_DIR_SUFFIX = "-future"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 CORRUPT_SUFFIX = ".corrupt"
@@ -53,8 +55,11 @@ CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 TOPIC_INCARNATIONS_FILE = "topic-creations.json"
 LEADER_EPOCH_JOURNAL_FILE = "leader-epochs-begun.json"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+LOG_REPLACEMENT_FILE = "log-replacement"
+"""In a partition's directory while it replaces the log in another data directory (``future_logs``)."""
 
 _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]+)([_-])(0|[1-9][0-9]{0,9})")
+_FUTURE = re.compile(rf"(.+)\.[^.]+{re.escape(FUTURE_DIR_SUFFIX)}")
 
 
 def snapshot_name(offset: int) -> str:
@@ -94,6 +99,11 @@ class Layout(Enum):
         if len(topic) > TOPIC_NAME_MAX_LENGTH or topic in {".", ".."} or number > 0x7FFFFFFF:
             return None
         return TopicPartition(topic, number)
+
+    def future_partition_of(self, directory_name: str) -> TopicPartition | None:
+        """Return the partition of a future log by the name of its directory; None for other names."""
+        match = _FUTURE.fullmatch(directory_name)
+        return None if match is None else self.partition_of(match[1])
 
     def segment_name(self, base_offset: int) -> str:
         """Return the file name of the segment that starts at ``base_offset``."""
@@ -147,7 +157,7 @@ class Layout(Enum):
         found: dict[Layout, str] = {}
         for name in files.list_dir(directory) if files.is_dir(directory) else []:
             for layout in cls:
-                if layout not in found and layout.partition_of(name) is not None:
+                if layout not in found and (layout.partition_of(name) or layout.future_partition_of(name)):
                     path = os.path.join(directory, name)
                     if files.is_dir(path) and layout.fits(files, path):
                         found[layout] = name

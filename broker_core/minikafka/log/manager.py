@@ -26,6 +26,7 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, DirectoryLocked, ErrorCode, StorageError
 from minikafka.base.files import Files
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
+from minikafka.log import maintenance
 from minikafka.log.checkpoints.data_directory import DataDirectory
 from minikafka.log.checkpoints.high_watermarks import HighWatermarkCheckpoints
 from minikafka.log.checkpoints.leader_epoch_journal import LeaderEpochJournal
@@ -33,11 +34,11 @@ from minikafka.log.checkpoints.topic_incarnations import TopicIncarnations, Tree
 from minikafka.log.cleanup.cleaner_control import CleanerControl
 from minikafka.log.cleanup.file_deletion import FileDeletion, remove_partitions
 from minikafka.log.config import LogConfig
+from minikafka.log.future_logs import FutureLogs
 from minikafka.log.layout import STRAY_DIR_SUFFIX, Layout
 from minikafka.log.log import Log
 from minikafka.log.recovery.log_loader import LoadHints
 from minikafka.log.recovery.opening_progress import OpeningProgress
-from minikafka.log.retention import SegmentFacts
 
 Overrides = Mapping[str, Mapping[str, str]]
 """Topic -> its properties."""
@@ -101,7 +102,9 @@ class LogManager:
         """The incarnation of the topic of each log."""
         self.epoch_journal = LeaderEpochJournal(files)
         self.cleaner_control: CleanerControl | None = None
-        """Called before and after a log is truncated or deleted."""
+        """Called before and after a log is truncated, deleted or moved."""
+        self.futures = FutureLogs(files, self, clock, new_mutex)
+        """The logs that move to another data directory."""
 
     def open_all(self, overrides: Overrides | None = None, tree: Tree | None = None) -> None:
         """Lock the directories, created when absent, and open and recover every log in them.
@@ -131,6 +134,7 @@ class LogManager:
                     }
             self._run_all(jobs)
             progress.end()
+            self.futures.settle(some_offline=bool(self._offline))
             for directory in self._directories:
                 for file, offsets in (
                     (directory.recovery_points, self._recovery_points_of(directory)),
@@ -157,7 +161,7 @@ class LogManager:
         return (*self._offline, *failed)
 
     def by_directory(self) -> dict[DataDirectory, list[tuple[TopicPartition, Log]]]:
-        """Return the logs in each data directory that is in use, in order."""
+        """Return the logs in each data directory that is in use, in order, with the future logs."""
         return {directory: self._in(directory) for directory in self._directories}
 
     def get(self, partition: TopicPartition) -> Log | None:
@@ -202,9 +206,10 @@ class LogManager:
             raise StorageError(
                 f"cannot create the log of {partition}: it may exist in {path}, which is offline: {reason}"
             )
+        preferred = self.futures.preferred.pop(partition, None)
         self.delete(partition)  # an earlier deletion may have left files
         check_topic_name(partition.topic)
-        homes = sorted(self._present(), key=lambda home: len(home.partitions))
+        homes = sorted(self._present(), key=lambda home: (home.path != preferred, len(home.partitions)))
         for home in homes:
             try:
                 return self._create_in(home, partition, overrides, LoadHints(), flush_name=flush_name)
@@ -239,7 +244,7 @@ class LogManager:
             if log.size_bytes:
                 log.flush()  # it was closed by ``give_up``, perhaps with unflushed messages
             if home.may_hold_above(partition, log.recovery_point):
-                self._checkpoint(home)
+                self.checkpoint(home)
             if flush_name:
                 self._files.sync_dir(home.path)
         except (StorageError, FileNotFoundError):
@@ -304,10 +309,10 @@ class LogManager:
         directories are renamed first: a crash leaves a partition, or files that the next open removes. A
         directory that was removed by hand counts as deleted.
         """
-        failed: dict[TopicPartition, StorageError] = {}
         wanted = dict.fromkeys(partitions)
+        failed = self.futures.drop_all(wanted)  # a later log of that name must not find them
         for home in self._directories:
-            here = [partition for partition in wanted if self._directory_of.get(partition) is home]
+            here = [key for key in wanted if self._directory_of.get(key) is home and key not in failed]
             if here:
                 with contextlib.ExitStack() as paused:
                     for partition in here:
@@ -317,7 +322,7 @@ class LogManager:
                         home,
                         here,
                         put_away=partial(self._put_away, home),
-                        checkpoint=partial(self._checkpoint, home),
+                        checkpoint=partial(self.checkpoint, home),
                         forget=self._forget,
                     )
         return failed
@@ -344,6 +349,7 @@ class LogManager:
         if home.failure is not None:
             self.delete(partition)
             return None
+        self.futures.drop(partition)
         path = home.partition_path(partition)
         stray = home.unused_path(partition, STRAY_DIR_SUFFIX)
         with self._cleaning_paused(partition, deleted=True):
@@ -354,16 +360,17 @@ class LogManager:
                 self._files.rename(path, stray)
             self._files.sync_dir(home.path)
             self._forget((partition,))
-            self._checkpoint(home)
+            self.checkpoint(home)
         return stray
 
     def truncate(self, partition: TopicPartition, offset: int, *, restart: bool = False) -> None:
         """Truncate the log, or with ``restart`` restart it at ``offset``, and write the checkpoint."""
         with self._cleaning_paused(partition, deleted=False):
             log, home = self._logs[partition], self._directory_of[partition]
+            self.futures.truncate(partition, offset, restart=restart)
             log.truncate_fully_and_start_at(offset) if restart else log.truncate_to(offset)
             if restart or home.may_hold_above(partition, offset):
-                self._checkpoint(home)
+                self.checkpoint(home)
 
     @contextlib.contextmanager
     def _cleaning_paused(self, partition: TopicPartition, *, deleted: bool) -> Iterator[None]:
@@ -375,6 +382,31 @@ class LogManager:
         finally:
             if cleaner is not None:
                 (cleaner.forget if deleted else cleaner.resume)(partition)
+                if not deleted and partition in self.futures:
+                    cleaner.pause(partition)
+
+    # Moves to another data directory.
+
+    def home_of(self, partition: TopicPartition) -> DataDirectory | None:
+        """Return the data directory of a partition; None when it is not here."""
+        return self._directory_of.get(partition)
+
+    def home_at(self, path: str) -> DataDirectory:
+        """Return the data directory in use at a path. Raises StorageError."""
+        for home in self._present():
+            if home.path == path:
+                return home
+        raise StorageError(f"data directory {path} is offline")
+
+    def adopt(self, partition: TopicPartition, log: Log, home: DataDirectory) -> None:
+        """Serve ``log`` as the log of a partition from now on."""
+        old_home = self._directory_of.get(partition)
+        if old_home is not None:
+            old_home.partitions.discard(partition)
+        home.partitions.add(partition)
+        self._directory_of[partition], self._logs[partition] = home, log
+        self._unopened.pop(partition, None)
+        self._flushed_ms.setdefault(partition, _LONG_AGO_MS)
 
     def increment_start_offset(self, partition: TopicPartition, offset: int) -> None:
         """Raise the log's start offset and write the checkpoint, so that it survives a restart.
@@ -397,65 +429,16 @@ class LogManager:
                 log.config = config
 
     def flush_dirty_logs(self, now_ms: int | None = None) -> list[TopicPartition]:
-        """Flush logs with messages that may be ``flush.ms`` old, and all full segments; return the flushed.
-
-        ``now_ms`` is monotonic time (default: read from the clock). A log that cannot be flushed is reported
-        and accepts no more appends; the others are flushed all the same.
-        """
+        """Run ``maintenance.flush_dirty_logs``. ``now_ms`` is monotonic time (default: now)."""
         now_ms = self._clock.monotonic_ms() if now_ms is None else now_ms
-        flushed = []
-        for partition, log in self.logs().items():
-            limit = log.config.flush_ms
-            since = self._flushed_ms.get(partition, now_ms)
-            everything = limit is not None and now_ms - since >= limit
-            if (
-                log.failure is not None
-                or log.closed
-                or not (everything or log.segments[-1].base_offset > log.recovery_point)
-            ):
-                continue
-            dirty = log.unflushed_messages
-            try:
-                log.flush(None if everything else log.segments[-1].base_offset)
-            except StorageError:
-                _logger.exception("failed to flush log %s; it is offline until the next start", log.directory)
-                continue
-            if everything:
-                self._flushed_ms[partition] = now_ms
-            if dirty:
-                flushed.append(partition)
-        return flushed
+        return maintenance.flush_dirty_logs(self.logs(), self._flushed_ms, now_ms)
 
     def delete_old_segments(
         self, readable: Callable[[TopicPartition, Log], int], now_ms: int | None = None
     ) -> int:
-        """Delete the segments that the policies of each log choose; return the number of files to remove.
-
-        ``readable`` returns the offset that consumers may read up to (high watermark): no segment above it is
-        deleted. ``now_ms`` is wall-clock time. A failure of one log is reported and does not stop the others.
-        """
+        """Run ``maintenance.delete_old_segments``. ``now_ms`` is wall-clock time."""
         now_ms = self._clock.now_ms() if now_ms is None else now_ms
-        count = 0
-        for partition, log in self.logs().items():
-            try:
-                before, size = log.start_offset, log.size_bytes
-                deleted = log.delete_old_segments(
-                    partial(_expired, log.config, now_ms), readable(partition, log), now_ms
-                )
-            except Exception as error:  # noqa: BLE001 - a policy of the operator's own can raise anything
-                _logger.error("failed to delete old segments of %s: %s", partition, error)
-                continue
-            if deleted:
-                _logger.info(
-                    "%s: deleted offsets %d to %d, %d bytes",
-                    partition,
-                    before,
-                    log.start_offset - 1,
-                    size - log.size_bytes,
-                )
-                self.file_deletion.add(log, deleted)
-                count += len(deleted)
-        return count
+        return maintenance.delete_old_segments(self.logs(), readable, now_ms, self.file_deletion)
 
     def remove_expired_producers(self, now_ms: int | None = None) -> int:
         """Remove the producers of each log that were idle for too long; return their number. ``now_ms`` is
@@ -470,7 +453,7 @@ class LogManager:
         A failure is reported by one warning until it succeeds again.
         """
         for directory in self._directories:
-            self._checkpoint(directory)
+            self.checkpoint(directory)
         for log in self.logs().values():
             log.epochs.save()
 
@@ -523,14 +506,18 @@ class LogManager:
         found = dict(directory.found())
         self.topic_incarnations.enter(directory, found)
         self.epoch_journal.enter(directory, found)
-        for partition, path in found.items():
+        for partition, path in (*directory.found_futures(), *found.items()):
+            known = LoadHints(clean, points.get(partition, 0), starts.get(partition, 0), progress.advance)
+            if found.get(partition) != path or self.futures.is_replacing(path):
+                config = self._config_of(partition.topic, overrides.get(partition.topic, {}))
+                jobs.append(partial(self.futures.open_found, partition, path, directory, config, known))
+                continue
             if partition in self._directory_of:
                 other = self._directory_of[partition].path
                 raise _DuplicatePartition(
                     f"duplicate logs of {partition} in {other} and {directory.path}; move one of them away"
                 )
             self._directory_of[partition] = directory
-            known = LoadHints(clean, points.get(partition, 0), starts.get(partition, 0), progress.advance)
             progress.expect()
             jobs.append(partial(self._open_found, partition, path, overrides, known, progress))
         return jobs
@@ -592,9 +579,8 @@ class LogManager:
 
     def _in(self, directory: DataDirectory) -> list[tuple[TopicPartition, Log]]:
         logs = self.logs()
-        return [
-            (partition, logs[partition]) for partition in sorted(directory.partitions) if partition in logs
-        ]
+        here = {partition: logs[partition] for partition in set(directory.partitions) if partition in logs}
+        return sorted((here | self.futures.logs_in(directory)).items())
 
     def _recovery_points_of(self, directory: DataDirectory) -> dict[TopicPartition, int]:
         points = {partition: log.recovery_point for partition, log in self._in(directory)}
@@ -615,7 +601,7 @@ class LogManager:
                 starts.setdefault(partition, known.start_offset)
         return starts
 
-    def _checkpoint(self, directory: DataDirectory) -> bool:
+    def checkpoint(self, directory: DataDirectory) -> bool:
         """Write the offsets; return whether that succeeded. Raises as ``OffsetCheckpointFile.write``."""
         if directory.failure is not None:
             return False
@@ -637,7 +623,7 @@ class LogManager:
                 errors.append(error)
 
         self._run_all([partial(close, log) for _, log in self._in(directory)])
-        written = self._checkpoint(directory)
+        written = self.checkpoint(directory)
         if errors:
             raise errors[0]
         if written and directory.partitions.isdisjoint(self._unopened):
@@ -653,11 +639,8 @@ class LogManager:
         self._flushed_ms = {}
         self._unopened = {}
         self.file_deletion = FileDeletion(self._files, self._clock)
+        self.futures = FutureLogs(self._files, self, self._clock, self._new_mutex)
 
 
 class _DuplicatePartition(StorageError):
     """A partition is in two data directories."""
-
-
-def _expired(config: LogConfig, now_ms: int, segments: Sequence[SegmentFacts]) -> int:
-    return max((policy.expired(segments, config.limits, now_ms) for policy in config.policies), default=0)

@@ -9,6 +9,7 @@
     leader-epochs-begun.json           epochs not yet in the logs' own files (``leader_epoch_journal``)
     NAME.N-delete                      a deleted partition that is being removed, at open if a crash left it
     NAME.N-stray                       the log of an earlier topic of that name, set aside
+    NAME.N-future                      the copy of a log that moves to this directory (``future_logs``)
 
 The possible content of a checkpoint file is always known: an offset that is too high would do harm (hidden
 damage, hidden messages), so such a file is replaced, or removed when a full disk has no room for another.
@@ -24,7 +25,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
-from minikafka.base.errors import DirectoryLocked, StorageError
+from minikafka.base.errors import BrokerError, DirectoryLocked, ErrorCode, StorageError
 from minikafka.base.files import DiskSpace, Files, Lock, make_dirs_durably, replace_file
 from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.base.text import counted, ranges
@@ -33,9 +34,11 @@ from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint, write_c
 from minikafka.log.layout import (
     CLEAN_SHUTDOWN_FILE,
     DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
+    NAME_MAX_BYTES,
     RECOVERY_POINT_FILE,
     Layout,
 )
@@ -211,6 +214,13 @@ class DataDirectory:
         """Yield the partitions in it, with their directories."""
         yield from self.layout.found(self._files, self.path)
 
+    def found_futures(self) -> Iterator[tuple[TopicPartition, str]]:
+        """Yield the partitions of the future logs in it, with their directories."""
+        for name in self._files.list_dir(self.path):
+            partition, path = self.layout.future_partition_of(name), self.file(name)
+            if partition is not None and self._files.is_dir(path):
+                yield partition, path
+
     def is_clean(self) -> bool:
         """Return whether the clean-shutdown marker exists."""
         return self._files.exists(self.file(CLEAN_SHUTDOWN_FILE))
@@ -258,7 +268,21 @@ class DataDirectory:
 
     def unused_path(self, partition: TopicPartition, suffix: str = DELETE_DIR_SUFFIX) -> str:
         """Return the path to which a partition's directory is renamed before it is removed or set aside."""
-        path, number = self.file(self.layout.leftover_stem(partition)), 0
+        return self._unused(self.layout.leftover_stem(partition), suffix)
+
+    def future_path(self, partition: TopicPartition) -> str:
+        """Return the path of a new future log. Raises INVALID_TOPIC if its name would be too long."""
+        path = self._unused(self.layout.directory_name(partition), FUTURE_DIR_SUFFIX)
+        if len(os.path.basename(path)) > NAME_MAX_BYTES:
+            raise BrokerError(
+                ErrorCode.INVALID_TOPIC,
+                f"the log of {partition} cannot move: the name of its copy, {os.path.basename(path)}, is "
+                f"longer than {NAME_MAX_BYTES} bytes",
+            )
+        return path
+
+    def _unused(self, stem: str, suffix: str) -> str:
+        path, number = self.file(stem), 0
         while self._files.exists(f"{path}.{number}{suffix}"):
             number += 1
         return f"{path}.{number}{suffix}"

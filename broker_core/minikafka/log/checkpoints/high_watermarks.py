@@ -59,3 +59,12 @@ class HighWatermarkCheckpoints:
                 changed = [partition for partition in partitions if held.pop(partition, 0)]
                 if changed and directory.failure is None:
                     directory.high_watermarks.write(held)
+
+    def move(self, partition: TopicPartition, old: DataDirectory, new: DataDirectory) -> None:
+        """Move the entry of a partition whose log has moved. Raises StorageError as ``forget``."""
+        offset = old.high_watermarks.held.get(partition, 0)
+        with new.writing:
+            new.high_watermarks.write({**new.high_watermarks.held, partition: offset})
+        with old.writing:
+            held = {other: at for other, at in old.high_watermarks.held.items() if other != partition}
+            old.high_watermarks.write(held)

@@ -202,6 +202,11 @@ class TopicIncarnations:
         }
         self._write_stale()
 
+    def move(self, old: DataDirectory, new: DataDirectory) -> None:
+        """Write the files of two directories, between which a log has moved. Raises StorageError."""
+        self._stale |= {new.path: None, old.path: None}
+        self._write_stale()
+
     def _write_stale(self) -> None:
         if self._tree is None:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from minikafka.base.ids import TopicPartition
+from minikafka.log.log import Log
 
 
 class CleanerControl(Protocol):
@@ -18,3 +19,6 @@ class CleanerControl(Protocol):
 
     def forget(self, partition: TopicPartition) -> None:
         """Remove the state of a deleted partition."""
+
+    def move(self, partition: TopicPartition, old: Log) -> None:
+        """Keep the first dirty offset of a partition whose log has replaced ``old`` in another directory."""

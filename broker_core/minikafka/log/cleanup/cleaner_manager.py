@@ -326,6 +326,19 @@ class LogCleanerManager:
             self._later_ms.pop(partition, None)
             self._paused.discard(partition)
 
+    def move(self, partition: TopicPartition, old: Log) -> None:
+        """Move the first dirty offset of a partition to the checkpoint of the directory of its new log.
+
+        An offset that stayed behind would count again if the log moved back after a truncation.
+        """
+        log, file = self._logs().get(partition), self._file_of(old)
+        with self._mutex:
+            point = file.held.get(partition)
+            if point is not None:
+                if log is not None:
+                    self._set_point(partition, log, point)
+                self._write(file, {other: at for other, at in file.held.items() if other != partition})
+
     def stop(self) -> None:
         """Stop the running cleaning, and start no other. On return none is running."""
         with self._mutex:
