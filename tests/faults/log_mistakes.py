@@ -145,11 +145,11 @@ def advance_only(manager: LogManager, partition: TopicPartition, offset: int) ->
 
 
 def delete_without_checkpoints(manager: LogManager, partition: TopicPartition) -> bool:
-    real, LogManager._checkpoint = LogManager._checkpoint, nothing
+    real, LogManager.checkpoint = LogManager.checkpoint, nothing
     try:
         return delete(manager, partition)
     finally:
-        LogManager._checkpoint = real
+        LogManager.checkpoint = real
 
 
 def mark_before_closing(manager: LogManager, directory: DataDirectory) -> None:

@@ -156,7 +156,7 @@ def told_until(step: int) -> Story:
     return story
 
 
-@pytest.mark.parametrize("seed", (None, *seeds(3)))
+@pytest.mark.parametrize("seed", [None, *seeds(3)])
 def test_power_cut_at_any_step_of_a_move_loses_nothing_flushed(seed: int | None) -> None:
     for step in range(1, changes() + 1):
         story = told_until(step)

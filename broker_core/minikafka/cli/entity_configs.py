@@ -12,10 +12,10 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import HIDDEN, redact
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import (
+    BROKER_RATES,
     CONNECTION_RATE,
     CONNECTION_RATE_TYPE,
     RATE,
-    RATES,
     change_config,
     read_config,
 )
@@ -90,7 +90,7 @@ class Owner:
             known = {CONNECTION_RATE: CONNECTION_RATE_TYPE}
             _check_address(self.name)
         elif self.kind == paths.BROKERS:
-            known = dict.fromkeys(RATES, RATE)
+            known = dict.fromkeys(BROKER_RATES, RATE)
             if not (self.name.isascii() and self.name.isdecimal()):
                 raise ConfigError("NAME", self.name, "must be a broker id")
         else:

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import BrokerError, StorageError
+from minikafka.base.errors import BrokerError, OffsetOutOfRange, StorageError
 from minikafka.base.files import Files, read_file, replace_file
 from minikafka.base.ids import TopicPartition
 from minikafka.log.checkpoints.data_directory import DataDirectory
@@ -329,10 +329,11 @@ class FutureLogs:
         start_offset, end_offset = current.start_offset, current.end_offset
         if not start_offset <= log.end_offset <= end_offset:
             self._truncate(partition, future, start_offset, restart=True)
-        found = current.read(log.end_offset, SLICE_BYTES, partial=False)
-        if found.slice is None:
-            return 0
-        copied = replicated(found.slice.read(), log.end_offset)
+        try:
+            found = current.read(log.end_offset, SLICE_BYTES, partial=False)
+        except OffsetOutOfRange:
+            return 0  # retention or a truncation comes in between
+        copied = None if found.slice is None else replicated(found.slice.read(), log.end_offset)
         if copied is None:
             return 0
         if copied.first_offset < log.end_offset == log.start_offset:
@@ -357,12 +358,18 @@ class FutureLogs:
         if future is None or current is None or current.closed or current.failure is not None:
             return False
         with future.mutex:
-            if not future.checked or not self._catch_up(partition, future, current):
-                return False
-            self._take_final_name(partition, future, current)
-            switched = self._catch_up(partition, future, current) and switch(
-                lambda: self._complete(partition, future, current)
-            )
+            try:
+                if not future.checked or not self._catch_up(partition, future, current):
+                    return False
+                self._take_final_name(partition, future, current)
+                switched = self._catch_up(partition, future, current) and switch(
+                    lambda: self._complete(partition, future, current)
+                )
+            except (StorageError, BrokerError, FileNotFoundError) as error:
+                with contextlib.suppress(StorageError, FileNotFoundError):
+                    self._make_future_again(partition, future)
+                future.log.fail(str(error))
+                raise
             if not switched:
                 self._make_future_again(partition, future)
                 return False
@@ -415,14 +422,16 @@ class FutureLogs:
         return log
 
     def _make_future_again(self, partition: TopicPartition, future: FutureLog) -> None:
-        log, home = future.log, future.home
-        log.close()
+        log, home, known = future.log, future.home, LoadHints(start_offset=future.log.start_offset)
+        with contextlib.suppress(StorageError):
+            log.close()
+            known = _clean_hints(log)
         path = home.future_path(partition)
         self._files.rename(log.directory, path)
         self._files.sync_dir(home.path)
         with contextlib.suppress(FileNotFoundError):
             self._files.remove(f"{path}/{LOG_REPLACEMENT_FILE}")
-        future.log = self._open(path, home, log.config, _clean_hints(log))
+        future.log = self._open(path, home, log.config, known)
 
     def _retire(
         self, partition: TopicPartition, old: Log | None, old_home: DataDirectory | None, future: FutureLog
@@ -437,6 +446,7 @@ class FutureLogs:
                 for segment in old.segments:
                     segment.load_indexes()  # for the readers that still use it
                 old.abandon()
+                log.increment_start_offset(old.start_offset)  # DeleteRecords may have come in between
             if old_home is not None and old_home.failure is None:
                 path = old_home.unused_path(partition)
                 self._files.rename(old_home.partition_path(partition), path)

@@ -417,6 +417,9 @@ class LogManager:
         if log is None or home is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition))
         log.increment_start_offset(offset)
+        if self._logs.get(partition) is not log:  # its copy has replaced it meanwhile
+            self.increment_start_offset(partition, offset)
+            return
         with home.writing:
             if not self._write_starts(home):
                 raise StorageError(f"cannot write {home.start_offsets.path}")

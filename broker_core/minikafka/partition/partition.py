@@ -410,6 +410,10 @@ class Partition:
         self._high_watermark = self._clamp(self._high_watermark)
         self._durable_end_offset = min(self._durable_end_offset, self.log.end_offset)
 
+    def replace_log(self, log: Log) -> None:
+        """Serve ``log``, a copy in another data directory that has all messages (``log.future_logs``)."""
+        self.log = log
+
     # --- reading --------------------------------------------------------------------------------------------
 
     def read(

@@ -18,6 +18,10 @@ LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 RATES = (LEADER_RATE, FOLLOWER_RATE)
 """Settings of a broker: bytes a second that replication may use."""
+ALTER_LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+"""Setting of a broker: bytes a second that may be copied from one data directory to another."""
+BROKER_RATES = (*RATES, ALTER_LOG_DIRS_RATE)
+"""All settings of a broker."""
 RATE = Type("bytes per second, at least 0", int64(0).convert)
 _USER = re.compile(rf"[^/]+(/{paths.CLIENTS}/[^/]+)?")
 

@@ -44,6 +44,7 @@ from minikafka.server.dispatch import Dispatcher
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.housekeeper import Housekeeper
 from minikafka.server.inter_broker_connection import InterBrokerConnection, check_own_login
+from minikafka.server.replication.alter_log_dirs import ReplicaAlterLogDirsManager
 from minikafka.server.replication.failing_logs import FailingLogs
 from minikafka.server.replication.isr_writer import IsrWriter
 from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherManager
@@ -137,6 +138,7 @@ class RunningBroker:
         self._channels = ControllerChannelManager(
             broker_id, config.inter_broker.listener, ports.connector, ports.clock, timeout_ms, ports.spawn
         )
+        self._moves = self._moves_between_directories(with_threads=ports.spawn is not None)
         self._stops.callback(self._fetchers.stop)
         self._stops.callback(self._channels.close)
         replicas = ReplicaManager(self.broker, coordinator, self._fetchers, serving=self.serving.set)
@@ -174,16 +176,19 @@ class RunningBroker:
             self._stops.callback(replicas.stop_following)
 
     def step(self) -> bool:
-        """Run one step of each connection to another broker, without threads. Return True if any had work."""
-        fetched = self._fetchers.step()
-        return self._channels.step() or fetched
+        """Run one step of each connection to another broker, and of the moves between data directories,
+        without threads. Return True if any had work.
+        """
+        worked = (self._fetchers.step(), self._channels.step(), self._moves.step())
+        return any(worked)
 
     def due_ms(self) -> int:
         """Return the time (monotonic) before which nothing is to be done here if nothing is delivered.
 
         For a simulation, which calls ``step`` and the housekeeper's ``tick``.
         """
-        return min(self._fetchers.due_ms(), self._channels.due_ms(), self.housekeeper.due_ms())
+        parts = (self._fetchers, self._channels, self._moves, self.housekeeper)
+        return min(part.due_ms() for part in parts)
 
     def stop(self) -> None:
         """Stop in the reverse order of the start; a second call does nothing.
@@ -191,6 +196,14 @@ class RunningBroker:
         Everything is stopped; then the last error is raised. StorageError: messages may not be on disk.
         """
         self._stops.close()
+
+    def _moves_between_directories(self, *, with_threads: bool) -> ReplicaAlterLogDirsManager:
+        moves = ReplicaAlterLogDirsManager(self.broker)
+        self.broker.alter_log_dir = moves.alter
+        self._stops.callback(moves.stop)
+        if with_threads:
+            moves.start()
+        return moves
 
     def _cleaning(self, config: BrokerConfig, ports: Ports, logs: LogManager) -> LogCleanerManager | None:
         if not config.cleaner.enabled:
@@ -209,6 +222,8 @@ class RunningBroker:
             ports.files, logs.logs, cleaner, new_mutex=threading.Lock
         )
         cleaning.begin(logs.paths)
+        for topic_partition in logs.futures.all():
+            logs.futures.pause_cleaning(topic_partition)
         return cleaning
 
     @staticmethod

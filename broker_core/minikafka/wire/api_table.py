@@ -9,6 +9,7 @@ from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from minikafka.wire.apis.alter_configs import ALTER_CONFIGS
 from minikafka.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
+from minikafka.wire.apis.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
 from minikafka.wire.apis.alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
 from minikafka.wire.apis.api_versions import API_VERSIONS
 from minikafka.wire.apis.controlled_shutdown import CONTROLLED_SHUTDOWN
@@ -85,6 +86,7 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         DELETE_ACLS,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
+        ALTER_REPLICA_LOG_DIRS,
         DESCRIBE_LOG_DIRS,
         SASL_AUTHENTICATE,
         CREATE_PARTITIONS,

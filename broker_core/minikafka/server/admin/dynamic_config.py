@@ -26,7 +26,7 @@ from minikafka.base.errors import (
 from minikafka.base.ids import check_topic_name
 from minikafka.log.config import LIST_PROPERTIES, TOPIC_CONFIG, LogConfig
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import RATE, RATES, ConfigChange, EntityConfig
+from minikafka.registry.entity_configs import BROKER_RATES, RATE, ConfigChange, EntityConfig
 from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.registry.users import ClientEntity
 from minikafka.server.config.properties import BROKER_CONFIG
@@ -94,7 +94,7 @@ def describe_broker(properties: Settings, own: Settings) -> Iterable[DescribeCon
 
     An unknown property may be a password, so its value is hidden.
     """
-    yield from map(_rate, sorted(RATES), map(own.get, sorted(RATES)))
+    yield from map(_rate, sorted(BROKER_RATES), map(own.get, sorted(BROKER_RATES)))
     keys = BROKER_CONFIG.keys
     for name in sorted(keys.keys() | properties.keys()):
         key = keys.get(name)
@@ -235,12 +235,12 @@ def _check_rates(name: str, changed: Settings) -> None:
     """Raise ConfigErrors for configs of broker ``name`` that are not dynamic or have invalid values."""
     faults = Faults()
     for key, text in changed.items():
-        if key in RATES:
+        if key in BROKER_RATES:
             faults.attempt(partial(RATE.parse, key, text), None)
         else:
             allowed = (
                 f"cannot be changed while a broker runs: set it in the properties of broker {name} and "
-                f"restart it (only {' and '.join(RATES)} are dynamic)"
+                f"restart it (only {', '.join(BROKER_RATES)} are dynamic)"
             )
             faults.add([ConfigError(key, None, allowed)])
     faults.check(changed)

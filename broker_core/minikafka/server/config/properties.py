@@ -57,6 +57,7 @@ from minikafka.server.config.listener_security import (
 )
 from minikafka.server.config.listeners import Listener, ListenerConfig, check_names_beside_0_10
 from minikafka.server.config.releases import RELEASE
+from minikafka.server.config.replication import CONTROLLER, QUOTAS, ReplicationConfig
 from minikafka.server.quotas.client_quotas import QuotaConfig
 
 Section = TypeVar("Section")
@@ -65,7 +66,7 @@ _IDENTITY = "Identity, directories and ZooKeeper"
 _CONNECTIONS, _SECURITY = "Listeners and connections", "TLS and SASL"
 _TOPICS = "Topics"
 _LOGS = "Logs: size, flush, retention, compaction"
-_CONTROLLER, _GROUPS, _QUOTAS, _ACCESS = "Controller", "Groups and offsets", "Quotas", "Access control"
+_GROUPS, _ACCESS = "Groups and offsets", "Access control"
 GROUPS = (
     _IDENTITY,
     _CONNECTIONS,
@@ -74,9 +75,9 @@ GROUPS = (
     _LOGS,
     MESSAGES,
     REPLICATION,
-    _CONTROLLER,
+    CONTROLLER,
     _GROUPS,
-    _QUOTAS,
+    QUOTAS,
     _ACCESS,
 )
 """The sections of the reference page."""
@@ -157,59 +158,6 @@ class OffsetsConfig:
     )
     check_interval_ms: int = setting(
         "offsets.retention.check.interval.ms", int64(1), 600_000, "How often to look for expired offsets."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicationConfig:
-    """The configuration of replication. Times are milliseconds, sizes bytes."""
-
-    fetchers: int = setting("num.replica.fetchers", int32(1), 1, "Fetcher threads for each leading broker.")
-    fetch_max_bytes: int = setting(
-        "replica.fetch.max.bytes", int32(0), 1_048_576, "Bytes of one partition in a response to a follower."
-    )
-    fetch_response_max_bytes: int = setting(
-        "replica.fetch.response.max.bytes", int32(0), 10_485_760, "Bytes of a whole response to a follower."
-    )
-    fetch_wait_max_ms: int = setting(
-        "replica.fetch.wait.max.ms", int32(0), 500, "How long a leader may wait for messages for a follower."
-    )
-    fetch_min_bytes: int = setting("replica.fetch.min.bytes", int32(0), 1, "Bytes for which a leader waits.")
-    fetch_backoff_ms: int = setting(
-        "replica.fetch.backoff.ms", int32(0), 1_000, "The longest wait after an error."
-    )
-    socket_timeout_ms: int = setting(
-        "replica.socket.timeout.ms", int32(1), 30_000, "How long to wait for the answer of a leader."
-    )
-    lag_time_max_ms: int = setting(
-        "replica.lag.time.max.ms", int64(1), 10_000, "How long a follower may lag before it leaves the ISR."
-    )
-    checkpoint_interval_ms: int = setting(
-        "replica.high.watermark.checkpoint.interval.ms",
-        int64(1),
-        5_000,
-        "How often high watermarks are written.",
-    )
-    controller_timeout_ms: int = setting(
-        "controller.socket.timeout.ms",
-        int32(1),
-        30_000,
-        "How long the controller waits for a broker's answer.",
-        _CONTROLLER,
-    )
-    throttle_windows: int = setting(
-        "replication.quota.window.num",
-        int32(1),
-        11,
-        "Windows over which the rate of throttled replicas is measured.",
-        _QUOTAS,
-    )
-    throttle_window_ms: int = setting(
-        "replication.quota.window.size.seconds",
-        int32(1).then(lambda seconds: 1000 * seconds),
-        1,
-        "The length of a window.",
-        _QUOTAS,
     )
 
 
@@ -567,9 +515,9 @@ BROKER_CONFIG = ConfigDef(
         *(replace(definition_of(SaslConfig).keys[name], group=_SECURITY) for name in LOGIN_NAMES),
         *(replace(key, group=_SECURITY) for key in definition_of(SignedTokenConfig).keys.values()),
         *_in_group(REPLICATION, ReplicationConfig, FetchConfig),
-        *_in_group(_CONTROLLER, ControlConfig),
+        *_in_group(CONTROLLER, ControlConfig),
         *_in_group(_GROUPS, GroupSettings, OffsetsConfig),
-        *_in_group(_QUOTAS, QuotaConfig),
+        *_in_group(QUOTAS, QuotaConfig),
         *_in_group(_ACCESS, AccessConfig),
     ],
     {**SslConfig.UNSUPPORTED, **dict.fromkeys(SECURITY_PREFIXES, NOT_YET)},

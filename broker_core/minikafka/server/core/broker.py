@@ -117,9 +117,7 @@ class Broker:
         self.address_quotas = AddressQuotas()
         self.scram_credentials = ScramCredentials()
         """The SCRAM credentials of users, as in ZooKeeper."""
-        self.replication_quotas = ReplicationQuotas(
-            broker_id, config.replication.throttle_windows, config.replication.throttle_window_ms
-        )
+        self.replication_quotas = ReplicationQuotas(broker_id, config.replication)
         self.access_control = AccessControl(self.topic_name)
         """The ACLs in force. Without an authorizer everything is allowed to everyone."""
         self.acl_manager: AclManager | None = None
@@ -131,6 +129,9 @@ class Broker:
         """Called with each new deadline (monotonic ms), so that the housekeeper wakes in time."""
         self.propose_isr: Callable[[Partition, LeaderAndIsr], None] = lambda partition, wanted: None
         """Called with each ISR that a leader on this broker proposes."""
+        self.alter_log_dir: Callable[[TopicPartition, str], None] = lambda topic_partition, path: None
+        """Moves a replica on this broker to another data directory. Called on the worker; raises BrokerError.
+        """
         self.log_failed: Callable[[TopicPartition, str], None] = lambda topic_partition, complaint: None
         """Called, also within steps, when a leader on this broker fails to write to its log. The second
         argument is the line for the broker's own log, "" for none."""

@@ -4,8 +4,8 @@ Version 3 adds the error of a request that is not authorized, 4 the size of the 
 ``ReplicaManager.describeLogDirs`` of 2.1: every directory is listed, also one
 without any of the requested partitions; an offline directory is KAFKA_STORAGE_ERROR. One failed log makes its
 directory offline here, but the other logs in it stay available and are listed, while 2.1 takes all of them
-offline. A log's lag is the number of offsets that its end is below the high watermark. Logs do not move
-between directories, so none is a future log.
+offline. A log's lag is the number of offsets that its end is below the high watermark; that of the copy of a
+log that moves to another directory is what it lacks of the log.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from minikafka.wire.apis.describe_log_dirs import (
 
 STEP_PARTITIONS = 100
 _UNKNOWN = DiskSpace(-1, -1)
+UNKNOWN_LAG = -1
+"""The lag of a future log whose current log cannot be opened."""
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> None:
@@ -69,10 +71,11 @@ def _serve(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
 
 
 def _row(broker: Broker, topic_partition: TopicPartition, log: Log) -> DescribeLogDirsPartition:
-    high_watermark = broker.readable_up_to(topic_partition, log)
+    current = broker.logs.get(topic_partition)
+    if current is log:
+        lag = max(0, broker.readable_up_to(topic_partition, log) - log.end_offset)
+    else:
+        lag = UNKNOWN_LAG if current is None else current.end_offset - log.end_offset
     return DescribeLogDirsPartition(
-        topic_partition.partition,
-        log.size_bytes,
-        max(0, high_watermark - log.end_offset),
-        is_future_key=False,
+        topic_partition.partition, log.size_bytes, lag, is_future_key=current is not log
     )

@@ -11,6 +11,9 @@ clients or replicas that are in sync.
                             PARTITION:BROKER,…, or * for all
     replication.quota.window.num, replication.quota.window.size.seconds     the broker's properties
 
+A third rate is that of the bytes that are copied between the data directories of a broker (KIP-113):
+``replica.alter.log.dirs.io.max.bytes.per.second`` in /config/brokers/ID.
+
 Measured as in 0.10.1 (``SimpleRate``): the bytes of the last windows, divided by the time since the first of
 them started, and by one window at least. Partitions are not paused while the rate is at most the limit, so
 that one fetch of every partition may exceed it. This leader sends at most the bytes of one second of each
@@ -28,13 +31,15 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.rate import SimpleRate
 from minikafka.log.config import throttled_partitions
 from minikafka.registry.entity_configs import (
+    ALTER_LOG_DIRS_RATE,
+    BROKER_RATES,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
     RATE,
-    RATES,
 )
+from minikafka.server.config.replication import ReplicationConfig
 from minikafka.server.quotas.client_quotas import UNLIMITED
 
 _log = logging.getLogger(__name__)
@@ -95,11 +100,15 @@ class ReplicationQuotaManager:
 
 
 class ReplicationQuotas:
-    """Both replication quotas of a broker, as configured in ZooKeeper."""
+    """The replication quotas of a broker, as configured in ZooKeeper."""
 
-    def __init__(self, broker_id: int, windows: int, window_ms: int) -> None:
+    def __init__(self, broker_id: int, config: ReplicationConfig) -> None:
+        windows, window_ms = config.throttle_windows, config.throttle_window_ms
         self.leader = ReplicationQuotaManager(windows, window_ms)
         self.follower = ReplicationQuotaManager(windows, window_ms)
+        self.alter_log_dirs = ReplicationQuotaManager(
+            config.alter_log_dirs_windows, config.alter_log_dirs_window_ms
+        )
         self.settings: Mapping[str, str] = {}
         """The broker's own configs in ZooKeeper, as last read."""
         self._broker_id = broker_id
@@ -113,14 +122,18 @@ class ReplicationQuotas:
         """Apply the broker's configs in ZooKeeper, which are complete."""
         if settings == self.settings:
             return
-        idle = sorted(settings.keys() - set(RATES))
+        idle = sorted(settings.keys() - set(BROKER_RATES))
         if idle:
             _log.warning(
                 "configs of broker %d: ignored %s: only replication rates can be changed while it runs",
                 self._broker_id,
                 ", ".join(idle),
             )
-        for quota, name in ((self.leader, LEADER_RATE), (self.follower, FOLLOWER_RATE)):
+        for quota, name in (
+            (self.leader, LEADER_RATE),
+            (self.follower, FOLLOWER_RATE),
+            (self.alter_log_dirs, ALTER_LOG_DIRS_RATE),
+        ):
             limit = _limit(name, settings[name]) if name in settings else UNLIMITED
             if limit != quota.limit:
                 quota.set_limit(limit)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.log.log import Log
-from minikafka.server.config.properties import ReplicationConfig
+from minikafka.server.config.replication import ReplicationConfig
 from minikafka.wire.apis.fetch import (
     NEW_SESSION_EPOCH,
     NO_SESSION,

@@ -37,6 +37,7 @@ from minikafka.server.security.group_authorizers import GROUP_AUTHORIZERS
 from minikafka.server.security.topic_authorizers import TOPIC_AUTHORIZERS
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+from minikafka.wire.apis.alter_replica_log_dirs import alter_log_dirs_response, log_dirs_of
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownResponse
 from minikafka.wire.apis.create_acls import AclCreationResult, CreateAclsResponse
 from minikafka.wire.apis.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -282,6 +283,10 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
                 for _ in request.filters
             ),
         ),
+    ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: cluster_request(
+        Operation.ALTER,
+        lambda request: alter_log_dirs_response(dict.fromkeys(log_dirs_of(request), CLUSTER_DENIED)),
     ),
     # As in Kafka: without DESCRIBE on the cluster no directory is listed, before version 3 without an error.
     ApiKey.DESCRIBE_LOG_DIRS: cluster_request(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import BrokerError
-from minikafka.registry.entity_configs import RATES
+from minikafka.registry.entity_configs import BROKER_RATES
 from minikafka.server.admin.dynamic_config import describe_broker, replace_all
 from minikafka.wire.apis.alter_configs import AlterableConfig
 
@@ -34,5 +34,5 @@ def test_only_dynamic_properties_are_writable() -> None:
     rows = {
         row.name: row.read_only for row in describe_broker({"advertised.listeners": "PLAINTEXT://a:1"}, {})
     }
-    assert {name for name, read_only in rows.items() if not read_only} == set(RATES)
+    assert {name for name, read_only in rows.items() if not read_only} == set(BROKER_RATES)
     assert rows["advertised.listeners"]

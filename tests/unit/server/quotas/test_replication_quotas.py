@@ -6,6 +6,7 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.registry.entity_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from minikafka.server.config.replication import ReplicationConfig
 from minikafka.server.quotas.client_quotas import UNLIMITED
 from minikafka.server.quotas.replication_quotas import ReplicationQuotaManager, ReplicationQuotas
 
@@ -14,7 +15,7 @@ FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 @pytest.fixture
 def both() -> ReplicationQuotas:
-    return ReplicationQuotas(1, 11, 1000)
+    return ReplicationQuotas(1, ReplicationConfig())
 
 
 def limited(limit: int) -> ReplicationQuotaManager:

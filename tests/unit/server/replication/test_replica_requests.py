@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.server.config.properties import BrokerConfig, ReplicationConfig
+from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.config.replication import ReplicationConfig
 from minikafka.server.replication.replica_requests import FetchSessionHandler
 from minikafka.wire.apis.fetch import FetchPartition, FetchResponse
 

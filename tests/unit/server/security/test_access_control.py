@@ -32,6 +32,11 @@ from minikafka.server.security.access_control import DecisionCache
 from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from minikafka.wire.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest
 from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from minikafka.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -145,6 +150,7 @@ LED = LeaderAndIsrPartition("t", 0, 0, 0, 0, (0,), 0, (0,))
 EPOCHS = OffsetForLeaderEpochRequest((EpochTopic("t", (EpochPartition(0, -1, 0),)),))
 SETTINGS = AlterConfigsRequest((AlterConfigsResource(2, "t", ()),), validate_only=True)
 MORE = CreatePartitionsRequest((CreatePartitionsTopic("t", 2, None),), 1000, validate_only=True)
+MOVES = AlterReplicaLogDirsRequest((AlterReplicaLogDir("/kafka", (AlterReplicaLogDirTopic("t", (0,)),)),))
 SOME = IncrementalAlterConfigsRequest((IncrementalAlterConfigsResource(2, "t", ()),), validate_only=True)
 BROKER = DescribeConfigsRequest((DescribeConfigsResource(4, "0", None),))
 TOPICS_OWN = DescribeConfigsRequest((DescribeConfigsResource(2, "t", None),))
@@ -224,6 +230,7 @@ CASES = [
     ),
     Case(K.CREATE_ACLS, 1, CreateAclsRequest((RULE, RULE)), ((ALTER, CLUSTER),), CLUSTER_DENIED),
     Case(K.DELETE_ACLS, 1, DeleteAclsRequest((FILTER, FILTER)), ((ALTER, CLUSTER),), CLUSTER_DENIED),
+    Case(K.ALTER_REPLICA_LOG_DIRS, 2, MOVES, ((ALTER, CLUSTER),), CLUSTER_DENIED),
     Case(K.DESCRIBE_CONFIGS, 1, TOPICS_OWN, ((Operation.DESCRIBE_CONFIGS, TOPIC),), TOPIC_DENIED),
     Case(K.DESCRIBE_CONFIGS, 2, BROKER, ((Operation.DESCRIBE_CONFIGS, CLUSTER),), CLUSTER_DENIED),
     Case(K.ALTER_CONFIGS, 1, SETTINGS, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
