@@ -26,7 +26,6 @@ from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.offset_fetch import (
     NO_OFFSET,
     OffsetFetchRequest,
-    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -57,39 +56,41 @@ def handle(
 
 
 def _serve(coordinator: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest) -> Steps:
-    if context.version < _SEVERAL_GROUPS_SINCE:
-        group = OffsetFetchRequestGroup(request.group_id, request.topics)
+    version = context.version
+    if version < _SEVERAL_GROUPS_SINCE:
         # Versions 0 and 1 have no error field for the group: it is reported in each partition.
-        reports_in_rows = context.version < _GROUP_ERROR_SINCE
-        found = yield from _group(coordinator, group, 0, reports_in_rows=reports_in_rows)
-        context.reply(OffsetFetchResponse(0, found.topics, found.error_code))
+        in_rows = version < _GROUP_ERROR_SINCE
+        topics, error = yield from _offsets(coordinator, request.group_id, request.topics, 0, in_rows=in_rows)
+        context.reply(OffsetFetchResponse(0, topics, error))
         return
-    rows: list[OffsetFetchResponseGroup] = []
+    groups: list[OffsetFetchResponseGroup] = []
     held_bytes = 0
     for group in request.groups:
-        found = yield from _group(coordinator, group, held_bytes)
-        rows.append(found)
-        held_bytes += (1 + sum(len(topic.partitions) for topic in found.topics)) * ROW_BYTES
-    context.reply(OffsetFetchResponse(0, (), ErrorCode.NONE, tuple(rows)))
+        topics, error = yield from _offsets(coordinator, group.group_id, group.topics, held_bytes)
+        groups.append(OffsetFetchResponseGroup(group.group_id, topics, error))
+        held_bytes += (1 + sum(len(topic.partitions) for topic in topics)) * ROW_BYTES
+    context.reply(OffsetFetchResponse(0, (), ErrorCode.NONE, tuple(groups)))
 
 
-def _group(
+def _offsets(
     coordinator: GroupCoordinator,
-    group: OffsetFetchRequestGroup,
+    group_id: str,
+    topics: Sequence[OffsetFetchRequestTopic] | None,
     held_bytes: int,
     *,
-    reports_in_rows: bool = False,
-) -> Generator[int, None, OffsetFetchResponseGroup]:
-    """Look up the offsets of one group, in steps. ``held_bytes``: the memory of the groups before it."""
-    topics = group.topics
+    in_rows: bool = False,
+) -> Generator[int, None, tuple[tuple[OffsetFetchResponseTopic, ...], ErrorCode]]:
+    """Look up the offsets of one group, in steps; return their rows and the group's error.
+
+    ``held_bytes``: the memory of the groups before it. ``in_rows``: each row has the group's error too.
+    """
     try:
-        committed = coordinator.offsets(group.group_id, None if topics is None else _named(topics))
+        committed = coordinator.offsets(group_id, None if topics is None else _named(topics))
     except BrokerError as error:
         code = error.code
-        named = (topics or ()) if reports_in_rows else ()
+        named = (topics or ()) if in_rows else ()
         yield held_bytes + sum(len(topic.partition_indexes) for topic in named) * ROW_BYTES
-        rows = _rows(named, lambda key: _none(key, code))
-        return OffsetFetchResponseGroup(group.group_id, rows, code)
+        return _rows(named, lambda key: _none(key, code)), code
     total = len(committed) if topics is None else sum(len(topic.partition_indexes) for topic in topics)
     needed_bytes = held_bytes + total * ROW_BYTES
     yield needed_bytes
@@ -99,21 +100,19 @@ def _group(
             by_topic.setdefault(key.topic, []).append(key.partition)
             if done % STEP_ROWS == STEP_ROWS - 1:
                 yield needed_bytes
-        topics = tuple(
-            OffsetFetchRequestTopic(name, tuple(sorted(by_topic[name]))) for name in sorted(by_topic)
-        )
+        topics = [OffsetFetchRequestTopic(name, tuple(sorted(by_topic[name]))) for name in sorted(by_topic)]
     answers = []
     for topic in topics:
-        rows_of_topic = []
+        rows = []
         for index in topic.partition_indexes:
             key = TopicPartition(topic.name, index)
             value = committed.get(key)
-            rows_of_topic.append(_none(key, ErrorCode.NONE) if value is None else _committed(key, value))
-            if len(rows_of_topic) % STEP_ROWS == STEP_ROWS - 1:
+            rows.append(_none(key, ErrorCode.NONE) if value is None else _committed(key, value))
+            if len(rows) % STEP_ROWS == STEP_ROWS - 1:
                 yield needed_bytes
-        answers.append(OffsetFetchResponseTopic(topic.name, tuple(rows_of_topic)))
+        answers.append(OffsetFetchResponseTopic(topic.name, tuple(rows)))
         yield needed_bytes
-    return OffsetFetchResponseGroup(group.group_id, tuple(answers))
+    return tuple(answers), ErrorCode.NONE
 
 
 def _named(topics: Iterable[OffsetFetchRequestTopic]) -> list[TopicPartition]:
