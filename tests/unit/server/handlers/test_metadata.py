@@ -12,6 +12,7 @@ from minikafka.server.handlers import metadata
 from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import (
+    METADATA,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -161,3 +162,8 @@ def test_authorized_operations_are_all_where_nothing_is_authorized(world: Simula
     asked = by_id(UNKNOWN, include_topic_authorized_operations=True)
     answer = world.call(Request(ApiKey.METADATA, 12, asked))
     assert answer.topics[0].topic_authorized_operations == -(1 << 31)
+
+
+def test_request_of_librdkafka_for_all_topics_is_served() -> None:
+    request = METADATA.decode_request(12, bytes.fromhex("00000000010000"))
+    assert request == MetadataRequest(None, allow_auto_topic_creation=False)
