@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MIN_ISR = "min.insync.replicas"
 
 app = typer.Typer(
-    help="Read and change settings of topics, brokers, clients, users and addresses.", no_args_is_help=True
+    help="Read and change settings of topics, brokers, clients and users.", no_args_is_help=True
 )
 
 

@@ -201,7 +201,7 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["config", "set", "topic", "t"], "K=V: required"),
         (["config", "set", "topic", "t", "a.b"], "K=V='a.b'"),
         (["config", "set", "topic", "t", "--delete", "a.b=1"], "--delete='a.b=1'"),
-        (["config", "get", "group", "g"], "KIND='group': must be topic, broker, client or user"),
+        (["config", "get", "group", "g"], "KIND='group': must be topic, broker, client, user or ip"),
         (["config", "get", "client", "c"], "--zookeeper: required (the address that `minikafka up` printed)"),
         (
             ["config", "get", "client", "c", "--bootstrap", "h:1"],
@@ -209,7 +209,7 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         ),
         (["config", "get", "topic", "t", "--zookeeper", "h:1"], "for topics use --bootstrap"),
         (["config", "get", "broker", "b", "--zookeeper", "h:1"], "NAME='b': must be a broker id"),
-        (["config", "set", "client", "c", "request_percentage=5"], "use producer_byte_rate or consumer"),
+        (["config", "set", "client", "c", "quota=5"], "use producer_byte_rate or consumer_byte_rate"),
         (
             ["config", "set", "client", "c", "producer_byte_rate=0"],
             "='0': must be bytes per second, at least 1",
