@@ -9,12 +9,14 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
+from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.future_logs import SLICE_BYTES
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
+from minikafka.log.producers.producer_state import ProducerStateEntry
 from tests.support.logs import ONE, SMALL, TWO, fill, log_of, manager_of, numbered, read_all
 
 
@@ -350,3 +352,70 @@ def test_two_logs_without_a_mark_are_refused(manager: LogManager, files: MemoryF
     files.make_dirs(f"d1/{name}")
     with pytest.raises(StorageError, match="duplicate logs of my_topic-0"):
         manager_of(files, "d1", "d2")
+
+
+class RecordedCleaner:
+    """Notes which partitions may be cleaned."""
+
+    def __init__(self) -> None:
+        self.paused: set[TopicPartition] = set()
+        self.moved: list[TopicPartition] = []
+
+    def pause(self, partition: TopicPartition) -> None:
+        self.paused.add(partition)
+
+    def resume(self, partition: TopicPartition) -> None:
+        self.paused.discard(partition)
+
+    def forget(self, partition: TopicPartition) -> None:
+        self.paused.discard(partition)
+
+    def move(self, partition: TopicPartition, old: Log) -> None:
+        self.moved.append(partition)
+
+
+def test_a_log_is_not_cleaned_while_it_moves(manager: LogManager) -> None:
+    manager.cleaner_control = cleaner = RecordedCleaner()
+    manager.futures.begin(ONE, "d2")
+    manager.truncate(ONE, 30)
+    assert cleaner.paused == {ONE}
+    copy_all(manager)
+    assert manager.futures.replace_current(ONE, serve)
+    assert (cleaner.paused, cleaner.moved) == (set(), [ONE])
+    manager.futures.begin(ONE, "d1")
+    manager.futures.begin(ONE, "d2")
+    assert cleaner.paused == set()
+    manager.futures.begin(ONE, "d1")
+    manager.delete(ONE)
+    assert cleaner.paused == set()
+
+
+def test_the_topic_of_a_log_is_known_in_its_new_directory(manager: LogManager, files: MemoryFiles) -> None:
+    manager.topic_incarnations.begin(("cluster", 1))
+    manager.topic_incarnations.record({ONE: 77})
+    move(manager, "d2")
+    manager.close()
+    again = manager_of(files, "d1", "d2")
+    assert again.topic_incarnations.of(ONE) == 77
+    assert '"my_topic"' not in read_file(files, "d1/topic-creations.json").decode()
+
+
+def test_records_deleted_during_the_switch_stay_deleted(manager: LogManager) -> None:
+    manager.futures.begin(ONE, "d2")
+    copy_all(manager)
+    old = log_of(manager)
+
+    def switch(complete: Callable[[], Log | None]) -> bool:
+        served = complete() is not None
+        old.increment_start_offset(17)  # a request that had looked the log up before
+        return served
+
+    assert manager.futures.replace_current(ONE, switch)
+    assert log_of(manager).start_offset == 17
+
+
+def test_producers_whose_records_are_deleted_move_along(manager: LogManager) -> None:
+    log = log_of(manager)
+    log.producers.update({9: ProducerStateEntry()})
+    move(manager, "d2")
+    assert 9 in log_of(manager).producers.known

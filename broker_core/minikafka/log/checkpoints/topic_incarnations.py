@@ -204,7 +204,8 @@ class TopicIncarnations:
 
     def move(self, old: DataDirectory, new: DataDirectory) -> None:
         """Write the files of two directories, between which a log has moved. Raises StorageError."""
-        self._stale |= {new.path: None, old.path: None}
+        for home in (new, old):
+            self._stale.setdefault(home.path, None)  # before ``begin`` it has the tree of the file
         self._write_stale()
 
     def _write_stale(self) -> None:

@@ -412,3 +412,19 @@ def test_a_pass_is_told_in_the_brokers_log(broker: Broker, caplog: pytest.LogCap
     broker.add(ONE, segments=2)
     broker.run()
     assert "cleaned log data/my_topic_0 from offset 0 to 20" in caplog.text
+
+
+def test_the_first_dirty_offset_moves_with_a_log(broker: Broker) -> None:
+    old = broker.add(ONE, segments=5)
+    broker.add(TWO, segments=5)
+    assert broker.cleaning.run_once(NOW_MS) is not None
+    assert broker.cleaning.run_once(NOW_MS) is not None
+    point = broker.cleaning.first_dirty(ONE, old)
+    assert point > 0
+    broker.logs[ONE] = open_log(broker.files, CONFIG, directory="other/my_topic_0")
+    broker.cleaning.move(ONE, old)
+    held = read_file(broker.files, "other/cleaner-offset-checkpoint").decode()
+    assert f"my_topic 0 {point}" in held
+    left = read_file(broker.files, CHECKPOINT).decode()
+    assert "my_topic 0 " not in left
+    assert "my_topic 1 " in left

@@ -16,6 +16,7 @@ from minikafka.wire.apis.alter_replica_log_dirs import (
 )
 from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsRequest
 from tests.support import requests
+from tests.support.logs import read_all
 from tests.support.requests import Request
 from tests.support.simulation import Simulation
 
@@ -168,3 +169,41 @@ def test_a_copy_that_fails_leaves_the_log_served(world: Simulation, caplog: pyte
     assert alter(world, "/second") is ErrorCode.NONE
     world.pass_time(2_000)
     assert home(world) == "/second"
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_replica_moves_while_its_leader_changes(leads: bool) -> None:
+    world = Simulation()
+    world.start_brokers(2, {**DIRS, "auto.leader.rebalance.enable": "false"})
+    world.create_topic("t", replicas=2)
+    world.settle()
+    leader = next(number for number in (0, 1) if world.machine_of(number).broker.partitions[TP].is_leader)
+    moving, other = (leader, 1 - leader) if leads else (1 - leader, leader)
+    sent: list[bytes] = []
+
+    def produce(number: int) -> None:
+        world.move_to(f"machine-{number}")
+        sent.append(b"%d" % len(sent) * 100)
+        assert world.produce("t", sent[-1]).error_code == ErrorCode.NONE
+
+    produce(leader)
+    broker = world.machine_of(moving).broker
+    broker.replication_quotas.alter_log_dirs.set_limit(0)
+    broker.replication_quotas.alter_log_dirs.record(1, world.clock.monotonic_ms())
+    world.move_to(f"machine-{moving}")
+    assert alter(world, "/second") is ErrorCode.NONE
+    produce(leader)
+    world.machine_of(leader).kill()  # the other one leads
+    world.pass_time(20_000)
+    world.machine_of(leader).start({**DIRS, "auto.leader.rebalance.enable": "false"})
+    world.pass_time(5_000)
+    produce(1 - leader)
+    world.machine_of(moving).broker.replication_quotas.alter_log_dirs.set_limit(1 << 60)
+    world.pass_time(5_000)
+    found = world.machine_of(moving).broker.logs.home_of(TP)
+    assert found is not None
+    assert found.path == "/second"
+    produce(1 - leader)
+    logs = [world.machine_of(number).broker.partitions[TP].log for number in (moving, other)]
+    assert [[record.value for record in read_all(log)] for log in logs] == [sent, sent]
+    assert logs[0].epochs.entries == logs[1].epochs.entries
