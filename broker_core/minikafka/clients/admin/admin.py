@@ -16,7 +16,12 @@ from minikafka.base.text import first_of
 from minikafka.clients.admin.acls import AclBinding, create_acls, delete_acls, describe_acls, enforces_rules
 from minikafka.clients.admin.configs import Setting, change_configs, describe_configs
 from minikafka.clients.admin.health import OFFSETS_FACTOR, ClusterHealth, health_of
-from minikafka.clients.admin.log_dirs import LogDir, describe_log_dirs, offline_log_dirs
+from minikafka.clients.admin.log_dirs import (
+    LogDir,
+    alter_replica_log_dirs,
+    describe_log_dirs,
+    offline_log_dirs,
+)
 from minikafka.clients.admin.topics import (
     NewTopic,
     explain_create_error,
@@ -182,6 +187,12 @@ class Admin:
         if brokers is None:
             brokers = self._cluster.metadata(None, timeout_ms=timeout_ms).brokers
         return describe_log_dirs(self._cluster, sorted(brokers), deadline)
+
+    def alter_replica_log_dirs(
+        self, broker_id: int, paths: Mapping[TopicPartition, str], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, BrokerError | None]:
+        """Begin to move logs of a broker to other data directories. Returns the error of each, or None."""
+        return alter_replica_log_dirs(self._cluster, broker_id, paths, self._cluster.deadline(timeout_ms))
 
     def describe_acls(
         self, wanted: AclFilter | None = None, *, timeout_ms: int | None = None

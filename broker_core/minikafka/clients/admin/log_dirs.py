@@ -1,15 +1,21 @@
-"""The data directories of brokers and the sizes of their logs (``kafka-log-dirs``)."""
+"""The data directories of brokers, the sizes of their logs (``kafka-log-dirs``), and moves between them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
+from minikafka.wire.apis.alter_replica_log_dirs import (
+    ALTER_REPLICA_LOG_DIRS,
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from minikafka.wire.apis.describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
     DescribeLogDirsRequest,
@@ -85,6 +91,36 @@ def describe_log_dirs(cluster: ClusterClient, brokers: Iterable[int], deadline: 
         for broker_id in brokers
         for result in sorted(_results_of(cluster, broker_id, deadline), key=lambda result: result.log_dir)
     ]
+
+
+def alter_replica_log_dirs(
+    cluster: ClusterClient, broker_id: int, paths: Mapping[TopicPartition, str], deadline: Deadline
+) -> dict[TopicPartition, BrokerError | None]:
+    """Begin to move logs of a broker to data directories, each given by its absolute path; return the error
+    of each, or None. The directory in which a log is drops its move.
+    """
+    dirs = tuple(
+        AlterReplicaLogDir(path, (AlterReplicaLogDirTopic(key.topic, (key.partition,)),))
+        for key, path in sorted(paths.items())
+    )
+    response = cluster.call(
+        broker_id,
+        ALTER_REPLICA_LOG_DIRS,
+        AlterReplicaLogDirsRequest(dirs),
+        timeout_ms=deadline.remaining_ms(),
+    )
+    codes = {
+        TopicPartition(topic.topic_name, row.partition_index): ErrorCode.of(row.error_code)
+        for topic in response.results
+        for row in topic.partitions
+    }
+    missing = BrokerError(ErrorCode.UNKNOWN, f"broker {broker_id} returned no result")
+    return {
+        key: (None if codes[key] is ErrorCode.NONE else BrokerError(codes[key], f"{key} to {path}"))
+        if key in codes
+        else missing
+        for key, path in paths.items()
+    }
 
 
 def _results_of(

@@ -9,6 +9,12 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.admin.log_dirs import LogDirReplica, OfflineLogDir, offline_log_dirs
 from minikafka.wire.api import ApiKey
+from minikafka.wire.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    alter_log_dirs_response,
+    log_dirs_of,
+)
 from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -88,3 +94,25 @@ def test_broker_that_denies_its_directories_has_none_offline() -> None:
     brokers.script(ApiKey.DESCRIBE_LOG_DIRS, lambda _, request: DescribeLogDirsResponse(0, ()))
     client = brokers.client()
     assert offline_log_dirs(client, client.metadata().brokers, client.deadline(None)) == ()
+
+
+def test_moves_return_the_error_of_each_log() -> None:
+    brokers = BrokerHarness(1, {"t": 3})
+    codes = {TopicPartition("t", 0): ErrorCode.NONE, TopicPartition("t", 1): ErrorCode.LOG_DIR_NOT_FOUND}
+    asked: list[AlterReplicaLogDirsRequest] = []
+
+    def answer(_: object, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+        asked.append(request)
+        return alter_log_dirs_response(codes)
+
+    brokers.script(ApiKey.ALTER_REPLICA_LOG_DIRS, answer)
+    client = brokers.client()
+    (broker_id,) = client.metadata().brokers
+    paths = {TopicPartition("t", number): f"/disk{number}" for number in range(3)}
+    found = Admin(client).alter_replica_log_dirs(broker_id, paths)
+    assert [error and error.code for error in found.values()] == [
+        None,
+        ErrorCode.LOG_DIR_NOT_FOUND,
+        ErrorCode.UNKNOWN,
+    ]
+    assert log_dirs_of(asked[0]) == paths
