@@ -187,3 +187,66 @@ ERROR_MEANINGS: dict[str, str] = {
     "DUPLICATE_VOTER": "The voter is in the set already (KRaft).",
     "VOTER_NOT_FOUND": "The voter is not in the set (KRaft).",
 }
+
+PROTOCOL_VERSIONS = (
+    "The requests of Kafka's protocol that a broker serves, or sends to other brokers, beside those of a broker of Kafka 3.9.1 with ZooKeeper. All begin with version 0. A version is served once the broker does all that it means. With a setting of `inter.broker.protocol.version` for 0.10, brokers serve the versions of 0.10.1 alone. `python -m minikafka.wire` prints all fields of its schemas.",
+    "A client tells its software's name and version with ApiVersions 3. A broker's log has a line for each pair, when its first client comes: `first client with this software: name=librdkafka version=2.5.0 client_id=… host=… listener=…`. No request of the protocol asks a broker for them.",
+)
+
+NO_TRANSACTIONS = "there are no transactions"
+NO_TOKENS = "there are no delegation tokens"
+BETWEEN_BROKERS = "only brokers send it; `inter.broker.protocol.version` is at most 2.1 here"
+IN_PROGRESS = "not yet"
+NEW_GROUPS = (
+    "Kafka too refuses it with ZooKeeper (UNSUPPORTED_VERSION): it is for the new coordinator of groups"
+)
+
+OTHER_APIS: dict[int, str] = {
+    24: "AddPartitionsToTxn",
+    25: "AddOffsetsToTxn",
+    26: "EndTxn",
+    27: "WriteTxnMarkers",
+    28: "TxnOffsetCommit",
+    38: "CreateDelegationToken",
+    39: "RenewDelegationToken",
+    40: "ExpireDelegationToken",
+    41: "DescribeDelegationToken",
+    56: "AlterPartition",
+    57: "UpdateFeatures",
+    58: "Envelope",
+    65: "DescribeTransactions",
+    66: "ListTransactions",
+    67: "AllocateProducerIds",
+    68: "ConsumerGroupHeartbeat",
+    69: "ConsumerGroupDescribe",
+}
+"""APIs of Kafka 3.9.1 that have no schema."""
+
+OLDER_VERSIONS: dict[str, str] = {
+    "Produce": IN_PROGRESS,
+    "Fetch": IN_PROGRESS,
+    "LeaderAndIsr": BETWEEN_BROKERS,
+    "StopReplica": BETWEEN_BROKERS,
+    "UpdateMetadata": BETWEEN_BROKERS,
+    "ControlledShutdown": BETWEEN_BROKERS,
+    "AddPartitionsToTxn": NO_TRANSACTIONS,
+    "AddOffsetsToTxn": NO_TRANSACTIONS,
+    "EndTxn": NO_TRANSACTIONS,
+    "WriteTxnMarkers": NO_TRANSACTIONS,
+    "TxnOffsetCommit": NO_TRANSACTIONS,
+    "DescribeConfigs": IN_PROGRESS,
+    "CreateDelegationToken": NO_TOKENS,
+    "RenewDelegationToken": NO_TOKENS,
+    "ExpireDelegationToken": NO_TOKENS,
+    "DescribeDelegationToken": NO_TOKENS,
+    "IncrementalAlterConfigs": IN_PROGRESS,
+    "AlterPartition": "leaders write their ISR to ZooKeeper, as in Kafka below `inter.broker.protocol.version` 2.7",
+    "UpdateFeatures": "a cluster has no features below `inter.broker.protocol.version` 2.7",
+    "Envelope": "it is for clusters without ZooKeeper: others close the connection",
+    "DescribeTransactions": NO_TRANSACTIONS,
+    "ListTransactions": NO_TRANSACTIONS,
+    "AllocateProducerIds": "brokers take producer ids from ZooKeeper, as in Kafka below `inter.broker.protocol.version` 3.0",
+    "ConsumerGroupHeartbeat": NEW_GROUPS,
+    "ConsumerGroupDescribe": NEW_GROUPS,
+}
+"""API -> why a broker serves fewer versions of it than Kafka 3.9.1 with ZooKeeper, or none."""
