@@ -156,12 +156,12 @@ class SocketConnector:
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
         """See ``interfaces.Connector``."""
         deadline_ms = _now_ms() + timeout_ms
-        connections = {response.connection for response in pending if isinstance(response, _SocketPending)}
+        ours = [response for response in pending if isinstance(response, _SocketPending)]
         while not any(response.done() for response in pending):
             left_ms = deadline_ms - _now_ms()
             if left_ms <= 0:
                 return False
-            _wait_readable(connections, left_ms)
+            _wait_readable(ours, left_ms)
         return True
 
 
@@ -330,7 +330,7 @@ class SocketConnection:
             with self._state:
                 newest = list(self._pending)[-1:]
             while not all(pending.done() for pending in newest) and _now_ms() < deadline_ms:
-                _wait_readable([self], deadline_ms - _now_ms())
+                _wait_readable(newest, deadline_ms - _now_ms())
             self._fail(NetworkError(_CLOSED_HERE, self.peer))
 
     def receive_arrived(self) -> None:
@@ -418,7 +418,7 @@ class SocketConnection:
         """Return the ready events of the socket: 0 after the deadline or when the connection has ended."""
         if self._error is not None:
             return 0
-        if self._tls is not None and events & select.POLLIN and self._tls.is_pending():
+        if events & select.POLLIN and self.is_pending():
             return select.POLLIN
         return _poll(self._sock, events, deadline_ms)
 
@@ -466,6 +466,10 @@ class SocketConnection:
     def readable_events(self) -> int:
         """Return the events of the socket after which something may be received."""
         return _READABLE if self._tls is None else _events_of(self._tls.reader_wants) | _READABLE
+
+    def is_pending(self) -> bool:
+        """Return whether bytes have been received that ``poll`` does not report."""
+        return self._tls is not None and self._tls.is_pending()
 
     def fileno(self) -> int:
         """Return the descriptor for ``poll``, which is valid while the reader role is held."""
@@ -540,10 +544,16 @@ _SHARED_POLL_MS = 10
 """The maximum wait while other threads read some connections: they may receive our response."""
 
 
-def _wait_readable(connections: Collection[SocketConnection], timeout_ms: int) -> None:
-    """Wait until one of ``connections`` may have a response."""
+def _wait_readable(pending: Collection[_SocketPending], timeout_ms: int) -> None:
+    """Wait until one of ``pending`` may be settled."""
+    connections = {response.connection for response in pending}
     held = [connection for connection in connections if connection.acquire_reader()]
     try:
+        # Until now other threads may have read these connections: no socket reports what they have received.
+        if any(response.settled() for response in pending) or any(
+            connection.is_pending() for connection in held
+        ):
+            return
         poller = select.poll()
         for connection in held:
             poller.register(connection, connection.readable_events())

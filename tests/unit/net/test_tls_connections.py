@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,12 +23,13 @@ import trustme
 
 from minikafka.base.errors import AuthenticationFailed, NetworkError
 from minikafka.base.files import FileSlice, RealFiles
+from minikafka.net import connection as connection_module
 from minikafka.net.connection import SocketConnection, SocketConnector
 from minikafka.net.interfaces import Endpoint, Exchange
 from minikafka.net.server import SocketServer
 from minikafka.net.tls import ServerTls, client_context
 from minikafka.security.ssl_config import SslConfig
-from tests.support.network import HOST, PATIENCE_SECONDS, Answering, eventually
+from tests.support.network import HOST, PATIENCE_SECONDS, Answering, eventually, run_processors
 from tests.support.plain_sockets import encrypted, framed, plain, read_frame
 from tests.support.tls import (
     HOSTS,
@@ -269,6 +271,29 @@ def test_responses_of_one_record_all_arrive(serve: Serve, connect: Connect) -> N
     connection = connect(tls_server(serve))
     pending = [connection.request([b"%d" % number]) for number in range(50)]
     assert [bytes(response.result()) for response in pending] == [b"%d" % number for number in range(50)]
+
+
+def test_wait_for_any_sees_what_another_thread_has_decrypted(
+    serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = tls_server(serve, handler=(handler := Answering()))
+    connection = connect(server)
+    first, second = connection.request([b"1"]), connection.request([b"2"])
+    eventually(lambda: len(handler.seen) == 2, "both requests have come")
+    run_processors(server)  # both answers have been sent
+    assert connection.acquire_reader()
+    wait = connection_module._wait_readable
+
+    def wait_late(*arguments: Any) -> None:
+        if not first.settled():
+            connection._receive_frame()
+            connection.release_reader()
+        wait(*arguments)
+
+    monkeypatch.setattr(connection_module, "_wait_readable", wait_late)
+    before = time.monotonic()
+    assert SocketConnector().wait_any([second], PATIENCE_SECONDS * 1000)
+    assert time.monotonic() - before < PATIENCE_SECONDS / 2
 
 
 def test_requests_of_one_record_are_all_served(serve: Serve) -> None:
