@@ -200,12 +200,12 @@ class Processor:
             self._release(channel, keep_bytes=exchange.keeps_memory)
 
     def close_channel(
-        self, channel: Channel, reason: str, level: int = logging.WARNING, *, limited: bool = False
+        self, channel: Channel, reason: str, level: int = logging.WARNING, *, limited: bool = True
     ) -> None:
         """Close a connection and log why. On the processor's thread.
 
-        ``limited``: anybody can cause such lines, and their number is limited. So is that of connections
-        whose clients have not authenticated.
+        ``limited``: the peer may be the cause, of one line for each connection that it makes. So their number
+        is limited, as is that of all lines about clients that have not authenticated.
         """
         if channel.state is CLOSED:
             return
@@ -257,7 +257,8 @@ class Processor:
             for channel in list(self._channels):
                 unanswered = channel.state in UNANSWERED
                 reason = "its request was not answered before the stop" if unanswered else "the server stops"
-                self.close_channel(channel, reason, logging.WARNING if unanswered else logging.DEBUG)
+                level = logging.WARNING if unanswered else logging.DEBUG
+                self.close_channel(channel, reason, level, limited=False)
             self._selector.close()
             self._wakeup.close()
 
@@ -325,11 +326,11 @@ class Processor:
         except OSError as error:
             self.close_channel(channel, error_reason(error), logging.INFO)
         except (RemoteWireError, StorageError) as error:
-            limited = isinstance(error, RemoteWireError)  # bytes that are no frame, such as those of TLS
+            limited = not isinstance(error, StorageError)  # that is a fault of this machine
             self.close_channel(channel, error_reason(error), limited=limited)
         except Exception:
             logger.exception("unexpected error while serving connection %s", channel.name)
-            self.close_channel(channel, "unexpected error in the broker")
+            self.close_channel(channel, "unexpected error in the broker", limited=False)
 
     def _note_sent_ahead(self, channel: Channel) -> None:
         error = channel.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -452,7 +453,7 @@ class Processor:
             self.close_channel(channel, error_reason(error))
         except Exception:
             logger.exception("unexpected error in a request of %s", channel.name)
-            self.close_channel(channel, "unexpected error in its request")
+            self.close_channel(channel, "unexpected error in its request", limited=False)
         # Most requests are answered by now and never counted. All responses pass this thread.
         if channel.state is IN_SERVICE and not exchange.parked:
             channel.counted = True

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from minikafka.base.errors import AuthenticationFailed, NetworkError, SslAuthenticationFailed
+from minikafka.base.errors import AuthenticationFailed, NetworkError, RemoteWireError, SslAuthenticationFailed
 from minikafka.net.channel import Channel
 from minikafka.net.connection import SocketConnector
 from minikafka.net.handshake import HandshakeQueue
-from minikafka.net.interfaces import Endpoint
+from minikafka.net.interfaces import Endpoint, Exchange
 from minikafka.net.server import SocketServer
 from minikafka.net.tls import ServerTls, client_context
 from tests.support.network import HOST, PATIENCE_SECONDS, Answering, eventually, run_processors
@@ -313,6 +313,39 @@ def test_refused_clients_fill_no_log(serve: Serve, caplog: pytest.LogCaptureFixt
             sock.sendall(bytes([0, 0, 0, number]) if encrypted else bytes([0x16, 0x03, 0x01, number]))
             assert is_closed(sock)
     eventually(lambda: not server._processors[0]._channels, "all are closed")
+    assert 1 <= len(closings(caplog)) <= 5
+
+
+class Refusing:
+    """A handler that refuses each request, in the way that it asks for."""
+
+    def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+        if frame == b"close":
+            exchange.close("refused")
+        else:
+            raise RemoteWireError("not a request")
+
+
+@pytest.mark.parametrize("request_sent", [framed(b"close"), framed(b"raise"), b"\0\0"])
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_clients_that_need_no_login_fill_no_log(
+    serve: Serve,
+    context: ssl.SSLContext,
+    caplog: pytest.LogCaptureFixture,
+    encrypted: bool,
+    request_sent: bytes,
+) -> None:
+    caplog.set_level(logging.INFO)
+    server = tls_server(serve, Refusing()) if encrypted else serve(Refusing())
+    for _ in range(50):
+        with (
+            plain(server) as raw,
+            context.wrap_socket(raw, server_hostname=HOST) if encrypted else raw as sock,
+        ):
+            sock.sendall(request_sent)
+            if len(request_sent) > 4:
+                assert is_closed(sock)
+    eventually(lambda: closings(caplog) and not server._processors[0]._channels, "all are closed")
     assert 1 <= len(closings(caplog)) <= 5
 
 
