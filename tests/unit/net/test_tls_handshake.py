@@ -199,7 +199,11 @@ def test_oldest_of_too_many_unauthenticated_connections_is_closed(
 ) -> None:
     monkeypatch.setattr("minikafka.net.connection_quotas.PROTECTED_MS", 0)
     server = tls_server(serve, unauthenticated_connections=2)
-    with encrypted(server, context) as good, plain(server) as first, plain(server) as second:
+    with contextlib.ExitStack() as stack:
+        good = stack.enter_context(encrypted(server, context))
+        good.sendall(framed(b"hello"))
+        assert read_frame(good) == b"hello"  # its handshake is complete at the server, too
+        first, second = (stack.enter_context(plain(server)) for _ in range(2))
         run_processors(server)
         with encrypted(server, context) as late:
             late.sendall(framed(b"late"))
