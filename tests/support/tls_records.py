@@ -1,4 +1,4 @@
-"""Records of a client, made by hand: Python's ``ssl`` neither updates keys nor renegotiates."""
+"""Records made by hand: Python's ``ssl`` neither updates keys nor renegotiates."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 KEY_UPDATE_BYTES = 27
 _DATA, _HANDSHAKE = 23, 22
 _KEY_BYTES, _NONCE_BYTES, _SECRET_BYTES, _SALT_BYTES = 32, 12, 48, 4
+_SALTS_AT = 2 * _KEY_BYTES
 
 
 class ClientRecords:
@@ -50,18 +51,23 @@ class ClientRecords:
 
 
 def renegotiations(key_log: Path, server_hello: bytes, count: int) -> bytes:
-    """Return the beginnings of ``count`` handshakes, the first records after one with TLS 1.2 and AES256-GCM.
+    """Return the beginnings of ``count`` handshakes, the first records of a client after one with TLS 1.2 and
+    AES256-GCM.
 
     server_hello: the first bytes that the server sent.
     """
-    client_random, secret = _logged(key_log, "CLIENT_RANDOM")
-    seed = b"key expansion" + server_hello[11:43] + client_random
-    chained, keys = seed, b""
-    while len(keys) < 2 * _KEY_BYTES + _SALT_BYTES:
-        chained = hmac.digest(secret, chained, "sha384")
-        keys += hmac.digest(secret, chained + seed, "sha384")
-    cipher, salt = AESGCM(keys[:_KEY_BYTES]), keys[2 * _KEY_BYTES :][:_SALT_BYTES]
-    content, records = b"\x01\0\0\0", []
+    keys = _keys_of_1_2(key_log, server_hello)
+    return _handshake_records(keys[:_KEY_BYTES], keys[_SALTS_AT:], b"\x01\0\0\0", count)
+
+
+def hello_requests(key_log: Path, server_hello: bytes, count: int) -> bytes:
+    """Return ``count`` requests of a server to renegotiate, its first records. See ``renegotiations``."""
+    keys = _keys_of_1_2(key_log, server_hello)
+    return _handshake_records(keys[_KEY_BYTES:], keys[_SALTS_AT + _SALT_BYTES :], b"\0\0\0\0", count)
+
+
+def _handshake_records(key: bytes, salt: bytes, content: bytes, count: int) -> bytes:
+    cipher, salt, records = AESGCM(key[:_KEY_BYTES]), salt[:_SALT_BYTES], []
     for sequence in range(1, count + 1):
         number = sequence.to_bytes(8, "big")
         header = bytes([_HANDSHAKE]) + b"\x03\x03"
@@ -69,6 +75,17 @@ def renegotiations(key_log: Path, server_hello: bytes, count: int) -> bytes:
         body = number + cipher.encrypt(salt + number, content, signed)
         records.append(header + struct.pack(">H", len(body)) + body)
     return b"".join(records)
+
+
+def _keys_of_1_2(key_log: Path, server_hello: bytes) -> bytes:
+    """Return the keys of the client and of the server, and their salts."""
+    client_random, secret = _logged(key_log, "CLIENT_RANDOM")
+    seed = b"key expansion" + server_hello[11:43] + client_random
+    chained, keys = seed, b""
+    while len(keys) < _SALTS_AT + 2 * _SALT_BYTES:
+        chained = hmac.digest(secret, chained, "sha384")
+        keys += hmac.digest(secret, chained + seed, "sha384")
+    return keys
 
 
 def _logged(key_log: Path, label: str) -> tuple[bytes, bytes]:

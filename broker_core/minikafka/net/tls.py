@@ -256,7 +256,7 @@ class ServerTls:
             text = f"must be given with ssl.client.auth={config.client_auth.value}: the CAs of the clients"
             faults.add([ConfigError("ssl.truststore.location", None, text)])
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
         _configure(context, config, keys, trusted, faults)
         context.verify_mode = _VERIFY[config.client_auth]
         assert keys is not None, "checked with the faults"
@@ -283,6 +283,7 @@ def _configure(
     faults: Faults,
 ) -> None:
     """Set what both ends have. Raises ConfigErrors with ``faults`` and those found here."""
+    context.options |= ssl.OP_NO_RENEGOTIATION
     versions = [_VERSIONS[name] for name in config.enabled_protocols]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     faults.attempt(lambda: _set_cipher_suites(context, config), None)

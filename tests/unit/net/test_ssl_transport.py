@@ -22,7 +22,7 @@ from minikafka.net.ssl_transport import PIECE_BYTES, SslTransport
 from minikafka.net.tls import ServerTls, client_context
 from tests.support.network import HOST
 from tests.support.tls import authority, broker_tls, client_tls
-from tests.support.tls_records import KEY_UPDATE_BYTES, ClientRecords, renegotiations
+from tests.support.tls_records import KEY_UPDATE_BYTES, ClientRecords, hello_requests, renegotiations
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 STRANGERS_SHARE = 4_096
@@ -248,9 +248,11 @@ def test_client_that_reads_no_answers_to_its_key_updates_is_not_read(by_hand: By
     assert answers > 50 * 36 * KEY_UPDATE_BYTES
 
 
-def test_refused_renegotiations_without_end_end_the_connection(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def connected_by_1_2(key_log: Path) -> Iterator[tuple[Pair, bytes]]:
+    """Both ends of a connection with TLS 1.2, and the first bytes that the server has sent."""
     context = client_context(client_tls(enabled_protocols="TLSv1.2"))
-    context.keylog_filename = str(tmp_path / "keys")
+    context.keylog_filename = str(key_log)
     with sockets() as (ours, theirs):
         ends = [SslTransport(theirs, context, HOST), SslTransport(ours, ServerTls(broker_tls()).context)]
         for end in ends:
@@ -258,11 +260,23 @@ def test_refused_renegotiations_without_end_end_the_connection(tmp_path: Path) -
                 end.handshake()
         server_hello = theirs.recv(100, socket.MSG_PEEK)
         shaken(*ends)
-        theirs.send(renegotiations(tmp_path / "keys", server_hello, 1_500))
-        pair, taken = Pair(ends[1], ends[0], ours, theirs), list[int]()
+        yield Pair(ends[1], ends[0], ours, theirs), server_hello
+
+
+def test_refused_renegotiations_without_end_end_the_connection(tmp_path: Path) -> None:
+    with connected_by_1_2(tmp_path / "keys") as (pair, server_hello):
+        pair.client_socket.send(renegotiations(tmp_path / "keys", server_hello, 1_500))
+        taken = list[int]()
         with pytest.raises(RemoteWireError, match="without data"):
             pair.read_all(taken)
         assert max(taken) == STRANGERS_SHARE
+
+
+def test_client_that_is_asked_to_renegotiate_goes_on_sending(tmp_path: Path) -> None:
+    with connected_by_1_2(tmp_path / "keys") as (pair, server_hello):
+        pair.server_socket.send(hello_requests(tmp_path / "keys", server_hello, 3))
+        assert drained(pair.client) == b""
+        assert pair.client.send(memoryview(b"hello")) == 5  # in a renegotiation it would wait to receive
 
 
 # What both ends get.
