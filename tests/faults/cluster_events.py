@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
+from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler, RequestMeter
 from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from minikafka.wire.frame_parts import Part, join
@@ -158,6 +159,9 @@ class Server:
     @property
     def ports(self) -> Mapping[str, int]:
         return {self.listener: self.port}
+
+    def set_limits(self, limits: ConnectionLimits) -> None:
+        """Ignored: the simulation has no such limits."""
 
     def set_ip_rates(self, limits: Mapping[str, int]) -> None:
         """Ignored: the simulation has no such limits."""

@@ -1,4 +1,4 @@
-"""Apache Kafka 0.10.1.1's own tools administer a cluster of three of our brokers, through ZooKeeper."""
+"""Apache Kafka's own tools administer our brokers: 0.10.1.1's through ZooKeeper, 3.9's by the protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
-from tests.interop.releases import KAFKA_0_10, Printed
+from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, Printed
 
 PATIENCE_S = 30
 
@@ -150,3 +150,22 @@ def test_a_reassignment_is_throttled_until_it_is_verified(cluster: Cluster, tmp_
     assert wait_until(lambda: "Throttle was removed." in reassign("--verify"), PATIENCE_S, every_s=0.5)
     assert partitions(cluster, "slow") == [(0, {0, 2})] or partitions(cluster, "slow") == [(2, {0, 2})]
     assert "throttled" not in described("brokers") + described("topics")
+
+
+def test_properties_of_brokers_changed_by_the_tool_of_3_9(apache_cluster: Cluster) -> None:
+    KAFKA_3_9.libs()
+
+    def tool(*options: str) -> str:
+        to = ("--bootstrap-server", apache_cluster.bootstrap_servers, "--entity-type", "brokers")
+        return KAFKA_3_9.run("kafka.admin.ConfigCommand", *to, *options).out
+
+    tool("--entity-default", "--alter", "--add-config", "message.max.bytes=2000000,max.connections=500")
+    tool("--entity-name", "0", "--alter", "--add-config", "message.max.bytes=3000000")
+    told = tool("--entity-default", "--describe")
+    assert "message.max.bytes=2000000 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:" in told
+    assert "max.connections=500" in told
+    told = tool("--entity-name", "0", "--describe")
+    assert "{DYNAMIC_BROKER_CONFIG:message.max.bytes=3000000, DYNAMIC_DEFAULT_BROKER_CONFIG:" in told
+    tool("--entity-name", "0", "--alter", "--delete-config", "message.max.bytes")
+    tool("--entity-default", "--alter", "--delete-config", "message.max.bytes,max.connections")
+    assert "message.max.bytes" not in tool("--entity-default", "--describe")

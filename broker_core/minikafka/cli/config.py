@@ -111,7 +111,7 @@ def get(
     from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
 
     with connect.admin_client(bootstrap, data_dir, command_config) as admin:
-        settings = admin.describe_configs(ConfigResourceType[kind.name], name)
+        settings = admin.describe_configs(ConfigResourceType[kind.name], resource_name(kind, name))
     rows = [
         {
             kind.value: name,
@@ -124,6 +124,13 @@ def get(
         if everything or setting.source is not ConfigSource.DEFAULT
     ]
     print_rows(rows, ["setting", "value", "source"], style, nothing=no_settings_text(kind, name))
+
+
+def resource_name(kind: EntityType, name: str) -> str:
+    """Return the name of a resource in requests, in which all brokers together have none."""
+    from minikafka.registry.users import DEFAULT_ENTITY
+
+    return "" if kind is EntityType.BROKER and name == DEFAULT_ENTITY else name
 
 
 def no_settings_text(kind: EntityType, name: str) -> str:
@@ -152,7 +159,8 @@ def set_(
     request_percentage, of one thread's time, and controller_mutation_rate, in partitions per second:
     `client ID`, `user NAME`, or '<default>' for all without their own. A user's quota is shared by all its
     clients, and wins over those of client ids. For addresses (`ip ADDRESS`), connection_creation_rate, in
-    new connections per second. For brokers, the replication throttles
+    new connections per second. For a broker, or all ('<default>'), the defaults of topics, by the broker's
+    names of them, and the limits of connections; for a broker alone the replication throttles
     leader.replication.throttled.rate and follower.replication.throttled.rate, in bytes per second.
     """
     changes = changes_of("--delete", key_values("K=V", settings), delete)
@@ -172,8 +180,9 @@ def set_(
     else:
         with connect.admin_client(bootstrap, data_dir, command_config) as admin:
             of = ConfigResourceType[kind.name]
-            check_settings_exist(admin, of, name, "--delete", delete)
-            admin.change_configs(of, name, changes)
+            resource = resource_name(kind, name)
+            check_settings_exist(admin, of, resource, "--delete", delete)
+            admin.change_configs(of, resource, changes)
             if of is ConfigResourceType.TOPIC and MIN_ISR in changes:
                 warn_of_too_few_replicas(name, changes, connect.existing_topic(admin, name).fewest_replicas)
     if style is Format.JSON:
@@ -213,7 +222,9 @@ def check_settings_exist(
     for key in deleted:
         if key not in known:
             raise ConfigError(
-                option, key, f"{name} has no such setting; `config get --all` lists its settings"
+                option,
+                key,
+                f"{name or 'the cluster'} has no such setting; `config get --all` lists its settings",
             )
 
 

@@ -76,7 +76,7 @@ class LogManager:
         new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
         run_all: Callable[[Jobs], None] = run_sequentially,
     ) -> None:
-        """``config`` has the broker's defaults; ``layout`` is the layout of empty directories.
+        """``config`` has the ``defaults``, which may be replaced; ``layout`` is that of empty directories.
 
         ``run_all`` runs jobs to their end, in any order, in parallel if it can: opening and closing of logs.
         """
@@ -84,7 +84,7 @@ class LogManager:
         self._run_all = run_all
         self._files = files
         self._paths = [path.rstrip("/") or "/" for path in directories]
-        self._config = config
+        self.defaults = config
         self._layout = layout
         self._clock = clock
         self._directories: list[DataDirectory] = []
@@ -570,7 +570,7 @@ class LogManager:
         return log
 
     def _config_of(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
-        config, problems = self._config.with_known_overrides(overrides)
+        config, problems = self.defaults.with_known_overrides(overrides)
         # Warn once for all partitions, and again only when something has changed.
         if problems and problems != self._warned.get(topic):
             _logger.warning("topic %s: ignoring invalid properties: %s", topic, "; ".join(problems))

@@ -9,7 +9,7 @@ import resource
 import threading
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from minikafka.base.clock import Clock
@@ -181,6 +181,11 @@ class ConnectionQuotas:
         self._by_ip: Counter[str] = Counter()
         self._by_processor = [0] * processors
         self._last = 0
+
+    def set_limits(self, limits: ConnectionLimits) -> None:
+        """Replace the limits, for new connections, except ``per_ip_overrides``."""
+        with self._lock:
+            self._limits = replace(limits, per_ip_overrides=self._limits.per_ip_overrides)
 
     def set_ip_rates(self, limits: Mapping[str, int]) -> None:
         """Replace the most new connections in a second from each address; DEFAULT_IP: from each other one."""

@@ -16,6 +16,7 @@ from minikafka.wire.frame_parts import Part
 if TYPE_CHECKING:
     import ssl
 
+    from minikafka.net.connection_quotas import ConnectionLimits
     from minikafka.security.principals import KafkaPrincipal
 
 
@@ -142,6 +143,9 @@ class Server(Protocol):
     @property
     def port(self) -> int:
         """The port of the first listener."""
+
+    def set_limits(self, limits: ConnectionLimits) -> None:
+        """Replace the limits of connections, for new ones, except ``per_ip_overrides``."""
 
     def set_ip_rates(self, limits: Mapping[str, int]) -> None:
         """Replace the most new connections in a second from each address; "": from each other one."""

@@ -27,6 +27,7 @@ from typing import Any
 
 from minikafka.base.clock import NEVER_MS, ManualClock
 from minikafka.base.errors import NetworkError, NoResponse, PeerClosed, RemoteWireError, StorageError
+from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler, RequestMeter
 from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from minikafka.security.sasl.server_states import MAX_REQUEST_BYTES
@@ -203,7 +204,8 @@ class MemoryServer:
         self.handler = handler
         self.max_request_bytes = max_request_bytes
         self.ip_rates: Mapping[str, int] = {}
-        """The limits that were set last: this network has none."""
+        self.limits: ConnectionLimits | None = None
+        """The limits that were set last, like ``ip_rates``: this network has none."""
         self._network = network
 
     @property
@@ -214,6 +216,9 @@ class MemoryServer:
     def port(self) -> int:
         """The port of the first listener."""
         return next(iter(self.ports.values()))
+
+    def set_limits(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
 
     def set_ip_rates(self, limits: Mapping[str, int]) -> None:
         self.ip_rates = dict(limits)

@@ -165,6 +165,10 @@ class SocketServer:
             clock=self._clock,
         )
 
+    def set_limits(self, limits: ConnectionLimits) -> None:
+        """See ``interfaces.Server``."""
+        self._connection_quotas.set_limits(limits)
+
     def set_ip_rates(self, limits: Mapping[str, int]) -> None:
         """See ``interfaces.Server``."""
         self._connection_quotas.set_ip_rates(limits)

@@ -24,8 +24,6 @@ BROKER_RATES = (*RATES, ALTER_LOG_DIRS_RATE)
 """All settings of a broker."""
 RATE = Type("bytes per second, at least 0", int64(0).convert)
 _USER = re.compile(rf"[^/]+(/{paths.CLIENTS}/[^/]+)?")
-
-
 CONNECTION_RATE = "connection_creation_rate"
 """The setting of an address: its new connections in a second."""
 CONNECTION_RATE_TYPE = Type("connections per second, at least 0", int32(0).convert)

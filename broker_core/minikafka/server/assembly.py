@@ -119,7 +119,7 @@ class RunningBroker:
         store = ports.connect_store()
         for end in (store.close, ports.worker.stop, ports.loader.stop, ports.pool.stop):
             self._stops.callback(end)
-        zk_client = _zk_client(config, ports, store)
+        zk_client = _zk_client(config, ports, store, logs)
         _open(logs, zk_client)
         broker_id = self._agree_on_broker_id(config, logs.paths, ports.files, zk_client)
         self.broker = Broker(
@@ -155,7 +155,7 @@ class RunningBroker:
         dispatcher = Dispatcher(self.broker, coordinator, replicas, control)
         server = ports.listen(config, authenticating(dispatcher, self.broker, ports.random_bytes))
         self._stops.callback(server.stop)
-        self.broker.address_quotas.attach(server.set_ip_rates)
+        _limit_connections(self.broker, server)
         self._stops.callback(self.broker.stop_waiting)
         self._stops.callback(coordinator.stop)
         self.endpoints = registered_endpoints(config.listeners, server.ports)
@@ -243,7 +243,7 @@ class RunningBroker:
         return meta.broker_id
 
 
-def _zk_client(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperClient:
+def _zk_client(config: BrokerConfig, ports: Ports, store: Store, logs: LogManager) -> ZooKeeperClient:
     """Return the ZooKeeper client. Raises InconsistentClusterId with the contents of the data directories."""
     try:
         return ZooKeeperClient(
@@ -252,7 +252,9 @@ def _zk_client(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperCli
             ports.worker,
             random_bytes=ports.random_bytes,
             gives_topic_ids=config.gives_topic_ids,
-            may_be_unclean=lambda overrides: config.log.with_known_overrides(overrides)[0].unclean_election,
+            may_be_unclean=lambda overrides: (
+                logs.defaults.with_known_overrides(overrides)[0].unclean_election
+            ),
             cluster_id=known_cluster(ports.files, config.log_dirs),
         )
     except InconsistentClusterId as error:
@@ -319,6 +321,12 @@ def start_patiently(
                 error,
             )
             pause()
+
+
+def _limit_connections(broker: Broker, server: Server) -> None:
+    """Have the server follow the limits of connections that change while the broker runs."""
+    broker.dynamic_properties.attach(server.set_limits)
+    broker.address_quotas.attach(server.set_ip_rates)
 
 
 def _prepare(broker: Broker, store: GuardedStore, ports: Ports) -> None:

@@ -165,7 +165,9 @@ class Admin:
     def describe_configs(
         self, kind: ConfigResourceType, name: str, *, timeout_ms: int | None = None
     ) -> list[Setting]:
-        """Return all settings of a topic, or of the broker with id ``name``, by name. Raises BrokerError."""
+        """Return all settings of a topic, or of the broker with id ``name`` (empty: the changed ones of all
+        brokers together), by name. Raises BrokerError.
+        """
         return describe_configs(self._cluster, kind, name, self._cluster.deadline(timeout_ms))
 
     def change_configs(

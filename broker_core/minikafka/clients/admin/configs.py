@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: DescribeConfigs and AlterConfigs.
+"""Settings of topics and brokers: DescribeConfigs and AlterConfigs. All brokers together have no name.
 
 A broker before Kafka 2.3 has no IncrementalAlterConfigs: AlterConfigs replaces all settings of a topic, or
 all dynamic ones of a broker, and a concurrent change of another client is lost.
@@ -106,7 +106,8 @@ def _alter_all(
     changes: Mapping[str, str | None],
     deadline: Deadline,
 ) -> AlterConfigsResponse:
-    source = ConfigSource.TOPIC if kind is ConfigResourceType.TOPIC else ConfigSource.DYNAMIC_BROKER
+    of_brokers = ConfigSource.DYNAMIC_BROKER if name else ConfigSource.DYNAMIC_DEFAULT_BROKER
+    source = ConfigSource.TOPIC if kind is ConfigResourceType.TOPIC else of_brokers
     own = {
         setting.name: setting.value
         for setting in describe_configs(cluster, kind, name, deadline)
@@ -133,8 +134,8 @@ def _alter_all(
 def _broker_for(
     cluster: ClusterClient, kind: ConfigResourceType, name: str, deadline: Deadline
 ) -> int | None:
-    """Return the broker to send a request to: the named one, or None (any) for topics."""
-    if kind is ConfigResourceType.TOPIC:
+    """Return the broker to send a request to: the named one, or None (any) for topics and all brokers."""
+    if kind is ConfigResourceType.TOPIC or not name:
         return None
     if not name.isdigit():
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"expected a broker id, got {name!r}")

@@ -2,8 +2,9 @@
 
 A topic's config is in ZooKeeper; otherwise the broker's property applies, and then the default. Each value
 that is set is a synonym, in the order of precedence (``Source`` in DescribeConfigs of Kafka 1.1). A broker's
-configs are the properties that it was started with: they are read-only while it runs, except the two rates of
-replication, which are in ZooKeeper only (``replication_quotas``).
+configs are the properties that it was started with. Some can be changed while it runs, for it or for all
+brokers (``server.config.dynamic_properties``), and the two rates of replication, which are in ZooKeeper only
+(``replication_quotas``); the others are read-only.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from minikafka.log.config import LIST_PROPERTIES, TOPIC_CONFIG, LogConfig
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import BROKER_RATES, RATE, ConfigChange, EntityConfig
 from minikafka.registry.store import DATA_MAX_BYTES
-from minikafka.registry.users import ClientEntity
+from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity
+from minikafka.server.config.dynamic_properties import DynamicProperties
 from minikafka.server.config.properties import BROKER_CONFIG
 from minikafka.server.core.broker import Broker
 from minikafka.server.quotas.client_quotas import UNLIMITED
@@ -50,14 +52,15 @@ Change = Callable[[Settings], dict[str, str]]
 
 
 def describe_topic(
-    log: LogConfig, properties: Settings, overrides: Settings
+    log: LogConfig, dynamic: DynamicProperties, overrides: Settings
 ) -> Iterable[DescribeConfigsResourceResult]:
     """Yield every config of a topic, sorted by name.
 
-    ``log`` and ``properties`` are the broker's; invalid values in ``overrides`` are ignored.
+    ``log`` and ``dynamic`` are the broker's; invalid values in ``overrides`` are ignored.
     """
+    properties = dynamic.effective
     for name, key in TOPIC_CONFIG.keys.items():
-        synonyms = list(_broker_synonyms(key, properties))
+        synonyms = list(_broker_synonyms(key, dynamic))
         value = key.default_text
         for synonym in key.synonyms:
             if synonym.name in properties:
@@ -70,11 +73,21 @@ def describe_topic(
         yield _row(name, value, synonyms)
 
 
-def _broker_synonyms(key: ConfigKey, properties: Settings) -> Iterable[DescribeConfigsSynonym]:
+def _sources(dynamic: DynamicProperties) -> tuple[tuple[ConfigSource, Settings], ...]:
+    """Return the broker's properties by their source, those that win first."""
+    return (
+        (ConfigSource.DYNAMIC_BROKER, dynamic.own),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, dynamic.cluster),
+        (ConfigSource.STATIC_BROKER, dynamic.config.properties),
+    )
+
+
+def _broker_synonyms(key: ConfigKey, dynamic: DynamicProperties) -> Iterable[DescribeConfigsSynonym]:
     names = [synonym.name for synonym in key.synonyms]
-    for name in names:
-        if name in properties:
-            yield DescribeConfigsSynonym(name, properties[name], ConfigSource.STATIC_BROKER)
+    for source, properties in _sources(dynamic):
+        for name in names:
+            if name in properties:
+                yield DescribeConfigsSynonym(name, properties[name], source)
     for name in names:
         default = BROKER_CONFIG.keys[name].default_text
         if default is not None:
@@ -89,24 +102,33 @@ def _is_usable(log: LogConfig, name: str, text: str) -> bool:
     return True
 
 
-def describe_broker(properties: Settings, own: Settings) -> Iterable[DescribeConfigsResourceResult]:
-    """Yield a broker's dynamic configs in ZooKeeper, ``own``, then every property, sorted by name.
+def describe_broker(dynamic: DynamicProperties, rates: Settings) -> Iterable[DescribeConfigsResourceResult]:
+    """Yield a broker's ``rates`` of replication, then every property, sorted by name.
 
     An unknown property may be a password, so its value is hidden.
     """
-    yield from map(_rate, sorted(BROKER_RATES), map(own.get, sorted(BROKER_RATES)))
+    yield from map(_rate, sorted(BROKER_RATES), map(rates.get, sorted(BROKER_RATES)))
     keys = BROKER_CONFIG.keys
-    for name in sorted(keys.keys() | properties.keys()):
+    for name in sorted(keys.keys() | dynamic.effective.keys()):
         key = keys.get(name)
-        sensitive = key is None or key.type is PASSWORD
+        is_dynamic = dynamic.is_dynamic(name)
+        sensitive = (key is None and not is_dynamic) or (key is not None and key.type is PASSWORD)
         synonyms = []
-        if name in properties:
-            value = None if sensitive else properties[name]
-            synonyms.append(DescribeConfigsSynonym(name, value, ConfigSource.STATIC_BROKER))
+        for source, properties in _sources(dynamic):
+            if name in properties:
+                value = None if sensitive else properties[name]
+                synonyms.append(DescribeConfigsSynonym(name, value, source))
         if key is not None and key.default_text is not None:
             synonyms.append(DescribeConfigsSynonym(name, key.default_text, ConfigSource.DEFAULT))
         value = synonyms[0].value if synonyms else None
-        yield _row(name, value, synonyms, read_only=True, sensitive=sensitive)
+        yield _row(name, value, synonyms, read_only=not is_dynamic, sensitive=sensitive)
+
+
+def describe_cluster_defaults(dynamic: DynamicProperties) -> Iterable[DescribeConfigsResourceResult]:
+    """Yield the properties of all brokers that were changed, sorted by name."""
+    for name, text in sorted(dynamic.cluster.items()):
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+        yield _row(name, text, [DescribeConfigsSynonym(name, text, source)])
 
 
 def _rate(name: str, text: str | None) -> DescribeConfigsResourceResult:
@@ -155,10 +177,22 @@ def refresh_topic(broker: Broker, topic: str) -> Settings:
 
 
 def refresh_broker(broker: Broker) -> Settings:
-    """Read this broker's configs from ZooKeeper, and apply the replication quotas."""
-    settings = broker.zk_client.settings.of(paths.BROKERS, str(broker.broker_id))
-    broker.replication_quotas.set_rates(settings)
-    return settings
+    """Read this broker's configs and those of all brokers from ZooKeeper, and apply them; return its own."""
+    own = broker.zk_client.settings.of(paths.BROKERS, str(broker.broker_id))
+    dynamic = broker.dynamic_properties
+    broker.replication_quotas.set_rates(
+        {name: text for name, text in own.items() if not dynamic.is_dynamic(name)}
+    )
+    defaults = dynamic.replace(cluster_defaults(broker), own)
+    if defaults is not None and defaults != broker.logs.defaults:
+        broker.logs.defaults = defaults
+        refresh_topics(broker, sorted({partition.topic for partition in broker.logs.logs()}))
+    return own
+
+
+def cluster_defaults(broker: Broker) -> Settings:
+    """Read the configs of all brokers from ZooKeeper."""
+    return broker.zk_client.settings.of(paths.BROKERS, DEFAULT_ENTITY)
 
 
 def refresh_client(broker: Broker, change: ConfigChange) -> None:
@@ -198,7 +232,7 @@ def change_resource(broker: Broker, kind: int, name: str, change: Change, *, val
     changed = {key: text for key, text in after.items() if before.get(key) != text}
     try:
         # Existing configs, perhaps of a newer Kafka, are not the client's fault.
-        broker.config.log.with_overrides(changed)
+        broker.logs.defaults.with_overrides(changed)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
     check_settings_size(name, after)
@@ -216,31 +250,40 @@ def change_resource(broker: Broker, kind: int, name: str, change: Change, *, val
 
 
 def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: bool) -> None:
-    check_broker(broker, name)
-    before = refresh_broker(broker)
+    if name:
+        check_broker(broker, name)
+    before = refresh_broker(broker) if name else cluster_defaults(broker)
     after = change(before)
     try:
-        _check_rates(name, {key: text for key, text in after.items() if before.get(key) != text})
+        changed = {key: text for key, text in after.items() if before.get(key) != text}
+        _check_dynamic(broker.dynamic_properties, name, changed)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
     if not validate_only:
         try:
-            broker.zk_client.settings.change(paths.BROKERS, name, after)
+            broker.zk_client.settings.change(paths.BROKERS, name or DEFAULT_ENTITY, after)
         except InconsistentClusterId as error:
             raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from None
         refresh_broker(broker)
 
 
-def _check_rates(name: str, changed: Settings) -> None:
-    """Raise ConfigErrors for configs of broker ``name`` that are not dynamic or have invalid values."""
+def _check_dynamic(dynamic: DynamicProperties, name: str, changed: Settings) -> None:
+    """Raise ConfigErrors for configs of broker ``name`` that are not dynamic or have invalid values.
+
+    ``name`` is empty for those of all brokers.
+    """
     faults = Faults()
     for key, text in changed.items():
-        if key in BROKER_RATES:
+        if dynamic.is_dynamic(key):
+            faults.attempt(partial(dynamic.check, key, text), None)
+        elif key in BROKER_RATES and name:
             faults.attempt(partial(RATE.parse, key, text), None)
+        elif key in BROKER_RATES:
+            faults.add([ConfigError(key, None, "is a rate of one broker: name the broker")])
         else:
             allowed = (
-                f"cannot be changed while a broker runs: set it in the properties of broker {name} and "
-                f"restart it (only {', '.join(BROKER_RATES)} are dynamic)"
+                "cannot be changed while a broker runs: set it in the properties of "
+                f"{f'broker {name}' if name else 'each broker'} and restart it"
             )
             faults.add([ConfigError(key, None, allowed)])
     faults.check(changed)
@@ -261,10 +304,7 @@ def check_broker(broker: Broker, name: str) -> None:
     """Raise INVALID_REQUEST unless ``name`` is this broker: only a broker itself knows its configs."""
     if name != str(broker.broker_id):
         raise BrokerError(
-            ErrorCode.INVALID_REQUEST,
-            f"this is broker {broker.broker_id}: send the request to broker {name}"
-            if name
-            else "cluster-wide broker configs are not supported: name a broker",
+            ErrorCode.INVALID_REQUEST, f"this is broker {broker.broker_id}: send the request to broker {name}"
         )
 
 
@@ -330,7 +370,7 @@ def _members(
         raise BrokerError(ErrorCode.INVALID_CONFIG, f"{entry.name} is not a list config: use SET or DELETE")
     text = before.get(entry.name)
     if text is None:
-        standing = describe_topic(broker.config.log, broker.config.properties, {})
+        standing = describe_topic(broker.logs.defaults, broker.dynamic_properties, {})
         text = next(row.value for row in standing if row.name == entry.name) or ""
     return _split(text), _split(_required_value(entry.name, entry.value))
 

@@ -288,7 +288,7 @@ def plan_creation(
 def _check_settings(broker: Broker, name: str, config: Mapping[str, str]) -> None:
     """Raise INVALID_CONFIG unless a new topic may have these configs."""
     try:
-        broker.config.log.with_overrides(config)
+        broker.logs.defaults.with_overrides(config)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
     check_settings_size(name, config)

@@ -20,6 +20,7 @@ from minikafka.controller import events
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import ConfigChange
+from minikafka.registry.users import DEFAULT_ENTITY
 from minikafka.server.admin.dynamic_config import (
     refresh_addresses,
     refresh_broker,
@@ -170,7 +171,7 @@ class ControllerEventManager:
                 if broker.logs.partitions_of(name):
                     refresh_topic(broker, name)
             case paths.BROKERS:
-                if name.strip() == str(broker.broker_id):
+                if name.strip() in {str(broker.broker_id), DEFAULT_ENTITY}:
                     refresh_broker(broker)
             case paths.IPS:
                 refresh_addresses(broker)

@@ -27,6 +27,7 @@ from minikafka.log.manager import LogManager
 from minikafka.partition.partition import Partition
 from minikafka.partition.purgatory import Purgatory
 from minikafka.partition.replica import LeaderAndIsr
+from minikafka.server.config.dynamic_properties import DynamicProperties
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.context import RequestContext
 from minikafka.server.core.converted_records import PieceBudget
@@ -113,6 +114,7 @@ class Broker:
         )
         """The fetch sessions of followers and consumers. Used within steps."""
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
+        self.dynamic_properties = DynamicProperties(config)
         self.quotas = ClientQuotaManager(config.quotas)
         self.address_quotas = AddressQuotas()
         self.scram_credentials = ScramCredentials()

@@ -147,11 +147,11 @@ class _Described:
         )
 
     def _configs_of(self, own: Mapping[str, str]) -> tuple[CreatableTopicConfigs, ...]:
-        config, key = self._broker.config, frozenset(own.items())
+        broker, key = self._broker, frozenset(own.items())
         if key not in self._configs:
             self._configs[key] = tuple(
                 CreatableTopicConfigs(row.name, row.value, row.read_only, row.config_source, row.is_sensitive)
-                for row in describe_topic(config.log, config.properties, own)
+                for row in describe_topic(broker.logs.defaults, broker.dynamic_properties, own)
             )
         return self._configs[key]
 

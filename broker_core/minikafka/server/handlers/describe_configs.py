@@ -16,6 +16,7 @@ from minikafka.server.admin.dynamic_config import (
     check_broker,
     check_topic,
     describe_broker,
+    describe_cluster_defaults,
     describe_topic,
     refresh_topics,
 )
@@ -104,7 +105,7 @@ class _Described:
         )
 
     def _rows_of(self, kind: int, name: str) -> tuple[DescribeConfigsResourceResult, ...]:
-        config = self._broker.config
+        dynamic = self._broker.dynamic_properties
         if kind == ConfigResourceType.TOPIC:
             check_topic(self._broker, name)
             own = self._settings.get(name)
@@ -112,18 +113,18 @@ class _Described:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
             settings = frozenset(own.items())
             if settings not in self._rows:
-                self._rows[settings] = self._with_synonyms(describe_topic(config.log, config.properties, own))
+                self._rows[settings] = self._with_synonyms(
+                    describe_topic(self._broker.logs.defaults, dynamic, own)
+                )
             return self._rows[settings]
         if kind != ConfigResourceType.BROKER:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"unsupported resource type {kind}: expected TOPIC or BROKER"
             )
         if not name:
-            return ()
+            return self._with_synonyms(describe_cluster_defaults(dynamic))
         check_broker(self._broker, name)
-        return self._with_synonyms(
-            describe_broker(config.properties, self._broker.replication_quotas.settings)
-        )
+        return self._with_synonyms(describe_broker(dynamic, self._broker.replication_quotas.settings))
 
     def _with_synonyms(
         self, rows: Iterable[DescribeConfigsResourceResult]

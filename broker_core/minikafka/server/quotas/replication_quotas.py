@@ -119,13 +119,13 @@ class ReplicationQuotas:
             quota.name(topic, throttled_partitions(settings.get(name, ""), self._broker_id))
 
     def set_rates(self, settings: Mapping[str, str]) -> None:
-        """Apply the broker's configs in ZooKeeper, which are complete."""
+        """Apply the broker's configs in ZooKeeper, which are complete but for its properties."""
         if settings == self.settings:
             return
         idle = sorted(settings.keys() - set(BROKER_RATES))
         if idle:
             _log.warning(
-                "configs of broker %d: ignored %s: only replication rates can be changed while it runs",
+                "configs of broker %d: ignored %s: that cannot be changed while it runs",
                 self._broker_id,
                 ", ".join(idle),
             )

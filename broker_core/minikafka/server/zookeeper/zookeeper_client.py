@@ -590,8 +590,8 @@ class ZooKeeperClient:
 
     def _see_config_changes(self) -> None:
         def changed_entity(change: ConfigChange) -> None:
-            if change.entity_type == paths.TOPICS:
-                self._configs_changed.add(change.entity_name)
+            topics = {paths.TOPICS: [change.entity_name], paths.BROKERS: self._assignments}
+            self._configs_changed.update(topics.get(change.entity_type, ()))
             self._listener.config_changed(change)
 
         self._config_changes.follow(changed_entity)

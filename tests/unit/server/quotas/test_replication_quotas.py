@@ -67,10 +67,7 @@ def test_unsupported_configs_and_invalid_rates_are_logged(
     both.set_rates({FOLLOWER_RATE: "-1"})
     assert both.follower.limit == UNLIMITED
     assert caplog.messages == [
-        (
-            "configs of broker 1: ignored log.cleaner.threads: "
-            "only replication rates can be changed while it runs"
-        ),
+        ("configs of broker 1: ignored log.cleaner.threads: that cannot be changed while it runs"),
         f"{FOLLOWER_RATE}='fast': must be bytes per second, at least 0; applying no limit",
         f"{FOLLOWER_RATE}='-1': must be bytes per second, at least 0; applying no limit",
     ]

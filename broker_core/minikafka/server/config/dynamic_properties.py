@@ -1,0 +1,104 @@
+"""The properties of a broker that can be changed while it runs (KIP-226). Pure except for a mutex.
+
+    /config/brokers/ID          those of one broker
+    /config/brokers/<default>   those of all brokers that have none of their own
+
+They win over the properties that the broker was started with. These are dynamic: the defaults of topics'
+settings, by their first names (``log.retention.ms``, not ``log.retention.hours``), and the limits of
+connections, of the broker and of its listeners. Replication rates are in the same znodes
+(``server.quotas.replication_quotas``).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from minikafka.base.errors import ConfigError
+from minikafka.log.config import TOPIC_CONFIG, LogConfig
+from minikafka.net.connection_quotas import ConnectionLimits
+from minikafka.server.config.listener_security import limits_of
+from minikafka.server.config.properties import BrokerConfig
+
+_log = logging.getLogger(__name__)
+
+Settings = Mapping[str, str]
+
+_OF_LISTENERS = ("max.connections", "max.connection.creation.rate")
+_OF_CONNECTIONS = frozenset({*_OF_LISTENERS, "max.connections.per.ip"})
+_OF_LOGS = frozenset(key.synonyms[0].name for key in TOPIC_CONFIG.keys.values() if key.synonyms) - {
+    "log.message.format.version"
+}
+
+
+class DynamicProperties:
+    """The properties of a running broker: those of its start, of the cluster and of its own. Thread-safe."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.cluster: Settings = {}
+        """The valid ones of ``/config/brokers/<default>``, as last read."""
+        self.own: Settings = {}
+        """The valid ones of this broker, as last read."""
+        self._names = _OF_LOGS | _OF_CONNECTIONS
+        self._names |= {
+            f"listener.name.{listener.name.lower()}.{name}"
+            for listener in config.listeners
+            for name in _OF_LISTENERS
+        }
+        self._lock = threading.Lock()
+        self._limit_connections: Callable[[ConnectionLimits], None] = lambda limits: None
+
+    def is_dynamic(self, name: str) -> bool:
+        """Return True if a property can be changed."""
+        return name in self._names
+
+    @property
+    def effective(self) -> Settings:
+        """The properties in force."""
+        return {**self.config.properties, **self.cluster, **self.own}
+
+    def check(self, name: str, text: str) -> None:
+        """Raise ConfigErrors for an invalid value of a dynamic property."""
+        self._log_config({name: text})
+        self._limits({name: text})
+
+    def attach(self, limit_connections: Callable[[ConnectionLimits], None]) -> None:
+        """Call ``limit_connections`` with the limits after each change; now, if any property is set."""
+        with self._lock:
+            self._limit_connections = limit_connections
+            if self.cluster or self.own:
+                limit_connections(self._limits(self.effective))
+
+    def replace(self, cluster: Settings, own: Settings) -> LogConfig | None:
+        """Replace the properties; return the defaults of topics if any property has changed."""
+        cluster, own = self._valid("the cluster", cluster), self._valid("this broker", own)
+        with self._lock:
+            if (cluster, own) == (self.cluster, self.own):
+                return None
+            self.cluster, self.own = cluster, own
+            self._limit_connections(self._limits(self.effective))
+        changed = {name: self.effective[name] for name in sorted(cluster | own)}
+        _log.info("properties changed while running: %s", changed or "none")
+        return self._log_config(self.effective)
+
+    def _valid(self, whose: str, settings: Settings) -> dict[str, str]:
+        found = {}
+        for name, text in settings.items():
+            if self.is_dynamic(name):
+                try:
+                    self.check(name, text)
+                    found[name] = text
+                except ConfigError as error:
+                    _log.warning("properties of %s in ZooKeeper: ignored %s", whose, error)
+        return found
+
+    def _log_config(self, properties: Settings) -> LogConfig:
+        made = LogConfig.from_properties(properties)
+        return replace(made, message_magic=self.config.log.message_magic)
+
+    def _limits(self, properties: Settings) -> ConnectionLimits:
+        config = self.config
+        return limits_of(config.listeners, properties, config.inter_broker.listener, config.quotas)
