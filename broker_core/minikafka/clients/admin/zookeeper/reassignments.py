@@ -86,16 +86,24 @@ def read_file(
     [1]}]}``.
 
     Raises ConfigError under the name ``option``, which shows the file's ``path`` (None: its start), also for
-    duplicates.
+    duplicates, and for ``log_dirs`` other than ``any``.
     """
+    value = path or zookeeper_metadata.start_of(data)
     try:
         found = dict(Reassignments.from_json(data, "the file").partitions)
     except CoordinationError as error:
-        raise ConfigError(option, path or zookeeper_metadata.start_of(data), str(error)) from None
+        raise ConfigError(option, value, str(error)) from None
     if not found:
-        raise ConfigError(
-            option, path or zookeeper_metadata.start_of(data), "expected at least one partition"
-        )
+        raise ConfigError(option, value, "expected at least one partition")
+    for row in zookeeper_metadata.objects_in(data, "partitions", option, value):
+        log_dirs = row.get("log_dirs", [])
+        if not isinstance(log_dirs, list) or any(log_dir != "any" for log_dir in log_dirs):
+            raise ConfigError(
+                option,
+                value,
+                "log_dirs name directories, and ZooKeeper has no place for them: use "
+                "`kafka-reassign-partitions.sh --bootstrap-server`, or leave them out",
+            )
     return found
 
 

@@ -177,6 +177,15 @@ def test_an_error_about_a_file_names_its_path() -> None:
             reassignments.read_topics_file(data, "--file", "d/topics.json")
 
 
+@pytest.mark.parametrize("log_dirs", ['["/disk2", "any"]', '"any"', "[null, 1]"])
+def test_a_file_that_names_directories_is_refused(log_dirs: str) -> None:
+    row = '{"topic": "t", "partition": 0, "replicas": [0, 1], "log_dirs": %s}'
+    with pytest.raises(ConfigError, match="log_dirs name directories"):
+        reassignments.read_file(f'{{"partitions": [{row % log_dirs}]}}'.encode(), "--file")
+    any_dir = f'{{"partitions": [{row % """["any", "any"]"""}]}}'.encode()
+    assert reassignments.read_file(any_dir, "--file") == {TopicPartition("t", 0): (0, 1)}
+
+
 def test_the_file_of_a_proposal_is_what_is_read() -> None:
     wanted = {T0: (2, 1), T1: (1, 2)}
     assert reassignments.read_file(reassignments.to_json(wanted).encode()) == wanted
