@@ -60,6 +60,7 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
     EpochPartitionResponse,
     epochs_request,
 )
+from minikafka.wire.fetch_session_handler import FetchSessionHandler
 from minikafka.wire.frame_parts import buffer_of, total_size
 
 _log = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class ReplicaFetcher(InterBrokerConnection):
         """Held while a response is applied, and while the followed partitions change."""
         self._followed: dict[TopicPartition, FollowerPartition] = {}
         self._handler: Callable[[Any], None] = lambda response: None
-        self._session = requests.FetchSessionHandler()
+        self._session = FetchSessionHandler()
         self._throttled_until_ms = 0
         """Throttled partitions are not fetched until then: the replication rate is above its limit."""
 
@@ -173,7 +174,7 @@ class ReplicaFetcher(InterBrokerConnection):
         asked = {follower.name: follower for follower in fetching}
         wanted = [(follower.name, follower.leader_epoch, follower.partition.log) for follower in fetching]
         parts = requests.fetch_parts(wanted, self._config)
-        request = self._session.request(self._broker.broker_id, parts, self._config)
+        request = requests.fetch_in_session(self._session, self._broker.broker_id, parts, self._config)
         self._send(FETCH, version, request, lambda response: self._on_fetch_response(asked, response))
         return True
 

@@ -1,0 +1,91 @@
+"""The client's end of a fetch session with one broker (KIP-227): the requests that name what has changed.
+
+Followers and consumers use it alike. A broker that keeps no session, or none for this client, says so with
+every response; then each request names all partitions.
+
+Pure: no clock, thread or socket.
+"""
+
+from __future__ import annotations
+
+from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import TopicPartition, numbers_by_topic
+from minikafka.wire.apis.fetch import (
+    NEW_SESSION_EPOCH,
+    NO_SESSION,
+    READ_UNCOMMITTED,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ForgottenTopic,
+    fetch_topics,
+)
+
+_LAST_EPOCH = 0x7FFFFFFF
+
+
+class FetchSessionHandler:
+    """The session with a broker: a partition is sent again only when it changes."""
+
+    def __init__(self) -> None:
+        self._id = NO_SESSION
+        self._epoch = NEW_SESSION_EPOCH
+        self._named: dict[TopicPartition, FetchPartition] = {}
+        self._anew: set[TopicPartition] = set()
+
+    def follow_anew(self, topic_partition: TopicPartition) -> None:
+        """Send a partition in the next request even if nothing changes: its last response may be unused."""
+        self._anew.add(topic_partition)
+
+    def request(
+        self,
+        parts: dict[TopicPartition, FetchPartition],
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation_level: int = READ_UNCOMMITTED,
+        replica_id: int = -1,
+        rack_id: str = "",
+    ) -> FetchRequest:
+        """Return the fetch of exactly these partitions. ``answered`` or ``begin_anew`` must follow."""
+        changed, forgotten_keys = parts, []
+        if self._epoch != NEW_SESSION_EPOCH:
+            named, anew = self._named, self._anew
+            changed = {key: part for key, part in parts.items() if key in anew or named.get(key) != part}
+            forgotten_keys = [key for key in named if key not in parts]
+        self._named = parts
+        self._anew.difference_update(parts)
+        forgotten = numbers_by_topic(forgotten_keys)
+        return FetchRequest(
+            replica_id=replica_id,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=isolation_level,
+            session_id=self._id,
+            session_epoch=self._epoch,
+            topics=fetch_topics(changed),
+            forgotten_topics=tuple(ForgottenTopic(topic, tuple(named)) for topic, named in forgotten.items()),
+            rack_id=rack_id,
+        )
+
+    def answered(self, response: FetchResponse) -> bool:
+        """Return True if the session continues; otherwise the response is unusable and a new one starts."""
+        if response.error_code != ErrorCode.NONE:
+            if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._id = NO_SESSION
+            self.begin_anew()
+            return False
+        self._id = response.session_id
+        if response.session_id == NO_SESSION:
+            self.begin_anew()  # the broker keeps no session: each request names all partitions
+        else:
+            self._epoch = self._epoch % _LAST_EPOCH + 1
+        return True
+
+    def begin_anew(self) -> None:
+        """Start a new session with the next request, for example over another connection. The broker closes
+        the earlier one then.
+        """
+        self._epoch, self._named = NEW_SESSION_EPOCH, {}
