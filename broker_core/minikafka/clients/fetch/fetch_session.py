@@ -17,8 +17,12 @@ it, and of the responses of an old and a new leader the first counts.
 After a change of leaders the first request to the new one is an OffsetForLeaderEpoch, which validates the
 positions that have an epoch (``fetch_state``). The next request fetches, also the other partitions.
 
-Every request names all of its partitions (KIP-227: no session of a broker). The session of a broker would be
-kept beside the request in flight to it: its id and epoch, and the partitions that it knows.
+With ``FetchSettings.in_session`` the brokers that can keep the partitions of the last request (KIP-227): a
+request names those that have changed, and a response those with changes. A partition that has to be the first
+of a request begins a new session.
+
+A partition is fetched from its leader, or from the follower that the leader has named (KIP-392), until a
+fetch fails there.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ from minikafka.wire.apis.fetch import (
     FETCH,
     WHOLE_MESSAGE_SINCE,
     FetchPartition,
+    FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     consumer_request,
@@ -57,6 +62,7 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     epochs_request,
 )
+from minikafka.wire.fetch_session_handler import FetchSessionHandler
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,24 @@ class FetchRequestData:
         return self.request.max_wait_ms if isinstance(self.request, FetchRequest) else 0
 
 
+SESSION_ERRORS = {
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+}
+"""Errors of a whole response, after which a new session of the broker is begun."""
+
+
+class _Source:
+    """A broker that is read from: the session that it keeps, and a pause."""
+
+    __slots__ = ("not_before_ms", "session")
+
+    def __init__(self) -> None:
+        self.session = FetchSessionHandler()
+        self.not_before_ms = 0
+
+
 class FetchSession:
     """The fetch state of all partitions of one client. Not thread-safe."""
 
@@ -89,6 +113,7 @@ class FetchSession:
         self._states: OrderedDict[TopicPartition, PartitionFetchState] = OrderedDict()
         """In the order of the next requests."""
         self._in_flight: dict[int, FetchRequestData] = {}
+        self._sources: dict[int, _Source] = {}
 
     def retain(self, partitions: Set[TopicPartition]) -> None:
         """Forget the state of all other partitions."""
@@ -121,19 +146,25 @@ class FetchSession:
         """
         wanted: dict[int, dict[TopicPartition, FetchPartition]] = {}
         unsure: dict[int, dict[TopicPartition, FetchPartition]] = {}
+        resting = {number for number, source in self._sources.items() if source.not_before_ms > now_ms}
+        busy = resting.union(self._in_flight)
         for tp, state in self._states.items():
             if state.paused or state.offset < 0 or state.not_before_ms > now_ms:
                 continue
             found = leader(tp)
-            if found is not None and found.broker_id not in self._in_flight:
-                rows = unsure if state.epochs.needs_validation(found.epoch) else wanted
-                rows.setdefault(found.broker_id, {})[tp] = state.request(found.epoch)
+            if found is None:
+                continue
+            is_unsure = state.epochs.needs_validation(found.epoch)
+            broker_id = found.broker_id if is_unsure else state.source(found.broker_id, now_ms)
+            if broker_id not in busy:
+                rows = unsure if is_unsure else wanted
+                rows.setdefault(broker_id, {})[tp] = state.request(found.epoch)
         for broker_id, partitions in (wanted | unsure).items():
             request: FetchRequest | OffsetForLeaderEpochRequest
             if broker_id in unsure:
                 request = self._validation(partitions)
             else:
-                request = self._request(partitions, max_wait_ms)
+                request = self._request(broker_id, partitions, max_wait_ms)
             data = self._in_flight[broker_id] = FetchRequestData(broker_id, partitions, request, now_ms)
             yield data
 
@@ -141,6 +172,7 @@ class FetchSession:
         """Return the time at which the next partition's back-off ends; None if no partition has one."""
         states = self._states.values()
         later = [state.not_before_ms for state in states if state.offset >= 0 and not state.paused]
+        later += [source.not_before_ms for source in self._sources.values()]
         return min((time_ms for time_ms in later if time_ms > now_ms), default=None)
 
     def back_off(self, partitions: Collection[TopicPartition], now_ms: int) -> None:
@@ -157,6 +189,11 @@ class FetchSession:
         lost = self._in_flight.pop(broker_id, None)
         if lost is None:
             return ()
+        if broker_id in self._sources:
+            self._sources[broker_id].session.begin_anew()
+        for tp in lost.partitions:
+            if tp in self._states:
+                self._states[tp].leave_follower()
         self.back_off(lost.partitions.keys(), now_ms)
         return lost.partitions.keys()
 
@@ -192,8 +229,37 @@ class FetchSession:
             return []
         if isinstance(response, OffsetForLeaderEpochResponse):
             return self._handle_validation(data, response, version, now_ms)
+        source, parts = self._sources.get(broker_id), dict(partitions_of(response.topics))
+        is_incremental = False
+        if source is not None:
+            is_incremental = isinstance(data.request, FetchRequest) and data.request.session_epoch > 0
+            if not source.session.answered(response) and response.error_code in SESSION_ERRORS:
+                source.not_before_ms = now_ms + EMPTY_PAUSE_MS
+                return []
+        if is_incremental and response.error_code == ErrorCode.NONE:
+            found = self._handle_changes(data, parts, now_ms)
+        else:
+            found = self._handle_all(data, response, parts, version, now_ms)
+        self._reorder(found)
+        if source is not None and any(completed.status is FetchStatus.RETRY for completed in found):
+            source.session.begin_anew()
+        if all(completed.status is FetchStatus.EMPTY for completed in found):
+            if is_incremental and source is not None:
+                source.not_before_ms = now_ms + _pause_ms(data, response, now_ms)
+            else:
+                self._pause(data, found, now_ms)
+        return found
+
+    def _handle_all(
+        self,
+        data: FetchRequestData,
+        response: FetchResponse,
+        parts: Mapping[TopicPartition, FetchPartitionResponse],
+        version: int,
+        now_ms: int,
+    ) -> list[CompletedFetch]:
+        """Return the results of a request that named all of its partitions."""
         found: list[CompletedFetch] = []
-        parts = dict(partitions_of(response.topics))
         cut_all, code = version < WHOLE_MESSAGE_SINCE, ErrorCode.of(response.error_code)
         first = next(iter(data.partitions), None)
         for state, asked in self._asked(data):
@@ -206,9 +272,18 @@ class FetchSession:
             else:
                 had_room, epoch = cut_all or tp == first, asked.current_leader_epoch
                 found.append(state.complete(part, now_ms, had_room=had_room, leader_epoch=epoch))
-        self._reorder(found)
-        if found and all(completed.status is FetchStatus.EMPTY for completed in found):
-            self._pause(data, found, now_ms)
+        return found
+
+    def _handle_changes(
+        self, data: FetchRequestData, parts: Mapping[TopicPartition, FetchPartitionResponse], now_ms: int
+    ) -> list[CompletedFetch]:
+        """Return the results of a request that named only changes: the others have not changed."""
+        found = []
+        for tp, part in parts.items():
+            state, asked = self._states.get(tp), data.partitions.get(tp)
+            if state is not None and asked is not None and state.is_at(asked.fetch_offset):
+                epoch = asked.current_leader_epoch
+                found.append(state.complete(part, now_ms, had_room=False, leader_epoch=epoch))
         return found
 
     def _asked(self, data: FetchRequestData) -> Iterator[tuple[PartitionFetchState, FetchPartition]]:
@@ -257,14 +332,24 @@ class FetchSession:
         )
 
     def _request(
-        self, partitions: Mapping[TopicPartition, FetchPartition], max_wait_ms: int | None
+        self, broker_id: int, partitions: dict[TopicPartition, FetchPartition], max_wait_ms: int | None
     ) -> FetchRequest:
         settings = self.settings
         usual, largest = settings.partition_max_bytes, max(p.partition_max_bytes for p in partitions.values())
-        return consumer_request(
+        create: Callable[..., FetchRequest] = consumer_request
+        if settings.in_session:
+            create = self._sources.setdefault(broker_id, _Source()).session.request
+        return create(
             partitions,
             max_bytes=max(settings.max_bytes, largest if largest > usual else 0),
             min_bytes=settings.min_bytes,
             max_wait_ms=settings.max_wait_ms if max_wait_ms is None else max_wait_ms,
             isolation_level=settings.isolation,
+            rack_id=settings.rack,
         )
+
+
+def _pause_ms(data: FetchRequestData, response: FetchResponse, now_ms: int) -> int:
+    """Return the pause after a response without records: of a broker that throttles, or has not waited."""
+    is_early = now_ms - data.sent_ms < data.max_wait_ms // 2
+    return max(response.throttle_time_ms, EMPTY_PAUSE_MS if is_early else 0)

@@ -34,6 +34,7 @@ from minikafka.records.scan.isolation import without_aborted
 from minikafka.records.scan.scan import ScanResult, find_position, scan
 from minikafka.wire.apis.fetch import (
     LARGEST_MESSAGE_BYTES,
+    NO_REPLICA,
     FetchPartition,
     FetchPartitionResponse,
     consumer_partition,
@@ -145,6 +146,9 @@ class FetchSettings:
     max_bytes            of a whole response
     message_max_bytes    the largest fetch for a message that does not fit ``partition_max_bytes``
     retry_backoff        the pauses after failed fetches in a row
+    rack                 of the client: the leader may name a follower in it to read from (KIP-392)
+    follower_ms          how long such a follower is read from, before the leader is asked again
+    in_session           whether brokers keep the partitions (KIP-227), and a request names those that changed
     """
 
     partition_max_bytes: int
@@ -154,6 +158,9 @@ class FetchSettings:
     max_wait_ms: int = 500
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     retry_backoff: Backoff = field(default_factory=Backoff)
+    rack: str = ""
+    follower_ms: int = 300_000
+    in_session: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +221,8 @@ class PartitionFetchState:
     """The position of one partition, the size of its next fetch, and its failures."""
 
     __slots__ = (
+        "_follower",
+        "_row",
         "_settings",
         "_unreadable_offset",
         "epochs",
@@ -241,6 +250,9 @@ class PartitionFetchState:
         """The time of the next fetch, after a failure."""
         self.failures = 0
         self._settings = settings
+        self._row: FetchPartition | None = None
+        self._follower: tuple[int, int] | None = None
+        """The follower to read from, and the time until which to do so."""
         self._unreadable_offset = NO_POSITION
         """The position at which the last response was unreadable."""
 
@@ -260,8 +272,35 @@ class PartitionFetchState:
         self.not_before_ms = now_ms + self._settings.retry_backoff.delay_ms(self.failures)
 
     def request(self, leader_epoch: int) -> FetchPartition:
-        """Return the partition's row of a Fetch request to the leader of this epoch."""
-        return consumer_partition(self.topic_partition.partition, self.offset, self.fetch_bytes, leader_epoch)
+        """Return the partition's row of a Fetch request, with the epoch of its leader: the same object while
+        nothing in it changes.
+        """
+        row = self._row
+        if (
+            row is None
+            or row.fetch_offset != self.offset
+            or row.current_leader_epoch != leader_epoch
+            or row.partition_max_bytes != self.fetch_bytes
+        ):
+            row = self._row = consumer_partition(
+                self.topic_partition.partition, self.offset, self.fetch_bytes, leader_epoch
+            )
+        return row
+
+    def source(self, leader_id: int, now_ms: int) -> int:
+        """Return the broker to read from: the leader, or the follower that it has named."""
+        if self._follower is None:
+            return leader_id
+        follower_id, until_ms = self._follower
+        if now_ms >= until_ms:
+            self._follower = None
+            return leader_id
+        return follower_id
+
+    def leave_follower(self) -> bool:
+        """Read from the leader again. Return False if that is so already."""
+        left, self._follower = self._follower, None
+        return left is not None
 
     def confirm(self, leader_epoch: int) -> None:
         """Count the position as valid in the log of the leader of this epoch."""
@@ -293,6 +332,9 @@ class PartitionFetchState:
         if code is not ErrorCode.NONE:
             return self.fail(code, now_ms)
         self.failures = 0
+        if part.preferred_read_replica != NO_REPLICA:
+            self._follower = part.preferred_read_replica, now_ms + self._settings.follower_ms
+            return self._completed(FetchStatus.RETRY, part)
         if not records_of(part):
             return self._completed(FetchStatus.EMPTY, part)
         entries, found = complete_entries(part)
@@ -314,6 +356,9 @@ class PartitionFetchState:
         tp, offset, status = self.topic_partition, self.offset, fetch_status(code)
         if status is FetchStatus.CORRUPT and self._unreadable_offset != offset:
             self._unreadable_offset = offset
+            return CompletedFetch(tp, FetchStatus.RETRY, offset, offset)
+        if self.leave_follower() and status is FetchStatus.OUT_OF_RANGE:
+            # The follower may lag behind, or have deleted more: the leader decides.
             return CompletedFetch(tp, FetchStatus.RETRY, offset, offset)
         if status is FetchStatus.OUT_OF_RANGE:
             self.offset = NO_POSITION

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import ClassVar
 
 from minikafka.base.config.config_def import REQUIRED, AbstractConfig, Faults, setting
-from minikafka.base.config.types import BOOLEAN, WORDS, Type, capped_int64, choice, int32, text_type
+from minikafka.base.config.types import ANY_TEXT, BOOLEAN, WORDS, Type, capped_int64, choice, int32, text_type
 from minikafka.base.errors import ConfigError
 from minikafka.clients.common_client_configs import SECURITY_SETTINGS, UNSUPPORTED_BY_CLIENTS, ClientSecurity
 from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLevel
@@ -98,6 +98,12 @@ class GroupConsumerConfig(AbstractConfig):
     fetch_max_bytes: int = setting("fetch.max.bytes", int32(1), 52_428_800, "Bytes of one fetch in all.")
     max_partition_fetch_bytes: int = setting(
         "max.partition.fetch.bytes", int32(1), 1_048_576, "Bytes of a partition in one fetch."
+    )
+    rack: str = setting(
+        "client.rack",
+        ANY_TEXT,
+        "",
+        "The rack of this consumer: a leader may send it to a follower in it (KIP-392).",
     )
     retry_backoff_ms: int = setting(
         "retry.backoff.ms", capped_int64(0), 100, "How long to wait before a failed request is repeated."

@@ -63,6 +63,9 @@ class GroupFetcher:
             max_wait_ms=config.fetch_max_wait_ms,
             isolation=config.isolation,
             retry_backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_ms),
+            rack=config.rack,
+            follower_ms=config.metadata_max_age_ms,
+            in_session=True,
         )
         self._session = FetchSession(settings)
         self._replies: dict[int, tuple[FetchRequestData, ResponseFuture[Any]]] = {}

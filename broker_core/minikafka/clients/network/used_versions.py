@@ -9,7 +9,7 @@ from minikafka.wire.api import ApiKey
 
 NEWEST_USED: dict[ApiKey, int] = {
     ApiKey.PRODUCE: 7,
-    ApiKey.FETCH: 10,
+    ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 9,
     ApiKey.METADATA: 7,
     ApiKey.OFFSET_COMMIT: 9,

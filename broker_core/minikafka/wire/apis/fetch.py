@@ -207,6 +207,7 @@ def consumer_request(
     max_wait_ms: int = 0,
     isolation_level: int = READ_UNCOMMITTED,
     replica_id: int = -1,
+    rack_id: str = "",
 ) -> FetchRequest:
     """Return a request for ``partitions``, in their order and outside of any session."""
     return FetchRequest(
@@ -218,4 +219,5 @@ def consumer_request(
         session_id=NO_SESSION,
         session_epoch=FINAL_EPOCH,
         topics=fetch_topics(partitions),
+        rack_id=rack_id,
     )
