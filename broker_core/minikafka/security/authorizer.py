@@ -26,6 +26,7 @@ from minikafka.base.acls import (
     Operation,
     Permission,
     Resource,
+    ResourceType,
 )
 from minikafka.base.errors import ConfigError
 
@@ -67,6 +68,29 @@ class Authorizer:
             if acl.permission is Permission.ALLOW and (meant or acl.operation in implied_by):
                 allowed = True
         return allowed
+
+    def allows_on_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
+        """Return True if ``principal`` may do ``operation`` on a resource of ``kind``, whichever (KIP-679).
+
+        If everyone may use resources without ACLs, a resource without any is assumed, unless an ACL denies
+        the operation on all resources.
+        """
+        if principal in self.super_users:
+            return True
+        if self.allow_everyone_if_no_acl_found:
+            every = self.acls.get(Resource(kind, WILDCARD_RESOURCE), frozenset())
+            return not any(
+                acl.permission is Permission.DENY
+                and acl.principal in (principal, WILDCARD_PRINCIPAL)
+                and acl.host in (host, WILDCARD_HOST)
+                and acl.operation in (operation, Operation.ALL)
+                for acl in every
+            )
+        return any(
+            self.allows(principal, host, operation, resource)
+            for resource in self.acls
+            if resource.type is kind
+        )
 
     def matching_acls(self, filters: Iterable[AclFilter]) -> Iterator[tuple[Resource, Acl]]:
         """Yield the ACLs that match any of ``filters``, each once."""

@@ -56,6 +56,37 @@ def test_everybody_may_where_there_is_no_rule_if_so_configured() -> None:
     assert anybody.allows(ALICE, HERE, READ, ORDERS)
 
 
+@pytest.mark.parametrize(
+    ("acls", "allowed"),
+    [
+        ({}, False),
+        ({ORDERS: [allow(ALICE, WRITE)]}, True),
+        ({ORDERS: [allow(ALICE, ALL, HERE)]}, True),
+        ({ORDERS: [allow(ALICE, WRITE, THERE)]}, False),
+        ({ORDERS: [allow(ALICE, READ)]}, False),
+        ({ORDERS: [allow(BOB, WRITE)]}, False),
+        ({ORDERS: [allow(WILDCARD_PRINCIPAL, WRITE), deny(ALICE, ALL)]}, False),
+        ({EVERY_TOPIC: [allow(ALICE, WRITE)], ORDERS: [deny(ALICE, WRITE)]}, True),
+        ({ORDERS: [allow(ALICE, WRITE)], EVERY_TOPIC: [deny(ALICE, WRITE)]}, False),
+        ({Resource(ResourceType.GROUP, "g"): [allow(ALICE, WRITE)]}, False),
+    ],
+)
+def test_one_resource_of_a_type_is_enough(acls: dict[Resource, list[Acl]], allowed: bool) -> None:
+    authorizer = Authorizer(super_users=frozenset({ROOT}))
+    for resource, rules in acls.items():
+        authorizer = authorizer.with_acls(resource, frozenset(rules))
+    assert authorizer.allows_on_any(ALICE, HERE, WRITE, ResourceType.TOPIC) == allowed
+    assert authorizer.allows_on_any(ROOT, HERE, WRITE, ResourceType.TOPIC)
+
+
+def test_if_everybody_may_only_a_rule_about_all_resources_denies() -> None:
+    anybody = Authorizer(allow_everyone_if_no_acl_found=True)
+    assert anybody.allows_on_any(ALICE, HERE, WRITE, ResourceType.TOPIC)
+    denied = frozenset({deny(ALICE, WRITE)})
+    assert anybody.with_acls(ORDERS, denied).allows_on_any(ALICE, HERE, WRITE, ResourceType.TOPIC)
+    assert not anybody.with_acls(EVERY_TOPIC, denied).allows_on_any(ALICE, HERE, WRITE, ResourceType.TOPIC)
+
+
 @pytest.mark.parametrize("resource", [ORDERS, EVERY_TOPIC], ids=["about it", "about every topic"])
 def test_acl_for_another_principal_ends_access_for_everyone(resource: Resource) -> None:
     anybody = Authorizer(allow_everyone_if_no_acl_found=True)

@@ -114,14 +114,6 @@ def is_whole(data: memoryview, position: int) -> bool:
     return layout.BATCH_HEADER_BYTES <= layout.entry_size(data, position) <= left
 
 
-def has_producer_id(data: memoryview) -> bool:
-    """Return True if the batch at the start has a producer id, for idempotence. Nothing is validated."""
-    if len(data) < layout.BATCH_HEADER_BYTES or data[layout.MAGIC_AT] != MAGIC:
-        return False
-    producer_id, _, _ = _PRODUCER.unpack_from(data, layout.PRODUCER_ID_AT)
-    return bool(producer_id != NO_PRODUCER)
-
-
 def set_offset_and_epoch(data: memoryview, base_offset: int, leader_epoch: int) -> None:
     """Write base offset and leader epoch, which the checksum does not cover, into a batch."""
     _INT64.pack_into(data, 0, base_offset)

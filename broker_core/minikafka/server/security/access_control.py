@@ -28,6 +28,9 @@ from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS
 _log = logging.getLogger(__name__)
 
 _CACHED_DECISIONS_MAX = 10_000
+_Key = tuple[str, str, Operation, ResourceType, str | None]
+_ANY = None
+"""In place of a resource's name: any."""
 
 
 class DecisionCache:
@@ -39,12 +42,16 @@ class DecisionCache:
         """``topic_name``: see ``Requester``."""
         self.authorizer = authorizer
         self._topic_name = topic_name
-        self._known: dict[tuple[str, str, Operation, ResourceType, str], bool] = {}
+        self._known: dict[_Key, bool] = {}
 
     def requester(self, exchange: Exchange) -> Requester:
         """Return the client of ``exchange`` as a requester."""
-        may = partial(self.allows, str(exchange.principal), exchange.client_host)
-        return Requester(may, self._topic_name)
+        principal, address = str(exchange.principal), exchange.client_host
+        return Requester(
+            partial(self.allows, principal, address),
+            partial(self.allows_on_any, principal, address),
+            self._topic_name,
+        )
 
     def allows(
         self, principal: str, address: str, operation: Operation, kind: ResourceType, name: str
@@ -65,10 +72,26 @@ class DecisionCache:
                     operation.label,
                     resource,
                 )
-            if len(self._known) >= _CACHED_DECISIONS_MAX:
-                self._known = {}
-            self._known[key] = allowed
+            self._remember(key, allowed)
         return allowed
+
+    def allows_on_any(self, principal: str, address: str, operation: Operation, kind: ResourceType) -> bool:
+        """Return True if ``principal`` at ``address`` may do the operation on any resource of ``kind``.
+
+        A denial is not logged: another permission is enough where this is asked.
+        """
+        key = (principal, address, operation, kind, _ANY)
+        allowed = self._known.get(key)
+        if allowed is None:
+            host = normalize_host(address)
+            allowed = self.authorizer.allows_on_any(principal, host, operation, kind)
+            self._remember(key, allowed)
+        return allowed
+
+    def _remember(self, key: _Key, allowed: bool) -> None:
+        if len(self._known) >= _CACHED_DECISIONS_MAX:
+            self._known = {}
+        self._known[key] = allowed
 
 
 class AccessControl:

@@ -33,6 +33,8 @@ class Requester:
     """The client that sent a request, and its permissions."""
 
     may: Callable[[Operation, ResourceType, str], bool]
+    may_on_any: Callable[[Operation, ResourceType], bool]
+    """Returns True if the client may do an operation on at least one resource of a type."""
     topic_name: Callable[[bytes], str | None]
     """Returns the name of the topic with an id; None: there is no such topic."""
 

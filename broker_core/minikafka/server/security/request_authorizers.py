@@ -17,7 +17,6 @@ from typing import Any
 
 from minikafka.base.acls import Operation, ResourceType
 from minikafka.base.errors import ErrorCode
-from minikafka.records.format.batch import has_producer_id
 from minikafka.server.security.admin_authorizers import ADMIN_AUTHORIZERS
 from minikafka.server.security.authorization import (
     CLUSTER_DENIED,
@@ -89,7 +88,6 @@ from minikafka.wire.apis.produce import (
 )
 from minikafka.wire.apis.stop_replica import StopReplicaPartitionError, StopReplicaResponse
 from minikafka.wire.apis.update_metadata import UpdateMetadataResponse
-from minikafka.wire.frame_parts import buffer_of
 
 # --- records ------------------------------------------------------------------------------------------------
 
@@ -100,8 +98,8 @@ _produce_topics = each_topic(Operation.WRITE, _denied_produce, ProduceResponse((
 
 
 def _produce(requester: Requester, version: int, request: ProduceRequest) -> AuthorizationResult | None:
-    if request.transactional_id is not None or _is_idempotent(request):
-        code = _producer_id_denial(requester, request.transactional_id)
+    if request.transactional_id is not None:
+        code = _transactional_id_denial(requester, request.transactional_id)
         if code is not ErrorCode.NONE:
             rows = tuple(_denied_produce(topic, code) for topic in request.topics)
             answer = ProduceResponse(rows)
@@ -110,18 +108,23 @@ def _produce(requester: Requester, version: int, request: ProduceRequest) -> Aut
     return None if result is None else replace(result, needs_no_response=request.acks == 0)
 
 
-def _producer_id_denial(requester: Requester, transactional_id: str | None) -> ErrorCode:
-    """Return the error if the client may not have a producer id, or that transactional id; else NONE."""
-    if transactional_id is None:
-        return ErrorCode.NONE if requester.may_on_cluster(Operation.IDEMPOTENT_WRITE) else CLUSTER_DENIED
+def _transactional_id_denial(requester: Requester, transactional_id: str) -> ErrorCode:
+    """Return the error if the client may not write with that transactional id; else NONE."""
     allowed = requester.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     return ErrorCode.NONE if allowed else TRANSACTIONAL_ID_DENIED
 
 
-def _is_idempotent(request: ProduceRequest) -> bool:
-    return any(
-        has_producer_id(buffer_of(part.records)) for topic in request.topics for part in topic.partitions
+def _producer_id_denial(requester: Requester, transactional_id: str | None) -> ErrorCode:
+    """Return the error if the client may not have a producer id; else NONE.
+
+    As since Kafka 2.8 (KIP-679), whoever may write to a topic may have one.
+    """
+    if transactional_id is not None:
+        return _transactional_id_denial(requester, transactional_id)
+    allowed = requester.may_on_any(Operation.WRITE, ResourceType.TOPIC) or requester.may_on_cluster(
+        Operation.IDEMPOTENT_WRITE
     )
+    return ErrorCode.NONE if allowed else CLUSTER_DENIED
 
 
 _denied_fetch = denied_topic(

@@ -161,11 +161,7 @@ CASES = [
     Case(K.PRODUCE, 2, produce(MESSAGES), ((WRITE, TOPIC),), TOPIC_DENIED),
     Case(K.PRODUCE, 7, produce(BATCH), ((WRITE, TOPIC),), TOPIC_DENIED),
     Case(K.PRODUCE, 6, produce(BATCH, "x"), ((WRITE, TOPIC), (WRITE, TRANSACTIONS)), TRANSACTIONAL_ID_DENIED),
-    Case(
-        *(K.PRODUCE, 7, produce(NUMBERED)),
-        ((WRITE, TOPIC), (Operation.IDEMPOTENT_WRITE, CLUSTER)),
-        CLUSTER_DENIED,
-    ),
+    Case(K.PRODUCE, 7, produce(NUMBERED), ((WRITE, TOPIC),), TOPIC_DENIED),
     Case(K.FETCH, 2, fetch(), ((READ, TOPIC),), TOPIC_DENIED),
     Case(K.FETCH, 10, fetch(), ((READ, TOPIC),), TOPIC_DENIED),
     Case(K.FETCH, 2, fetch(replica_id=1), ((ACTION, CLUSTER),), TOPIC_DENIED),
@@ -268,6 +264,14 @@ def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
         K.SASL_AUTHENTICATE,
     }
     assert {case.key for case in CASES} | tested_below == REQUEST_AUTHORIZERS.keys()
+
+
+def test_who_may_write_to_a_topic_may_have_a_producer_id(world: Guarded) -> None:
+    request = Request(K.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None, 1000))
+    world.allow(READ, TOPIC)
+    assert world.call(request).error_code == CLUSTER_DENIED
+    world.allow(WRITE, OTHER)
+    assert world.call(request).error_code == 0
 
 
 def test_only_denied_topics_of_a_request_are_rejected(world: Guarded) -> None:
