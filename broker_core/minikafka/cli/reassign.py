@@ -14,7 +14,9 @@ from minikafka.base.text import counted, first_of
 from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.options import (
+    Bootstrap,
     CommandConfig,
+    DataDir,
     DisableRackAware,
     Format,
     NotExactlyOne,
@@ -28,12 +30,14 @@ from minikafka.cli.output import note, print_rows, say
 from minikafka.cli.progress import Progress
 
 if TYPE_CHECKING:
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.admin.reassignments import OngoingReassignment, ReassignmentErrors
     from minikafka.clients.admin.zookeeper.reassignments import Move, PartitionReassignment
     from minikafka.clients.zookeeper_metadata import Replicas
     from minikafka.registry.store import Store
 
 app = typer.Typer(
-    help="Move partitions to other brokers: generate, execute and verify a plan; list moves in progress.",
+    help="Move partitions to other brokers: generate, execute and verify a plan; list or cancel moves.",
     no_args_is_help=True,
 )
 
@@ -46,6 +50,7 @@ THROTTLE_STAYS = "the throttle stays for the reassignment of {}; verify again wh
 THROTTLED = "; copying is throttled to {} bytes per second until all are done"
 MOVE_COLUMNS = ["topic", "partition", "before", "after", "adds", "removes"]
 ONGOING_COLUMNS = ["topic", "partition", "replicas", "in_sync", "wanted", "status"]
+CANCELLED_COLUMNS = ["topic", "partition", "replicas", "dropped", "status"]
 VERDICT_COLUMNS = ["topic", "partition", "replicas", "in_sync", "status"]
 
 PlanFile = Annotated[
@@ -163,6 +168,76 @@ def verify(
     return status_of(verdicts)
 
 
+@app.command(short_help="Cancel reassignments in progress.")
+def cancel(
+    file: Annotated[
+        Path | None, value_option("--file", "J", "The plan; only its partitions that are in progress.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that are in progress.")] = False,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    command_config: CommandConfig = None,
+    style: OutputFormat = Format.TABLE,
+) -> int:
+    """Give partitions back the replicas that they had, and remove the throttle. Status 1 if that fails.
+
+    Brokers before Kafka 2.4, or beside them, cannot cancel.
+    """
+    from minikafka.clients.admin.zookeeper import reassignments
+
+    if everything == (file is not None):
+        raise NotExactlyOne(["--file", "--all"] * everything, "no plan is given", "--file J and --all")
+    plan = None if file is None else reassignments.read_file(read_file(file), "--file", str(file))
+    with connect.admin_client(bootstrap, data_dir, command_config, writes=True) as admin:
+        ongoing = [
+            move
+            for move in admin.list_partition_reassignments()
+            if plan is None or move.topic_partition in plan
+        ]
+        errors = admin.alter_partition_reassignments(
+            {move.topic_partition: None for move in ongoing} if ongoing else {}
+        )
+        others = admin.list_partition_reassignments()
+        remove_throttles(admin, ongoing, with_rates=not others)
+    print_rows([_cancelled_row(move, errors) for move in ongoing], CANCELLED_COLUMNS, style)
+    if not ongoing:
+        note("minikafka: no reassignment is in progress" + (" of this plan" if plan else ""))
+    return int(any(errors.values()))
+
+
+def remove_throttles(admin: Admin, moves: Iterable[OngoingReassignment], *, with_rates: bool) -> None:
+    """Remove the throttled replicas of the topics, and the rates of the brokers if nothing else moves."""
+    from minikafka.registry.entity_configs import RATES, REPLICAS
+    from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
+
+    found, throttles = list(moves), {*RATES, *REPLICAS}
+    topics = sorted({move.topic_partition.topic for move in found})
+    brokers = sorted({broker for move in found for broker in move.replicas}) if with_rates else []
+    for kind, name in [
+        *((ConfigResourceType.TOPIC, topic) for topic in topics),
+        *((ConfigResourceType.BROKER, str(broker)) for broker in brokers),
+    ]:
+        own = {
+            setting.name
+            for setting in admin.describe_configs(kind, name)
+            if setting.name in throttles
+            and setting.source in (ConfigSource.TOPIC, ConfigSource.DYNAMIC_BROKER)
+        }
+        if own:
+            admin.change_configs(kind, name, dict.fromkeys(own))
+
+
+def _cancelled_row(move: OngoingReassignment, errors: ReassignmentErrors) -> dict[str, object]:
+    error = errors.get(move.topic_partition)
+    return {
+        "topic": move.topic_partition.topic,
+        "partition": move.topic_partition.partition,
+        "replicas": [replica for replica in move.replicas if replica not in move.adding],
+        "dropped": list(move.adding),
+        "status": "cancelled" if error is None else str(error),
+    }
+
+
 @app.command("list", short_help="List all reassignments in progress.")
 def list_ongoing(
     zookeeper: RequiredZooKeeper = None,
@@ -172,7 +247,7 @@ def list_ongoing(
 ) -> None:
     """List all reassignments in progress: the current replicas, those in sync, and the new ones.
 
-    A reassignment cannot be cancelled, as in 0.10.1: wait for its end, and then execute the rollback plan.
+    Those that clients have requested by the protocol are not in ZooKeeper's list.
     """
     from minikafka.clients.admin.zookeeper import reassignments
 

@@ -22,6 +22,12 @@ from minikafka.clients.admin.log_dirs import (
     describe_log_dirs,
     offline_log_dirs,
 )
+from minikafka.clients.admin.reassignments import (
+    OngoingReassignment,
+    ReassignmentErrors,
+    alter_reassignments,
+    list_reassignments,
+)
 from minikafka.clients.admin.topics import (
     NewTopic,
     explain_create_error,
@@ -180,6 +186,19 @@ class Admin:
     ) -> None:
         """Change settings of a topic or broker; None restores the default. Raises BrokerError."""
         change_configs(self._cluster, kind, name, changes, self._cluster.deadline(timeout_ms))
+
+    def alter_partition_reassignments(
+        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None], *, timeout_ms: int | None = None
+    ) -> ReassignmentErrors:
+        """Move partitions to other replicas; None cancels what is in progress. One result per partition.
+
+        The request is stored then; ``list_partition_reassignments`` shows its progress.
+        """
+        return alter_reassignments(self._cluster, wanted, self._cluster.deadline(timeout_ms))
+
+    def list_partition_reassignments(self, *, timeout_ms: int | None = None) -> list[OngoingReassignment]:
+        """Return all reassignments in progress, whoever has requested them."""
+        return list_reassignments(self._cluster, self._cluster.deadline(timeout_ms))
 
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_ms: int | None = None

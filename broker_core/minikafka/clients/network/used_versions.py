@@ -36,7 +36,9 @@ NEWEST_USED: dict[ApiKey, int] = {
     ApiKey.DESCRIBE_LOG_DIRS: 4,
     ApiKey.CREATE_PARTITIONS: 3,
     ApiKey.DELETE_GROUPS: 2,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: 0,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
     ApiKey.OFFSET_DELETE: 0,
 }
 """API -> newest version. SASL's own exchange chooses its versions itself."""
