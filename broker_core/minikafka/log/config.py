@@ -23,6 +23,7 @@ from minikafka.base.config.types import (
     BOOLEAN,
     LONG_MAX,
     LONG_MIN,
+    ConfigType,
     Release,
     Type,
     choice,
@@ -65,10 +66,12 @@ def _broker_retention(text: str) -> int | None:
 
 
 _RETENTION_MS = Type(
-    f"-1 (no limit), or a whole number from 0 to {LONG_MAX}", integer(-1, LONG_MAX).convert
+    f"-1 (no limit), or a whole number from 0 to {LONG_MAX}", integer(-1, LONG_MAX).convert, ConfigType.LONG
 ).then(_unless_negative)
 _BROKER_RETENTION = text_type(
-    f"a negative number such as -1 (no limit), or a whole number from 1 to {LONG_MAX}", _broker_retention
+    f"a negative number such as -1 (no limit), or a whole number from 1 to {LONG_MAX}",
+    _broker_retention,
+    ConfigType.LONG,
 )
 """A retention time of the broker. As in every release, any negative value means no limit."""
 
@@ -84,6 +87,7 @@ def _cleanup_policies(text: str) -> frozenset[str]:
 _CLEANUP_POLICY = text_type(
     "delete, compact, or both separated by a comma, in lower case (package.module:Class for delete)",
     _cleanup_policies,
+    ConfigType.LIST,
 )
 
 
@@ -114,7 +118,9 @@ def _throttled_replicas(text: str) -> str:
     return text
 
 
-_THROTTLED_REPLICAS = text_type("* or a list like 0:101,1:102 (partition:broker)", _throttled_replicas)
+_THROTTLED_REPLICAS = text_type(
+    "* or a list like 0:101,1:102 (partition:broker)", _throttled_replicas, ConfigType.LIST
+)
 
 
 def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
@@ -219,8 +225,8 @@ class LogConfig:
         "How long messages are kept. -1: for ever.",
         synonyms=(
             Synonym("log.retention.ms", type=_BROKER_RETENTION),
-            Synonym("log.retention.minutes", _MINUTE_MS, _BROKER_RETENTION),
-            Synonym("log.retention.hours", _HOUR_MS, _BROKER_RETENTION),
+            Synonym("log.retention.minutes", _MINUTE_MS, _BROKER_RETENTION.as_kind(ConfigType.INT)),
+            Synonym("log.retention.hours", _HOUR_MS, _BROKER_RETENTION.as_kind(ConfigType.INT)),
         ),
     )
     retention_bytes: int | None = setting(

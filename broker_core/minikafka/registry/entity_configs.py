@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from minikafka.base.config.types import Type, int32, int64
+from minikafka.base.config.types import ConfigType, Type, int32, int64
 from minikafka.base.errors import BadVersion, CoordinationError, NoNode
 from minikafka.registry import paths
 from minikafka.registry.node import Node, dump
@@ -22,7 +22,7 @@ ALTER_LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 """Setting of a broker: bytes a second that may be copied from one data directory to another."""
 BROKER_RATES = (*RATES, ALTER_LOG_DIRS_RATE)
 """All settings of a broker."""
-RATE = Type("bytes per second, at least 0", int64(0).convert)
+RATE = Type("bytes per second, at least 0", int64(0).convert, ConfigType.LONG)
 _USER = re.compile(rf"[^/]+(/{paths.CLIENTS}/[^/]+)?")
 CONNECTION_RATE = "connection_creation_rate"
 """The setting of an address: its new connections in a second."""

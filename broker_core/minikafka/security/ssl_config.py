@@ -14,7 +14,7 @@ from enum import Enum
 from typing import ClassVar, TypeVar
 
 from minikafka.base.config.config_def import AbstractConfig, setting
-from minikafka.base.config.types import PASSWORD, TEXT, WORDS, Type, choice, text_type
+from minikafka.base.config.types import PASSWORD, TEXT, WORDS, ConfigType, Type, choice, text_type
 from minikafka.base.errors import ConfigError, MissingStorePassword, StoreError, WrongStorePassword
 from minikafka.base.secrets import Password
 from minikafka.security.cipher_suites import check_suite
@@ -143,13 +143,13 @@ class SslConfig(AbstractConfig):
     )
     enabled_protocols: tuple[str, ...] = setting(
         "ssl.enabled.protocols",
-        Type(f"a list of {TLS_1_2} and {TLS_1_3}", _protocols),
+        Type(f"a list of {TLS_1_2} and {TLS_1_3}", _protocols, ConfigType.LIST),
         (TLS_1_2, TLS_1_3),
         "The versions of TLS that may be used.",
     )
     cipher_suites: tuple[str, ...] = setting(
         "ssl.cipher.suites",
-        Type("a list of cipher suites", _cipher_suites),
+        Type("a list of cipher suites", _cipher_suites, ConfigType.LIST),
         (),
         "The cipher suites that may be used, by IANA's names; empty: those of OpenSSL.",
     )

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
 from functools import partial
 from typing import Any
 
@@ -27,9 +27,24 @@ _RELEASE = re.compile(r"((?:0|[1-9][0-9]*)(?:\.(?:0|[1-9][0-9]*))+)(?:-IV(0|[1-9
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
+class ConfigType(IntEnum):
+    """Kafka's own types of settings, by their numbers in the protocol, which DescribeConfigs returns."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
 @dataclass(frozen=True, slots=True)
 class Type:
-    """The type of a setting. ``allowed`` describes its values, as in "must be …".
+    """The type of a setting. ``allowed`` describes its values, as in "must be …". ``kind`` is Kafka's type.
 
     ``convert`` takes what is given and returns the value. For another one it raises ValueError, with a text
     of its own if ``allowed`` says too little, or ConfigError, as parsers of a single value do.
@@ -37,6 +52,7 @@ class Type:
 
     allowed: str
     convert: Callable[[Any], Any]
+    kind: ConfigType = ConfigType.STRING
 
     def parse(self, name: str, given: object) -> Any:
         """Return the value. Raises ConfigError with the property, what is given and what is allowed."""
@@ -49,7 +65,11 @@ class Type:
 
     def then(self, change: Callable[[Any], Any]) -> Type:
         """Return the type with the same values given, each changed by ``change``."""
-        return Type(self.allowed, lambda given: change(self.convert(given)))
+        return Type(self.allowed, lambda given: change(self.convert(given)), self.kind)
+
+    def as_kind(self, kind: ConfigType) -> Type:
+        """Return the type with the same values that is another one of Kafka's."""
+        return replace(self, kind=kind)
 
 
 def as_text(value: object) -> str:
@@ -65,7 +85,7 @@ def as_text(value: object) -> str:
     return str(value).strip()
 
 
-def text_type(allowed: str, convert: Callable[[str], Any]) -> Type:
+def text_type(allowed: str, convert: Callable[[str], Any], kind: ConfigType = ConfigType.STRING) -> Type:
     """Return a type whose values are written as text. It refuses a Password, whose text is not its value."""
 
     def read(given: object) -> Any:
@@ -73,7 +93,7 @@ def text_type(allowed: str, convert: Callable[[str], Any]) -> Type:
             raise ValueError("must be text, not a Password")
         return convert(as_text(given))
 
-    return Type(allowed, read)
+    return Type(allowed, read, kind)
 
 
 def whole_number(text: str) -> int | None:
@@ -94,7 +114,8 @@ def integer(low: int, high: int | None = None) -> Type:
         return value
 
     bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
-    return text_type(f"a whole number {bounds}", convert)
+    kind = ConfigType.LONG if high is None or high > INT_MAX else ConfigType.INT
+    return text_type(f"a whole number {bounds}", convert, kind)
 
 
 int32 = partial(integer, high=INT_MAX)
@@ -120,7 +141,7 @@ def real_number(allowed: str, accepts: Callable[[float], bool]) -> Type:
             raise ValueError
         return value
 
-    return text_type(allowed, convert)
+    return text_type(allowed, convert, ConfigType.DOUBLE)
 
 
 def choice(values: Mapping[str, Any], allowed: str | None = None, *, exact: bool = False) -> Type:
@@ -206,16 +227,17 @@ def checked(allowed: str, check: Callable[[str], object]) -> Type:
     return text_type(allowed, convert)
 
 
-BOOLEAN = choice({"true": True, "false": False}, "true or false")
+BOOLEAN = choice({"true": True, "false": False}, "true or false").as_kind(ConfigType.BOOLEAN)
 TEXT = text_type("text", _not_empty)
 ANY_TEXT = text_type("text", str)
 """A text that may be empty."""
 WORDS = text_type(
     "words, separated by commas",
     lambda text: tuple(dict.fromkeys(word for part in text.split(",") if (word := part.strip()))),
+    ConfigType.LIST,
 )
 """A list without repetitions; it may be empty."""
 SECURITY_PROTOCOL = choice({"PLAINTEXT": "PLAINTEXT"}, f"PLAINTEXT: TLS and SASL are {NOT_YET}")
 """A protocol of connections. Another one is refused, because nothing would be encrypted or authenticated."""
-PASSWORD = Type("text", Password.of)
+PASSWORD = Type("text", Password.of, ConfigType.PASSWORD)
 """A secret: its text is ``***`` wherever it is shown."""

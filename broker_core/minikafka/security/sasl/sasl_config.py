@@ -24,6 +24,7 @@ from minikafka.base.config.types import (
     PASSWORD,
     TEXT,
     WORDS,
+    ConfigType,
     Type,
     int32,
     int64,
@@ -106,7 +107,7 @@ def _java_class(known: Collection[str], advice: str) -> Type:
             )
         return simple_name
 
-    return text_type(f"the name of one of the classes {', '.join(known)}", convert)
+    return text_type(f"the name of one of the classes {', '.join(known)}", convert, ConfigType.CLASS)
 
 
 _FOR_TOKENS = f"tokens of an identity provider come from {TOKEN_ENDPOINT}"
@@ -194,14 +195,14 @@ class SaslConfig(AbstractConfig):
     )
     refresh_min_period_s: int = setting(
         "sasl.login.refresh.min.period.seconds",
-        integer(0, 900),
+        integer(0, 900).as_kind(ConfigType.SHORT),
         60,
         "The least time before a token is renewed, in seconds.",
         _OAUTH,
     )
     refresh_buffer_s: int = setting(
         "sasl.login.refresh.buffer.seconds",
-        integer(0, 3600),
+        integer(0, 3600).as_kind(ConfigType.SHORT),
         300,
         "The time before a token's end at which it is renewed at the latest, in seconds.",
         _OAUTH,

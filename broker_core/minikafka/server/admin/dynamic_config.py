@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from minikafka.base.config.config_def import ConfigKey, Faults
-from minikafka.base.config.types import PASSWORD
+from minikafka.base.config.types import PASSWORD, ConfigType
 from minikafka.base.errors import (
     BrokerError,
     ConfigError,
@@ -27,7 +27,15 @@ from minikafka.base.errors import (
 from minikafka.base.ids import check_topic_name
 from minikafka.log.config import LIST_PROPERTIES, TOPIC_CONFIG, LogConfig
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import BROKER_RATES, RATE, ConfigChange, EntityConfig
+from minikafka.registry.entity_configs import (
+    ALTER_LOG_DIRS_RATE,
+    BROKER_RATES,
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    RATE,
+    ConfigChange,
+    EntityConfig,
+)
 from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity
 from minikafka.server.config.dynamic_properties import DynamicProperties
@@ -42,6 +50,15 @@ from minikafka.wire.apis.describe_configs import (
     DescribeConfigsSynonym,
 )
 from minikafka.wire.apis.incremental_alter_configs import AlterOperation, IncrementalAlterableConfig
+
+_RATE_KEYS = {
+    name: ConfigKey(name, RATE, None, doc)
+    for name, doc in (
+        (LEADER_RATE, "Bytes a second that throttled replicas may fetch from this broker."),
+        (FOLLOWER_RATE, "Bytes a second that the throttled replicas of this broker may fetch."),
+        (ALTER_LOG_DIRS_RATE, "Bytes a second that may be copied from one data directory to another."),
+    )
+}
 
 Settings = Mapping[str, str]
 Change = Callable[[Settings], dict[str, str]]
@@ -70,7 +87,7 @@ def describe_topic(
         if name in overrides and _is_usable(log, name, overrides[name]):
             value = overrides[name]
             synonyms.insert(0, DescribeConfigsSynonym(name, value, ConfigSource.TOPIC))
-        yield _row(name, value, synonyms)
+        yield _row(name, value, synonyms, key)
 
 
 def _sources(dynamic: DynamicProperties) -> tuple[tuple[ConfigSource, Settings], ...]:
@@ -121,27 +138,28 @@ def describe_broker(dynamic: DynamicProperties, rates: Settings) -> Iterable[Des
         if key is not None and key.default_text is not None:
             synonyms.append(DescribeConfigsSynonym(name, key.default_text, ConfigSource.DEFAULT))
         value = synonyms[0].value if synonyms else None
-        yield _row(name, value, synonyms, read_only=not is_dynamic, sensitive=sensitive)
+        yield _row(name, value, synonyms, key, read_only=not is_dynamic, sensitive=sensitive)
 
 
 def describe_cluster_defaults(dynamic: DynamicProperties) -> Iterable[DescribeConfigsResourceResult]:
     """Yield the properties of all brokers that were changed, sorted by name."""
     for name, text in sorted(dynamic.cluster.items()):
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
-        yield _row(name, text, [DescribeConfigsSynonym(name, text, source)])
+        yield _row(name, text, [DescribeConfigsSynonym(name, text, source)], BROKER_CONFIG.keys.get(name))
 
 
 def _rate(name: str, text: str | None) -> DescribeConfigsResourceResult:
     synonyms = [DescribeConfigsSynonym(name, str(UNLIMITED), ConfigSource.DEFAULT)]
     if text is not None:
         synonyms.insert(0, DescribeConfigsSynonym(name, text, ConfigSource.DYNAMIC_BROKER))
-    return _row(name, synonyms[0].value, synonyms)
+    return _row(name, synonyms[0].value, synonyms, _RATE_KEYS[name])
 
 
 def _row(
     name: str,
     value: str | None,
     synonyms: Sequence[DescribeConfigsSynonym],
+    key: ConfigKey | None,
     *,
     read_only: bool = False,
     sensitive: bool = False,
@@ -155,6 +173,8 @@ def _row(
         config_source=source,
         is_sensitive=sensitive,
         synonyms=tuple(synonyms),
+        config_type=ConfigType.UNKNOWN if key is None else key.type.kind,
+        documentation=None if key is None else key.doc,
     )
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from minikafka.base.config.config_def import Faults, definition_of, setting
-from minikafka.base.config.types import PASSWORD, TEXT, WORDS, int32, int64
+from minikafka.base.config.types import PASSWORD, TEXT, WORDS, ConfigType, int32, int64
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
 from minikafka.net.connection_quotas import UNLIMITED, ConnectionLimits
@@ -86,7 +86,7 @@ class SaslServerConfig:
     )
     callback_handler: str | None = setting(
         _CALLBACKS,
-        TEXT,
+        TEXT.as_kind(ConfigType.CLASS),
         None,
         "The class that checks clients, with `listener.name.NAME.MECHANISM.` before it. OAUTHBEARER needs "
         f"it: `org.apache.kafka.common.security.oauthbearer.{_SIGNED}` for tokens of a provider, or "

@@ -19,6 +19,7 @@ from minikafka.base.config.config_def import REQUIRED, ConfigDef, ConfigKey, Fau
 from minikafka.base.config.types import (
     BOOLEAN,
     TEXT,
+    ConfigType,
     Release,
     as_text,
     choice,
@@ -131,7 +132,7 @@ class OffsetsConfig:
     )
     replication_factor: int = setting(
         "offsets.topic.replication.factor",
-        int32(1),
+        int32(1).as_kind(ConfigType.SHORT),
         3,
         "Replicas of `__consumer_offsets`, at most: fewer if fewer brokers are alive.",
     )

@@ -2,13 +2,15 @@
 
 Configs of topics are read from ZooKeeper; while it is unavailable the response is REQUEST_TIMED_OUT. Configs
 of another broker are rejected, as in Kafka: that broker must be asked. The empty name stands for cluster-wide
-dynamic configs, of which there are none. Unknown config names are left out.
+dynamic configs, of which there are none. Unknown config names are left out. Version 3 adds the type of each
+config and, if requested, its documentation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.admin.dynamic_config import (
@@ -50,7 +52,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequ
         if resource.resource_type == ConfigResourceType.TOPIC
         and resource.resource_name in broker.metadata_cache.topics
     ]
-    described = _Described(broker, request.include_synonyms)
+    described = _Described(broker, request)
 
     def refusal(error: BrokerError) -> DescribeConfigsResponse:
         return DescribeConfigsResponse(0, tuple(_failure(resource, error) for resource in resources))
@@ -75,9 +77,14 @@ def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequ
 class _Described:
     """The configs of topics that were read, and their rows in the response."""
 
-    def __init__(self, broker: Broker, synonyms: bool) -> None:
+    def __init__(self, broker: Broker, request: DescribeConfigsRequest) -> None:
         self._broker = broker
-        self._synonyms = synonyms
+        self._left_out: dict[str, Any] = {}
+        """Fields of the rows that the request does not ask for, and what they are then."""
+        if not request.include_synonyms:
+            self._left_out["synonyms"] = ()
+        if not request.include_documentation:
+            self._left_out["documentation"] = None
         self._settings: dict[str, Settings] = {}
         self._rows: dict[frozenset[tuple[str, str]], tuple[DescribeConfigsResourceResult, ...]] = {}
         """Cached rows: most topics have the same configs."""
@@ -113,7 +120,7 @@ class _Described:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
             settings = frozenset(own.items())
             if settings not in self._rows:
-                self._rows[settings] = self._with_synonyms(
+                self._rows[settings] = self._as_requested(
                     describe_topic(self._broker.logs.defaults, dynamic, own)
                 )
             return self._rows[settings]
@@ -122,14 +129,14 @@ class _Described:
                 ErrorCode.INVALID_REQUEST, f"unsupported resource type {kind}: expected TOPIC or BROKER"
             )
         if not name:
-            return self._with_synonyms(describe_cluster_defaults(dynamic))
+            return self._as_requested(describe_cluster_defaults(dynamic))
         check_broker(self._broker, name)
-        return self._with_synonyms(describe_broker(dynamic, self._broker.replication_quotas.settings))
+        return self._as_requested(describe_broker(dynamic, self._broker.replication_quotas.settings))
 
-    def _with_synonyms(
+    def _as_requested(
         self, rows: Iterable[DescribeConfigsResourceResult]
     ) -> tuple[DescribeConfigsResourceResult, ...]:
-        return tuple(row if self._synonyms else replace(row, synonyms=()) for row in rows)
+        return tuple(replace(row, **self._left_out) for row in rows)
 
 
 def _failure(resource: DescribeConfigsResource, error: BrokerError) -> DescribeConfigsResult:
