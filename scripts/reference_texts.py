@@ -223,7 +223,6 @@ OTHER_APIS: dict[int, str] = {
 """APIs of Kafka 3.9.1 that have no schema."""
 
 OLDER_VERSIONS: dict[str, str] = {
-    "Produce": IN_PROGRESS,
     "Fetch": IN_PROGRESS,
     "LeaderAndIsr": BETWEEN_BROKERS,
     "StopReplica": BETWEEN_BROKERS,

@@ -39,7 +39,12 @@ from tests.support.records import rows_of as rows_of_columns
 EVER = (1 << 63) - 1
 HEADERS: tuple[Headers, ...] = ((), (("name", b"1"),), (("", None), ("x", b"")))
 ODD_INTEGERS = (0, 1, -1, -2, 13, 14, 22, 26, 255, 0x7FFFFFFF, -0x80000000)
-REFUSALS = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.MESSAGE_TOO_LARGE}
+REFUSALS = {
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.MESSAGE_TOO_LARGE,
+}
 
 
 def base(source: random.Random) -> bytes:

@@ -76,14 +76,14 @@ def mark() -> bytes:
 @pytest.mark.parametrize(
     ("what", "records", "code"),
     [
-        ("nothing", b"", ErrorCode.CORRUPT_MESSAGE),
-        ("two batches", BATCH + BATCH, ErrorCode.CORRUPT_MESSAGE),
-        ("half a batch", BATCH[:-1], ErrorCode.CORRUPT_MESSAGE),
-        ("half a header", BATCH[:60], ErrorCode.CORRUPT_MESSAGE),
-        ("more than a batch", BATCH + b"\0", ErrorCode.CORRUPT_MESSAGE),
-        ("messages of magic 1", build_message_set(RECORDS), ErrorCode.CORRUPT_MESSAGE),
+        ("nothing", b"", ErrorCode.INVALID_RECORD),
+        ("two batches", BATCH + BATCH, ErrorCode.INVALID_RECORD),
+        ("half a batch", BATCH[:-1], ErrorCode.INVALID_RECORD),
+        ("half a header", BATCH[:60], ErrorCode.INVALID_RECORD),
+        ("more than a batch", BATCH + b"\0", ErrorCode.INVALID_RECORD),
+        ("messages of magic 1", build_message_set(RECORDS), ErrorCode.INVALID_RECORD),
         ("a mark", mark(), ErrorCode.UNSUPPORTED_VERSION),
-        ("a control batch", build_batch(RECORDS, control=True), ErrorCode.CORRUPT_MESSAGE),
+        ("a control batch", build_batch(RECORDS, control=True), ErrorCode.INVALID_RECORD),
         ("a part of a transaction", transactional(), ErrorCode.UNSUPPORTED_VERSION),
     ],
 )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from minikafka.wire.api import ApiKey
 
 NEWEST_SERVED: dict[ApiKey, int] = {
-    ApiKey.PRODUCE: 7,
+    ApiKey.PRODUCE: 11,
     ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 9,
     ApiKey.METADATA: 12,

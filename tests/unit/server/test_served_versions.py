@@ -30,10 +30,10 @@ def test_every_version_in_use_has_a_schema(newest: dict[ApiKey, int]) -> None:
 
 def test_version_above_those_served_closes_the_connection() -> None:
     for newest, complaint in (
-        (NEWEST_SERVED, "Produce version 8 is not supported: expected 0 to 7"),
-        (NEWEST_IN_0_10_1, "Produce version 8 is not supported: expected 0 to 2"),
+        (NEWEST_SERVED, "Produce version 12 is not supported: expected 0 to 11"),
+        (NEWEST_IN_0_10_1, "Produce version 12 is not supported: expected 0 to 2"),
     ):
-        frame = memoryview(RequestHeader(ApiKey.PRODUCE, 8, 1, "new").encode())
+        frame = memoryview(RequestHeader(ApiKey.PRODUCE, 12, 1, "new").encode())
         with pytest.raises(RemoteWireError, match=complaint):
             decode_request(RecordedExchange(), frame, APIS, newest)
 

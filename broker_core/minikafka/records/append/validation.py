@@ -38,6 +38,7 @@ from minikafka.records import kernels
 from minikafka.records.append.batch_fast_path import PlainBatch, allows, as_sent
 from minikafka.records.append.content_opener import REWRITE_COST, ContentOpener
 from minikafka.records.append.conversion import REWRITE_MEMORY, down_convert, rewrite_batches, rewrite_steps
+from minikafka.records.append.invalid_records import records_error, times
 from minikafka.records.append.produced import Limits, LogAppendInfo, OffsetMoved, ValidatedRecords
 from minikafka.records.append.wrappers import NO_WRAPPERS, Wrappers, memory_to_open, survey
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
@@ -79,10 +80,11 @@ def validate(
     The result keeps the buffer, or a copy if the buffer is read-only. ``surveyed`` is the result of
     ``survey`` for it.
 
-    Raises BrokerError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP with the position of the first
-    fault. For a set that has to be rewritten also RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE (zstd
-    in magic 0 and 1) and UNSUPPORTED_FOR_MESSAGE_FORMAT (idempotent records in these). Raises BudgetExceeded
-    if the set needs more than ``budget`` has left; it can then be validated again.
+    Raises BrokerError CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP with the
+    position of the first fault (``InvalidRecords``: all of a batch). For a set that has to be rewritten also
+    RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE (zstd in magic 0 and 1) and
+    UNSUPPORTED_FOR_MESSAGE_FORMAT (idempotent records in these). Raises BudgetExceeded if the set needs more
+    than ``budget`` has left; it can then be validated again.
     """
     view = _writable(data)
     if surveyed is not None and allows(limits, surveyed, now_ms):
@@ -373,11 +375,7 @@ def _check_batch(
     state[kernel.CHECK_EARLIEST], state[kernel.CHECK_LATEST] = limits.allowed_times(now_ms)
     stop = kernel.validate_records(read_only(content), state)
     if stop != decode_status.END:
-        error = decode_status.batch_error(stop, int(state[kernel.CHECK_AT]), position)
-        more = ""
-        if stop == decode_status.TIMESTAMP_RANGE:
-            more = _times(int(state[kernel.CHECK_TIMESTAMP]), limits, now_ms)
-        raise BrokerError(error.code, error.detail + more)
+        raise records_error(stop, content, state, position, limits, now_ms)
     max_timestamp_ms = int(state[kernel.CHECK_MAX_TIMESTAMP])
     if header.max_timestamp_ms != max_timestamp_ms:
         set_max_timestamp(view, position, position + size, max_timestamp_ms)
@@ -400,11 +398,6 @@ def _header_fault(header: BatchHeader) -> int:
     return decode_status.END
 
 
-def _times(timestamp_ms: int, limits: Limits, now_ms: int) -> str:
-    difference = limits.max_timestamp_difference_ms
-    return f": timestamp {timestamp_ms} ms, broker time {now_ms} ms, allowed difference {difference} ms"
-
-
 def _fault(
     stop: int, view: memoryview, position: int, limits: Limits, now_ms: int, inside: int | None = None
 ) -> BrokerError:
@@ -412,7 +405,7 @@ def _fault(
     more = ""
     if stop == decode_status.TIMESTAMP_RANGE:
         (timestamp_ms,) = _INT64.unpack_from(view, position + layout.MESSAGE_TIMESTAMP_AT)
-        more = _times(timestamp_ms, limits, now_ms)
+        more = times(timestamp_ms, limits, now_ms)
     elif stop == decode_status.TOO_LARGE:
         more = f"; max.message.bytes={limits.max_message_bytes}"
     return BrokerError(error.code, error.detail + more) if more else error

@@ -72,6 +72,11 @@ _TEXTS = {
 }
 
 _CODES = {
+    NO_KEY: ErrorCode.INVALID_RECORD,
+    CONTROL_BATCH: ErrorCode.INVALID_RECORD,
+    NO_RECORDS: ErrorCode.INVALID_RECORD,
+    NOT_CONSECUTIVE: ErrorCode.INVALID_RECORD,
+    NO_SEQUENCE: ErrorCode.INVALID_RECORD,
     TOO_LARGE: ErrorCode.MESSAGE_TOO_LARGE,
     TIMESTAMP_RANGE: ErrorCode.INVALID_TIMESTAMP,
     TIMESTAMP_TYPE: ErrorCode.INVALID_TIMESTAMP,
@@ -87,7 +92,9 @@ def describe(stop: int, position: int, inside: int | None = None) -> str:
 
 
 def error(stop: int, position: int, inside: int | None = None) -> BrokerError:
-    """Return the protocol's error for ``stop``: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP."""
+    """Return the protocol's error for ``stop``: CORRUPT_MESSAGE for damage, else INVALID_RECORD,
+    MESSAGE_TOO_LARGE or INVALID_TIMESTAMP.
+    """
     return BrokerError(_CODES.get(stop, ErrorCode.CORRUPT_MESSAGE), describe(stop, position, inside))
 
 

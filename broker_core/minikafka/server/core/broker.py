@@ -153,6 +153,13 @@ class Broker:
         """Return the name of the topic with an id; None if this broker knows of none."""
         return self.metadata_cache.topics_by_id.get(topic_id)
 
+    def leadership(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
+        """Return the leadership of a partition as this broker knows it, best of its own replica."""
+        partition = self.partitions.get(topic_partition)
+        if partition is not None and partition.leadership is not None:
+            return partition.leadership
+        return self.metadata_cache.leadership(topic_partition)
+
     def partition(self, topic_partition: TopicPartition) -> Partition:
         """Return a partition that this broker has.
 

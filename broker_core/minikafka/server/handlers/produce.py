@@ -1,7 +1,8 @@
 """Produce: append message sets to partitions that this broker leads.
 
 Versions: 1 adds throttle_time_ms, 2 the log-append time (and means magic 1), 3 a transactional id (and means
-magic 2), 5 the log start offset; from 7 on batches may be compressed with zstd.
+magic 2), 5 the log start offset; from 7 on batches may be compressed with zstd. 8 names the records for which
+a batch is refused, 10 the new leader after NOT_LEADER_FOR_PARTITION.
 
 Behaviour
 
@@ -33,6 +34,7 @@ from minikafka.base.values import fast_value
 from minikafka.log.log import Log
 from minikafka.partition.partition import LogAppendResult, Partition
 from minikafka.records.append.batch_fast_path import PlainBatch, survey
+from minikafka.records.append.invalid_records import InvalidRecords
 from minikafka.records.append.produced import Limits, OffsetMoved, ValidatedRecords
 from minikafka.records.append.validation import memory_to_prepare, prepare, validate, validate_steps
 from minikafka.records.format.compression import BudgetExceeded, ContentBudget
@@ -42,6 +44,7 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.workers.request_admission import leave
 from minikafka.server.workers.work_pool import Steps, begin
+from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from minikafka.wire.apis.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -49,6 +52,7 @@ from minikafka.wire.apis.produce import (
     ProduceResponse,
     ProduceTopic,
     ProduceTopicResponse,
+    RecordError,
 )
 from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.framing import RequestHeader
@@ -63,6 +67,8 @@ STORAGE_ERROR_SINCE = 4
 them refresh metadata and retry, as in 2.1."""
 ZSTD_SINCE = 7
 """The first version with zstd."""
+NEW_LEADERS_SINCE = 10
+"""The first version with the new leaders of partitions."""
 _BATCH = layout.BATCH_FIELDS.struct("size", "magic", "attributes")
 """Size, magic and attributes."""
 ADMIN_CLIENT_ID = "__admin_client"
@@ -122,7 +128,7 @@ class _DelayedProduce(DelayedRequest):
         for partition in self._waiting:
             late = BrokerError(ErrorCode.REQUEST_TIMED_OUT, text)
             _reject(self._broker, self._answers, partition.topic_partition, late)
-        _answer(self._context, self._request, self._answers)
+        _answer(self._broker, self._context, self._request, self._answers)
 
     def wait(self) -> None:
         """Reply at once or later."""
@@ -179,7 +185,7 @@ def serve(broker: Broker, context: RequestContext, request: ProduceRequest) -> S
         }
         _DelayedProduce(broker, context, request, answers, written).wait()
     else:
-        _answer(context, request, answers)
+        _answer(broker, context, request, answers)
 
 
 _Asked = dict[TopicPartition, tuple[Log, memoryview]]
@@ -392,7 +398,7 @@ def _check_one_batch(records: memoryview, version: int) -> None:
         size, magic, attributes = _BATCH.unpack_from(records)
     if magic != 2 or size + layout.ENTRY_HEADER_BYTES != len(records):
         raise BrokerError(
-            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.INVALID_RECORD,
             f"Produce {version} requires exactly one batch of magic 2 for each partition, got "
             f"{len(records)} bytes of another form",
         )
@@ -463,12 +469,15 @@ def _error_response(
     elif log:
         _log.info("rejected produce to %s: %s", topic_partition, error)
     partition = broker.partitions.get(topic_partition) if code in _ERRORS_WITH_LOG_START else None
+    invalid = error.records if isinstance(error, InvalidRecords) else ()
     return ProducePartitionResponse(
         index=topic_partition.partition,
         error_code=code,
         base_offset=NO_OFFSET,
         log_append_time_ms=NO_TIMESTAMP,
         log_start_offset=NO_OFFSET if partition is None else partition.log.start_offset,
+        record_errors=tuple(RecordError(*record) for record in invalid),
+        error_message=error.detail if isinstance(error, InvalidRecords) else None,
     )
 
 
@@ -478,7 +487,26 @@ def _for_older_client(answer: ProducePartitionResponse) -> ProducePartitionRespo
     return replace(answer, error_code=ErrorCode.NOT_LEADER_FOR_PARTITION)
 
 
-def _answer(context: RequestContext, request: ProduceRequest, answers: _Answers) -> None:
+def _new_leaders(
+    broker: Broker, listener: str, answers: _Answers
+) -> tuple[_Answers, tuple[NodeEndpoint, ...]]:
+    """Return the answers with the leaders of partitions that this broker does not lead, and their addresses.
+
+    They spare the client a Metadata request (KIP-951).
+    """
+    addresses = broker.metadata_cache.addresses(listener)
+    named, leaders = dict(answers), set()
+    for topic_partition, answer in answers.items():
+        leadership = broker.leadership(topic_partition)
+        if answer.error_code == ErrorCode.NOT_LEADER_FOR_PARTITION and leadership is not None:
+            current = LeaderIdAndEpoch(leadership.leader, leadership.leader_epoch)
+            named[topic_partition] = replace(answer, current_leader=current)
+            leaders.add(leadership.leader)
+    known = (addresses[leader] for leader in sorted(leaders & addresses.keys()))
+    return named, tuple(NodeEndpoint(at.broker_id, at.host, at.port, at.rack) for at in known)
+
+
+def _answer(broker: Broker, context: RequestContext, request: ProduceRequest, answers: _Answers) -> None:
     if request.acks == 0:
         rejected = [answer.error_code for answer in answers.values() if answer.error_code != ErrorCode.NONE]
         if rejected:
@@ -488,8 +516,12 @@ def _answer(context: RequestContext, request: ProduceRequest, answers: _Answers)
         return
     if context.version < STORAGE_ERROR_SINCE:
         answers = {key: _for_older_client(answer) for key, answer in answers.items()}
+    endpoints: tuple[NodeEndpoint, ...] = ()
+    if context.version >= NEW_LEADERS_SINCE:
+        answers, endpoints = _new_leaders(broker, context.listener, answers)
     context.reply(
         ProduceResponse(
+            node_endpoints=endpoints,
             topics=tuple(
                 ProduceTopicResponse(
                     name=topic.name,
@@ -498,6 +530,6 @@ def _answer(context: RequestContext, request: ProduceRequest, answers: _Answers)
                     ),
                 )
                 for topic in request.topics
-            )
+            ),
         )
     )

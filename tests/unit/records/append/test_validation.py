@@ -245,7 +245,7 @@ def test_a_compacted_topic_refuses_a_message_without_key(magic: int, codec: Code
     limits = Limits(compacted=True)
     good = build_message_set([Record(b"", b"v"), Record(b"k", None)], magic=magic, codec=codec)
     assert validate(good, limits, NOW_MS).count == 2
-    with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*must have a key"):
+    with pytest.raises(BrokerError, match=r"INVALID_RECORD.*must have a key"):
         validate(
             build_message_set([Record(b"k", b""), Record(None, b"v")], magic=magic, codec=codec), limits, 0
         )
