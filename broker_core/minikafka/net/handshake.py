@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from minikafka.base.errors import NetworkError
-from minikafka.net.channel import HANDSHAKE, READ, Channel
+from minikafka.net.channel import READ, Channel, ConnectionState
 from minikafka.net.network_send import TlsFailed
 from minikafka.net.ssl_transport import HANDSHAKE_RECORD, SslTransport
 
@@ -69,16 +69,18 @@ def _other_protocol(first: bytes, *, sasl: bool) -> str:
     return f"a client without TLS (it sent {first.hex(' ')}): set its security.protocol={protocol}"
 
 
-class HandshakeQueue:
-    """Channels of one processor whose handshakes can continue, in the order of their events."""
+class TurnEndQueue:
+    """Channels of one processor whose next step may compute for long, in the order of their events."""
 
-    def __init__(self, step: Callable[[Channel], None]) -> None:
+    def __init__(self, state: ConnectionState, step: Callable[[Channel], None]) -> None:
+        """step: is done with channels that are still in ``state``."""
+        self._state = state
         self._step = step
         self.waiting: deque[Channel] = deque()
         self._turn_began = 0.0
 
     def add(self, channel: Channel) -> None:
-        """Let the handshake continue in its turn; the selector need not report it until then."""
+        """Do the step of a channel at the end of a turn; the selector need not report it until then."""
         channel.mute()
         self.waiting.append(channel)
 
@@ -88,7 +90,7 @@ class HandshakeQueue:
             self._turn_began = time.perf_counter()
 
     def end_turn(self) -> None:
-        """Continue handshakes for as long as the other work of the turn took, at least one."""
+        """Do steps for as long as the other work of the turn took, at least one."""
         if not self.waiting:
             return
         now = time.perf_counter()
@@ -96,7 +98,7 @@ class HandshakeQueue:
         until = now + (now - began if began else 0)
         while self.waiting:
             channel = self.waiting.popleft()
-            if channel.state is HANDSHAKE:
+            if channel.state is self._state:
                 channel.interest = READ
                 self._step(channel)
             if time.perf_counter() >= until:

@@ -46,7 +46,7 @@ from minikafka.net.channel import (
 from minikafka.net.connection_quotas import LogLimit, UnauthenticatedConnections
 from minikafka.net.event_loop import NEVER_MS, SelectorWakeup, Timers
 from minikafka.net.exchange import SocketExchange
-from minikafka.net.handshake import HandshakeFailed, HandshakeQueue, NothingSent, continue_handshake
+from minikafka.net.handshake import HandshakeFailed, NothingSent, TurnEndQueue, continue_handshake
 from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.network_send import TURN_BYTES, NetworkSend, error_reason
 from minikafka.net.request_limiter import FREE_BYTES, RequestLimiter
@@ -96,7 +96,8 @@ class Processor:
         self._ready: dict[Channel, None] = {}
         """Channels with a read-ahead request, which the selector does not report."""
         self._encrypted = ssl.MemoryBIO()
-        self._handshakes = HandshakeQueue(lambda channel: self._run_step(channel, self._shake_hands))
+        self._handshakes = TurnEndQueue(HANDSHAKE, lambda channel: self._run_step(channel, self._shake_hands))
+        self._giving_way = TurnEndQueue(READING, lambda channel: self._run_step(channel, self._receive))
         self._unauthenticated: UnauthenticatedConnections[Channel] = UnauthenticatedConnections(
             options.unauthenticated_connections
         )
@@ -237,6 +238,7 @@ class Processor:
             while not self._ended():
                 events = self._selector.select(self._select_timeout_seconds())
                 self._handshakes.begin_turn()
+                self._giving_way.begin_turn()
                 for key, _ in events:
                     if key.data is None:
                         self._wakeup.clear()
@@ -251,6 +253,7 @@ class Processor:
                 for _ in range(len(self._posted)):
                     self._run_posted(self._posted.popleft())
                 self._handshakes.end_turn()
+                self._giving_way.end_turn()
                 self._handle_timeouts()
         finally:
             # Also after an error in the loop: close the remaining connections.
@@ -264,7 +267,7 @@ class Processor:
 
     def _select_timeout_seconds(self) -> float | None:
         """Return the time-out of ``select``; None: wait for an event."""
-        if self._posted or self._ready or self._handshakes.waiting:
+        if self._posted or self._ready or self._handshakes.waiting or self._giving_way.waiting:
             return 0
         times = [at_ms for at_ms in (self._timers.next_ms(), self._drain_until_ms) if at_ms is not None]
         return max(0, min(times) - self._clock.monotonic_ms()) / 1000 if times else None
@@ -357,7 +360,10 @@ class Processor:
             self._ready[channel] = None
 
     def _receive(self, channel: Channel) -> None:
-        if self._may_read(channel):
+        if channel.tls is not None and channel.tls.gives_way:
+            channel.tls.gives_way = False
+            self._giving_way.add(channel)
+        elif self._may_read(channel):
             self._read(channel)
         else:
             self._hold(channel)

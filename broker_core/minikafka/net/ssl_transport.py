@@ -75,6 +75,7 @@ class SslTransport:
         "_thin",
         "_unsent",
         "_waste",
+        "gives_way",
         "is_stranger",
         "reader_wants",
         "writer_wants",
@@ -119,6 +120,8 @@ class SslTransport:
         """Bytes that were neither data nor around it."""
         self._thin = 0
         """Bytes in this turn that were not data."""
+        self.gives_way = False
+        """True after a turn that ended with too many of them: others are to go first in the next one."""
         self._overhead = _OVERHEAD
         self.is_stranger = server_hostname is None
         """True for a client that has not authenticated: all of its waste counts, not only the last."""
@@ -242,8 +245,8 @@ class SslTransport:
             self._share = min(2 * self._share, _LARGEST_SHARE)
         self._thin = max(0, self._thin + received - data)
         if self._thin > _RECORD_BYTES:  # one may still be incomplete
-            self._thin = 0
-            raise BlockingIOError  # others first
+            self._thin, self.gives_way = 0, True
+            raise BlockingIOError
         share = self._sock.recv(self._share if size >= _LARGE_READ else min(self._share, _RECORD_BYTES))
         self._incoming.write(share)
         self._received = len(share)

@@ -6,11 +6,14 @@ The cases of Kafka's SslTransportLayerTest, as far as they are not about the rea
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import shutil
 import socket
+import struct
 import subprocess
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -349,6 +352,45 @@ def test_key_updates_without_end_close_their_connection_alone(
                 assert ask(good) == b"hello"
     assert "bytes of TLS without data, such as key updates" in refusal(caplog)
     assert ask(good) == b"hello"
+
+
+def test_requests_are_served_before_those_that_sent_many_key_updates(
+    serve: Serve, connect: Connect, tmp_path: Path
+) -> None:
+    def unread() -> list[int]:
+        found = [fcntl.ioctl(channel.sock.fileno(), termios.FIONREAD, bytes(4)) for channel in channels]
+        return sorted(struct.unpack("i", size)[0] for size in found)
+
+    seen, go_on = list[list[int]](), threading.Event()
+
+    def answer(frame: bytes) -> list[bytes]:
+        seen.append(unread())
+        return [frame]
+
+    def hold() -> None:
+        go_on.wait(PATIENCE_SECONDS)
+
+    server = tls_server(serve, handler=Answering(answer))
+    good, (processor,) = connect(server), server._processors
+    channels = processor._channels
+    with contextlib.ExitStack() as stack:
+        floods = []
+        for number in range(5):
+            context = client_context(client_tls())
+            context.keylog_filename = str(tmp_path / f"keys {number}")
+            sock = stack.enter_context(encrypted(server, context))
+            records = ClientRecords(tmp_path / f"keys {number}")
+            floods.append((stack.enter_context(socket.socket(fileno=os.dup(sock.fileno()))), records))
+        for raw, records in floods:
+            raw.sendall(b"".join(records.key_updates(140) + records.data(b"\0\0\1\0") for _ in range(5)))
+        eventually(lambda: sum(c.tls is not None and c.tls.gives_way for c in channels) == 5, "all are read")
+        processor.execute(hold)
+        for raw, records in floods:
+            raw.sendall(b"".join(records.key_updates(140) + records.data(b"x") for _ in range(5)))
+        pending = good.request([b"hello"])
+        go_on.set()
+        assert pending.result() == b"hello"
+    assert [size > 15_000 for size in seen[0]].count(True) == 5, "none has been read before"
 
 
 @pytest.mark.process

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from minikafka.base.errors import AuthenticationFailed, NetworkError, RemoteWireError, SslAuthenticationFailed
-from minikafka.net.channel import Channel
+from minikafka.net.channel import HANDSHAKE, Channel
 from minikafka.net.connection import SocketConnector
-from minikafka.net.handshake import HandshakeQueue
+from minikafka.net.handshake import TurnEndQueue
 from minikafka.net.interfaces import Endpoint, Exchange
 from minikafka.net.server import SocketServer
 from minikafka.net.tls import ServerTls, client_context
@@ -447,7 +447,7 @@ class Work:
         self.done = 0
         self._step_seconds = step_seconds
         monkeypatch.setattr("time.perf_counter", lambda: self.now)
-        self.queue = HandshakeQueue(self._step)
+        self.queue = TurnEndQueue(HANDSHAKE, self._step)
 
     def _step(self, channel: object) -> None:
         self.done += 1
