@@ -68,7 +68,7 @@ class Release:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=PATIENCE_S, env=java_environment()
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr + done.stdout
         return Printed(done.stdout, done.stderr)
 
     def dump_log_segments(self, files: Iterable[Path], *options: str) -> Printed:

@@ -172,3 +172,19 @@ def test_a_rate_of_an_address_set_by_the_tool_of_3_9_closes_connections(apache_c
         assert read_config(store, paths.IPS, host) == {"connection_creation_rate": "2"}
         change_config(store, paths.IPS, host, lambda _: {})
     assert wait_until(lambda: all(is_served() for _ in range(20)), PATIENCE_S)
+
+
+def test_a_tool_of_3_9_above_its_rate_of_new_partitions_is_refused() -> None:
+    KAFKA_3_9.libs()
+    rate = {"controller_mutation_rate": "0.1"}
+    with Cluster() as cluster, contextlib.closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:
+        change_config(store, paths.CLIENTS, "<default>", lambda _: rate)
+
+        def create(name: str) -> None:
+            to = ("--bootstrap-server", cluster.bootstrap_servers, "--create", "--topic", name)
+            KAFKA_3_9.run("org.apache.kafka.tools.TopicCommand", *to, "--partitions", "8")
+
+        # Eleven seconds' worth may be used at once, and one request may exceed it.
+        create("first")
+        with pytest.raises(AssertionError, match="the throttling quota has been exceeded"):
+            create("second")
