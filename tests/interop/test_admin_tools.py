@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from typing import Any
 
@@ -50,6 +51,41 @@ def test_kafka_topics_makes_describes_grows_and_deletes_a_topic(
     assert described.count("Leader: 0") == 5
     topics(cluster, "--delete", "--topic", topic)
     assert topic not in topics(cluster, "--list").out
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(180)
+def test_kafka_get_offsets_finds_the_newest_message(minikafka_cluster: Cluster, topic: str) -> None:
+    minikafka_cluster.create_topic(topic)
+    servers = ("--bootstrap-server", minikafka_cluster.bootstrap_servers)
+    with contextlib.closing(kafka.KafkaProducer(bootstrap_servers=servers[1])) as producer:
+        for time_ms in (5_000, 9_000, 7_000):
+            producer.send(topic, b"x", timestamp_ms=time_ms).get(PATIENCE_S)
+    found = {
+        time: KAFKA_3_9.run(
+            "org.apache.kafka.tools.GetOffsetShell", *servers, "--topic", topic, "--time", time
+        ).out.strip()
+        for time in ("max-timestamp", "earliest-local", "latest", "6000")
+    }
+    assert found == {
+        "max-timestamp": f"{topic}:0:1",
+        "earliest-local": f"{topic}:0:0",
+        "latest": f"{topic}:0:3",
+        "6000": f"{topic}:0:1",
+    }
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(180)
+def test_the_log_of_a_broker_names_the_software_of_its_clients(minikafka_cluster: Cluster) -> None:
+    topics(minikafka_cluster, "--list")
+    confluent_kafka.Producer({"bootstrap.servers": minikafka_cluster.bootstrap_servers}).list_topics(
+        timeout=PATIENCE_S
+    )
+    log = (minikafka_cluster.data_dir / "logs" / "broker-0.log").read_text("utf-8")
+    lines = [line for line in log.splitlines() if "first client with this software: " in line]
+    for software in ("name=apache-kafka-java version=3.9.1 ", "name=confluent-kafka-python version="):
+        assert sum(software in line for line in lines) == 1
 
 
 @pytest.mark.interop
