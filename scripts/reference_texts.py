@@ -195,7 +195,7 @@ PROTOCOL_VERSIONS = (
 
 NO_TRANSACTIONS = "there are no transactions"
 NO_TOKENS = "there are no delegation tokens"
-BETWEEN_BROKERS = "only brokers send it; `inter.broker.protocol.version` is at most 2.1 here"
+BETWEEN_BROKERS = "only brokers send it, and ours need no later version of each other"
 IN_PROGRESS = "not yet"
 NEW_GROUPS = (
     "Kafka too refuses it with ZooKeeper (UNSUPPORTED_VERSION): it is for the new coordinator of groups"

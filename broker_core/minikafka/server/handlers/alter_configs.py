@@ -2,9 +2,10 @@
 
 Any broker serves it. The configs are written to ZooKeeper with a change notification for all brokers, and
 apply on this broker when it replies. Each resource succeeds or fails on its own; an unknown config or an
-invalid value gets INVALID_CONFIG with the allowed values. A broker resource must be the broker that is asked:
-its two replication rates can be changed, everything else is INVALID_REQUEST, as in 2.1. While ZooKeeper is
-unavailable the response is REQUEST_TIMED_OUT, and the change may still be made.
+invalid value gets INVALID_CONFIG with the allowed values. A broker resource must be the broker that is asked,
+or '' for all brokers. A property that a running broker does not change (``server.config.dynamic_properties``)
+gets INVALID_REQUEST. While ZooKeeper is unavailable the response is REQUEST_TIMED_OUT, and the change may
+still be made.
 """
 
 from __future__ import annotations
