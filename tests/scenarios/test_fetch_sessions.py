@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -385,6 +386,16 @@ def test_a_response_that_came_too_late_is_refused(world: Simulation) -> None:
     again.session_id, again.epoch = consumer.session_id, consumer.epoch + 1
     assert again.ask({}) == {}
     assert consumer.client.finish().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_the_next_request_gets_what_an_unanswered_one_had_read(world: Simulation) -> None:
+    consumer, again = Consumer(world), Consumer(world)
+    consumer.ask({0: 0})
+    asked = consumer.request({}, wait_ms=500)
+    consumer.client.begin(replace(asked, body=replace(asked.body, min_bytes=10_000)))
+    write(world.another_client(), b"a")
+    again.session_id, again.epoch = consumer.session_id, consumer.epoch + 1
+    assert values(again.ask({})[0]) == [b"a"]
 
 
 def test_without_slots_a_consumer_gets_no_session_and_a_full_response() -> None:

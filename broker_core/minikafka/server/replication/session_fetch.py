@@ -101,6 +101,9 @@ class WatchingSession(FetchSession):
             for topic in request.forgotten_topics
             for index in topic.partitions
         ]
+        if self.is_served:
+            # The request before will be refused: what it has read is read again.
+            self.keep_changed(self.parts)
         self.is_served = True
         self.update(named, forgotten)
         authorizer = self._broker.access_control.authorizer
@@ -153,6 +156,7 @@ class _DelayedSessionFetch(DelayedRequest):
     def __init__(
         self, broker: Broker, context: RequestContext, request: FetchRequest, session: WatchingSession
     ) -> None:
+        """Called within the step that takes the request into the session, whose epoch it has."""
         super().__init__(broker, context)
         self._request = request
         self._session = session
@@ -317,13 +321,20 @@ def serve_in_session(broker: Broker, context: RequestContext, request: FetchRequ
     """
     if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH:
         return False
-    session = broker.run(lambda: _session_of(broker, context, request))
-    if session is None:
+
+    def begin() -> tuple[WatchingSession, _DelayedSessionFetch] | ErrorCode | None:
+        session = _session_of(broker, context, request)
+        if session is None or isinstance(session, ErrorCode):
+            return session
+        return session, _DelayedSessionFetch(broker, context, request, session)
+
+    begun = broker.run(begin)
+    if begun is None:
         return False
-    if isinstance(session, ErrorCode):
-        _refuse(context, session)
+    if isinstance(begun, ErrorCode):
+        _refuse(context, begun)
         return True
-    operation = _DelayedSessionFetch(broker, context, request, session)
+    session, operation = begun
     begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, operation, session))
     return True
 
