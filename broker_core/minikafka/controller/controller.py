@@ -395,10 +395,9 @@ class Controller:
         if not unclean:
             self._elect_preferred(partitions, asked=False)
             return
-        for topic_partition in sorted(partitions):
-            if self._has_partition(topic_partition):
-                self._context.unclean_elections[topic_partition] = None
-                self._reconcile(topic_partition)
+        for topic_partition in sorted(filter(self._has_partition, partitions)):
+            self._context.unclean_elections[topic_partition] = None
+            self._reconcile(topic_partition)
 
     def _rebalance(self, limit_percent: int) -> None:
         if not self._reassignments and not self._elections:
@@ -523,6 +522,7 @@ class Controller:
                 if topic_partition in self._reassignments:
                     reason = f"the state of {topic_partition} is missing or cannot be read"
                     self._reassignments.cancel(topic_partition, reason, self._effects)
+                context.unclean_elections.pop(topic_partition, None)
                 self._elections.complete(topic_partition, self._effects)
 
     def _raise_leader_epochs(self, partitions: Collection[TopicPartition]) -> None:

@@ -167,3 +167,11 @@ def test_an_unclean_election_does_not_allow_the_next_one() -> None:
     cluster.tell(events.LeadersWanted(frozenset({T0}), unclean=True))
     cluster.lose(2)
     assert cluster.known().leader == -1
+
+
+def test_an_unclean_election_that_cannot_be_written_is_over() -> None:
+    cluster = Cluster((2, 3), {T0: state(1, (1,), (1, 2, 3))})
+    cluster.controller.step(events.LeadersWanted(frozenset({T0}), unclean=True))
+    cluster.controller.step(events.LeadershipsWritten({}, frozenset({T0})))
+    cluster.lose(3)
+    assert cluster.known().leader == -1
