@@ -184,11 +184,15 @@ def _row(
 def refresh_topics(broker: Broker, topics: Iterable[str]) -> dict[str, Settings]:
     """Read the configs of topics from ZooKeeper, and apply them to their logs on this broker."""
     found = broker.zk_client.settings.of_topics(topics)
+    _apply_topics(broker, found)
+    return found
+
+
+def _apply_topics(broker: Broker, found: Mapping[str, Settings]) -> None:
     for topic, settings in found.items():
         if broker.logs.partitions_of(topic):
             broker.logs.set_overrides(topic, settings)
         broker.replication_quotas.set_topic(topic, settings)
-    return found
 
 
 def refresh_topic(broker: Broker, topic: str) -> Settings:
@@ -204,9 +208,12 @@ def refresh_broker(broker: Broker) -> Settings:
         {name: text for name, text in own.items() if not dynamic.is_dynamic(name)}
     )
     defaults = dynamic.replace(cluster_defaults(broker), own)
-    if defaults is not None and defaults != broker.logs.defaults:
+    if defaults != broker.logs.defaults:
+        topics = sorted({partition.topic for partition in broker.logs.logs()})
+        # Read before anything changes: a job that loses ZooKeeper is run again, and must find the change.
+        found = broker.zk_client.settings.of_topics(topics)
         broker.logs.defaults = defaults
-        refresh_topics(broker, sorted({partition.topic for partition in broker.logs.logs()}))
+        _apply_topics(broker, found)
     return own
 
 

@@ -72,16 +72,17 @@ class DynamicProperties:
             if self.cluster or self.own:
                 limit_connections(self._limits(self.effective))
 
-    def replace(self, cluster: Settings, own: Settings) -> LogConfig | None:
-        """Replace the properties; return the defaults of topics if any property has changed."""
+    def replace(self, cluster: Settings, own: Settings) -> LogConfig:
+        """Replace the properties; return the defaults of topics."""
         cluster, own = self._valid("the cluster", cluster), self._valid("this broker", own)
         with self._lock:
-            if (cluster, own) == (self.cluster, self.own):
-                return None
-            self.cluster, self.own = cluster, own
-            self._limit_connections(self._limits(self.effective))
-        changed = {name: self.effective[name] for name in sorted(cluster | own)}
-        _log.info("properties changed while running: %s", changed or "none")
+            is_changed = (cluster, own) != (self.cluster, self.own)
+            if is_changed:
+                self.cluster, self.own = cluster, own
+                self._limit_connections(self._limits(self.effective))
+        if is_changed:
+            changed = {name: self.effective[name] for name in sorted(cluster | own)}
+            _log.info("properties changed while running: %s", changed or "none")
         return self._log_config(self.effective)
 
     def _valid(self, whose: str, settings: Settings) -> dict[str, str]:

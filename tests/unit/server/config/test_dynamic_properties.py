@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.errors import ErrorCode
+from minikafka.base.errors import CoordinationLost, ErrorCode
 from minikafka.registry.entity_configs import change_config, write_config
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_configs import (
@@ -154,3 +154,22 @@ def test_the_controller_heeds_a_changed_default_of_unclean_elections(world: Simu
     assert alter(world, "0", unclean_leader_election_enable="false") == (0, "")
     world.settle()
     assert context.unclean_election_topics == frozenset()
+
+
+def test_a_change_that_zookeeper_interrupts_reaches_the_logs_in_the_end(
+    world: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = world.machine.broker.zk_client.settings
+    interrupted = []
+
+    def lost(topics: Any) -> Any:
+        interrupted.append(topics)
+        monkeypatch.undo()
+        raise CoordinationLost("no connection")
+
+    monkeypatch.setattr(settings, "of_topics", lost)
+    write_config(world.zookeeper.connect(), "brokers", EVERY, {"message.max.bytes": "1000"})
+    world.settle()
+    world.settle()
+    assert interrupted
+    assert error_of(world, 5000) == ErrorCode.MESSAGE_TOO_LARGE
