@@ -74,6 +74,11 @@ class RequestContext:
         """Send the response. Called once, by any thread, outside the core's lock."""
         self.exchange.respond(self.encoded(response))
 
+    def reply_to_fetch(self, response: Any, withheld: Any) -> bool:
+        """Send the response to a fetch; or, if the client must pause, ``withheld``, and return False."""
+        self.reply(response)
+        return True
+
     def reply_encoded(self, body: list[Part]) -> None:
         """Send an encoded response body. For contexts with ``replies_unchanged``."""
         self.exchange.respond([self._response_header(), *body])

@@ -138,6 +138,11 @@ class FetchSessionCache(Generic[S]):
         self.partitions -= session.counted
         self._on_removed(session)
 
+    def discard(self, session: S) -> None:
+        """Remove a session if it is in the cache."""
+        if self._sessions.get(session.session_id) is session:
+            self.remove(session)
+
     def _evict(self, size: int, now_ms: int, *, privileged: bool) -> bool:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:

@@ -139,6 +139,12 @@ class MeteredContext(RequestContext):
             raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the throttling quota has been exceeded")
 
     def reply(self, response: Any) -> None:
+        self._reply(response, None)
+
+    def reply_to_fetch(self, response: Any, withheld: Any) -> bool:
+        return self._reply(response, withheld)
+
+    def _reply(self, response: Any, withheld: Any) -> bool:
         meter, parts = self.meter, self.encoded(response)
         pause_ms = meter.record_time()
         # As in Kafka, creations that Metadata starts count, but do not pause the client.
@@ -147,14 +153,16 @@ class MeteredContext(RequestContext):
         if self.flow is not None:
             size = meter.request_bytes if self.flow is QuotaType.PRODUCE else total_size(parts)
             pause_ms = max(pause_ms, meter.record(self.flow, size))
-        if pause_ms and self.api.key is ApiKey.FETCH and total_size(parts) <= self.window_bytes:
+        is_withheld = pause_ms > 0 and withheld is not None and total_size(parts) <= self.window_bytes
+        if is_withheld:
             if self.flow is not None:
                 meter.record(self.flow, -total_size(parts))
             _close(parts)
-            response = replace(response, topics=())
+            response = withheld
         if pause_ms and hasattr(response, "throttle_time_ms"):
             parts = self.encoded(replace(response, throttle_time_ms=pause_ms))
         self.exchange.respond(parts, pause_ms)
+        return not is_withheld
 
     def no_reply(self) -> None:
         meter = self.meter

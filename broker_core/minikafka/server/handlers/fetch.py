@@ -193,8 +193,5 @@ def _answer(broker: Broker, context: RequestContext, request: FetchRequest, all_
             if partial_reads is not None:
                 partial_reads.record_response(topic_partition, has_more(data, given))
         topics.append(FetchTopicResponse(name=topic.name, partitions=tuple(partitions)))
-    context.reply(
-        FetchResponse(
-            throttle_time_ms=0, error_code=ErrorCode.NONE, session_id=NO_SESSION, topics=tuple(topics)
-        )
-    )
+    empty = FetchResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, session_id=NO_SESSION, topics=())
+    context.reply_to_fetch(replace(empty, topics=tuple(topics)), empty)

@@ -259,7 +259,25 @@ class _DelayedSessionFetch(DelayedRequest):
         # Read again with the next fetch: the client may not have used this response.
         session.keep_changed(key for key, data in self._all_data.items() if data.size_bytes or data.is_final)
         topics = tuple(FetchTopicResponse(topic, tuple(parts)) for topic, parts in answered.items())
-        context.reply(FetchResponse(0, ErrorCode.NONE, session.session_id, topics))
+        response = FetchResponse(0, ErrorCode.NONE, session.session_id, topics)
+        # As in Kafka: clients do not take over a new session that comes without its partitions.
+        session_id = NO_SESSION if self._is_first else session.session_id
+        if not context.reply_to_fetch(response, FetchResponse(0, ErrorCode.NONE, session_id, ())):
+            broker.run(self._note_withheld)
+
+    @property
+    def _is_first(self) -> bool:
+        return self._request.session_epoch == NEW_SESSION_EPOCH
+
+    def _note_withheld(self) -> None:
+        """Undo what the response has changed in the session, as an empty one was sent. Called in a step."""
+        session = self._session
+        if self._is_first:
+            self._broker.fetch_sessions.discard(session)
+            return
+        for topic_partition in self._all_data:
+            session.reported.pop(topic_partition, None)
+        session.keep_changed(key for key in self._all_data if key in session.parts)
 
 
 def _refuse(context: RequestContext, code: ErrorCode) -> None:

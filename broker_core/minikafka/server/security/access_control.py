@@ -182,6 +182,9 @@ class AuthorizedContext(RequestContext):
     def reply(self, response: Any) -> None:
         self.inner.reply(self.result.answer(response))
 
+    def reply_to_fetch(self, response: Any, withheld: Any) -> bool:
+        return self.inner.reply_to_fetch(self.result.answer(response), withheld)
+
     def no_reply(self) -> None:
         # As in Kafka: closing the connection is the only way to report an error.
         self.exchange.close("a produce request with acks=0 was not authorized")

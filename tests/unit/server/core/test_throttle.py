@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.registry.users import ClientEntity
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.server.context import RequestContext
@@ -14,6 +16,7 @@ from minikafka.server.core import throttle
 from minikafka.server.core.throttle import RequestMeter, metered
 from minikafka.wire.api import Api
 from minikafka.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsResponse
+from minikafka.wire.apis.fetch import NEW_SESSION_EPOCH, NO_SESSION, FetchPartition, FetchTopic
 from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatResponse
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.apis.update_metadata import UPDATE_METADATA
@@ -162,6 +165,37 @@ def test_a_throttled_fetch_is_answered_empty_and_does_not_count(world: Simulatio
     assert 400 < answer.throttle_time_ms < 700
     # The next request is read after the pause, and gets what the one before did not.
     assert world.fetch("t").records
+
+
+def test_a_throttled_fetch_begins_no_session(world: Simulation) -> None:
+    assert world.create_topic("t") == 0
+    assert world.produce("t", b"x" * 700).error_code == 0
+    limit(world, consumer_byte_rate="1000")
+    asked = requests.fetch("t", version=10)
+    asked = replace(asked, body=replace(asked.body, session_epoch=NEW_SESSION_EPOCH))
+    assert world.call(asked).session_id != NO_SESSION
+    answer = world.call(asked)
+    assert answer.throttle_time_ms
+    assert (answer.session_id, answer.topics) == (NO_SESSION, ())
+    assert len(world.machine.broker.fetch_sessions) == 1
+
+
+def test_a_throttled_session_tells_all_changes_after_the_pause(world: Simulation) -> None:
+    assert world.create_topic("t", partitions=2) == 0
+    assert world.produce("t", b"x" * 700).error_code == 0
+    limit(world, consumer_byte_rate="1000")
+    asked = requests.fetch("t", version=10)
+    both = (FetchTopic("t", tuple(FetchPartition(index, -1, 0, -1, 1 << 20) for index in (0, 1))),)
+    begun = world.call(replace(asked, body=replace(asked.body, session_epoch=NEW_SESSION_EPOCH, topics=both)))
+    # Of the other partition only the high watermark has changed for this client.
+    world.call(requests.produce("t", build_message_set([Record(None, b"y", 0)]), partitions=(1,)))
+    moved = replace(both[0], partitions=(FetchPartition(1, -1, 1, -1, 1 << 20),))
+    body = replace(asked.body, session_id=begun.session_id, session_epoch=1, topics=(moved,))
+    answer = world.call(replace(asked, body=body))
+    assert (answer.session_id, answer.topics, answer.error_code) == (begun.session_id, (), 0)
+    assert answer.throttle_time_ms
+    answer = world.call(replace(asked, body=replace(body, session_epoch=2, topics=())))
+    assert [part.index for topic in answer.topics for part in topic.partitions] == [0, 1]
 
 
 def test_a_message_that_exceeds_all_windows_is_sent_with_a_pause(world: Simulation) -> None:
