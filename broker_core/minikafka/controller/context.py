@@ -138,9 +138,12 @@ class ControllerContext:
         return topic_partition.partition in self.assignments.get(topic_partition.topic, ())
 
     def moving_replicas(self, topics: Collection[str]) -> dict[TopicPartition, tuple[Replicas, Replicas]]:
-        """Return the replicas that are being added to partitions of ``topics``, and those being removed."""
+        """Return the replicas that are being added to partitions of ``topics``, and those being removed.
+
+        Both have those that only a replaced request had added, so that the next controller drops them too.
+        """
         return {
-            topic_partition: (ongoing.adding, ongoing.removing(self.replicas_of(topic_partition)))
+            topic_partition: (ongoing.added, ongoing.removing(self.replicas_of(topic_partition)))
             for topic_partition, ongoing in sorted(self.reassignments.items())
             if topic_partition.topic in topics
         }

@@ -125,8 +125,8 @@ class Controller:
 
     def reassignments(self) -> dict[TopicPartition, tuple[Replicas, Replicas, Replicas]]:
         """Return all replicas of the partitions that are reassigned, those being added, and removed."""
-        moving = self._context.moving_replicas(self._reassignments.topics()).items()
-        return {key: (self._context.replicas_of(key), *lists) for key, lists in moving}
+        ongoing, replicas = self._context.reassignments.items(), self._context.replicas_of
+        return {key: (replicas(key), one.adding, one.removing(replicas(key))) for key, one in sorted(ongoing)}
 
     def check_election(self, topic_partition: TopicPartition, *, unclean: bool) -> None:
         """Raise BrokerError with the reason if an election would not give the partition another leader."""

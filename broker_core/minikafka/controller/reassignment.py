@@ -7,9 +7,10 @@ ZooKeeper holds it, the old ones are asked to delete their logs, and the assignm
 Requests come from ``/admin/reassign_partitions``, as in 0.10.1, or from clients by the protocol. The topic's
 znode has both: which replicas are added and which are removed. So the next controller continues them, and a
 client can replace or cancel either: cancelling means to go back to the replicas that the partition had. The
-replicas that only a replaced request had added are dropped as soon as another one is in sync, and not before,
-so that no message is lost. An entry of ``/admin/reassign_partitions`` is removed at the end, or, if a client
-replaces it, before the new request is stored: a controller elected in between must not go back to it.
+replicas that only a replaced request had added are in both lists; they are dropped as soon as another one is
+in sync, and not before, so that no message is lost. An entry of ``/admin/reassign_partitions`` is removed at
+the end, or, if a client replaces it, before the new request is stored: a controller elected in between must
+not go back to it.
 
 As in 0.10.1 nobody asks again: a broker that is away, or that the controller did not reach before it ended,
 keeps its log.

@@ -1,5 +1,7 @@
 """Partition reassignments, step by step."""
 
+from dataclasses import replace
+
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -8,6 +10,8 @@ from minikafka.controller import events
 from minikafka.controller.assignment import OngoingReassignment
 from minikafka.controller.states import ReplicaStatus
 from minikafka.partition.replica import LeaderAndIsr
+from minikafka.registry.topics import TopicAssignment
+from minikafka.server.zookeeper.admin_requests import ongoing_reassignments
 from tests.support.controller_harness import EPOCH, T0, T1, Cluster, state
 
 GROWN = state(1, (1, 2), (3, 4, 1, 2), leader_epoch=1, version=1)
@@ -252,7 +256,7 @@ def test_cancelling_gives_the_old_replicas_back_at_once() -> None:
     cluster = Cluster((1, 2, 3, 4), {T0: state(1, (1, 2))})
     alter(cluster, (3, 4))
     alter(cluster, None)
-    assert cluster.effects[0] == events.WriteAssignments({"t": {0: (1, 2, 3, 4)}}, {T0: ((), (3, 4))})
+    assert cluster.effects[0] == events.WriteAssignments({"t": {0: (1, 2, 3, 4)}}, {T0: ((3, 4), (3, 4))})
     assert cluster.known() == state(1, (1, 2), leader_epoch=2, version=2)
     assert cluster.stopped(delete=True) == {3: (T0,), 4: (T0,)}
     assert cluster.effects[-1] == events.WriteAssignments({"t": {0: (1, 2)}})
@@ -289,7 +293,7 @@ def test_a_second_request_replaces_the_first_and_drops_what_it_had_added() -> No
     cluster = Cluster((1, 2, 3, 4), {T0: state(1, (1, 2))})
     alter(cluster, (3, 2))
     alter(cluster, (4, 2))
-    assert cluster.effects[0] == events.WriteAssignments({"t": {0: (4, 2, 3, 1)}}, {T0: ((4,), (3, 1))})
+    assert cluster.effects[0] == events.WriteAssignments({"t": {0: (4, 2, 3, 1)}}, {T0: ((4, 3), (3, 1))})
     assert cluster.stopped(delete=True) == {3: (T0,)}
     assert cluster.effects[-1] == events.WriteAssignments({"t": {0: (4, 2, 1)}}, {T0: ((4,), (1,))})
     assert cluster.controller.reassignments() == {T0: ((4, 2, 1), (4,), (1,))}
@@ -335,6 +339,22 @@ def test_the_next_controller_continues_what_the_znode_of_the_topic_shows() -> No
     alter(cluster, None)
     assert cluster.known().replicas == (1, 2)
     assert cluster.stopped(delete=True) == {3: (T0,), 4: (T0,)}
+
+
+def test_the_next_controller_drops_what_only_a_replaced_request_had_added() -> None:
+    cluster = Cluster((1, 2, 3, 4), {T0: state(1, (1, 2))})
+    alter(cluster, (3, 2))
+    known = cluster.known()
+    alter(cluster, (4, 2))
+    written = cluster.of(events.WriteAssignments)[0]
+    held = TopicAssignment(written.assignments["t"], None, *({0: lists} for lists in written.moving[T0]))
+    known = replace(known, replicas=held.partitions[0])
+    ongoing = ongoing_reassignments("t", held)
+    cluster = Cluster((1, 2, 3, 4), {T0: known}, ongoing=ongoing)
+    assert cluster.controller.reassignments() == {T0: ((4, 2, 1), (4,), (1,))}
+    cluster = Cluster((1, 4), {T0: known}, ongoing=ongoing)
+    alter(cluster, None)
+    assert sorted(cluster.known().replicas) == [1, 2]
 
 
 @pytest.mark.parametrize("replicas", [(), (1, 1), (-1,), (1, 8)])

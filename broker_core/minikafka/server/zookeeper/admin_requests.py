@@ -128,9 +128,9 @@ def ongoing_reassignments(topic: str, held: TopicAssignment) -> dict[TopicPartit
     """Return the reassignments that the znode of a topic shows."""
     found = {}
     for partition in held.adding.keys() | held.removing.keys():
-        removing = held.removing.get(partition, ())
-        target = tuple(replica for replica in held.partitions.get(partition, ()) if replica not in removing)
+        assigned, removing = held.partitions.get(partition, ()), held.removing.get(partition, ())
+        target = tuple(replica for replica in assigned if replica not in removing)
         if target:
-            added = tuple(replica for replica in held.adding.get(partition, ()) if replica in target)
+            added = tuple(replica for replica in held.adding.get(partition, ()) if replica in assigned)
             found[TopicPartition(topic, partition)] = OngoingReassignment(target, added)
     return found
