@@ -72,7 +72,7 @@ def test_the_table_as_text_shows_types_versions_and_notes() -> None:
         "      partitions: array of\n"
         "        index: int32\n"
         "        current_leader_epoch: int32, since version 4  # -1: unknown\n"
-        "        timestamp: int64  # ms; -1 the end, -2 the start\n"
+        "        timestamp: int64  # ms; -1 the end, -2 the start, -3 the largest timestamp\n"
         "        max_num_offsets: int32, until version 0\n"
         "  response\n"
         "    throttle_time_ms: int32, since version 2\n"

@@ -41,7 +41,7 @@ class ListOffsetsPartition:
 
     index: Int32
     current_leader_epoch: Annotated[Int32, since(4, default=-1), "-1: unknown"]
-    timestamp: Annotated[Int64, "ms; -1 the end, -2 the start, -3 to -5 see above"]
+    timestamp: Annotated[Int64, "ms; -1 the end, -2 the start, -3 the largest timestamp"]
     max_num_offsets: Annotated[Int32, until(0)] = 1
 
 

@@ -274,7 +274,7 @@ def test_unsupported_version_is_refused_before_it_is_sent() -> None:
     harness = SimpleConsumerHarness()
     request = FetchRequestBuilder().add_fetch("t", 0, 0, 100).request_version(99).build()
     with pytest.raises(
-        BrokerError, match=r"UNSUPPORTED_VERSION: Fetch 99 is not supported: .*machine-0.* versions up to 10"
+        BrokerError, match=r"UNSUPPORTED_VERSION: Fetch 99 is not supported: .*machine-0.* versions up to 12"
     ):
         harness.consumer.fetch(request)
 
