@@ -388,6 +388,20 @@ def test_a_response_that_came_too_late_is_refused(world: Simulation) -> None:
     assert consumer.client.finish().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
+def test_names_that_no_topic_can_have_are_in_no_session(world: Simulation) -> None:
+    consumer = Consumer(world)
+    asked = consumer.request({0: 0})
+    too_long = FetchTopic("t" * 250, asked.body.topics[0].partitions)
+    answer = consumer.client.call(replace(asked, body=replace(asked.body, topics=(too_long,))))
+    assert answer.session_id == NO_SESSION
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    consumer.ask({0: 0})
+    asked = consumer.request({})
+    answer = consumer.client.call(replace(asked, body=replace(asked.body, topics=(too_long,))))
+    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(world.machine.broker.fetch_sessions) == 0
+
+
 def test_the_next_request_gets_what_an_unanswered_one_had_read(world: Simulation) -> None:
     consumer, again = Consumer(world), Consumer(world)
     consumer.ask({0: 0})

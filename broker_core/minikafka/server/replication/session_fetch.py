@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TOPIC_NAME_MAX_LENGTH, TopicPartition
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.security.authorizer import Authorizer
 from minikafka.server.context import RequestContext
@@ -294,10 +294,12 @@ def _session_of(
     cache, now_ms = broker.fetch_sessions, broker.clock.monotonic_ms()
     owner, privileged = context.principal.name, request.replica_id >= 0
     known: WatchingSession | None = cache.get(request.session_id, owner, privileged=privileged)
+    # No topic has such a name, and many of them would take more memory than the cache allows for.
+    too_long = any(len(topic.name) > TOPIC_NAME_MAX_LENGTH for topic in request.topics)
     if request.session_epoch in {NEW_SESSION_EPOCH, FINAL_EPOCH}:
         if known is not None:
             cache.remove(known)
-        if request.session_epoch == FINAL_EPOCH:
+        if request.session_epoch == FINAL_EPOCH or too_long:
             return None
         session = _new_session(broker, owner, request)
         if session is None:
@@ -306,6 +308,9 @@ def _session_of(
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     elif known.next_epoch != request.session_epoch:
         return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    elif too_long:
+        cache.remove(known)
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     else:
         session = known
         session.advance()
