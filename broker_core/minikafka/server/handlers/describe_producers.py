@@ -27,10 +27,11 @@ _PRODUCER_BYTES = 300
 def handle(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> Steps:
     """Serve one DescribeProducers request."""
     topics, producers = [], 0
+    seen: set[TopicPartition] = set()
     for topic in request.topics:
         rows = []
         for index in topic.partition_indexes:
-            row = _described(broker, topic.name, index)
+            row = _described(broker, TopicPartition(topic.name, index), seen)
             producers += len(row.active_producers)
             rows.append(row)
             yield producers * _PRODUCER_BYTES
@@ -38,10 +39,17 @@ def handle(broker: Broker, context: RequestContext, request: DescribeProducersRe
     context.reply(DescribeProducersResponse(0, tuple(topics)))
 
 
-def _described(broker: Broker, topic: str, index: int) -> DescribeProducersPartition:
+def _described(
+    broker: Broker, topic_partition: TopicPartition, seen: set[TopicPartition]
+) -> DescribeProducersPartition:
+    topic, index = topic_partition
     try:
         check_topic_name(topic)
-        log = broker.partition(TopicPartition(topic, index)).log
+        if topic_partition in seen:
+            # A short request could ask for all producers of a log many times.
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{topic_partition} is named more than once")
+        seen.add(topic_partition)
+        log = broker.partition(topic_partition).log
     except BrokerError as error:
         return DescribeProducersPartition(index, error.code, error_message_of(error), ())
     return DescribeProducersPartition(

@@ -2,9 +2,9 @@
 
 Versions: 0 reads from ZooKeeper, later ones from the offsets topic. From 2 on null means all partitions of
 the group, and the response has an error for the group; 3 adds throttle_time_ms, 5 the leader epoch, 8 has
-several groups. A partition without a commit has offset -1, and in version 0 also UNKNOWN_TOPIC_OR_PARTITION;
-version 0 gets REQUEST_TIMED_OUT while ZooKeeper is unavailable. The group's members do not matter, nor do
-their ids in version 9.
+several groups, each at most once. A partition without a commit has offset -1, and in version 0 also
+UNKNOWN_TOPIC_OR_PARTITION; version 0 gets REQUEST_TIMED_OUT while ZooKeeper is unavailable. The group's
+members do not matter, nor do their ids in version 9.
 
 ``require_stable`` (7) has nothing to wait for: offsets of open transactions, for which Kafka answers
 UNSTABLE_OFFSET_COMMIT, are not supported.
@@ -64,8 +64,16 @@ def _serve(coordinator: GroupCoordinator, context: RequestContext, request: Offs
         context.reply(OffsetFetchResponse(0, topics, error))
         return
     groups: list[OffsetFetchResponseGroup] = []
+    seen: set[str] = set()
     held_bytes = 0
     for group in request.groups:
+        if group.group_id in seen:
+            # A short request could ask for all offsets of a group many times.
+            groups.append(OffsetFetchResponseGroup(group.group_id, (), ErrorCode.INVALID_REQUEST))
+            held_bytes += ROW_BYTES
+            yield held_bytes
+            continue
+        seen.add(group.group_id)
         topics, error = yield from _offsets(coordinator, group.group_id, group.topics, held_bytes)
         groups.append(OffsetFetchResponseGroup(group.group_id, topics, error))
         held_bytes += (1 + sum(len(topic.partitions) for topic in topics)) * ROW_BYTES

@@ -223,6 +223,21 @@ def test_offsets_of_several_groups_come_at_once(world: Simulation) -> None:
     assert {group.error_code for group in answer.groups} == {E.NONE}
 
 
+def test_a_group_that_is_named_again_gets_an_error(world: Simulation) -> None:
+    world.call(requests.commit_offsets("t", group="g", offsets={0: 5}))
+    groups = (
+        OffsetFetchRequestGroup("g", None),
+        OffsetFetchRequestGroup("h", None),
+        OffsetFetchRequestGroup("g", None, member_id="m"),
+    )
+    answer = world.call(Request(K.OFFSET_FETCH, 9, OffsetFetchRequest("", (), groups)))
+    assert [(row.group_id, row.error_code, len(row.topics)) for row in answer.groups] == [
+        ("g", E.NONE, 1),
+        ("h", E.NONE, 0),
+        ("g", E.INVALID_REQUEST, 0),
+    ]
+
+
 def test_each_group_that_is_not_here_has_its_own_error() -> None:
     groups = tuple(OffsetFetchRequestGroup(name, None) for name in ("g", "h"))
     request = Request(K.OFFSET_FETCH, 8, OffsetFetchRequest("", (), groups))

@@ -40,3 +40,8 @@ def test_unknown_partitions_and_invalid_topics_are_errors() -> None:
     assert [row.error_code for row in described(world, "t", 0, 1)] == [0, 3]
     assert [row.error_code for row in described(world, "u", 0)] == [3]
     assert [row.error_code for row in described(world, "no/topic", 0)] == [ErrorCode.INVALID_TOPIC]
+
+
+def test_a_partition_that_is_named_again_gets_an_error() -> None:
+    world = Simulation.serving("t", partitions=2)
+    assert [row.error_code for row in described(world, "t", 0, 1, 0)] == [0, 0, ErrorCode.INVALID_REQUEST]
