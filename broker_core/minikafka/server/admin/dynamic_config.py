@@ -15,6 +15,7 @@ from functools import partial
 
 from minikafka.base.config.config_def import ConfigKey, Faults
 from minikafka.base.config.types import PASSWORD, ConfigType
+from minikafka.base.config.unknown_names import closest_match, did_you_mean
 from minikafka.base.errors import (
     BrokerError,
     ConfigError,
@@ -39,6 +40,7 @@ from minikafka.registry.entity_configs import (
 from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity
 from minikafka.server.config.dynamic_properties import DynamicProperties
+from minikafka.server.config.listener_security import PREFIX
 from minikafka.server.config.properties import BROKER_CONFIG
 from minikafka.server.core.broker import Broker
 from minikafka.server.quotas.client_quotas import UNLIMITED
@@ -307,6 +309,9 @@ def _check_dynamic(dynamic: DynamicProperties, name: str, changed: Settings) -> 
             faults.attempt(partial(RATE.parse, key, text), None)
         elif key in BROKER_RATES:
             faults.add([ConfigError(key, None, "is a rate of one broker: name the broker")])
+        elif key not in BROKER_CONFIG.known and not key.startswith(PREFIX):
+            meant = did_you_mean(closest_match(key, BROKER_CONFIG.keys))
+            faults.add([ConfigError(key, None, f"is not a property of this version{meant}")])
         else:
             allowed = (
                 "cannot be changed while a broker runs: set it in the properties of "

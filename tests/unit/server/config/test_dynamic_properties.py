@@ -118,6 +118,7 @@ def test_limits_of_connections_reach_the_server(world: Simulation) -> None:
     [
         ("0", "num.io.threads", "3", "set it in the properties of broker 0 and restart it"),
         ("", "log.retention.hours", "3", "set it in the properties of each broker and restart it"),
+        ("", "mesage.max.bytes", "3", "not a property of this version; did you mean message.max.bytes?"),
         ("0", "message.max.bytes", "-1", "message.max.bytes"),
         ("", "min.insync.replicas", "none", "min.insync.replicas"),
         ("0", "listener.name.plaintext.max.connections", "0", "max.connections"),
