@@ -222,7 +222,8 @@ class Planner:
                 return found
         raise BrokerError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"{', '.join(missing)} does not exist in the cluster; check the name, or create the topic first",
+            f"{', '.join(missing)} does not exist in the cluster, or this client may not describe it; "
+            "check the name, create the topic first, or allow this user to describe it",
         )
 
     def _present(self, *, refresh: bool) -> tuple[tuple[TopicPartition, ...], list[str]]:
