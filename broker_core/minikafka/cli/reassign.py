@@ -201,7 +201,7 @@ def cancel(
         remove_throttles(admin, ongoing, with_rates=not others)
     print_rows([_cancelled_row(move, errors) for move in ongoing], CANCELLED_COLUMNS, style)
     if not ongoing:
-        note("minikafka: no reassignment is in progress" + (" of this plan" if plan else ""))
+        note(f"minikafka: no reassignment {'of this plan ' if plan else ''}is in progress")
     return int(any(errors.values()))
 
 
