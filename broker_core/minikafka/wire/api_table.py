@@ -146,6 +146,8 @@ def _type_name(type_: Type) -> str:
 def _versions(row: Field, newest: int) -> str:
     tag = "" if row.tag is None else f", tag {row.tag}"
     until = None if row.until is None or row.until >= newest else row.until
+    if row.since and until == row.since:
+        return f"{tag}, version {until}"
     if row.since and until is not None:
         return f"{tag}, versions {row.since} to {until}"
     if row.since:
