@@ -70,7 +70,7 @@ _KINDS = {
     "AWS_MSK_IAM": LoginKind.AWS_MSK_IAM,
 }
 _CONTENT = {
-    "GSSAPI": "useKeyTab, keyTab and principal, or useTicketCache",
+    "GSSAPI": "useKeyTab and keyTab, or useTicketCache",
     "PLAIN": "username and password",
     "SCRAM-SHA-256": "username and password",
     "SCRAM-SHA-512": "username and password",
@@ -372,7 +372,7 @@ class SaslConfig(AbstractConfig):
             text = "must be given for GSSAPI: the first part of the brokers' principal, such as kafka"
             yield ConfigError("sasl.kerberos.service.name", None, text)
         if not self.is_true("useKeyTab") and not self.is_true("useTicketCache"):
-            text = 'requires useKeyTab="true", keyTab and principal, or useTicketCache="true" (after kinit)'
+            text = 'requires useKeyTab="true" and keyTab, or useTicketCache="true" (after kinit)'
             yield ConfigError(JAAS, None, text)
             return
         for use, file in (("useKeyTab", "keyTab"), ("useTicketCache", "ticketCache")):

@@ -154,7 +154,7 @@ def test_kerberos_needs_the_name_of_the_service() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("", 'requires useKeyTab="true", keyTab and principal, or useTicketCache="true"'),
+        ("", 'requires useKeyTab="true" and keyTab, or useTicketCache="true"'),
         ('keyTab="k" principal="app"', 'requires useKeyTab="true"'),
         ('useTicketCache=true keyTab="k"', 'the option keyTab requires useKeyTab="true"'),
         (
