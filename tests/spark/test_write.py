@@ -187,7 +187,7 @@ def test_a_topic_cannot_be_overwritten(spark: SparkSession, kafka: Kafka) -> Non
 def test_a_stream_is_written_with_all_its_columns(
     spark: SparkSession, kafka: Kafka, read: Read, tmp_path: Path
 ) -> None:
-    source, sink = kafka.topic(2), kafka.topic(2)
+    source, sink = kafka.topic(2), kafka.topic(2, config={"retention.ms": "-1"})
     for partition in range(2):
         kafka.produce(source, [f"{partition}-{n}" for n in range(50)], partition=partition)
     stream = (
