@@ -29,6 +29,7 @@ from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import API_VERSIONS
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR
 from minikafka.wire.apis.metadata import METADATA
+from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import RequestHeader, encode_frame, response_header, split_response
 from tests.support.plain_sockets import exactly, framed
@@ -214,7 +215,9 @@ class _Session:
         if not self._supports(key, version):
             raise _Refused(f"API {key} in version {version}")
         self._broker.sendall(framed(bytes(frame)))
-        return [] if key == 0 and _acks(body) == 0 else self._forwarded(key, version)
+        if key == PRODUCE.key and PRODUCE.decode_request(version, body).acks == 0:
+            return []
+        return self._forwarded(key, version)
 
     def _versions(self, correlation_id: int, version: int) -> list[Part]:
         table = self._gateway.table
@@ -243,13 +246,6 @@ class _Session:
         )
         found = replace(found, coordinators=tuple(rows))
         return [head, *FIND_COORDINATOR.encode_response(version, found)]
-
-
-def _acks(body: memoryview) -> int:
-    """Return the acks of a Produce request of version 3 or higher."""
-    (length,) = struct.unpack_from(">h", body)
-    acks: int = struct.unpack_from(">h", body, 2 + max(length, 0))[0]
-    return acks
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ PASSWORD = Password("pencil")
 SCRAM = ScramMechanism.SCRAM_SHA_256
 CREDENTIAL = ScramCredential.create(SCRAM, PASSWORD, b"salt", 4096)
 NEW = {17: (0, 1), 18: (0, 2), 36: (0, 1)}
+NEWEST = {17: (0, 1), 18: (0, 4), 36: (0, 2)}
 OLD = {17: (0, 0), 18: (0, 0)}
 VersionTable = Mapping[int, tuple[int, int]]
 """API key to the oldest and newest version that a broker supports."""
@@ -91,7 +92,9 @@ def serve_login(
     elif step is None:
         token = SASL_AUTHENTICATE.decode_request(version, body).auth_bytes
         step = machine.receive_authenticate(token, now_ms)
-    return _encoded(step, [response_header(header.correlation_id)], version, table)
+    is_authenticate = header.api_key == SASL_AUTHENTICATE.key
+    is_flexible = is_authenticate and SASL_AUTHENTICATE.has_tagged_response_header(version)
+    return _encoded(step, [response_header(header.correlation_id, is_flexible)], version, table)
 
 
 def api_versions(table: VersionTable, version: int, error_code: ErrorCode = ErrorCode.NONE) -> Sequence[Part]:

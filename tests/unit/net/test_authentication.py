@@ -23,9 +23,9 @@ from minikafka.security.sasl.mechanism import SaslClient
 from minikafka.security.sasl.plain import PlainSaslClient
 from minikafka.security.sasl.scram import ScramSaslClient
 from minikafka.wire.framing import RequestHeader
-from tests.support.sasl_broker import HOST, NEW, OLD, PASSWORD, PORT, SCRAM, SaslBroker
+from tests.support.sasl_broker import HOST, NEW, NEWEST, OLD, PASSWORD, PORT, SCRAM, SaslBroker
 
-TABLES = pytest.mark.parametrize("table", [NEW, OLD], ids=["2.1", "0.10.1"])
+TABLES = pytest.mark.parametrize("table", [NEWEST, NEW, OLD], ids=["3.9", "2.1", "0.10.1"])
 
 
 @dataclass
@@ -78,8 +78,8 @@ def test_connection_is_authenticated_before_its_first_request(
     assert login.hosts == [HOST]
     requests = [(header.api_key, header.api_version) for header in broker.seen]
     assert requests[:2] == [(18, 0), (17, table[17][1])]
-    assert all(request == (36, 1) for request in requests[2:])
     assert bool(requests[2:]) == (36 in table)
+    assert all(request == (36, table[36][1]) for request in requests[2:])
     assert {header.client_id for header in broker.seen} == {"c-1"}
 
 
