@@ -247,7 +247,7 @@ def list_ongoing(
 ) -> None:
     """List all reassignments in progress: the current replicas, those in sync, and the new ones.
 
-    Those that clients have requested by the protocol are not in ZooKeeper's list.
+    Only those that were requested in ZooKeeper, not those that clients have requested from brokers.
     """
     from minikafka.clients.admin.zookeeper import reassignments
 
@@ -256,7 +256,7 @@ def list_ongoing(
         throttled = throttle_text(store, found)
     print_verdicts(found, style, ONGOING_COLUMNS)
     if not found:
-        note("minikafka: no reassignment is in progress")
+        note("minikafka: no reassignment that was requested in ZooKeeper is in progress")
     elif throttled:
         note(f"minikafka: {counted(len(found), 'partition')} in progress{throttled}")
 

@@ -283,7 +283,8 @@ def test_verifying_an_old_plan_keeps_the_throttle_of_what_is_under_way(harness: 
 
 def test_a_list_has_all_that_is_under_way_and_whom_it_waits_for(harness: ReassignHarness) -> None:
     assert harness.run("reassign", "list") == 0
-    assert (harness.out, harness.err) == ("", "minikafka: no reassignment is in progress\n")
+    said = "minikafka: no reassignment that was requested in ZooKeeper is in progress\n"
+    assert (harness.out, harness.err) == ("", said)
     asked = {TopicPartition("t", 0): (2, 1), TopicPartition("t", 1): (1, 9), TopicPartition("gone", 0): (1,)}
     harness.store.create(paths.REASSIGN_PARTITIONS, Reassignments(asked).to_json(), make_parents=True)
     assert harness.run("reassign", "list") == 0
