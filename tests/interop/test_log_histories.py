@@ -25,7 +25,7 @@ from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.log.tools.dump import dump_records
 from minikafka.records.format.record import StoredRecord
 from tests.interop.relay import CONFIG, PATIENCE_S
-from tests.interop.releases import KAFKA_3_9, RELEASES, Release
+from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, RELEASES, Release
 from tests.support.kafka_broker import KafkaBroker, await_free_id
 from tests.support.python_clients import confluent_kafka
 
@@ -114,8 +114,14 @@ class History:
                 produce(bootstrap, REBORN, [(None, b"n%d" % n) for n in range(10)])
                 produce(bootstrap, TRANSACTIONS, [(None, b"ours")])
         self.names_left = {path.name for path in self.data.iterdir()}
-        shutil.rmtree(self.data / BEING_MOVED)
+        for name in self.copies_left:
+            shutil.rmtree(self.data / name)
         return seen
+
+    @property
+    def copies_left(self) -> list[str]:
+        """The directories that our broker has left of the log that was being moved."""
+        return [name for name in self.names_left if name.startswith(f"{CUT}-0.")]
 
     def _end(self) -> tuple[Look, set[str], list[bytes | None]]:
         if self._release is KAFKA_3_9:
@@ -208,9 +214,14 @@ def test_a_deletion_that_we_broke_off_does_not_come_back(history: History, relea
     assert "gone" not in history.known_again
 
 
-@with_every_release
-def test_a_replica_that_was_being_moved_is_left_alone(history: History, release: Release) -> None:
-    assert BEING_MOVED in history.names_left
+@with_3_9
+def test_copy_of_a_move_is_removed_beside_its_log(history: History, release: Release) -> None:
+    assert history.copies_left == []
+
+
+@pytest.mark.parametrize("release", [KAFKA_0_10], ids=str)
+def test_copy_of_a_move_without_a_log_is_set_aside(history: History, release: Release) -> None:
+    assert [name.endswith("-stray") for name in history.copies_left] == [True]
 
 
 @with_3_9
