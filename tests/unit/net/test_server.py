@@ -337,7 +337,8 @@ def test_stop_sends_responses_despite_unread_requests(handler: Keeping, serve: S
         stopping = threading.Thread(target=server.stop)
         stopping.start()
         eventually(lambda: not accepts(server.port), "the port is closed")
-        run_processors(server)
+        processors = server._processors
+        eventually(lambda: all(p._drain_until_ms is not None for p in processors), "nothing more is read")
         handler.exchanges[0].respond([big])
         assert read_frame(sock) == big
         assert sock.recv(1) == b""
