@@ -55,7 +55,7 @@ class Client:
     def log_in(self) -> Connection:
         """Return a connection on which one request was answered."""
         connection = self._connector.connect(*self._address)
-        ask(connection, METADATA, 1, metadata_request(topics=()), 1, CLIENT_ID, TIMEOUT_MS)
+        ask(connection, METADATA, 1, metadata_request(()), 1, CLIENT_ID, TIMEOUT_MS)
         return connection
 
     def logins(self, count: int) -> dict[str, float]:
