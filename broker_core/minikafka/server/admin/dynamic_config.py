@@ -36,6 +36,7 @@ from minikafka.registry.entity_configs import (
     RATE,
     ConfigChange,
     EntityConfig,
+    change_config,
 )
 from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity
@@ -225,25 +226,42 @@ def cluster_defaults(broker: Broker) -> Settings:
 
 
 def refresh_client(broker: Broker, change: ConfigChange) -> None:
-    """Read the configs of a client or user, and apply the quotas and SCRAM credentials."""
+    """Read the configs of a client, user or address, and apply the quotas and SCRAM credentials."""
+    if change.entity_type == paths.IPS:
+        _refresh_addresses(broker)
+        return
     entity = ClientEntity.changed(change)
     settings = broker.zk_client.settings.of(change.entity_type, change.entity_name)
     broker.quotas.change(entity, settings)
     broker.scram_credentials.change(entity, settings)
 
 
-def refresh_addresses(broker: Broker) -> None:
+def _refresh_addresses(broker: Broker) -> None:
     """Read the configs of all addresses, and apply the quotas."""
     broker.address_quotas.replace(broker.zk_client.settings.of_addresses())
 
 
 def refresh_entities(broker: Broker) -> None:
     """Read and apply the configs of all clients, users and addresses, and of this broker."""
-    refresh_addresses(broker)
+    _refresh_addresses(broker)
     found = broker.zk_client.settings.of_clients_and_users()
     broker.quotas.replace(found)
     broker.scram_credentials.replace(found)
     refresh_broker(broker)
+
+
+def change_entity(broker: Broker, kind: str, name: str, change: Callable[[dict[str, str]], Settings]) -> None:
+    """Change the configs of a client, user or address, and apply them on this broker.
+
+    ``change`` as in ``change_config``. Raises INVALID_CONFIG for an invalid znode.
+    """
+    try:
+        change_config(broker.zk_client.store, kind, name, change)
+    except (CoordinationLost, SessionExpired, InconsistentClusterId):
+        raise
+    except CoordinationError as error:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    refresh_client(broker, ConfigChange(kind, name))
 
 
 def change_resource(broker: Broker, kind: int, name: str, change: Change, *, validate_only: bool) -> None:

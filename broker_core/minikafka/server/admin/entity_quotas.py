@@ -16,25 +16,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from minikafka.base.config.types import Type
-from minikafka.base.errors import (
-    BrokerError,
-    ConfigError,
-    CoordinationError,
-    CoordinationLost,
-    ErrorCode,
-    InconsistentClusterId,
-    SessionExpired,
-)
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import (
-    CONNECTION_RATE,
-    CONNECTION_RATE_TYPE,
-    ConfigChange,
-    change_config,
-)
+from minikafka.registry.entity_configs import CONNECTION_RATE, CONNECTION_RATE_TYPE
 from minikafka.registry.store import is_znode_name
 from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, QuotaType, desanitize, sanitize
-from minikafka.server.admin.dynamic_config import refresh_addresses, refresh_client
+from minikafka.server.admin.dynamic_config import change_entity
 from minikafka.server.core.broker import Broker
 from minikafka.server.quotas.address_quotas import normal_address
 from minikafka.wire.apis.alter_client_quotas import QuotaOperation
@@ -164,16 +151,7 @@ def alter_quotas(
         after = {**before, **changes}
         return {key: text for key, text in after.items() if text is not None}
 
-    try:
-        change_config(broker.zk_client.store, kind, name, changed)
-    except (CoordinationLost, SessionExpired, InconsistentClusterId):
-        raise
-    except CoordinationError as error:
-        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    if kind == paths.IPS:
-        refresh_addresses(broker)
-    else:
-        refresh_client(broker, ConfigChange(kind, name))
+    change_entity(broker, kind, name, changed)
 
 
 def _entity_of(parts: Sequence[QuotaEntityPart]) -> tuple[str, str]:

@@ -8,25 +8,15 @@ The client sends the salted password, of which brokers keep two hashes. The quot
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 from minikafka.base import acls
-from minikafka.base.errors import (
-    BrokerError,
-    ConfigError,
-    CoordinationError,
-    CoordinationLost,
-    ErrorCode,
-    InconsistentClusterId,
-    SessionExpired,
-)
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import ConfigChange, change_config
 from minikafka.registry.store import is_znode_name
 from minikafka.registry.users import DEFAULT_ENTITY, sanitize
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.security.sasl.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
-from minikafka.server.admin.dynamic_config import refresh_client
+from minikafka.server.admin.dynamic_config import Settings, change_entity
 from minikafka.server.core.broker import Broker
 from minikafka.wire.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -44,8 +34,6 @@ MECHANISMS = {1: ScramMechanism.SCRAM_SHA_256, 2: ScramMechanism.SCRAM_SHA_512}
 """The protocol's numbers."""
 _MAX_ITERATIONS = 16_384
 """Kafka's limit for new credentials: a broker does this work at each login, also for a wrong password."""
-
-Settings = Mapping[str, str]
 
 
 def describe_user(user: str, configs: Settings) -> DescribeUserScramCredentialsResult:
@@ -105,14 +93,7 @@ class ScramAlteration:
                     )
             return after
 
-        name = sanitize(user)
-        try:
-            change_config(broker.zk_client.store, paths.USERS, name, changed)
-        except (CoordinationLost, SessionExpired, InconsistentClusterId):
-            raise
-        except CoordinationError as error:
-            raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
-        refresh_client(broker, ConfigChange(paths.USERS, name))
+        change_entity(broker, paths.USERS, sanitize(user), changed)
 
 
 def _check(change: ScramChange) -> None:

@@ -22,7 +22,6 @@ from minikafka.registry import paths
 from minikafka.registry.entity_configs import ConfigChange
 from minikafka.registry.users import DEFAULT_ENTITY
 from minikafka.server.admin.dynamic_config import (
-    refresh_addresses,
     refresh_broker,
     refresh_client,
     refresh_entities,
@@ -173,8 +172,6 @@ class ControllerEventManager:
             case paths.BROKERS:
                 if name.strip() in {str(broker.broker_id), DEFAULT_ENTITY}:
                     refresh_broker(broker)
-            case paths.IPS:
-                refresh_addresses(broker)
             case _:
                 refresh_client(broker, change)
 

@@ -11,7 +11,8 @@ from collections import Counter
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.registry import paths
 from minikafka.registry.users import sanitize
-from minikafka.server.admin.scram_users import MECHANISMS, Settings, describe_user
+from minikafka.server.admin.dynamic_config import Settings
+from minikafka.server.admin.scram_users import MECHANISMS, describe_user
 from minikafka.server.admin.topics import error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
