@@ -19,9 +19,8 @@ from minikafka.wire.apis.fetch import (
     FetchResponse,
     ForgottenTopic,
     fetch_topics,
+    next_session_epoch,
 )
-
-_LAST_EPOCH = 0x7FFFFFFF
 
 
 class FetchSessionHandler:
@@ -81,7 +80,7 @@ class FetchSessionHandler:
         if response.session_id == NO_SESSION:
             self.begin_anew()  # the broker keeps no session: each request names all partitions
         else:
-            self._epoch = self._epoch % _LAST_EPOCH + 1
+            self._epoch = next_session_epoch(self._epoch)
         return True
 
     def begin_anew(self) -> None:

@@ -21,12 +21,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from minikafka.base.ids import TopicPartition
-from minikafka.wire.apis.fetch import NO_SESSION, FetchPartition
+from minikafka.wire.apis.fetch import NO_SESSION, FetchPartition, next_session_epoch
 
 EVICTION_MS = 120_000
 MOST_PARTITIONS = 250_000
 """The partitions of all sessions together. Each takes about 1 KB."""
-LAST_EPOCH = 0x7FFFFFFF
 
 
 class FetchSession:
@@ -64,7 +63,7 @@ class FetchSession:
 
     def advance(self) -> int:
         """Expect the next epoch, and return it."""
-        self.next_epoch = self.next_epoch % LAST_EPOCH + 1
+        self.next_epoch = next_session_epoch(self.next_epoch)
         return self.next_epoch
 
     def take_changed(self) -> Iterator[TopicPartition]:

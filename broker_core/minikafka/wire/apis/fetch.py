@@ -37,6 +37,8 @@ NEW_SESSION_EPOCH = 0
 """``session_epoch`` of a request for a new session."""
 FINAL_EPOCH = -1
 """``session_epoch`` of a request outside of any session, as all are before version 7."""
+LAST_EPOCH = 0x7FFFFFFF
+"""The largest ``session_epoch``; 1 follows it."""
 
 LARGEST_MESSAGE_BYTES = 128 << 20
 """More than any broker accepts by default: a request has at most 100 MiB. A larger response is rejected,
@@ -184,6 +186,11 @@ def response_bytes(version: int, request: FetchRequest) -> int:
 
 
 FETCH = Api(ApiKey.FETCH, "Fetch", 0, 17, FetchRequest, FetchResponse, response_bytes=response_bytes)
+
+
+def next_session_epoch(epoch: int) -> int:
+    """Return the ``session_epoch`` of the request after that of ``epoch``."""
+    return epoch % LAST_EPOCH + 1
 
 
 def consumer_partition(partition: int, offset: int, max_bytes: int, leader_epoch: int = -1) -> FetchPartition:

@@ -8,8 +8,8 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.server.core import fetch_sessions
-from minikafka.server.core.fetch_sessions import EVICTION_MS, LAST_EPOCH, FetchSession, FetchSessionCache
-from minikafka.wire.apis.fetch import FetchPartition
+from minikafka.server.core.fetch_sessions import EVICTION_MS, FetchSession, FetchSessionCache
+from minikafka.wire.apis.fetch import LAST_EPOCH, FetchPartition
 
 OLD_MS = EVICTION_MS + 1
 
