@@ -144,7 +144,7 @@ class ClassicProtocol:
                 name = ErrorCode.of(answer.error_code).name
                 exchange.close(f"classic produce request to {produced.topic}-{partition} failed: {name}")
                 return
-        exchange.respond([], pause_of(broker, exchange.principal, None, QuotaType.PRODUCE, size))
+        exchange.respond([], pause_of(broker, exchange.principal.name, "", QuotaType.PRODUCE, size))
 
     def _fetch(
         self,
@@ -158,7 +158,7 @@ class ClassicProtocol:
             answers = yield from _read(broker, exchange, fetches)
             parts = encode(answers)
             exchange.respond(
-                parts, pause_of(broker, exchange.principal, None, QuotaType.FETCH, total_size(parts))
+                parts, pause_of(broker, exchange.principal.name, "", QuotaType.FETCH, total_size(parts))
             )
 
         begin_here(broker.pool, exchange, broker.clock, steps())

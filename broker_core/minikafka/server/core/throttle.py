@@ -26,7 +26,6 @@ from typing import Any
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.values import fast_value
 from minikafka.registry.users import QuotaType
-from minikafka.security.principals import KafkaPrincipal
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.quotas.client_quotas import UNLIMITED
@@ -101,8 +100,7 @@ class RequestMeter:
 
     def record(self, quota: QuotaType, count: float) -> int:
         """Count for a quota of the client; return the pause for its connection in milliseconds."""
-        now_ms = self._broker.clock.monotonic_ms()
-        return self._broker.quotas.record(self.user, self.client_id, quota, count, now_ms)
+        return pause_of(self._broker, self.user, self.client_id, quota, count)
 
     def record_mutations(self, count: int, *, strict: bool) -> bool:
         """Count partitions that are created or deleted; return False if they may not be at the moment."""
@@ -194,9 +192,6 @@ def metered(broker: Broker, context: RequestContext, request: Any, meter: Reques
     )
 
 
-def pause_of(
-    broker: Broker, principal: KafkaPrincipal, client_id: str | None, flow: QuotaType, count: int
-) -> int:
-    """Record ``count`` bytes of a client; return the pause for its connection in milliseconds."""
-    now_ms = broker.clock.monotonic_ms()
-    return broker.quotas.record(principal.name, client_id or "", flow, count, now_ms)
+def pause_of(broker: Broker, user: str, client_id: str, quota: QuotaType, count: float) -> int:
+    """Count for a quota of a client; return the pause for its connection in milliseconds."""
+    return broker.quotas.record(user, client_id, quota, count, broker.clock.monotonic_ms())
