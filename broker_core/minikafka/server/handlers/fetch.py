@@ -49,8 +49,9 @@ from minikafka.server.replication.fetch_data import (
     read_partition,
     record_sent,
 )
-from minikafka.server.replication.session_fetch import note_follower, parts_of, serve_in_session
+from minikafka.server.replication.session_fetch import note_follower, serve_in_session
 from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.wire.api import partitions_of
 from minikafka.wire.apis.fetch import (
     NO_SESSION,
     READ_COMMITTED,
@@ -108,7 +109,7 @@ class _DelayedFetch(DelayedRequest):
         begin_here(broker.pool, self._context.exchange, broker.clock, steps)
 
     def keys(self) -> list[Hashable]:
-        self._asked = parts_of(self._request.topics)
+        self._asked = dict(partitions_of(self._request.topics))
         return list(self._all_data)
 
     def max_wait_ms(self) -> int:
@@ -128,7 +129,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
     if serve_in_session(broker, context, request):
         return
     if request.replica_id >= 0:
-        broker.run(lambda: note_follower(broker, request.replica_id, parts_of(request.topics)))
+        broker.run(lambda: note_follower(broker, request.replica_id, dict(partitions_of(request.topics))))
     fetch = _DelayedFetch(broker, context, request)
     # Logs are read without the core's lock. Only a request that must wait checks under it for missed changes.
     if fetch.satisfied() or request.max_wait_ms <= 0:

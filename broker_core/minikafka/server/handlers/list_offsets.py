@@ -31,7 +31,7 @@ from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.workers.work_pool import begin, begin_here
-from minikafka.wire.api import NEVER
+from minikafka.wire.api import NEVER, partitions_of
 from minikafka.wire.apis.fetch import READ_COMMITTED
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,
@@ -101,9 +101,7 @@ def _serve(
 
 def _repeated(request: ListOffsetsRequest) -> frozenset[TopicPartition]:
     """Return the partitions that appear more than once in the request."""
-    times = Counter(
-        TopicPartition(topic.name, part.index) for topic in request.topics for part in topic.partitions
-    )
+    times = Counter(topic_partition for topic_partition, _ in partitions_of(request.topics))
     return frozenset(topic_partition for topic_partition, count in times.items() if count > 1)
 
 

@@ -8,7 +8,7 @@ nothing. The session cache is in ``server.core.fetch_sessions``.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TOPIC_NAME_MAX_LENGTH, TopicPartition
@@ -28,6 +28,7 @@ from minikafka.server.replication.fetch_data import (
     record_sent,
 )
 from minikafka.server.workers.work_pool import Steps, begin_here
+from minikafka.wire.api import partitions_of
 from minikafka.wire.apis.fetch import (
     FINAL_EPOCH,
     NEW_SESSION_EPOCH,
@@ -37,7 +38,6 @@ from minikafka.wire.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
     FetchTopicResponse,
 )
 
@@ -45,11 +45,6 @@ Parts = Mapping[TopicPartition, FetchPartition]
 
 _NEVER_MS = 1 << 62
 _STEP_PARTITIONS = 100
-
-
-def parts_of(topics: Iterable[FetchTopic]) -> dict[TopicPartition, FetchPartition]:
-    """Return the fetch position of each partition of a request."""
-    return {TopicPartition(topic.name, part.index): part for topic in topics for part in topic.partitions}
 
 
 def note_follower(broker: Broker, replica_id: int, parts: Parts) -> None:
@@ -95,7 +90,7 @@ class WatchingSession(FetchSession):
 
     def take(self, request: FetchRequest, now_ms: int) -> None:
         """Apply the partitions of a request, which may be the first. Called within a step."""
-        named = parts_of(request.topics)
+        named = dict(partitions_of(request.topics))
         forgotten = [
             TopicPartition(topic.name, index)
             for topic in request.forgotten_topics
