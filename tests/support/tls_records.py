@@ -28,9 +28,16 @@ class ClientRecords:
 
     def key_update(self, *, is_asked_back: bool = False) -> bytes:
         """Return a record with a key update, perhaps one that the peer has to answer with its own."""
-        record = self._record(b"\x18\0\0\x01" + bytes([is_asked_back]), _HANDSHAKE)
+        return b"".join(self._key_update(b"\x18\0\0\x01" + bytes([is_asked_back])))
+
+    def split_key_update(self) -> list[bytes]:
+        """Return the two records of one key update."""
+        return self._key_update(b"\x18\0\0\x01", b"\0")
+
+    def _key_update(self, *parts: bytes) -> list[bytes]:
+        records = [self._record(part, _HANDSHAKE) for part in parts]
         self._use(_expanded(self._secret, b"traffic upd", _SECRET_BYTES))
-        return record
+        return records
 
     def key_updates(self, count: int, *, is_asked_back: bool = False) -> bytes:
         """Return ``count`` key updates."""

@@ -253,7 +253,10 @@ class SslTransport:
         return self._received
 
     def send(self, data: memoryview) -> int:
-        """Send the beginning of ``data``. Return its size. Raises BlockingIOError for 0, OSError."""
+        """Send the beginning of ``data``. Return its size.
+
+        Raises BlockingIOError for 0, OSError, and RemoteWireError as ``recv_into``.
+        """
         try:
             with self._lock:
                 return self._send(data)
@@ -267,12 +270,9 @@ class SslTransport:
             self._flush()
             sent, self._taken = self._taken, 0
             while sent < len(data):
-                self._taken = self._ssl.write(data[sent : sent + PIECE_BYTES])
+                self._taken = self._encrypt(data[sent : sent + PIECE_BYTES])
                 self._flush()
                 sent, self._taken = sent + self._taken, 0
-        except ssl.SSLWantReadError:
-            self.writer_wants = READ
-            self._drain()
         except BlockingIOError:
             pass
         except OSError as error:
@@ -284,6 +284,23 @@ class SslTransport:
         if not sent and len(data):
             raise BlockingIOError
         return sent
+
+    def _encrypt(self, piece: memoryview) -> int:
+        """Encrypt ``piece``. Return its size. Raises BlockingIOError, OSError, RemoteWireError.
+
+        OpenSSL encrypts nothing between the two records of a key update that its peer has split. A client's
+        reader receives the second one; a server reads no request while it sends, so it is received here.
+        """
+        while True:
+            try:
+                return self._ssl.write(piece)
+            except ssl.SSLWantReadError:
+                self.writer_wants = READ
+                self._drain()
+            if self._host is not None:
+                raise BlockingIOError
+            if not self._receive(_LARGE_READ):
+                raise BrokenPipeError
 
     def _drain(self) -> None:
         """Take what OpenSSL has encrypted out of the memory that others may share."""

@@ -351,6 +351,32 @@ def test_both_ends_send_while_no_socket_has_room(pair: Pair) -> None:
     assert blocked
 
 
+def test_server_sends_after_the_rest_of_a_split_key_update(by_hand: ByHand) -> None:
+    server, (first, rest) = by_hand.server, by_hand.records.split_key_update()
+    by_hand.send(first)
+    by_hand.pair.read_once()
+    answer, request = memoryview(b"answer"), by_hand.records.data(b"next")
+    for part in (b"", rest[:10]):
+        by_hand.send(part)
+        with pytest.raises(BlockingIOError):
+            server.send(answer)
+        assert server.writer_wants == READ
+        assert not by_hand.pair.unread_bytes
+    by_hand.send(rest[10:] + request)
+    assert server.send(answer) == len(answer)
+    assert drained(by_hand.pair.client) == answer
+    assert server.is_pending()
+    assert drained(server) == b"next"
+
+
+def test_half_a_key_update_and_an_end_break_the_connection(by_hand: ByHand) -> None:
+    by_hand.send(by_hand.records.split_key_update()[0])
+    by_hand.pair.read_once()
+    by_hand.pair.client_socket.shutdown(socket.SHUT_WR)
+    with pytest.raises(BrokenPipeError, match="the peer closed the connection"):
+        by_hand.server.send(memoryview(b"answer"))
+
+
 def test_what_waits_for_a_socket_is_at_most_a_piece_and_is_encrypted_once(pair: Pair) -> None:
     content = memoryview(os.urandom(4 << 20))
     sent = pair.server.send(content)

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import selectors
 import shutil
 import socket
 import struct
@@ -32,7 +33,7 @@ from minikafka.net.interfaces import Endpoint, Exchange
 from minikafka.net.server import SocketServer
 from minikafka.net.tls import ServerTls, client_context
 from minikafka.security.ssl_config import SslConfig
-from tests.support.network import HOST, PATIENCE_SECONDS, Answering, eventually, run_processors
+from tests.support.network import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, run_processors
 from tests.support.plain_sockets import encrypted, framed, plain, read_frame
 from tests.support.tls import (
     HOSTS,
@@ -352,6 +353,24 @@ def test_key_updates_without_end_close_their_connection_alone(
                 assert ask(good) == b"hello"
     assert "bytes of TLS without data, such as key updates" in refusal(caplog)
     assert ask(good) == b"hello"
+
+
+def test_response_waits_for_the_rest_of_a_split_key_update(serve: Serve, tmp_path: Path) -> None:
+    server = tls_server(serve, handler=(handler := Keeping()))
+    context = client_context(client_tls())
+    context.keylog_filename = str(tmp_path / "keys")
+    with encrypted(server, context) as sock:
+        records = ClientRecords(tmp_path / "keys")
+        with socket.socket(fileno=os.dup(sock.fileno())) as raw:
+            request, (first, rest) = records.data(framed(b"?")), records.split_key_update()
+            raw.sendall(request + first)
+            eventually(lambda: handler.exchanges, "the request has come")
+            handler.exchanges[0].respond([b"answer"])
+            run_processors(server)
+            (channel,) = server._processors[0]._channels
+            assert channel.interest == selectors.EVENT_READ
+            raw.sendall(rest)
+            assert read_frame(sock) == b"answer"
 
 
 def test_requests_are_served_before_those_that_sent_many_key_updates(
