@@ -41,7 +41,7 @@ PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a client connects."""
+    """The connection settings of a client."""
 
     listener: str
     mechanism: str | None = None

@@ -74,9 +74,9 @@ class Accepted:
     """The decision about a new connection."""
 
     pause_ms: int
-    """How long to accept no other one."""
+    """The time in which to accept no other one."""
     throttle_ms: int
-    """How long to keep it unread before it is closed; 0: it is assigned, or closed already."""
+    """The time to keep it unread before it is closed; 0: it is assigned, or closed already."""
 
 
 class Acceptor:

@@ -155,7 +155,7 @@ class Channel:
         self.exchange: Exchange | None = None
         self.outgoing: NetworkSend | None = None
         self.large_response: LargeResponse | None = None
-        # How long the current response throttles, and the end of THROTTLED or DELAYED.
+        # The time for which the current response throttles, and the end of THROTTLED or DELAYED.
         self.throttle_ms = self.resume_ms = 0
         self.interest = _INTEREST[self.state]
         """The events that the selector has to report in this state."""

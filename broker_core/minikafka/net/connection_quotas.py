@@ -145,7 +145,7 @@ class IpRates:
         self._purge_at = _SPARE_RATES
 
     def throttle_ms(self, ip: str, now_ms: int) -> int:
-        """Count a new connection; return how long to keep it before it is closed; 0: it may stay."""
+        """Count a new connection. Return the time to keep it before it is closed; 0: it may stay."""
         limit = self.limits.get(ip, self.limits.get(DEFAULT_IP, UNLIMITED))
         if limit == UNLIMITED:
             return 0
@@ -193,9 +193,10 @@ class ConnectionQuotas:
             self._ip_rates.limits = dict(limits)
 
     def throttle_ms(self, ip: str) -> int:
-        """Count a new connection of an address for its rate; return how long to keep it before it is closed.
+        """Count a new connection of an address for its rate. Return the time to keep it before it is closed.
 
-        As in Kafka that is at most one window, and a connection that is closed does not count; 0: it is not.
+        0: it may stay. As in Kafka the time is at most one window, and a connection that is closed does not
+        count.
         """
         with self._lock:
             throttle_ms = self._ip_rates.throttle_ms(ip, self._clock.monotonic_ms())
@@ -222,7 +223,7 @@ class ConnectionQuotas:
             return self._last
 
     def pause_ms(self, listener: str) -> int:
-        """Count a new connection of a listener for its rate; return how long to accept no other one there.
+        """Count a new connection of a listener for its rate. Return the time in which to accept no other one.
 
         As in Kafka the pause is at most one window.
         """

@@ -121,7 +121,7 @@ class _Stores:
     trusted: tuple[Certificate, ...]
     """Empty for the CAs of the system."""
     fault: str | None
-    """Why the chain is not valid now; None if it is."""
+    """The reason why the chain is not valid now; None if it is."""
 
 
 class ServerTls:

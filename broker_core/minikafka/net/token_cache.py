@@ -82,7 +82,7 @@ class TokenCache:
         self._attempt: Future[OAuthBearerToken] | None = None
         """The attempt to fetch a token that is under way."""
         self._last_error: NetworkError | None = None
-        """Why it has not succeeded yet."""
+        """The error of its last request, while it goes on."""
 
     def __call__(self, limit_ms: int) -> OAuthBearerToken:
         """Return a token that has not expired; wait for one for ``limit_ms`` at most.

@@ -268,7 +268,7 @@ def test_host_with_the_most_unauthenticated_connections_makes_room() -> None:
     for number in range(2):
         assert connections.add("A", "client", f"client-{number}", 5) == f"flood-{number}"
         connections.remove("A", "flood", f"flood-{number}")
-    # What comes from the flood displaces none of the others, however old they are.
+    # A connection of the flood displaces none of the others, however old they are.
     assert connections.add("A", "flood", "flood-4", 6) == "flood-4"
     connections.remove("A", "flood", "flood-4")
     assert connections.add("A", "flood", "flood-5", 2 * PROTECTED_MS) == "flood-2"

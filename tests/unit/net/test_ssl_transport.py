@@ -1,4 +1,4 @@
-"""The transport over TLS: what a client may make it do, and what both ends get."""
+"""The transport over TLS: its limits for clients, and the bytes that both ends get."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def drained(transport: SslTransport, size: int = 65_536) -> bytes:
     return bytes(data)
 
 
-# What a client may make its listener do.
+# The limits of the work that a client causes.
 
 
 def test_strangers_key_updates_are_taken_in_small_shares_and_then_refused(by_hand: ByHand) -> None:
@@ -279,7 +279,7 @@ def test_client_that_is_asked_to_renegotiate_goes_on_sending(tmp_path: Path) -> 
         assert pair.client.send(memoryview(b"hello")) == 5  # in a renegotiation it would wait to receive
 
 
-# What both ends get.
+# The bytes, and the end, that both sides get.
 
 
 def test_data_comes_before_the_close_that_arrived_with_it(pair: Pair) -> None:

@@ -1,4 +1,4 @@
-"""Who may do what: the cases that Kafka's own tests of SimpleAclAuthorizer name, and those beside them."""
+"""The authorizer: the cases that Kafka's own tests of SimpleAclAuthorizer name, and those beside them."""
 
 from __future__ import annotations
 
