@@ -152,6 +152,12 @@ def run_in_sync(load: Load, cluster: SecuredCluster) -> None:
     roles.run_until_in_sync(load, cluster.store, len(BROKERS))
 
 
+def run_in_sync_for(seconds: float, load: Load, cluster: SecuredCluster) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        run_in_sync(load, cluster)
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_brokers_replicate_over_tls_and_sasl_without_a_plain_listener(
     cluster: SecuredCluster, mechanism: str
@@ -167,9 +173,7 @@ def test_brokers_replicate_over_tls_and_sasl_without_a_plain_listener(
     cluster.start_all(settings)
     cluster.create_topic()
     load = Load(cluster.addresses("SASL_SSL"), security=cluster.client(mechanism))
-    several_sessions_s = time.monotonic() + 5
-    while time.monotonic() < several_sessions_s:
-        run_in_sync(load, cluster)
+    run_in_sync_for(5, load, cluster)  # several sessions
     assert not any("failed, retrying" in cluster.log_of(number) for number in BROKERS)
     # The controller's channels, and controlled shutdowns, use the listener as well.
     cluster.restart_all(settings, lambda: load.run(100))
@@ -290,9 +294,7 @@ def test_brokers_log_in_to_each_other_with_tokens_of_a_provider(
     )
     cluster.create_topic()
     load = Load(cluster.addresses("SASL_SSL"), security=cluster.client("SCRAM-SHA-512"))
-    several_tokens_s = time.monotonic() + 8
-    while time.monotonic() < several_tokens_s:
-        run_in_sync(load, cluster)
+    run_in_sync_for(8, load, cluster)  # several tokens
     assert [path for _, path, _, _ in provider.received].count("/token") > len(BROKERS)
     for number in BROKERS:
         assert "failed, retrying" not in cluster.log_of(number)
