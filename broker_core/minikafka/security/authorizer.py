@@ -60,7 +60,7 @@ class Authorizer:
             return self.allow_everyone_if_no_acl_found
         implied_by, allowed = _IMPLIED_BY.get(operation, ()), False
         for acl in acls:
-            if acl.principal not in (principal, WILDCARD_PRINCIPAL) or acl.host not in (host, WILDCARD_HOST):
+            if not _is_about(acl, principal, host):
                 continue
             meant = acl.operation in (operation, Operation.ALL)
             if acl.permission is Permission.DENY and meant:
@@ -81,8 +81,7 @@ class Authorizer:
             every = self.acls.get(Resource(kind, WILDCARD_RESOURCE), frozenset())
             return not any(
                 acl.permission is Permission.DENY
-                and acl.principal in (principal, WILDCARD_PRINCIPAL)
-                and acl.host in (host, WILDCARD_HOST)
+                and _is_about(acl, principal, host)
                 and acl.operation in (operation, Operation.ALL)
                 for acl in every
             )
@@ -108,6 +107,10 @@ class Authorizer:
     def with_all_acls(self, acls: Mapping[Resource, frozenset[Acl]]) -> Authorizer:
         """Return an authorizer with exactly these ACLs."""
         return replace(self, acls=dict(acls))
+
+
+def _is_about(acl: Acl, principal: str, host: str) -> bool:
+    return acl.principal in (principal, WILDCARD_PRINCIPAL) and acl.host in (host, WILDCARD_HOST)
 
 
 def parse_super_users(text: str) -> frozenset[str]:
