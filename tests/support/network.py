@@ -9,13 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import pytest
+
 from minikafka.base.clock import Clock, SystemClock
-from minikafka.net.connection import SocketConnector
+from minikafka.net import connection as connection_module
+from minikafka.net.connection import SocketConnection, SocketConnector
 from minikafka.net.interfaces import (
     Connection,
     Connector,
     Endpoint,
     Exchange,
+    PendingResponse,
     RequestHandler,
     Server,
     ServerTlsContext,
@@ -69,6 +73,27 @@ def run_processors(server: SocketServer) -> None:
             reached = threading.Event()
             processor.execute(reached.set)
             assert reached.wait(PATIENCE_SECONDS) or not processor._thread.is_alive()
+
+
+def wait_any_after_reader(
+    connection: SocketConnection, pending: PendingResponse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that ``wait_any`` sees at once what the reader of a connection received before it reads itself.
+
+    The reader role is held. It is released after a frame, while ``wait_any`` is about to wait.
+    """
+    wait = connection_module._wait_readable
+
+    def wait_late(*arguments: Any) -> None:
+        if connection._has_reader:
+            eventually(connection._receive_frame, "the answer has come")
+            connection.release_reader()
+        wait(*arguments)
+
+    monkeypatch.setattr(connection_module, "_wait_readable", wait_late)
+    before = time.monotonic()
+    assert SocketConnector().wait_any([pending], PATIENCE_SECONDS * 1000)
+    assert time.monotonic() - before < PATIENCE_SECONDS / 2
 
 
 class NetworkHarness(Protocol):

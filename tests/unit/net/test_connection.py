@@ -7,7 +7,6 @@ import select
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,10 +15,16 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import NetworkError
-from minikafka.net import connection as connection_module
 from minikafka.net.connection import SocketConnection, SocketConnector, connect
 from minikafka.net.server import SocketServer
-from tests.support.network import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually
+from tests.support.network import (
+    HOST,
+    PATIENCE_SECONDS,
+    Answering,
+    Keeping,
+    eventually,
+    wait_any_after_reader,
+)
 from tests.support.raising import raising
 
 Serve = Callable[..., SocketServer]
@@ -129,18 +134,7 @@ def test_wait_for_any_sees_what_was_read_before_it_reads_itself(
 ) -> None:
     connection = connect(HOST, serve(Answering()).port)
     assert connection.acquire_reader()
-    pending = connection.request([b"?"])
-    wait = connection_module._wait_readable
-
-    def wait_late(*arguments: Any) -> None:
-        eventually(connection._receive_frame, "the answer has come")
-        connection.release_reader()
-        wait(*arguments)
-
-    monkeypatch.setattr(connection_module, "_wait_readable", wait_late)
-    before = time.monotonic()
-    assert SocketConnector().wait_any([pending], PATIENCE_SECONDS * 1000)
-    assert time.monotonic() - before < PATIENCE_SECONDS / 2
+    wait_any_after_reader(connection, connection.request([b"?"]), monkeypatch)
     connection.close()
 
 

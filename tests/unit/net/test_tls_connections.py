@@ -16,7 +16,6 @@ import struct
 import subprocess
 import termios
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -27,13 +26,20 @@ import trustme
 
 from minikafka.base.errors import AuthenticationFailed, NetworkError
 from minikafka.base.files import FileSlice, RealFiles
-from minikafka.net import connection as connection_module
 from minikafka.net.connection import SocketConnection, SocketConnector
 from minikafka.net.interfaces import Endpoint, Exchange
 from minikafka.net.server import SocketServer
 from minikafka.net.tls import ServerTls, client_context
 from minikafka.security.ssl_config import SslConfig
-from tests.support.network import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, run_processors
+from tests.support.network import (
+    HOST,
+    PATIENCE_SECONDS,
+    Answering,
+    Keeping,
+    eventually,
+    run_processors,
+    wait_any_after_reader,
+)
 from tests.support.plain_sockets import encrypted, framed, plain, read_frame
 from tests.support.tls import (
     HOSTS,
@@ -286,18 +292,7 @@ def test_wait_for_any_sees_what_another_thread_has_decrypted(
     eventually(lambda: len(handler.seen) == 2, "both requests have come")
     run_processors(server)  # both answers have been sent
     assert connection.acquire_reader()
-    wait = connection_module._wait_readable
-
-    def wait_late(*arguments: Any) -> None:
-        if connection._has_reader:
-            connection._receive_frame()
-            connection.release_reader()
-        wait(*arguments)
-
-    monkeypatch.setattr(connection_module, "_wait_readable", wait_late)
-    before = time.monotonic()
-    assert SocketConnector().wait_any([second], PATIENCE_SECONDS * 1000)
-    assert time.monotonic() - before < PATIENCE_SECONDS / 2
+    wait_any_after_reader(connection, second, monkeypatch)
 
 
 def test_requests_of_one_record_are_all_served(serve: Serve) -> None:
