@@ -65,7 +65,7 @@ def command_of(consumer: str, servers: str, jars: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a consumer and its broker have used so far."""
+    """The bytes and processor time that a consumer and its broker have used so far."""
 
     sent_bytes: int
     broker_s: float

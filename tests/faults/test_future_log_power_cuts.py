@@ -28,7 +28,7 @@ CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=60, flush_messages=3)
 
 
 class Story:
-    """What is appended, and what of it must survive."""
+    """Appends to a log, and remembers how many of its messages must survive."""
 
     def __init__(self, files: MemoryFiles) -> None:
         self.files = files

@@ -93,7 +93,7 @@ class Member:
     errors: list[str] = field(default_factory=list)
     was_assigned: bool = False
     rebalances: int = 0
-    """How often it was given partitions, or none."""
+    """The number of assignments that it was given, empty ones too."""
 
 
 class Refused(AssertionError):

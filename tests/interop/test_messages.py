@@ -60,7 +60,7 @@ OTHER_NAMES = {
     "RemainingPartition.topic": "topicName",
     "RemainingPartition.index": "partitionIndex",
 }
-"""Where Kafka's name of a field is not ours in camel case, beside those of ``SNAKE_NAMES``."""
+"""Kafka's names of the fields whose names in camel case are others, beside those in ``SNAKE_NAMES``."""
 
 
 def kafkas_name(message: str, name: str) -> str:

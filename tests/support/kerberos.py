@@ -204,7 +204,7 @@ class KerberosKafka:
     realm: Realm
     kafka: SecuredKafka
     keytab: Path
-    """That of alice."""
+    """The keytab of alice."""
 
     def client(self, jaas: str | None = None, listener: str = "SASL_PLAINTEXT") -> Properties:
         """Return what a client sets; by default that of alice."""

@@ -180,8 +180,8 @@ class Api(Generic[Request, Response]):
     response_bytes: Callable[[int, Request], int] | None = None
     """Takes the version and the request; returns the size limit of the response, if the request sets one."""
     ignores_rest: bool = False
-    """Whether bytes behind a flexible request are ignored, as Kafka does for all APIs. A module that sets it
-    says which client needs it.
+    """True: bytes behind a flexible request are ignored, as Kafka ignores them in all APIs. A module that
+    sets it says which client needs it.
     """
 
     is_flexible: dict[int, bool] = field(init=False, repr=False)

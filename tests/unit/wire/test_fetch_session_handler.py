@@ -1,4 +1,4 @@
-"""What a client names in the requests of a fetch session."""
+"""The partitions that a client names in the requests of a fetch session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CreateTopics says of new topics, in its newer versions."""
+"""Responses of CreateTopics in its newer versions: the new topic's partitions, configs and id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Produce says of records that are refused, and of partitions that are led elsewhere."""
+"""Responses of Produce for records that are refused, and for partitions that are led elsewhere."""
 
 from __future__ import annotations
 
