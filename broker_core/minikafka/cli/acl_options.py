@@ -6,24 +6,29 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from minikafka.base.acls import CLUSTER, WILDCARD_HOST, Acl, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import (
+    CLUSTER,
+    CLUSTER_OPERATIONS,
+    GROUP_OPERATIONS,
+    TOPIC_OPERATIONS,
+    WILDCARD_HOST,
+    Acl,
+    Operation,
+    Permission,
+    Resource,
+    ResourceType,
+)
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import check_topic_name
 from minikafka.security.principals import KafkaPrincipal
 
 _ALL = Operation.ALL
 _VALID_OPERATIONS = {
-    ResourceType.TOPIC: {
-        *(_ALL, Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER),
-        *(Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
-    },
-    ResourceType.GROUP: {_ALL, Operation.READ, Operation.DESCRIBE, Operation.DELETE},
-    ResourceType.CLUSTER: {
-        *(_ALL, Operation.CREATE, Operation.CLUSTER_ACTION, Operation.DESCRIBE, Operation.ALTER),
-        *(Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE),
-    },
+    ResourceType.TOPIC: {_ALL, *TOPIC_OPERATIONS},
+    ResourceType.GROUP: {_ALL, *GROUP_OPERATIONS},
+    ResourceType.CLUSTER: {_ALL, *CLUSTER_OPERATIONS},
 }
-"""The operations of each resource type: 2.1's ``AclCommand.ResourceTypeToValidOperations``."""
+"""The operations that a rule about a resource of each type may name."""
 
 Rule = tuple[Resource, Acl]
 
