@@ -124,6 +124,11 @@ int64 = partial(integer, high=LONG_MAX)
 """Kafka's LONG of at least ``low``."""
 
 
+def seconds(type_: Type) -> Type:
+    """Return the type of a number of seconds, whose value is in milliseconds."""
+    return type_.then(lambda number: 1000 * number)
+
+
 def capped_int64(low: int) -> Type:
     """Return the type of a LONG of at least ``low`` that counts as 2^31 - 1 above it: 24 days, or 2 GiB."""
     return int64(low).then(lambda value: min(value, INT_MAX))

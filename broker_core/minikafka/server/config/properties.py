@@ -27,6 +27,7 @@ from minikafka.base.config.types import (
     int64,
     integer,
     real_number,
+    seconds,
     text_type,
 )
 from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, with_suggestions
@@ -179,10 +180,7 @@ class ControlConfig:
         "auto.leader.rebalance.enable", BOOLEAN, True, "Whether preferred replicas are elected periodically."
     )
     rebalance_interval_ms: int = setting(
-        "leader.imbalance.check.interval.seconds",
-        int64(1).then(lambda seconds: 1000 * seconds),
-        300,
-        "How often to look for that.",
+        "leader.imbalance.check.interval.seconds", seconds(int64(1)), 300, "How often to look for that."
     )
     imbalance_percent: int = setting(
         "leader.imbalance.per.broker.percentage",

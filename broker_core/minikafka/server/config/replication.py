@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minikafka.base.config.config_def import setting
-from minikafka.base.config.types import int32, int64
+from minikafka.base.config.types import int32, int64, seconds
 from minikafka.log.config import REPLICATION
 
 CONTROLLER, QUOTAS = "Controller", "Quotas"
@@ -57,11 +57,7 @@ class ReplicationConfig:
         QUOTAS,
     )
     throttle_window_ms: int = setting(
-        "replication.quota.window.size.seconds",
-        int32(1).then(lambda seconds: 1000 * seconds),
-        1,
-        "The length of a window.",
-        QUOTAS,
+        "replication.quota.window.size.seconds", seconds(int32(1)), 1, "The length of a window.", QUOTAS
     )
     alter_log_dirs_threads: int | None = setting(
         "num.replica.alter.log.dirs.threads",
@@ -79,7 +75,7 @@ class ReplicationConfig:
     )
     alter_log_dirs_window_ms: int = setting(
         "alter.log.dirs.replication.quota.window.size.seconds",
-        int32(1).then(lambda seconds: 1000 * seconds),
+        seconds(int32(1)),
         1,
         "The length of such a window.",
         QUOTAS,

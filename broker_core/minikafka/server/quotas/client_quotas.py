@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from minikafka.base.config.config_def import setting
-from minikafka.base.config.types import LONG_MAX, int32, int64
+from minikafka.base.config.types import LONG_MAX, int32, int64, seconds
 from minikafka.base.errors import ConfigError
 from minikafka.base.rate import Rate, TokenBucket
 from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, QuotaType, sanitize
@@ -65,12 +65,7 @@ class QuotaConfig:
     windows: int = setting(
         "quota.window.num", int32(1), 11, "Windows over which a client's rate is measured."
     )
-    window_ms: int = setting(
-        "quota.window.size.seconds",
-        int32(1).then(lambda seconds: 1000 * seconds),
-        1,
-        "The length of a window.",
-    )
+    window_ms: int = setting("quota.window.size.seconds", seconds(int32(1)), 1, "The length of a window.")
     controller_windows: int = setting(
         "controller.quota.window.num",
         int32(1),
@@ -78,10 +73,7 @@ class QuotaConfig:
         "Windows whose changes of partitions a client may make at once.",
     )
     controller_window_ms: int = setting(
-        "controller.quota.window.size.seconds",
-        int32(1).then(lambda seconds: 1000 * seconds),
-        1,
-        "The length of such a window.",
+        "controller.quota.window.size.seconds", seconds(int32(1)), 1, "The length of such a window."
     )
 
 
