@@ -61,7 +61,7 @@ which it is and what to set (`test_clients_against_secured_kafka.py`, `test_kerb
 ## Other projects' own tests
 
 Those of franz-go and librdkafka that need a broker (`suites.py`). Each of librdkafka's is run by itself, in
-its quick mode, for a broker of version 2.1.
+its quick mode.
 
 {suites}"""
 
