@@ -34,7 +34,7 @@ LEFT_OUT = {
     "port": "an address",
     "client_host": "an address",
     "cluster_id": "a random id",
-    "api_keys": "the table of versions: ours is that of 2.1",
+    "api_keys": "the table of versions: ours has newer ones",
 }
 """Fields that may differ -> the reason."""
 

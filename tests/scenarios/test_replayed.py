@@ -1,8 +1,7 @@
 """Recorded requests to Kafka 3.9.1 in versions of Kafka 2.1: our broker gives the same responses.
 
 ``tests/data/wire`` has the exchanges. Responses about the topic ``wire`` are compared, records byte for byte;
-addresses, the cluster id, ids of sessions, which this broker declines, and another topic, which had
-transactions, are ignored.
+addresses, the cluster id, ids of sessions, and another topic, which had transactions, are ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def recorded(key: ApiKey) -> Iterator[tuple[int, Any, Any]]:
     for version in api.is_flexible:
         path = DATA / f"{int(key):02d}-{api.name}-v{version}.json"
         if not path.exists():
-            continue  # newer than 2.1
+            continue  # newer than 2.1: not recorded
         content = json.loads(path.read_text("utf-8"))
         for example in content["examples"] if content["broker"] == "3.9.1" else []:
             _, body = RequestHeader.decode(bytes.fromhex(example["request"])[4:])

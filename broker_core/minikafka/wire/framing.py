@@ -72,7 +72,7 @@ MAX_HEADER_FIELDS = 1_000
 """The limit of tagged fields in a header."""
 _NO_TAGGED_FIELDS = b"\0"
 _OF_HEADER_0 = (ApiKey.CONTROLLED_SHUTDOWN, 0)
-"""The only request whose header has no client id; 2.1 still accepts it."""
+"""The only request whose header has no client id; 3.9 still accepts it."""
 _HEADED_BY_0 = struct.pack(">hh", *_OF_HEADER_0)
 
 

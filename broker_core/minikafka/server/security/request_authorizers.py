@@ -1,7 +1,7 @@
 """The permissions that each API needs, and the response to a request that lacks them.
 
-As in ``KafkaApis`` of 2.1, for all versions: a topic that the client may not describe gets
-TOPIC_AUTHORIZATION_FAILED when the request names it, and is allowed out of a listing of all topics (0.10.1
+As in ``KafkaApis`` of 3.9, for all versions: a topic that the client may not describe gets
+TOPIC_AUTHORIZATION_FAILED when the request names it, and is left out of a listing of all topics (0.10.1
 answers UNKNOWN_TOPIC_OR_PARTITION in some places); CREATE on a topic needs no cluster-wide permission.
 Beyond Kafka, a broker with ClusterAction may list the offsets of partitions that it replicates.
 
