@@ -80,22 +80,21 @@ class InterBrokerSecurity:
                 )
                 raise ConfigError(_MECHANISM, config.mechanism, problem)
             sasl, faults = _login(own, config.mechanism)
-            if sasl is None or faults:
+            if faults:
                 raise ConfigErrors(_named(own, config.mechanism, faults))
-            name = own.name(JAAS, config.mechanism)
-            return cls(listener.name, protocol, security.ssl, sasl, login_property=name)
-        candidates = (_login(own, mechanism) for mechanism in enabled)
-        found = next((sasl for sasl, faults in candidates if not faults), None)
-        if found is not None:
-            name = own.name(JAAS, found.mechanism)
-            return cls(listener.name, protocol, security.ssl, found, login_property=name)
-        names = " or ".join(own.own_name(JAAS, mechanism) for mechanism in enabled)
-        advice = f"set {_MECHANISM}, and username and password in {names}"
-        return cls(listener.name, protocol, security.ssl, advice=advice)
+        else:
+            candidates = (_login(own, mechanism) for mechanism in enabled)
+            sasl = next((sasl for sasl, faults in candidates if not faults), None)
+        if sasl is None:
+            names = " or ".join(own.own_name(JAAS, mechanism) for mechanism in enabled)
+            advice = f"set {_MECHANISM}, and username and password in {names}"
+            return cls(listener.name, protocol, security.ssl, advice=advice)
+        name = own.name(JAAS, sasl.mechanism)
+        return cls(listener.name, protocol, security.ssl, sasl, login_property=name)
 
 
 def _login(own: ListenerProperties, mechanism: str) -> tuple[SaslConfig | None, list[ConfigError]]:
-    """Return what this broker logs in with, and its faults."""
+    """Return the configuration of this broker's login, and its faults. None: it cannot be read."""
     given = own.of(mechanism)
     named = {name: given[name] for name in (JAAS, *LOGIN_NAMES) if name in given}
     try:
