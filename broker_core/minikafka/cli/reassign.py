@@ -194,9 +194,7 @@ def cancel(
             for move in admin.list_partition_reassignments()
             if plan is None or move.topic_partition in plan
         ]
-        errors = admin.alter_partition_reassignments(
-            {move.topic_partition: None for move in ongoing} if ongoing else {}
-        )
+        errors = admin.alter_partition_reassignments({move.topic_partition: None for move in ongoing})
         others = admin.list_partition_reassignments()
         remove_throttles(admin, ongoing, with_rates=not others)
     print_rows([_cancelled_row(move, errors) for move in ongoing], CANCELLED_COLUMNS, style)
@@ -205,14 +203,14 @@ def cancel(
     return int(any(errors.values()))
 
 
-def remove_throttles(admin: Admin, moves: Iterable[OngoingReassignment], *, with_rates: bool) -> None:
+def remove_throttles(admin: Admin, moves: Sequence[OngoingReassignment], *, with_rates: bool) -> None:
     """Remove the throttled replicas of the topics, and the rates of the brokers if nothing else moves."""
     from minikafka.registry.entity_configs import RATES, REPLICAS
     from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
 
-    found, throttles = list(moves), {*RATES, *REPLICAS}
-    topics = sorted({move.topic_partition.topic for move in found})
-    brokers = sorted({broker for move in found for broker in move.replicas}) if with_rates else []
+    throttles = {*RATES, *REPLICAS}
+    topics = sorted({move.topic_partition.topic for move in moves})
+    brokers = sorted({broker for move in moves for broker in move.replicas}) if with_rates else []
     for kind, name in [
         *((ConfigResourceType.TOPIC, topic) for topic in topics),
         *((ConfigResourceType.BROKER, str(broker)) for broker in brokers),
