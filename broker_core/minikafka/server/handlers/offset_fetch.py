@@ -128,7 +128,8 @@ def _named(topics: Iterable[OffsetFetchRequestTopic]) -> list[TopicPartition]:
 
 
 def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
-    named, keys = request.topics or (), _named(request.topics or ()) or []
+    named = request.topics or ()
+    keys = _named(named)
     known = [key for key in dict.fromkeys(keys) if broker.metadata_cache.leadership(key) is not None]
     committed: dict[TopicPartition, int] = {}
 
