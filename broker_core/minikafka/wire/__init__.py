@@ -5,6 +5,7 @@
 ``api``          the ApiKey numbers and the Api class; ``api_table``: all APIs by key, and their description
 ``framing``      the length before every message, and the headers
 ``classic``      the texts' compact protocol: requests of Kafka 0.7, answered by MessageSetSend
+``fetch_session_handler``  the end of a fetch session that sends the requests
 ``consumer_protocol``  subscriptions and assignments of consumer groups
 ``frame_parts``  the parts of an encoded message: memory, unread file slices, and lazy parts
 

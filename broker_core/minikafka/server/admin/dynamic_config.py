@@ -3,7 +3,7 @@
 A topic's config is in ZooKeeper; otherwise the broker's property applies, and then the default. Each value
 that is set is a synonym, in the order of precedence (``Source`` in DescribeConfigs of Kafka 1.1). A broker's
 configs are the properties that it was started with. Some can be changed while it runs, for it or for all
-brokers (``server.config.dynamic_properties``), and the two rates of replication, which are in ZooKeeper only
+brokers (``server.config.dynamic_properties``), as can the rates of replication, which are in ZooKeeper only
 (``replication_quotas``); the others are read-only.
 """
 

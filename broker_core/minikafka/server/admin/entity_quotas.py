@@ -1,4 +1,4 @@
-"""Quotas of users and client ids as clients read and change them (KIP-546). For the jobs of the worker.
+"""Quotas of users, client ids and addresses as clients read and change them (KIP-546). For the worker's jobs.
 
 An entity of the protocol has parts, each a type and a name, with null for the default:
 

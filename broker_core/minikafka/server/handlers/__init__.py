@@ -2,7 +2,7 @@
 
 ``handle(broker, context, request)``, or ``handle(coordinator, …)`` for the APIs of groups, replies through
 the context, at once or later, or returns the steps that do so. Every API with a handler is served, and
-advertised, in all versions that ``minikafka.wire`` defines.
+advertised, in the versions of ``server.served_versions``.
 """
 
 from __future__ import annotations

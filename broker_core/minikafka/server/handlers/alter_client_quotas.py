@@ -1,4 +1,4 @@
-"""AlterClientQuotas: set and remove quotas of users and client ids.
+"""AlterClientQuotas: set and remove quotas of users, client ids and addresses.
 
 Any broker serves it. Each entity succeeds or fails on its own; all changes of one are made together. They are
 written to ZooKeeper with a notification for all brokers, and apply on this broker when it replies.

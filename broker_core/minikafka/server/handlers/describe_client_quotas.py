@@ -1,6 +1,6 @@
-"""DescribeClientQuotas: the quotas of users and client ids that match a filter.
+"""DescribeClientQuotas: the quotas of users, client ids and addresses that match a filter.
 
-Any broker serves it, from ZooKeeper. Addresses have no quotas here, so that a filter for them finds nothing.
+Any broker serves it, from ZooKeeper.
 """
 
 from __future__ import annotations

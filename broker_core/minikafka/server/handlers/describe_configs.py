@@ -1,9 +1,9 @@
 """DescribeConfigs: the configs of topics and of this broker, with their sources.
 
 Configs of topics are read from ZooKeeper; while it is unavailable the response is REQUEST_TIMED_OUT. Configs
-of another broker are rejected, as in Kafka: that broker must be asked. The empty name stands for cluster-wide
-dynamic configs, of which there are none. Unknown config names are left out. Version 3 adds the type of each
-config and, if requested, its documentation.
+of another broker are rejected, as in Kafka: that broker must be asked. The empty name stands for all brokers:
+the properties that were changed for them while they ran. Unknown config names are left out. Version 3 adds
+the type of each config and, if requested, its documentation.
 """
 
 from __future__ import annotations

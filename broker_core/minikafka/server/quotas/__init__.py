@@ -1,4 +1,4 @@
-"""Byte-rate quotas of clients and of replication, and the pauses of those above their limit.
+"""Quotas of clients, addresses and replication, and the pauses of those above their limit.
 
-Imports ``base``.
+Imports ``server.config``.
 """
