@@ -15,12 +15,12 @@ strings::
         position += 10
         if n < 1:
             if n:
-                raise wrong_count('ProduceRequest.topics', n, 6, position, size, most)
+                raise wrong_count('ProduceRequest.topics', n, 6, position, size, most, 4)
             message.topics = ()
         else:
             left -= n
             if left < 0 or n * 6 > size - position:
-                raise wrong_count('ProduceRequest.topics', n, 6, position, size, most)
+                raise wrong_count('ProduceRequest.topics', n, 6, position, size, most, 4)
             items1 = []
             for _ in range(n):
                 item1 = new(ProduceTopic)

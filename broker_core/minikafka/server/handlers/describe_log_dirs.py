@@ -1,11 +1,11 @@
 """DescribeLogDirs: the data directories of this broker, with the size of each log.
 
 Version 3 adds the error of a request that is not authorized, 4 the size of the disk of each directory. As
-``ReplicaManager.describeLogDirs`` of 2.1: every directory is listed, also one
-without any of the requested partitions; an offline directory is KAFKA_STORAGE_ERROR. One failed log makes its
-directory offline here, but the other logs in it stay available and are listed, while 2.1 takes all of them
-offline. A log's lag is the number of offsets that its end is below the high watermark; that of the copy of a
-log that moves to another directory is what it lacks of the log.
+``ReplicaManager.describeLogDirs`` of 2.1: every directory is listed, also one without any of the requested
+partitions; an offline directory is KAFKA_STORAGE_ERROR. One failed log makes its directory offline here, but
+the other logs in it stay available and are listed, while 2.1 takes all of them offline. A log's lag is the
+number of offsets that its end is below the high watermark; that of the copy of a log that moves to another
+directory is what it lacks of the log.
 """
 
 from __future__ import annotations

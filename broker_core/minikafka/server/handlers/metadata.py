@@ -6,9 +6,9 @@ can forbid auto-creation; 5 adds offline replicas, 7 leader epochs, 8 authorized
 until 10), 10 topic ids, and 12 requests by topic id: if one has an id, only ids count. Beside brokers before
 2.8 topics have no ids: they are zero. The addresses are those of the listener that received the request. A
 broker without that listener is left out, and the partitions that it leads have LISTENER_NOT_FOUND (before
-version 6 LEADER_NOT_AVAILABLE). A request for an unknown topic creates it
-when ``auto.create.topics.enable`` and the client allow it; the response has LEADER_NOT_AVAILABLE, which
-clients retry.
+version 6 LEADER_NOT_AVAILABLE). A request for an unknown topic creates it when
+``auto.create.topics.enable`` and the client allow it; the response has LEADER_NOT_AVAILABLE, which clients
+retry.
 
 A response with many partitions is built in the broker's pool. The response about all topics is encoded once
 and reused until something changes.

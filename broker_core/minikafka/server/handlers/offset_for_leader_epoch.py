@@ -1,9 +1,9 @@
 """OffsetForLeaderEpoch: the end offset of a leader epoch in a partition that this broker leads.
 
 Versions: 1 adds the epoch to the response; 2 the client's leader epoch, and throttle_time_ms; 3 the id of the
-follower that asks, which changes nothing, as in Kafka. The response
-has the largest known epoch that is not above the requested one, and the start offset of the next epoch (the
-log end offset for the newest). Both are -1 when no epoch is known, as for data in formats without epochs.
+follower that asks, which changes nothing, as in Kafka. The response has the largest known epoch that is not
+above the requested one, and the start offset of the next epoch (the log end offset for the newest). Both are
+-1 when no epoch is known, as for data in formats without epochs.
 """
 
 from __future__ import annotations

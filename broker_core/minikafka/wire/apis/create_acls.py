@@ -1,8 +1,7 @@
 """CreateAcls: create ACLs.
 
-Version 1 adds the resource pattern type. Versions 2 and 3 have no new fields; from 3 on
-there are ACLs of users, about delegation tokens (KIP-373).
-Types, operations and permissions are numbers (``base.acls``).
+Version 1 adds the resource pattern type. Versions 2 and 3 have no new fields; from 3 on there are ACLs of
+users, about delegation tokens (KIP-373). Types, operations and permissions are numbers (``base.acls``).
 """
 
 from typing import Annotated

@@ -1,8 +1,8 @@
 """DescribeAcls: the ACLs that match a filter.
 
-Version 1 adds the resource pattern type. Versions 2 and 3 have no new fields; from 3 on
-there are ACLs of users, about delegation tokens (KIP-373).
-Types, operations and permissions are numbers (``base.acls``), with 1 for any in filters.
+Version 1 adds the resource pattern type. Versions 2 and 3 have no new fields; from 3 on there are ACLs of
+users, about delegation tokens (KIP-373). Types, operations and permissions are numbers (``base.acls``), with
+1 for any in filters.
 """
 
 from typing import Annotated
