@@ -65,6 +65,12 @@ def pause_of(exchange: RecordedExchange) -> int:
     return int(exchange.calls[-1][-1])
 
 
+def heartbeat_pause(context: RequestContext, exchange: RecordedExchange) -> int:
+    """Answer a heartbeat; return the pause of its connection."""
+    context.reply(HeartbeatResponse(0, ErrorCode.NONE))
+    return pause_of(exchange)
+
+
 def limit(world: Simulation, **quotas: str) -> None:
     world.machine.broker.quotas.change(CLIENT, quotas)
 
@@ -82,9 +88,8 @@ def test_the_time_of_a_request_pauses_its_client(world: Simulation, thread: Thre
     context, exchange, meter = context_of(world, HEARTBEAT, 2)
     with meter:
         thread.nanoseconds += 150 * MILLISECOND
-    context.reply(HeartbeatResponse(0, ErrorCode.NONE))
     # 15 hundredths of a second, of which 10 may be used in the one window that counts at first.
-    assert pause_of(exchange) == 500
+    assert heartbeat_pause(context, exchange) == 500
     assert HEARTBEAT.decode_response(2, exchange.frame[4:]).throttle_time_ms == 500
 
 
@@ -93,8 +98,7 @@ def test_the_pause_for_time_is_a_window_at_most(world: Simulation, thread: Threa
     context, exchange, meter = context_of(world, HEARTBEAT, 2)
     with meter:
         thread.nanoseconds += 5_000 * MILLISECOND
-    context.reply(HeartbeatResponse(0, ErrorCode.NONE))
-    assert pause_of(exchange) == 1000
+    assert heartbeat_pause(context, exchange) == 1000
 
 
 def test_the_time_to_send_a_response_counts_for_the_next_request(
@@ -102,13 +106,11 @@ def test_the_time_to_send_a_response_counts_for_the_next_request(
 ) -> None:
     limit(world, request_percentage="10")
     context, exchange, meter = context_of(world, HEARTBEAT, 2)
-    context.reply(HeartbeatResponse(0, ErrorCode.NONE))
-    assert pause_of(exchange) == 0
+    assert heartbeat_pause(context, exchange) == 0
     assert exchange.meter is meter
     meter.sent(150 * MILLISECOND)
     context, exchange, _ = context_of(world, HEARTBEAT, 2)
-    context.reply(HeartbeatResponse(0, ErrorCode.NONE))
-    assert pause_of(exchange) == 500
+    assert heartbeat_pause(context, exchange) == 500
 
 
 def test_steps_in_a_pool_count_and_the_time_between_them_does_not(
@@ -125,8 +127,7 @@ def test_steps_in_a_pool_count_and_the_time_between_them_does_not(
     for need_bytes in meter.timed(steps()):
         assert need_bytes == 7
         thread.nanoseconds += 1_000 * MILLISECOND
-    context.reply(HeartbeatResponse(0, ErrorCode.NONE))
-    assert pause_of(exchange) == 500
+    assert heartbeat_pause(context, exchange) == 500
 
 
 def test_a_step_within_a_step_counts_once(world: Simulation, thread: ThreadTime) -> None:
@@ -137,8 +138,7 @@ def test_a_step_within_a_step_counts_once(world: Simulation, thread: ThreadTime)
         with meter:
             thread.nanoseconds += 50 * MILLISECOND
         thread.nanoseconds += 50 * MILLISECOND
-        context.reply(HeartbeatResponse(0, ErrorCode.NONE))
-    assert pause_of(exchange) == 500
+        assert heartbeat_pause(context, exchange) == 500
 
 
 def test_requests_of_brokers_are_exempt(world: Simulation) -> None:
