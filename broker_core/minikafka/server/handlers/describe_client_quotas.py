@@ -5,7 +5,7 @@ Any broker serves it, from ZooKeeper.
 
 from __future__ import annotations
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import ErrorCode
 from minikafka.server.admin.entity_quotas import QuotaFilter, find_address_quotas, find_quotas
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
@@ -33,10 +33,5 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClientQuota
         [request],
         work,
         lambda: DescribeClientQuotasResponse(0, ErrorCode.NONE, None, tuple(found)),
-        refusal,
+        lambda error: DescribeClientQuotasResponse(0, error.code, error.detail, None),
     )
-
-
-def refusal(error: BrokerError) -> DescribeClientQuotasResponse:
-    """Return the response to a request that fails as a whole."""
-    return DescribeClientQuotasResponse(0, error.code, error.detail, None)
