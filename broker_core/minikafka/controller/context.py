@@ -144,8 +144,9 @@ class ControllerContext:
         """
         return {
             topic_partition: (ongoing.added, ongoing.removing(self.replicas_of(topic_partition)))
-            for topic_partition, ongoing in sorted(self.reassignments.items())
-            if topic_partition.topic in topics
+            for topic in topics
+            for topic_partition in self.partitions_of(topic)
+            if (ongoing := self.reassignments.get(topic_partition)) is not None
         }
 
     def replicas_of(self, topic_partition: TopicPartition) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from minikafka.base.errors import BadVersion, CoordinationError, NoNode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, rows_by_topic
 from minikafka.controller.assignment import Assignment, OngoingReassignment, Replicas
 from minikafka.registry import paths
 from minikafka.registry.controller import ELECTION, REASSIGNMENTS, Reassignments
@@ -81,18 +81,19 @@ class AdminRequests:
         cannot be written, are left out.
         """
         written: dict[str, Assignment] = {}
+        moving_in = rows_by_topic((key, (key.partition, *lists)) for key, lists in moving.items())
         left = {paths.topic_path(topic): topic for topic in assignments}
         while left:
             nodes = {}
             for path, (held, stat) in self._znodes.read_all(left, TOPIC).items():
                 topic = left[path]
                 written[topic] = {**held.partitions, **assignments[topic]}
-                own = [(key.partition, lists) for key, lists in moving.items() if key.topic == topic]
+                own = moving_in.get(topic, ())
                 anew = replace(
                     held,
                     partitions=written[topic],
-                    adding={partition: adding for partition, (adding, _) in own if adding},
-                    removing={partition: removing for partition, (_, removing) in own if removing},
+                    adding={partition: adding for partition, adding, _ in own if adding},
+                    removing={partition: removing for partition, _, removing in own if removing},
                 )
                 if anew == held:
                     continue
