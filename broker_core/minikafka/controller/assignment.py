@@ -41,6 +41,10 @@ class OngoingReassignment:
         """The replicas that an earlier request had added, and that this one does not have."""
         return tuple(replica for replica in self.added if replica not in self.target)
 
+    def kept(self, assigned: Replicas) -> Replicas:
+        """Return the replicas of the partition, which has ``assigned``, without those dropped."""
+        return tuple(replica for replica in assigned if replica not in self.dropped)
+
     def removing(self, assigned: Replicas) -> Replicas:
         """Return the replicas of the partition, which has ``assigned``, that it loses."""
         return tuple(replica for replica in assigned if replica not in self.target)

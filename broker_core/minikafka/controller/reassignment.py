@@ -183,7 +183,7 @@ class PartitionReassignments:
         in_sync = {replica for replica in known.isr if eligible.is_stable(replica)}
         if in_sync.issuperset(ongoing.target):
             return ongoing.target
-        kept = tuple(replica for replica in assigned if replica not in ongoing.dropped)
+        kept = ongoing.kept(assigned)
         return kept if in_sync.intersection(kept) else assigned
 
     def finish(self, topic_partition: TopicPartition, known: LeaderAndIsr, out: EffectBatch) -> None:
@@ -192,7 +192,7 @@ class PartitionReassignments:
         if ongoing is None or not set(known.isr) <= set(known.replicas):
             return
         context, assigned = self._context, self._context.replicas_of(topic_partition)
-        kept = tuple(replica for replica in assigned if replica not in ongoing.dropped)
+        kept = ongoing.kept(assigned)
         # To lose what a replaced request had added, or to change the order, it waits for nobody.
         is_done = known.replicas == ongoing.target and (
             set(ongoing.target) <= set(known.isr) or (set(kept) == set(ongoing.target) and not ongoing.adding)
