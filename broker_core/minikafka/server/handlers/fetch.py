@@ -114,11 +114,8 @@ class _DelayedFetch(DelayedRequest):
 
     def max_wait_ms(self) -> int:
         """Return the maximum time to wait."""
-        max_ms = max_wait_ms(self._broker, self._request, self._all_data.values())
-        partial_reads = partial_reads_of(self._context.exchange, self._request)
-        if partial_reads is None:
-            return max_ms
-        return partial_reads.max_wait_ms(self._all_data, max_ms, self._broker.clock.monotonic_ms())
+        throttled = any(data.throttled for data in self._all_data.values())
+        return max_wait_ms(self._broker, self._context, self._request, self._all_data, throttled=throttled)
 
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:

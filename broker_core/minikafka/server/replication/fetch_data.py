@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable
+from collections.abc import Container, Generator
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
@@ -200,15 +200,26 @@ def record_sent(broker: Broker, request: FetchRequest, all_data: FetchData) -> N
         quota.record(count, broker.clock.monotonic_ms())
 
 
-def max_wait_ms(broker: Broker, request: FetchRequest, all_data: Iterable[FetchPartitionData]) -> int:
-    """Return the maximum wait of a delayed fetch in milliseconds."""
+def max_wait_ms(
+    broker: Broker,
+    context: RequestContext,
+    request: FetchRequest,
+    named: Container[TopicPartition],
+    *,
+    throttled: bool,
+) -> int:
+    """Return the maximum wait of a delayed fetch of the partitions ``named``, in milliseconds.
+
+    ``throttled``: one of them has no data because the leader's replication rate is above its limit.
+    """
     # A client that disconnects is not noticed while its request is delayed.
     most_ms = min(request.max_wait_ms, broker.config.connection_idle_max_ms)
-    if request.replica_id < 0 or not broker.replication_quotas.leader.active:
-        return most_ms
-    if any(data.throttled for data in all_data):
-        pause_ms = broker.replication_quotas.leader.pause_ms(broker.clock.monotonic_ms())
-        return min(most_ms, max(1, pause_ms))
+    now_ms, quota = broker.clock.monotonic_ms(), broker.replication_quotas.leader
+    partial_reads = partial_reads_of(context.exchange, request)
+    if partial_reads is not None:
+        return partial_reads.max_wait_ms(named, most_ms, now_ms)
+    if throttled and quota.active:
+        return min(most_ms, max(1, quota.pause_ms(now_ms)))
     return most_ms
 
 

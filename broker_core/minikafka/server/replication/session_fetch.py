@@ -159,8 +159,8 @@ class _DelayedSessionFetch(DelayedRequest):
         self._all_data: FetchData = {}
         self._size = 0
         self._is_final = False
-        self._throttled: FetchPartitionData | None = None
-        """A partition without data because the replication rate is above its limit."""
+        self._throttled = False
+        """True if a partition has no data because the leader's replication rate is above its limit."""
 
     def read_steps(self) -> Iterator[int]:
         """Read the partitions that have changed, in steps."""
@@ -182,7 +182,7 @@ class _DelayedSessionFetch(DelayedRequest):
         else:
             data = FetchPartitionData(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         self._is_final = self._is_final or data.is_final
-        self._throttled = data if data.throttled else self._throttled
+        self._throttled = self._throttled or data.throttled
         if self._is_reportable(topic_partition, part, data):
             self._all_data[topic_partition] = data
             self._size += data.size_bytes
@@ -209,12 +209,9 @@ class _DelayedSessionFetch(DelayedRequest):
 
     def max_wait_ms(self) -> int:
         """Return the maximum wait in milliseconds."""
-        throttled = () if self._throttled is None else (self._throttled,)
-        max_ms = max_wait_ms(self._broker, self._request, throttled)
-        partial_reads = partial_reads_of(self._context.exchange, self._request)
-        if partial_reads is None:
-            return max_ms
-        return partial_reads.max_wait_ms(self._session.parts, max_ms, self._broker.clock.monotonic_ms())
+        return max_wait_ms(
+            self._broker, self._context, self._request, self._session.parts, throttled=self._throttled
+        )
 
     def complete(self) -> None:
         broker = self._broker
