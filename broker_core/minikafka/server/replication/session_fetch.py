@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 
+from minikafka.base.clock import NEVER_MS
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TOPIC_NAME_MAX_LENGTH, TopicPartition
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
@@ -43,7 +44,6 @@ from minikafka.wire.apis.fetch import (
 
 Parts = Mapping[TopicPartition, FetchPartition]
 
-_NEVER_MS = 1 << 62
 _STEP_PARTITIONS = 100
 
 
@@ -326,7 +326,7 @@ def _new_session(broker: Broker, owner: str, request: FetchRequest) -> WatchingS
     size = sum(len(topic.partitions) for topic in request.topics)
     session: WatchingSession | None = broker.fetch_sessions.create(make, size, now_ms, privileged=privileged)
     if session is not None:
-        broker.purgatory.add(session, (), _NEVER_MS)
+        broker.purgatory.add(session, (), NEVER_MS)
     return session
 
 
