@@ -177,8 +177,7 @@ class FutureLogs:
         elif old_home is None and mark is None:
             self._close(partition)
             stray = home.unused_path(partition, STRAY_DIR_SUFFIX)
-            self._files.rename(log.directory, stray)
-            self._files.sync_dir(home.path)
+            home.rename(log.directory, stray)
             _logger.warning("set aside the copy of the log of %s as %s: it has no log", partition, stray)
         elif mark is not None:
             old = self._current.get(partition)
@@ -399,8 +398,7 @@ class FutureLogs:
             create_segment(self._files, log.directory, log.layout, newest)
         self._mark(log.directory, _PENDING)
         path = home.partition_path(partition)
-        self._files.rename(log.directory, path)
-        self._files.sync_dir(home.path)
+        home.rename(log.directory, path)
         future.log = self._open(path, home, current.config, _clean_hints(log))
         for epoch, first_offset in current.epochs.entries:
             # Also those of which there are no messages. A new one cannot begin meanwhile.
@@ -427,8 +425,7 @@ class FutureLogs:
             log.close()
             known = _clean_hints(log)
         path = home.future_path(partition)
-        self._files.rename(log.directory, path)
-        self._files.sync_dir(home.path)
+        home.rename(log.directory, path)
         with contextlib.suppress(FileNotFoundError):
             self._files.remove(f"{path}/{LOG_REPLACEMENT_FILE}")
         future.log = self._open(path, home, log.config, known)
@@ -449,8 +446,7 @@ class FutureLogs:
                 log.increment_start_offset(old.start_offset)  # DeleteRecords may have come in between
             if old_home is not None and old_home.failure is None:
                 path = old_home.unused_path(partition)
-                self._files.rename(old_home.partition_path(partition), path)
-                self._files.sync_dir(old_home.path)
+                old_home.rename(old_home.partition_path(partition), path)
             self._current.checkpoint(future.home)
             if old_home is not None:
                 self._current.high_watermarks.move(partition, old_home, future.home)
@@ -481,8 +477,7 @@ class FutureLogs:
 
     def _remove(self, path: str, home: DataDirectory, partition: TopicPartition) -> None:
         aside = home.unused_path(partition)
-        self._files.rename(path, aside)
-        self._files.sync_dir(home.path)
+        home.rename(path, aside)
         self._files.remove_tree(aside)
 
 

@@ -281,6 +281,11 @@ class DataDirectory:
             )
         return path
 
+    def rename(self, old: str, new: str) -> None:
+        """Rename a directory in it; the name is flushed on return. Raises StorageError, FileNotFoundError."""
+        self._files.rename(old, new)
+        self._files.sync_dir(self.path)
+
     def _unused(self, stem: str, suffix: str) -> str:
         path, number = self.file(stem), 0
         while self._files.exists(f"{path}.{number}{suffix}"):
