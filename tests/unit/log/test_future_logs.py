@@ -37,6 +37,15 @@ def copy_all(manager: LogManager, partition: TopicPartition = ONE) -> None:
         pass
 
 
+def stop_with_copy(manager: LogManager, high_watermark: int, more: int = 0) -> None:
+    """Stop while ``ONE`` has a copy in d2 of all but the last ``more`` messages."""
+    manager.futures.begin(ONE, "d2")
+    copy_all(manager)
+    manager.high_watermarks.write({ONE: high_watermark})
+    fill(log_of(manager), more)
+    manager.close()
+
+
 def values(manager: LogManager, partition: TopicPartition = ONE) -> list[bytes | None]:
     return [record.value for record in read_all(log_of(manager, partition))]
 
@@ -86,11 +95,7 @@ def test_a_log_that_was_not_switched_stays_a_future_log(manager: LogManager, fil
 
 
 def test_the_copy_goes_on_after_a_restart(manager: LogManager, files: MemoryFiles) -> None:
-    manager.futures.begin(ONE, "d2")
-    copy_all(manager)
-    manager.high_watermarks.write({ONE: 40})
-    fill(log_of(manager), 5)
-    manager.close()
+    stop_with_copy(manager, high_watermark=40, more=5)
     again = manager_of(files, "d1", "d2")
     assert ONE in again.futures
     copied = again.futures.copy(ONE)
@@ -100,10 +105,7 @@ def test_the_copy_goes_on_after_a_restart(manager: LogManager, files: MemoryFile
 
 
 def test_what_may_have_been_written_anew_is_copied_again(manager: LogManager, files: MemoryFiles) -> None:
-    manager.futures.begin(ONE, "d2")
-    copy_all(manager)
-    manager.high_watermarks.write({ONE: 20})
-    manager.close()
+    stop_with_copy(manager, high_watermark=20)
     again = manager_of(files, "d1", "d2")
     log = log_of(again)
     log.truncate_to(20)  # by a broker to which the other disk was missing
@@ -118,10 +120,7 @@ def test_what_may_have_been_written_anew_is_copied_again(manager: LogManager, fi
 def test_a_copy_with_other_messages_begins_anew(
     manager: LogManager, files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manager.futures.begin(ONE, "d2")
-    copy_all(manager)
-    manager.high_watermarks.write({ONE: 40})
-    manager.close()
+    stop_with_copy(manager, high_watermark=40)
     name = folders(files, "d2")[0]
     files.rename(f"d2/{name}", "kept")
     again = manager_of(files, "d1", "d2")
