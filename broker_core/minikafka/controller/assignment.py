@@ -29,7 +29,7 @@ class OngoingReassignment:
     added: Replicas
     """Those replicas of the partition that it did not have before."""
     is_requested: bool = False
-    """Whether ``/admin/reassign_partitions`` has it."""
+    """True if ``/admin/reassign_partitions`` has an entry for it."""
 
     @property
     def adding(self) -> Replicas:
@@ -38,7 +38,7 @@ class OngoingReassignment:
 
     @property
     def dropped(self) -> Replicas:
-        """The replicas that an earlier request had added, and that this one does not have."""
+        """The replicas that an earlier request had added, and that are not among the new ones."""
         return tuple(replica for replica in self.added if replica not in self.target)
 
     def kept(self, assigned: Replicas) -> Replicas:

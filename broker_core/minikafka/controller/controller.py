@@ -84,7 +84,7 @@ class Controller:
         self._epoch_steps: dict[TopicPartition, int] = {}
         """Increments of leader epochs, for partitions whose epoch in ZooKeeper went back."""
         self._full_metadata_pending = False
-        """Whether the full metadata must still be sent to brokers, after the first states are written."""
+        """True if the full metadata must still be sent to brokers, after the first states are written."""
 
     # --- queries --------------------------------------------------------------------------------------------
 

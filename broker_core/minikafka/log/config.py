@@ -215,7 +215,7 @@ class LogConfig:
         synonyms=(Synonym("log.message.timestamp.difference.max.ms"),),
     )
     compacted: bool = False
-    """Whether ``cleanup.policy`` has ``compact``."""
+    """True if ``cleanup.policy`` has ``compact``."""
     deletion_policies: tuple[str, ...] = ("delete",)
     """The other values of ``cleanup.policy``: see ``retention``."""
     retention_ms: int | None = setting(

@@ -136,8 +136,8 @@ class FutureLogs:
     def open_found(
         self, partition: TopicPartition, path: str, home: DataDirectory, config: LogConfig, known: LoadHints
     ) -> None:
-        """Open a future log that the start has found. Of several, or of one that cannot be opened, nothing is
-        left but a log that was replacing another.
+        """Open a future log that the start has found. A second one of its partition, or one that cannot be
+        opened, is removed, unless it was replacing the log of the partition.
         """
         try:
             if partition in self._futures:

@@ -22,7 +22,7 @@ class LogRead:
     """The last offset of the first entry in the slice, or the requested offset when there is no slice."""
     segment: Segment | None = None
     more: bool = False
-    """Whether readable entries follow the slice."""
+    """True if readable entries follow the slice."""
 
     @property
     def size_bytes(self) -> int:

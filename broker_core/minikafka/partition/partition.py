@@ -49,7 +49,7 @@ class FollowerFetchUpdate:
     """The changes that a follower's fetch caused."""
 
     high_watermark_advanced: bool
-    """Whether the high watermark has advanced."""
+    """True if the high watermark has advanced."""
     proposed_isr: LeaderAndIsr | None
     """The ISR to be written, with the follower; None if nothing changes."""
 

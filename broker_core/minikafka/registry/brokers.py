@@ -24,7 +24,7 @@ class BrokerRegistration:
 
     broker: LiveBroker
     timestamp_ms: int = -1
-    """When it registered; -1: unknown."""
+    """The time at which it registered; -1: unknown."""
     jmx_port: int = -1
     version: int = VERSION
 

@@ -30,7 +30,7 @@ class ConsumerRegistration:
     subscription: Mapping[str, int]
     """Topic or pattern -> number of threads that read it."""
     timestamp_ms: int
-    """When it registered; -1 if the znode does not say."""
+    """The time at which it registered; -1 if the znode does not say."""
     pattern: str = "static"
     """``static`` for topics; ``white_list`` or ``black_list`` for a pattern."""
 

@@ -35,7 +35,7 @@ class ControllerRegistration:
 
     broker_id: int
     timestamp_ms: int
-    """When it was elected; -1 if the znode does not say."""
+    """The time at which it was elected; -1 if the znode does not say."""
 
     def to_json(self) -> bytes:
         """Return the data for ``CONTROLLER``."""

@@ -60,9 +60,9 @@ class LeaderEpochs:
         self._saved = True
         self._durable = True
         self._in_journal = False
-        """Whether the entries are durable in the journal instead of the file."""
+        """True if the entries are durable in the journal instead of the file."""
         self._file_is_stale = False
-        """Whether the file still has epochs that recovery has removed."""
+        """True if the file still has epochs that recovery has removed."""
         self.latest_at_open = UNKNOWN
         """The newest epoch in the file when the log was opened, even if no message of it is left: it was
         started here, or copied."""

@@ -50,7 +50,7 @@ class IndexFile:
         self._synced: int | None = None
         """The number of entries that the disk has; None: unknown."""
         self._name_is_new = False
-        """Whether the file was created since ``write_out`` last returned."""
+        """True if the file was created since ``write_out`` last returned."""
 
     def __len__(self) -> int:
         return len(self._entries[0])

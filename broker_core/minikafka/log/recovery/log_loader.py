@@ -39,7 +39,7 @@ class LoadedLog:
     epochs: LeaderEpochs
     report: RecoveryReport | None
     names_changed: bool
-    """Whether the directory has names that were not flushed."""
+    """True if the directory has names that were not flushed."""
     producers: ProducerStateManager
 
 

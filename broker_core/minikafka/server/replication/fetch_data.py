@@ -44,7 +44,7 @@ MAGIC_2_SINCE = 4
 """Since this version consumers know batches of magic 2."""
 STORAGE_ERROR_SINCE = 6
 """Since this version consumers know KAFKA_STORAGE_ERROR. Those of 0.10.1 would fail; NOT_LEADER_FOR_PARTITION
-makes them refresh metadata and fetch again, as in 2.1."""
+makes them refresh metadata and fetch again, as in Kafka."""
 ANY_REPLICA_SINCE = 11
 """Since this version consumers may read from followers."""
 ZSTD_SINCE = 10
@@ -69,7 +69,7 @@ class FetchPartitionData:
     preferred_read_replica: int = NO_REPLICA
     """The follower that the consumer should read from; then there is no data."""
     diverging_epoch: EpochEndOffset = NO_DIVERGENCE
-    """Where the client's log and this one diverge; then there is no data."""
+    """The end of this log's newest epoch up to the client's, if messages differ; then there is no data."""
 
     @property
     def is_final(self) -> bool:

@@ -1,8 +1,8 @@
 """The znodes of topics as this broker writes them: new topics, more partitions, and ids.
 
-Who creates a topic gives it an id (KIP-516); the controller gives ids to topics without one, from an earlier
-release or a tool of one. An id is written on the condition that the znode is as it was read, so that a topic
-never gets two.
+The broker that creates a topic gives it an id (KIP-516); the controller gives ids to topics without one,
+from an earlier release or a tool of one. An id is written on the condition that the znode is as it was read,
+so that a topic never gets two.
 """
 
 from __future__ import annotations

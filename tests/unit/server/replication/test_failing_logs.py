@@ -16,7 +16,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture
 def reasons() -> list[str]:
-    """Why the broker of machine 0 wants to stop."""
+    """The reasons for which the broker of machine 0 wants to stop."""
     return []
 
 

@@ -26,7 +26,7 @@ def test_invalid_configs_keep_the_last_ones_though_mended_by_now(
     store.write(paths.topic_config_path("b"), b"{")
 
     def mend_and_read(record: logging.LogRecord) -> None:
-        """What another thread does after both were read: the changes of ``a`` are logged then."""
+        """Act as another thread does after both were read: the changes of ``a`` are logged then."""
         if record.levelno != logging.INFO:
             return
         store.write(paths.topic_config_path("b"), EntityConfig(KEPT).to_json())

@@ -15,7 +15,7 @@ NEWS = Kind(f"{DIRECTORY}/n_N", "news", "", lambda data, path: path, str.encode,
 
 
 def left_after(count: int, age_ms: int) -> tuple[int, str]:
-    """How many of ``count`` notifications are there at that age, and the first one."""
+    """Return the number of ``count`` notifications that are left at that age, and the first one."""
     clock = ManualClock()
     zookeeper = MemoryZooKeeper(clock)
     store = zookeeper.connect()
