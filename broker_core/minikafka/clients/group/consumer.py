@@ -169,7 +169,7 @@ class GroupConsumer:
         if self._manual and self.config.auto_commit:
             self._auto_commit_sync()
         self._fetch_buffer.drop([tp for tp in self.assignment if tp not in wanted])
-        self._subscription_state.assign(wanted, keep=True, verify=True)
+        self._subscription_state.assign(wanted, verify=True)
         self._fetcher.retain(wanted)
         self._commits.requested.clear()
         self._next_auto_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
@@ -504,7 +504,7 @@ class GroupConsumer:
                 self._member.rejoin("others wait for the partitions that it has given up")
                 self._give_up(revoked)
         finally:
-            self._subscription_state.assign(partitions, keep=True)
+            self._subscription_state.assign(partitions)
             self._fetcher.retain(frozenset(partitions))
             self._next_auto_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         if self._listener is not None:
@@ -531,7 +531,7 @@ class GroupConsumer:
                     self._listener.revoked(tuple(sorted(partitions)))
             finally:
                 kept = tuple(tp for tp in self.assignment if tp not in partitions)
-                self._subscription_state.assign(kept, keep=True)
+                self._subscription_state.assign(kept)
                 self._fetcher.retain(frozenset(kept))
                 for tp in partitions:
                     self._commits.requested.pop(tp, None)

@@ -50,17 +50,15 @@ class SubscriptionState:
         """Manually assigned partitions whose existence was not checked yet."""
         self._update_at_ms = 0
 
-    def assign(
-        self, partitions: Iterable[TopicPartition], *, keep: bool = False, verify: bool = False
-    ) -> None:
-        """Replace the assignment and forget all state; with ``keep`` that of partitions that stay is kept.
+    def assign(self, partitions: Iterable[TopicPartition], *, verify: bool = False) -> None:
+        """Replace the assignment; the state of partitions that stay is kept.
 
         ``verify``: a manual assignment, of partitions that may not exist.
         """
         before, self.assigned = frozenset(self.assigned), tuple(sorted(set(partitions)))
         new = {tp for tp in self.assigned if tp in self._unverified or tp not in before}
         self._unverified = new if verify else set()
-        kept = frozenset(self.assigned if keep else ())
+        kept = frozenset(self.assigned)
         self.positions = {tp: offset for tp, offset in self.positions.items() if tp in kept}
         self._fetch_positions = {tp: offset for tp, offset in self._fetch_positions.items() if tp in kept}
         self._undo_positions = {tp: offset for tp, offset in self._undo_positions.items() if tp in kept}
