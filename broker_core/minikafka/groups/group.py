@@ -71,11 +71,11 @@ class Group:
         """The time by which the initial join may still be extended."""
         self._join_is_initial = False
         self._has_new_members = False
-        """Whether a member has joined since the last extension of the initial join."""
+        """True if a member has joined since the last extension of the initial join."""
         self._must_sync: set[str] = set()
         """Ids of the members that have not requested their assignment of this generation."""
         self._sync_until_ms = 0
-        """When they are removed."""
+        """The time at which the members in ``_must_sync`` are removed."""
         self._subscriptions: tuple[bytes, ...] = ()
         """The metadata of the generation's members."""
         self._effects: list[Effect] = []
@@ -298,9 +298,8 @@ class Group:
         self._rename(member, event.new_member_id)
         self.members.update(member, event.settings)
         member.awaiting_join = event.request
-        member.session_deadline_ms = (
-            now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
-        )  # counts only before its first generation
+        # This counts only before its first generation: later the waiting join keeps its session.
+        member.session_deadline_ms = now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         if self.state is GroupState.STABLE and self.members.elect_protocol() == self.protocol:
             assignments = {other.member_id: other.assignment for other in self.members}
             replacement = events.Replacement(

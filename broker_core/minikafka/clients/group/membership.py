@@ -70,7 +70,7 @@ class SubscriptionChanged:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """``Revoke`` was executed."""
+    """``Revoke`` or ``PrepareRejoin`` was executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +243,10 @@ COORDINATOR_MOVED_CODES = frozenset(
 REJOIN_CODES = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
 )
+"""Codes of a coordinator for a client that is not a member of the current generation."""
+
 MEMBER_CODES = REJOIN_CODES | COORDINATOR_MOVED_CODES | {ErrorCode.FENCED_INSTANCE_ID}
 """Codes for a commit that are about the member, not about the offsets."""
-"""Codes of a coordinator for a client that is not a member of the current generation."""
 
 
 class Membership:
