@@ -94,7 +94,7 @@ class Group:
         self.state = GroupState.STABLE
         self.protocol, self.leader = value.protocol, value.leader
         for stored in value.members:
-            self.members.add(Member.restored(stored, value.protocol, value.protocol_type, now_ms))
+            self.members.add(Member.restored(stored, value.protocol, now_ms))
         self._subscriptions = tuple(stored.subscription for stored in value.members)
         if len(self.members) > self._max_size:
             self._prepare_rebalance(now_ms, f"loaded with more members than group.max.size={self._max_size}")
@@ -283,7 +283,7 @@ class Group:
             self.protocol_type = event.protocol_type
         # It has no session yet, as it may not know its id, and a disconnect is not noticed.
         member_id = event.member_id or event.new_member_id
-        member = Member(member_id, event, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        member = Member(member_id, event, event.settings, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self.members.add(member)
         if self.leader is None:
             self.leader = member_id

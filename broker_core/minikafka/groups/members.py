@@ -43,13 +43,19 @@ class MemberSummary:
 class Member:
     """One member. ``awaiting_join`` and ``awaiting_sync`` are its requests that wait for a response."""
 
-    def __init__(self, member_id: str, join: events.Join, deadline_ms: int) -> None:
+    def __init__(
+        self,
+        member_id: str,
+        client: events.Join | MemberMetadataValue,
+        settings: JoinSettings,
+        deadline_ms: int,
+    ) -> None:
         self.member_id = member_id
-        self.group_instance_id = join.group_instance_id
+        self.group_instance_id = client.group_instance_id
         """None for a dynamic member."""
-        self.client_id = join.client_id
-        self.client_host = join.client_host
-        self.settings = join.settings
+        self.client_id = client.client_id
+        self.client_host = client.client_host
+        self.settings = settings
         self.assignment = b""
         self.awaiting_join: Any = None
         self.awaiting_sync: Any = None
@@ -57,21 +63,12 @@ class Member:
         self.session_deadline_ms = deadline_ms
 
     @classmethod
-    def restored(cls, value: MemberMetadataValue, protocol: str, protocol_type: str, now_ms: int) -> Member:
+    def restored(cls, value: MemberMetadataValue, protocol: str, now_ms: int) -> Member:
         """Create a member from its stored value, with a new session."""
-        join = events.Join(
-            request=None,
-            member_id=value.member_id,
-            new_member_id=value.member_id,
-            client_id=value.client_id,
-            client_host=value.client_host,
-            rebalance_timeout_ms=value.rebalance_timeout_ms,
-            session_timeout_ms=value.session_timeout_ms,
-            protocol_type=protocol_type,
-            protocols=((protocol, value.subscription),),
-            group_instance_id=value.group_instance_id,
+        settings = JoinSettings(
+            ((protocol, value.subscription),), value.rebalance_timeout_ms, value.session_timeout_ms
         )
-        member = cls(value.member_id, join, now_ms + value.session_timeout_ms)
+        member = cls(value.member_id, value, settings, now_ms + value.session_timeout_ms)
         member.assignment = value.assignment
         member.is_new = False
         return member
