@@ -65,9 +65,7 @@ def decode_member_subscriptions(
             )
             found[member_id] = MemberSubscription((), group_instance_id=instance_id)
             continue
-        owned = tuple(
-            TopicPartition(row.topic, number) for row in decoded.owned_partitions for number in row.partitions
-        )
+        owned = from_consumer_partitions(decoded.owned_partitions)
         found[member_id] = MemberSubscription(decoded.topics, owned, _generation(decoded), instance_id)
     return found
 
@@ -84,6 +82,11 @@ def to_consumer_partitions(partitions: Iterable[TopicPartition]) -> tuple[Consum
     """Return partitions by topic, in the form of the consumer protocol."""
     topics = numbers_by_topic(partitions).items()
     return tuple(ConsumerPartitions(topic, tuple(numbers)) for topic, numbers in topics)
+
+
+def from_consumer_partitions(rows: Iterable[ConsumerPartitions]) -> tuple[TopicPartition, ...]:
+    """Return the partitions in rows of the consumer protocol."""
+    return tuple(TopicPartition(row.topic, number) for row in rows for number in row.partitions)
 
 
 def readers_of(subscriptions: Subscriptions) -> list[tuple[str, list[str]]]:

@@ -11,6 +11,7 @@ from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.member_subscriptions import (
     MemberSubscription,
     Subscriptions,
+    from_consumer_partitions,
     to_consumer_partitions,
 )
 from minikafka.clients.group.membership import (
@@ -140,5 +141,4 @@ def _encoded(share: Iterable[TopicPartition]) -> bytes:
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     """Return the partitions in an assignment, sorted. Raises RemoteWireError for invalid bytes."""
-    rows = decode_assignment(assignment).assigned_partitions
-    return tuple(sorted(TopicPartition(row.topic, number) for row in rows for number in row.partitions))
+    return tuple(sorted(from_consumer_partitions(decode_assignment(assignment).assigned_partitions)))
