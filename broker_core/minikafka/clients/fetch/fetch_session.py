@@ -244,10 +244,13 @@ class FetchSession:
         if source is not None and any(completed.status is FetchStatus.RETRY for completed in found):
             source.session.begin_anew()
         if all(completed.status is FetchStatus.EMPTY for completed in found):
+            # Avoid a busy loop with a broker that returns an empty response at once.
+            pause_ms = EMPTY_PAUSE_MS if now_ms - data.sent_ms < data.max_wait_ms // 2 else 0
             if is_incremental and source is not None:
-                source.not_before_ms = now_ms + _pause_ms(data, response, now_ms)
-            else:
-                self._pause(data, found, now_ms)
+                source.not_before_ms = now_ms + max(response.throttle_time_ms, pause_ms)
+            elif pause_ms:
+                for completed in found:
+                    self._states[completed.topic_partition].not_before_ms = now_ms + pause_ms
         return found
 
     def _handle_all(
@@ -315,12 +318,6 @@ class FetchSession:
             elif completed.status is FetchStatus.RETRY:
                 self._states.move_to_end(completed.topic_partition, last=False)
 
-    def _pause(self, data: FetchRequestData, found: list[CompletedFetch], now_ms: int) -> None:
-        """Avoid a busy loop with a broker that returns an empty response at once."""
-        if now_ms - data.sent_ms < data.max_wait_ms // 2:
-            for completed in found:
-                self._states[completed.topic_partition].not_before_ms = now_ms + EMPTY_PAUSE_MS
-
     def _validation(self, partitions: Mapping[TopicPartition, FetchPartition]) -> OffsetForLeaderEpochRequest:
         return epochs_request(
             {
@@ -347,9 +344,3 @@ class FetchSession:
             isolation_level=settings.isolation,
             rack_id=settings.rack,
         )
-
-
-def _pause_ms(data: FetchRequestData, response: FetchResponse, now_ms: int) -> int:
-    """Return the pause after a response without records: of a broker that throttles, or has not waited."""
-    is_early = now_ms - data.sent_ms < data.max_wait_ms // 2
-    return max(response.throttle_time_ms, EMPTY_PAUSE_MS if is_early else 0)
