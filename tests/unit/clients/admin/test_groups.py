@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -11,14 +9,6 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.wire.api import ApiKey
 from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness
-
-
-@pytest.fixture
-def harness() -> Iterator[GroupHarness]:
-    harness = GroupHarness()
-    yield harness
-    for consumer in harness.consumers:
-        consumer.close()
 
 
 @pytest.fixture

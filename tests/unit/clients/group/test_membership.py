@@ -406,6 +406,13 @@ def cooperative() -> MembershipHarness:
     return harness
 
 
+def let_rejoin(cooperative: MembershipHarness) -> None:
+    """Let a member send JoinGroup again; its response is awaited."""
+    cooperative.on(SubscriptionChanged())
+    cooperative.on(Polled())
+    cooperative.on(Revoked())
+
+
 def test_cooperative_member_keeps_its_partitions_while_it_rejoins(cooperative: MembershipHarness) -> None:
     cooperative.on(HeartbeatCompleted(1, ErrorCode.REBALANCE_IN_PROGRESS))
     assert cooperative.on(Polled()) == [PrepareRejoin()]
@@ -420,9 +427,7 @@ def test_cooperative_member_keeps_its_partitions_while_it_rejoins(cooperative: M
 def test_cooperative_member_keeps_them_when_an_attempt_fails(
     cooperative: MembershipHarness, code: ErrorCode
 ) -> None:
-    cooperative.on(SubscriptionChanged())
-    cooperative.on(Polled())
-    cooperative.on(Revoked())
+    let_rejoin(cooperative)
     cooperative.joined(code=code)
     assert cooperative.membership.keeps_partitions
     assert cooperative.on(Polled(), after_ms=1_000) == [SendJoinGroup(ME)]
@@ -432,9 +437,7 @@ def test_cooperative_member_keeps_them_when_an_attempt_fails(
 def test_cooperative_member_loses_them_with_its_place(
     cooperative: MembershipHarness, code: ErrorCode
 ) -> None:
-    cooperative.on(SubscriptionChanged())
-    cooperative.on(Polled())
-    cooperative.on(Revoked())
+    let_rejoin(cooperative)
     cooperative.joined(code=code)
     assert not cooperative.membership.keeps_partitions
     assert cooperative.on(Polled()) == [Revoke(lost=True)]
@@ -451,8 +454,6 @@ def test_commit_before_a_rejoin_that_is_refused_loses_the_partitions(cooperative
 def test_cooperative_member_that_leaves_while_it_joins_commits_nothing(
     cooperative: MembershipHarness,
 ) -> None:
-    cooperative.on(SubscriptionChanged())
-    cooperative.on(Polled())
-    cooperative.on(Revoked())
+    let_rejoin(cooperative)
     assert cooperative.on(Leaving()) == [Revoke(lost=True)]
     assert cooperative.on(Revoked()) == [SendLeaveGroup(ME)]
