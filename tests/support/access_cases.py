@@ -18,12 +18,27 @@ from minikafka.wire.apis.describe_client_quotas import DescribeClientQuotasReque
 from minikafka.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
 from minikafka.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from minikafka.wire.apis.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
+from minikafka.wire.apis.find_coordinator import CoordinatorType, FindCoordinatorRequest
+from minikafka.wire.apis.leave_group import LeaveGroupRequest
 from minikafka.wire.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from minikafka.wire.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from minikafka.wire.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
 
 K = ApiKey
 TOPIC = Resource(ResourceType.TOPIC, "t")
-READ, ALTER, DESCRIBE = Operation.READ, Operation.ALTER, Operation.DESCRIBE
-TOPIC_DENIED, CLUSTER_DENIED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+GROUP = Resource(ResourceType.GROUP, "g")
+READ, ALTER, DESCRIBE, DELETE = Operation.READ, Operation.ALTER, Operation.DESCRIBE, Operation.DELETE
+TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 @dataclass(frozen=True)
@@ -80,3 +95,21 @@ ADMIN_CASES = [
     ),
 ]
 """Requests about the cluster, its users and their quotas."""
+
+COMMITTED_BY_GROUP = OffsetFetchRequest(
+    "", (), (OffsetFetchRequestGroup("g", (OffsetFetchRequestTopic("t", (0,)),)),)
+)
+FORGOTTEN = OffsetDeleteRequest("g", (OffsetDeleteRequestTopic("t", (OffsetDeleteRequestPartition(0),)),))
+GROUP_CASES = [
+    Case(K.OFFSET_FETCH, 9, COMMITTED_BY_GROUP, ((DESCRIBE, TOPIC), (DESCRIBE, GROUP)), GROUP_DENIED),
+    Case(K.OFFSET_FETCH, 9, COMMITTED_BY_GROUP, ((DESCRIBE, GROUP), (DESCRIBE, TOPIC)), TOPIC_DENIED),
+    Case(K.OFFSET_DELETE, 0, FORGOTTEN, ((READ, TOPIC), (DELETE, GROUP)), GROUP_DENIED),
+    Case(K.OFFSET_DELETE, 0, FORGOTTEN, ((DELETE, GROUP), (READ, TOPIC)), TOPIC_DENIED),
+    Case(
+        *(K.FIND_COORDINATOR, 6, FindCoordinatorRequest("", CoordinatorType.GROUP, ("g",))),
+        ((DESCRIBE, GROUP),),
+        GROUP_DENIED,
+    ),
+    Case(K.LEAVE_GROUP, 5, LeaveGroupRequest("g", "", ()), ((READ, GROUP),), GROUP_DENIED),
+]
+"""Requests about groups in versions with several of them."""

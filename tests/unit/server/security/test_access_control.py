@@ -83,18 +83,22 @@ from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRe
 from minikafka.wire.apis.sync_group import SyncGroupRequest
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest
 from tests.support import requests
-from tests.support.access_cases import ADMIN_CASES, Case
+from tests.support.access_cases import (
+    ADMIN_CASES,
+    CLUSTER_DENIED,
+    GROUP,
+    GROUP_CASES,
+    GROUP_DENIED,
+    TOPIC_DENIED,
+    Case,
+)
 from tests.support.guarded_broker import AUTHORIZER, OTHER, TOPIC, Guarded
 from tests.support.requests import Request
 from tests.support.simulation import Simulation
 
-TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
-CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 TRANSACTIONAL_ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 DENIALS = {TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TRANSACTIONAL_ID_DENIED}
 
-GROUP = Resource(ResourceType.GROUP, "g")
 TRANSACTIONS = Resource(ResourceType.TRANSACTIONAL_ID, "x")
 MESSAGES = build_message_set([Record(None, b"v", 0)])
 BATCH = build_batch([Record(None, b"v", 0)])
@@ -232,6 +236,7 @@ CASES = [
     Case(K.ALTER_CONFIGS, 1, SETTINGS, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
     Case(K.INCREMENTAL_ALTER_CONFIGS, 0, SOME, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
     *ADMIN_CASES,
+    *GROUP_CASES,
 ]
 
 
@@ -259,7 +264,6 @@ def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
         K.API_VERSIONS,
         K.LIST_GROUPS,
         K.DESCRIBE_LOG_DIRS,
-        K.OFFSET_DELETE,
         K.SASL_HANDSHAKE,
         K.SASL_AUTHENTICATE,
     }

@@ -11,48 +11,15 @@ from minikafka.wire.api import NO_OPERATIONS
 from minikafka.wire.api import ApiKey as K
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.find_coordinator import CoordinatorType, FindCoordinatorRequest
-from minikafka.wire.apis.leave_group import LeaveGroupRequest
-from minikafka.wire.apis.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
 from minikafka.wire.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
 )
 from tests.support import requests
+from tests.support.access_cases import DESCRIBE, GROUP, READ
+from tests.support.guarded_broker import OTHER, Guarded
 from tests.support.requests import Request
-from tests.unit.server.security.test_access_control import (
-    DELETE,
-    DENIALS,
-    DESCRIBE,
-    GROUP,
-    OTHER,
-    READ,
-    TOPIC,
-    Case,
-    Guarded,
-    codes,
-)
-
-COMMITTED_BY_GROUP = OffsetFetchRequest(
-    "", (), (OffsetFetchRequestGroup("g", (OffsetFetchRequestTopic("t", (0,)),)),)
-)
-FORGOTTEN = OffsetDeleteRequest("g", (OffsetDeleteRequestTopic("t", (OffsetDeleteRequestPartition(0),)),))
-CASES = [
-    Case(K.OFFSET_FETCH, 9, COMMITTED_BY_GROUP, ((DESCRIBE, TOPIC), (DESCRIBE, GROUP)), GROUP_DENIED),
-    Case(K.OFFSET_FETCH, 9, COMMITTED_BY_GROUP, ((DESCRIBE, GROUP), (DESCRIBE, TOPIC)), TOPIC_DENIED),
-    Case(K.OFFSET_DELETE, 0, FORGOTTEN, ((READ, TOPIC), (DELETE, GROUP)), GROUP_DENIED),
-    Case(K.OFFSET_DELETE, 0, FORGOTTEN, ((DELETE, GROUP), (READ, TOPIC)), TOPIC_DENIED),
-    Case(
-        *(K.FIND_COORDINATOR, 6, FindCoordinatorRequest("", CoordinatorType.GROUP, ("g",))),
-        ((DESCRIBE, GROUP),),
-        GROUP_DENIED,
-    ),
-    Case(K.LEAVE_GROUP, 5, LeaveGroupRequest("g", "", ()), ((READ, GROUP),), GROUP_DENIED),
-]
 
 
 @pytest.fixture
@@ -65,21 +32,6 @@ def coordinate(world: Guarded) -> None:
     world.allow(DESCRIBE, GROUP)
     while world.call(requests.find_coordinator()).error_code:
         world.settle()
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_request_is_refused_with_the_code_of_what_it_lacks(world: Guarded, case: Case) -> None:
-    for operation, resource in case.needs[:-1]:
-        world.allow(operation, resource)
-    answer = world.call(Request(case.key, case.version, case.body))
-    assert codes(answer) - {ErrorCode.NONE} == {case.refusal}
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_request_with_all_that_it_needs_is_not_refused(world: Guarded, case: Case) -> None:
-    for operation, resource in case.needs:
-        world.allow(operation, resource)
-    assert not codes(world.call(Request(case.key, case.version, case.body))) & DENIALS
 
 
 def test_groups_of_one_request_are_denied_each_for_itself(world: Guarded) -> None:
