@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.member_subscriptions import Assignments, Subscriptions, readers_of
+from minikafka.clients.group.member_subscriptions import Assignments, Subscriptions, in_order, readers_of
 
 
 def assign_cooperative_sticky(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignments:
@@ -28,7 +28,7 @@ def assign_cooperative_sticky(subscriptions: Subscriptions, partitions: Mapping[
         topic: tuple(members) for topic, members in readers_of(subscriptions) if partitions.get(topic, 0)
     }
     owners = _owners(subscriptions, partitions)
-    balance = _Balance(list(subscriptions), readers, owners)
+    balance = _Balance(in_order(subscriptions), readers, owners)
     balance.assign(TopicPartition(topic, number) for topic in readers for number in range(partitions[topic]))
     balance.even_out()
     claims: dict[TopicPartition, set[str]] = {}
@@ -47,7 +47,8 @@ def _owners(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> dict
     A partition that two members own in the same generation has no owner: both must give it up.
     """
     newest: dict[TopicPartition, tuple[int, list[str]]] = {}
-    for member, subscription in subscriptions.items():
+    for member in in_order(subscriptions):
+        subscription = subscriptions[member]
         for tp in dict.fromkeys(subscription.owned):
             if tp.partition >= partitions.get(tp.topic, 0) or tp.topic not in subscription.topics:
                 continue

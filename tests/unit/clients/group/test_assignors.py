@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.assignors import ASSIGNORS, assign_range, assign_round_robin
+from minikafka.clients.group.cooperative_sticky import assign_cooperative_sticky
 from minikafka.clients.group.member_subscriptions import Assignments, Assignor, MemberSubscription
 
 
@@ -80,3 +81,22 @@ def test_static_members_come_first_by_their_names() -> None:
     }
     for assign in (assign_range, assign_round_robin):
         assert numbers(assign(both, {"t": 3})) == {"z-9": ["t-0"], "z-1": ["t-1"], "a": ["t-2"]}
+
+
+def test_order_of_members_does_not_matter_when_loads_are_evened_out() -> None:
+    wanted = subscribed(a=["t", "u"], b=["u"], c=["t"])
+    others = {member: wanted[member] for member in "bca"}
+    assert assign_cooperative_sticky(others, {"t": 1, "u": 3}) == assign_cooperative_sticky(
+        wanted, {"t": 1, "u": 3}
+    )
+
+
+def test_order_of_members_does_not_matter_for_who_gives_up() -> None:
+    first, second, third, fourth = (TopicPartition("t", number) for number in range(4))
+    wanted = {
+        "a": MemberSubscription(("t",), (first, second), 1),
+        "b": MemberSubscription(("t",)),
+        "c": MemberSubscription(("t",), (third, fourth), 1),
+    }
+    others = {member: wanted[member] for member in "bca"}
+    assert assign_cooperative_sticky(others, {"t": 4}) == assign_cooperative_sticky(wanted, {"t": 4})
