@@ -148,17 +148,13 @@ class GroupMember:
     def is_current(self) -> bool:
         """True for a member of the current generation, as far as is known."""
         with self._lock:
-            return (
-                self._membership.in_group
-                and self._membership.generation != NO_GENERATION
-                and not self._membership.must_rejoin
-            )
+            return self._membership.in_generation and not self._membership.must_rejoin
 
     @property
     def can_commit(self) -> bool:
         """True for a member that is not waiting for the next generation."""
         with self._lock:
-            return self._membership.in_group and self._membership.generation != NO_GENERATION
+            return self._membership.in_generation
 
     def rejoin(self, reason: str) -> None:
         """Join again at the next poll; ``reason`` is for the coordinator's log."""
@@ -202,13 +198,14 @@ class GroupMember:
         """Return generation and member id for a commit. Raises UNKNOWN_MEMBER_ID if it is not a member."""
         with self._lock:
             generation, member_id = self._membership.generation, self._membership.member_id
-            in_group, keeps = self._membership.in_group, self._membership.keeps_partitions
-        if keeps and not in_group:
+            in_generation = self._membership.in_generation
+            rebalances = self._membership.keeps_partitions and not self._membership.in_group
+        if rebalances:
             raise BrokerError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
                 f"cannot commit while group {self._config.group_id!r} rebalances; poll, then commit again",
             )
-        if generation == NO_GENERATION or not in_group:
+        if not in_generation:
             # Without a generation the coordinator would treat it as a client outside of the group.
             raise BrokerError(
                 ErrorCode.UNKNOWN_MEMBER_ID,

@@ -303,9 +303,14 @@ class Membership:
         return self.state in (MemberState.STABLE, MemberState.REVOKING)
 
     @property
+    def in_generation(self) -> bool:
+        """True while it is in the group, and the coordinator has not refused its generation."""
+        return self.in_group and self.generation != NO_GENERATION
+
+    @property
     def keeps_partitions(self) -> bool:
         """True while it reads its partitions, also during a cooperative rebalance."""
-        if self.state in (MemberState.STABLE, MemberState.REVOKING):
+        if self.in_group:
             return True
         return self._has_assignment and self._config.is_cooperative and self.generation != NO_GENERATION
 
@@ -315,7 +320,7 @@ class Membership:
 
     def idle_ms(self, now_ms: int) -> int:
         """Return the time for which ``Ticked`` has no effect, unless another event comes first."""
-        if not self.in_group or self._heartbeat_in_flight or self.generation == NO_GENERATION:
+        if not self.in_generation or self._heartbeat_in_flight:
             return self._config.heartbeat_interval_ms
         due_ms = min(self._next_heartbeat_ms, self._last_poll_ms + self._config.max_poll_interval_ms)
         return max(0, due_ms - now_ms)
@@ -341,7 +346,7 @@ class Membership:
         return []
 
     def _on_tick(self, now_ms: int) -> list[Effect]:
-        if not self.in_group or self.generation == NO_GENERATION:
+        if not self.in_generation:
             return []
         limit_ms = self._config.max_poll_interval_ms
         if self.state is MemberState.STABLE and now_ms - self._last_poll_ms >= limit_ms:
@@ -525,7 +530,7 @@ class Membership:
         self._state_after_revoke = next_state
         if self._has_assignment:
             # A commit would wait behind the JoinGroup of a member that joins.
-            return self._revoke(lost=self.generation == NO_GENERATION or not self.in_group)
+            return self._revoke(lost=not self.in_generation)
         return self._finish_leaving(next_state)
 
     def _finish_leaving(self, next_state: MemberState) -> list[Effect]:
