@@ -114,13 +114,14 @@ def alter_replica_log_dirs(
         for topic in response.results
         for row in topic.partitions
     }
-    missing = BrokerError(ErrorCode.UNKNOWN, f"broker {broker_id} returned no result")
-    return {
-        key: (None if codes[key] is ErrorCode.NONE else BrokerError(codes[key], f"{key} to {path}"))
-        if key in codes
-        else missing
-        for key, path in paths.items()
-    }
+
+    def error_of(key: TopicPartition, path: str) -> BrokerError | None:
+        code = codes.get(key)
+        if code is None:
+            return BrokerError(ErrorCode.UNKNOWN, f"broker {broker_id} returned no result")
+        return None if code is ErrorCode.NONE else BrokerError(code, f"{key} to {path}")
+
+    return {key: error_of(key, path) for key, path in paths.items()}
 
 
 def _results_of(
