@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 _PORTS = {"http": 80, "https": 443}
-_CHUNK_BYTES = 1 << 16
 
 
 def fetch(request: HttpRequest) -> HttpResponse:
