@@ -1,4 +1,4 @@
-"""The authorizer, which decides as Kafka's SimpleAclAuthorizer: 0.10.1's, and 2.1's for later operations.
+"""The authorizer: SimpleAclAuthorizer of Kafka 0.10.1, and for later operations AclAuthorizer of Kafka 3.9.
 
 Pure: an authorizer is an immutable value that is replaced as a whole when ACLs change, so any thread may ask
 it without a lock.
