@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pytest
+
 from minikafka.base.errors import ErrorCode
 from minikafka.base.secrets import Password
 from minikafka.net.interfaces import Exchange
@@ -35,6 +37,7 @@ NEW = {17: (0, 1), 18: (0, 2), 36: (0, 1)}
 NEWEST = {17: (0, 1), 18: (0, 4), 36: (0, 2)}
 OLD = {17: (0, 0), 18: (0, 0)}
 VersionTable = Mapping[int, tuple[int, int]]
+TABLES = pytest.mark.parametrize("table", [NEWEST, NEW, OLD], ids=["3.9", "2.1", "0.10.1"])
 """API key to the oldest and newest version that a broker supports."""
 
 

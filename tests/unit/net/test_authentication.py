@@ -23,9 +23,7 @@ from minikafka.security.sasl.mechanism import SaslClient
 from minikafka.security.sasl.plain import PlainSaslClient
 from minikafka.security.sasl.scram import ScramSaslClient
 from minikafka.wire.framing import RequestHeader
-from tests.support.sasl_broker import HOST, NEW, NEWEST, OLD, PASSWORD, PORT, SCRAM, SaslBroker
-
-TABLES = pytest.mark.parametrize("table", [NEWEST, NEW, OLD], ids=["3.9", "2.1", "0.10.1"])
+from tests.support.sasl_broker import HOST, NEW, OLD, PASSWORD, PORT, SCRAM, TABLES, SaslBroker
 
 
 @dataclass

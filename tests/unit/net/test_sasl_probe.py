@@ -9,10 +9,10 @@ from minikafka.net.memory import Fault, MemoryNetwork
 from minikafka.net.sasl_probe import demanded_mechanisms
 from tests.support.broker_harness import FIRST_PORT, BrokerHarness
 from tests.support.broker_harness import HOST as PLAIN_HOST
-from tests.support.sasl_broker import HOST, NEW, NEWEST, OLD, PORT, SaslBroker
+from tests.support.sasl_broker import HOST, NEW, PORT, TABLES, SaslBroker
 
 
-@pytest.mark.parametrize("table", [NEWEST, NEW, OLD], ids=["3.9", "2.1", "0.10.1"])
+@TABLES
 def test_listener_with_sasl_tells_its_mechanisms(table: dict[int, tuple[int, int]]) -> None:
     network = MemoryNetwork()
     broker = SaslBroker(network, table)
