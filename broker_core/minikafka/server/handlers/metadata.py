@@ -149,11 +149,12 @@ def _topics_of(
 
     Without duplicates: a short name repeated a million times would make a huge response.
     """
-    if request.topics is None:
+    names, ids = request.names, request.ids
+    if names is None:
         return sorted(metadata_cache.topics), []
-    if not request.ids:
-        return dict.fromkeys(topic.name for topic in request.topics if topic.name is not None), []
-    by_id = {topic_id: metadata_cache.topics_by_id.get(topic_id) for topic_id in request.ids}
+    if not ids:
+        return dict.fromkeys(names), []
+    by_id = {topic_id: metadata_cache.topics_by_id.get(topic_id) for topic_id in ids}
     found = [name for name in by_id.values() if name is not None]
     return found, [topic_id for topic_id, name in by_id.items() if name is None]
 
