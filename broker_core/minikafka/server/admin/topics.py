@@ -101,7 +101,7 @@ def assignment_cost_bytes(partitions: int) -> int:
 
 
 Outcomes = dict[str, BrokerError | None]
-"""Topic -> its error; None on success."""
+"""Topic, or user -> its error; None on success."""
 
 
 def error_code_of(error: BrokerError | None) -> ErrorCode:
@@ -115,7 +115,7 @@ def error_message_of(error: BrokerError | None) -> str | None:
 
 
 def results_of(outcomes: Outcomes, row: Callable[[str, ErrorCode, str | None], T]) -> tuple[T, ...]:
-    """Return the rows of a response: name, error code and error message of each topic."""
+    """Return the rows of a response: name, error code and error message of each outcome."""
     return tuple(row(name, error_code_of(error), error_message_of(error)) for name, error in outcomes.items())
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from minikafka.base.errors import BrokerError
 from minikafka.server.admin.scram_users import ScramAlteration
-from minikafka.server.admin.topics import check_controller, error_code_of, error_message_of
+from minikafka.server.admin.topics import check_controller, results_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_each
@@ -30,13 +30,7 @@ def handle(broker: Broker, context: RequestContext, request: AlterUserScramCrede
         alteration.apply(broker, user)
 
     def response(failed: Mapping[str, BrokerError]) -> AlterUserScramCredentialsResponse:
-        rows = ((user, failed.get(user)) for user in alteration.users)
-        return AlterUserScramCredentialsResponse(
-            0,
-            tuple(
-                AlterUserScramCredentialsResult(user, error_code_of(error), error_message_of(error))
-                for user, error in rows
-            ),
-        )
+        outcomes = {user: failed.get(user) for user in alteration.users}
+        return AlterUserScramCredentialsResponse(0, results_of(outcomes, AlterUserScramCredentialsResult))
 
     answer_each(broker, context, alteration.users, work, response)
