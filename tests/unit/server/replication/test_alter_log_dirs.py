@@ -18,7 +18,7 @@ from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsRequest
 from tests.support import requests
 from tests.support.logs import read_all
 from tests.support.requests import Request
-from tests.support.simulation import Simulation
+from tests.support.simulation import Machine, Simulation
 
 DIRS = {"log.dirs": "/first,/second", "num.partitions": "1"}
 TP = TopicPartition("t", 0)
@@ -62,10 +62,11 @@ def rows(world: Simulation) -> dict[tuple[str, bool], tuple[int, int]]:
     }
 
 
-def paused(world: Simulation) -> None:
+def pause_copies(machine: Machine) -> None:
     """Let the copies of the broker wait: they may use no byte a second."""
-    world.machine.broker.replication_quotas.alter_log_dirs.set_limit(0)
-    world.machine.broker.replication_quotas.alter_log_dirs.record(1, world.clock.monotonic_ms())
+    quota = machine.broker.replication_quotas.alter_log_dirs
+    quota.set_limit(0)
+    quota.record(1, machine.broker.clock.monotonic_ms())
 
 
 @pytest.mark.parametrize("version", range(NEWEST_SERVED[ApiKey.ALTER_REPLICA_LOG_DIRS] + 1))
@@ -81,7 +82,7 @@ def test_a_replica_moves_and_serves_on(world: Simulation, version: int) -> None:
 
 
 def test_the_copy_is_described_with_its_lag(world: Simulation) -> None:
-    paused(world)
+    pause_copies(world.machine)
     world.produce("t", b"a", b"b", b"c")
     assert alter(world, "/second") is ErrorCode.NONE
     size = world.machine.broker.logs.logs()[TP].size_bytes
@@ -89,7 +90,7 @@ def test_the_copy_is_described_with_its_lag(world: Simulation) -> None:
 
 
 def test_the_same_directory_drops_the_move(world: Simulation) -> None:
-    paused(world)
+    pause_copies(world.machine)
     assert alter(world, "/second") is ErrorCode.NONE
     assert alter(world, "/first") is ErrorCode.NONE
     assert list(rows(world)) == [("/first", False)]
@@ -126,7 +127,7 @@ def test_a_new_replica_is_created_where_it_was_asked_for(world: Simulation) -> N
 
 
 def test_a_move_goes_on_after_a_restart(world: Simulation) -> None:
-    paused(world)
+    pause_copies(world.machine)
     world.produce("t", b"a")
     assert alter(world, "/second") is ErrorCode.NONE
     world.machine.kill()
@@ -138,7 +139,7 @@ def test_a_move_goes_on_after_a_restart(world: Simulation) -> None:
 
 
 def test_a_deleted_topic_takes_its_copy_along(world: Simulation) -> None:
-    paused(world)
+    pause_copies(world.machine)
     assert alter(world, "/second") is ErrorCode.NONE
     world.call(requests.delete_topics("t"))
     world.pass_time(1_000)
@@ -187,9 +188,7 @@ def test_a_replica_moves_while_its_leader_changes(leads: bool) -> None:
         assert world.produce("t", sent[-1]).error_code == ErrorCode.NONE
 
     produce(leader)
-    broker = world.machine_of(moving).broker
-    broker.replication_quotas.alter_log_dirs.set_limit(0)
-    broker.replication_quotas.alter_log_dirs.record(1, world.clock.monotonic_ms())
+    pause_copies(world.machine_of(moving))
     world.move_to(f"machine-{moving}")
     assert alter(world, "/second") is ErrorCode.NONE
     produce(leader)
