@@ -32,6 +32,7 @@ from tests.support.kerberos import (
 )
 from tests.support.secured_kafka import (
     Properties,
+    as_options,
     check_mistake,
     client_of,
     connect_by,
@@ -117,11 +118,10 @@ def test_spark_writes_reads_and_streams_with_a_keytab(
     properties = kafka.client(listener="SASL_SSL")
     with client_of(properties) as cluster:
         topic = create_topic(cluster)
-    options = {f"kafka.{name}": value for name, value in properties.items()}
     program = Path(__file__).with_name("programs") / "spark_login.py"
     done = subprocess.run(
         [sys.executable, str(program), topic, str(tmp_path)],
-        input=json.dumps(options),
+        input=json.dumps(as_options(properties)),
         env=os.environ | {"PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,

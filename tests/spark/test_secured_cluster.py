@@ -22,7 +22,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.net.ports import free_port
 from minikafka.registry.brokers import live_brokers
 from minikafka.registry.zookeeper import ZooKeeperStore
-from tests.support.secured_kafka import jaas, login_of, quoted
+from tests.support.secured_kafka import as_options, jaas, login_of, quoted
 from tests.support.tls import authority, broker_properties, client_properties
 
 if TYPE_CHECKING:
@@ -62,11 +62,6 @@ class Secured:
         with ClusterClient(self.addresses["SSL"], security=security) as client:
             Admin(client).create_topic(NewTopic(name, partitions=2))
         return name
-
-
-def as_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return a client's properties as options of Spark."""
-    return {f"kafka.{name}": value for name, value in properties.items()}
 
 
 @pytest.fixture(scope="module")

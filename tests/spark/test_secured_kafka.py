@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +17,7 @@ from tests.support.secured_kafka import (
     MISTAKES,
     PASSWORD,
     SecuredKafka,
+    as_options,
     client_of,
     connect_by,
     create_topic,
@@ -34,11 +35,6 @@ pytestmark = [pytest.mark.process, pytest.mark.interop]
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     with secured_kafka(request.param, tmp_path_factory.mktemp("secured") / "kafka") as broker:
         yield broker
-
-
-def as_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return a client's properties as options of Spark."""
-    return {f"kafka.{name}": value for name, value in properties.items()}
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), ACCESSES)

@@ -93,6 +93,11 @@ def login_of(mechanism: str, user: str = USER, password: str = PASSWORD) -> Prop
     return {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas(mechanism, options)}
 
 
+def as_options(properties: Properties) -> Properties:
+    """Return a client's properties as options of Spark."""
+    return {f"kafka.{name}": value for name, value in properties.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class SecuredKafka:
     """The addresses of the listeners, by their names, and of ZooKeeper, where there is one."""
