@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from minikafka.base.ids import uuid_text
 from minikafka.wire import schema
 from minikafka.wire.api_table import APIS
 from minikafka.wire.fields import UUID, ArrayOf, Type
@@ -72,7 +73,7 @@ def kafkas_name(message: str, name: str) -> str:
 def in_json(type_: Type, version: int, value: Any) -> Any:
     """A value with Kafka's names, of the fields that ``version`` has."""
     if type_ is UUID:
-        return base64.urlsafe_b64encode(value).decode().rstrip("=")
+        return uuid_text(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(type_, ArrayOf) and value is not None:

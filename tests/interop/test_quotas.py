@@ -123,36 +123,29 @@ def test_a_real_consumer_gets_what_its_quota_allows_and_no_more() -> None:
     assert 0.6 <= float(per_second) * 1000 / limit <= 1.1
 
 
-def test_quotas_of_time_and_of_partitions_set_by_the_tool_of_3_9(limited: Limited) -> None:
-    def alter(*options: str) -> None:
-        KAFKA_3_9.run(
-            "kafka.admin.ConfigCommand",
-            *("--bootstrap-server", limited.cluster.bootstrap_servers, "--alter"),
-            *("--entity-type", "clients", "--entity-name", limited.client_id, *options),
-        )
+def alter(cluster: Cluster, *options: str) -> None:
+    """``kafka-configs --alter`` of 3.9.1 with these options."""
+    servers = ("--bootstrap-server", cluster.bootstrap_servers)
+    KAFKA_3_9.run("kafka.admin.ConfigCommand", *servers, "--alter", *options)
 
+
+def test_quotas_of_time_and_of_partitions_set_by_the_tool_of_3_9(limited: Limited) -> None:
     KAFKA_3_9.libs()
+    client = ("--entity-type", "clients", "--entity-name", limited.client_id)
     assert limited.throttled_ms(100) == 0
-    alter("--add-config", "request_percentage=0.001,controller_mutation_rate=0.5")
+    alter(limited.cluster, *client, "--add-config", "request_percentage=0.001,controller_mutation_rate=0.5")
     assert wait_until(lambda: limited.throttled_ms(100) > 0, PATIENCE_S)
     store = ZooKeeperStore(limited.cluster.zookeeper_connect)
     with contextlib.closing(store):
         stored = read_config(store, paths.CLIENTS, limited.client_id)
     assert stored == {"request_percentage": "0.001", "controller_mutation_rate": "0.5"}
-    alter("--delete-config", "request_percentage,controller_mutation_rate")
+    alter(limited.cluster, *client, "--delete-config", "request_percentage,controller_mutation_rate")
     assert wait_until(lambda: limited.throttled_ms(100) == 0, PATIENCE_S)
 
 
 def test_a_rate_of_an_address_set_by_the_tool_of_3_9_closes_connections(apache_cluster: Cluster) -> None:
     KAFKA_3_9.libs()
     host, _, port = apache_cluster.bootstrap_servers.rpartition(":")
-
-    def alter(*options: str) -> None:
-        KAFKA_3_9.run(
-            "kafka.admin.ConfigCommand",
-            *("--bootstrap-server", apache_cluster.bootstrap_servers, "--alter"),
-            *("--entity-type", "ips", "--entity-name", host, *options),
-        )
 
     def is_served() -> bool:
         with contextlib.closing(connect(host, int(port))) as connection:
@@ -165,7 +158,8 @@ def test_a_rate_of_an_address_set_by_the_tool_of_3_9_closes_connections(apache_c
             return True
 
     # Eleven windows begin with ten seconds' worth: the tool itself needs a few connections.
-    alter("--add-config", "connection_creation_rate=2")
+    address = ("--entity-type", "ips", "--entity-name", host)
+    alter(apache_cluster, *address, "--add-config", "connection_creation_rate=2")
     assert wait_until(lambda: not is_served(), PATIENCE_S)
     assert wait_until(is_served, PATIENCE_S)
     with contextlib.closing(ZooKeeperStore(apache_cluster.zookeeper_connect)) as store:
