@@ -160,8 +160,9 @@ def set_(
     `client ID`, `user NAME`, or '<default>' for all without their own. A user's quota is shared by all its
     clients, and wins over those of client ids. For addresses (`ip ADDRESS`), connection_creation_rate, in
     new connections per second. For a broker, or all ('<default>'), the defaults of topics, by the broker's
-    names of them, and the limits of connections; for a broker alone the replication throttles
-    leader.replication.throttled.rate and follower.replication.throttled.rate, in bytes per second.
+    names of them, and the limits of connections; for a broker alone the throttles of copies, in bytes per
+    second: leader.replication.throttled.rate, follower.replication.throttled.rate, and
+    replica.alter.log.dirs.io.max.bytes.per.second between its directories.
     """
     changes = changes_of("--delete", key_values("K=V", settings), delete)
     if not changes:
@@ -197,7 +198,7 @@ def uses_zookeeper(kind: EntityType, user: str | None, zookeeper: str | None) ->
         allowed = f"is only for clients: `client ID --user {user or 'U'}`, or `user NAME` for all its clients"
         raise ConfigError("--user", user, allowed)
     if zookeeper and kind is EntityType.TOPIC:
-        allowed = "is only for clients, users and brokers; for topics use --bootstrap"
+        allowed = "is only for clients, users, addresses and brokers; for topics use --bootstrap"
         raise ConfigError("--zookeeper", zookeeper, allowed)
     return kind in {EntityType.CLIENT, EntityType.USER, EntityType.IP} or bool(zookeeper)
 
