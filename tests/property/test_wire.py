@@ -53,12 +53,9 @@ def values(type_: Type, version: int) -> st.SearchStrategy[Any]:
         return st.binary(min_size=16, max_size=16)
     if type_ in (STRING, NULLABLE_STRING):
         return st.none() | text if type_ is NULLABLE_STRING else text
-    if type_ in (RECORDS, NULLABLE_RECORDS):
-        records = st.binary(max_size=40)
-        return st.none() | records if type_ is NULLABLE_RECORDS else records
-    if type_ in (BYTES, NULLABLE_BYTES):
-        plain = st.binary(max_size=40)
-        return st.none() | plain if type_ is NULLABLE_BYTES else plain
+    if type_ in (BYTES, NULLABLE_BYTES, RECORDS, NULLABLE_RECORDS):
+        data = st.binary(max_size=40)
+        return st.none() | data if type_ in (NULLABLE_BYTES, NULLABLE_RECORDS) else data
     if isinstance(type_, ArrayOf):
         smallest = 1 if type_.empty_is_null else 0
         lists = st.lists(values(type_.element, version), min_size=smallest, max_size=4).map(tuple)
