@@ -11,10 +11,11 @@ disk fails stops until it is requested again or the broker is restarted; the log
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from minikafka.base.clock import NEVER_MS
@@ -132,7 +133,8 @@ class ReplicaAlterLogDirsManager:
             topic_partition = min(due, key=lambda key: (self._not_before_ms.get(key, 0), key))
             self._busy.add(topic_partition)
         try:
-            copied = self._broker.logs.futures.copy(topic_partition)
+            with self._trying_again(topic_partition):
+                copied = self._broker.logs.futures.copy(topic_partition)
         except (StorageError, BrokerError, FileNotFoundError) as error:
             self._failed(topic_partition, error)
             return True
@@ -174,6 +176,15 @@ class ReplicaAlterLogDirsManager:
             self._not_before_ms[topic_partition] = until_ms
             self._changed.notify_all()
 
+    @contextlib.contextmanager
+    def _trying_again(self, topic_partition: TopicPartition) -> Iterator[None]:
+        """Put a partition off after any error, also one that only the thread or the worker logs."""
+        try:
+            yield
+        except Exception:
+            self._put_off(topic_partition, self._broker.clock.monotonic_ms() + _AGAIN_MS)
+            raise
+
     def _failed(self, topic_partition: TopicPartition, error: Exception) -> None:
         future = self._broker.logs.futures.get(topic_partition)
         if future is not None and self._complaints.get(topic_partition) != str(error):
@@ -185,7 +196,6 @@ class ReplicaAlterLogDirsManager:
                 ", retrying" if future.log.failure is None else "; request the move again",
                 error,
             )
-        self._put_off(topic_partition, self._broker.clock.monotonic_ms() + _AGAIN_MS)
 
     # --- the end of a move ----------------------------------------------------------------------------------
 
@@ -197,7 +207,8 @@ class ReplicaAlterLogDirsManager:
             self._put_off(topic_partition, broker.clock.monotonic_ms() + _AGAIN_MS)
             return
         try:
-            moved = logs.futures.replace_current(topic_partition, partial(self._switch, partition))
+            with self._trying_again(topic_partition):
+                moved = logs.futures.replace_current(topic_partition, partial(self._switch, partition))
         except (StorageError, BrokerError, FileNotFoundError) as error:
             self._failed(topic_partition, error)
             return

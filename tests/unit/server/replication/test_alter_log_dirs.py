@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.log.future_logs import FutureLogs
 from minikafka.registry.entity_configs import ALTER_LOG_DIRS_RATE
 from minikafka.server.served_versions import NEWEST_SERVED
 from minikafka.wire.api import ApiKey
@@ -168,6 +171,15 @@ def test_a_copy_that_fails_leaves_the_log_served(world: Simulation, caplog: pyte
     assert [record.value for record in world.records("t")] == [b"a"]
     assert "failed to copy the log of t-0 to /second" in caplog.text
     assert alter(world, "/second") is ErrorCode.NONE
+    world.pass_time(2_000)
+    assert home(world) == "/second"
+
+
+def test_move_goes_on_after_an_unexpected_error(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(FutureLogs, "copy", Mock(side_effect=RuntimeError("unexpected")))
+        with pytest.raises(RuntimeError, match="unexpected"):
+            alter(world, "/second")
     world.pass_time(2_000)
     assert home(world) == "/second"
 
