@@ -34,7 +34,8 @@ from minikafka.registry import paths
 from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.wire.api import ApiKey
-from tests.interop.releases import KAFKA_4, RELEASES
+from minikafka.wire.fields import ZERO_UUID
+from tests.interop.releases import KAFKA_0_10, KAFKA_4, RELEASES
 from tests.support.kafka_broker import KafkaBroker, running
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -306,6 +307,27 @@ def test_topics_are_made_described_and_removed_with_one_result_each(cluster: Clu
     assert gone["no-such-topic"].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     # A broker of Kafka 4 hears of it a moment after the controller has answered.
     assert wait_until(lambda: names[0] not in admin.list_topics(), 10)
+
+
+def test_topic_made_again_has_another_id_where_topics_have_ids(
+    cluster: ClusterClient, kafka: KafkaBroker
+) -> None:
+    admin, name = Admin(cluster), f"again-{next(_NUMBERS)}"
+
+    def create() -> bool:
+        return admin.create_topics([NewTopic(name)])[name] is None
+
+    def topic_id() -> bytes:
+        return admin.describe_topics([name])[name].topic_id
+
+    assert create()
+    first = topic_id()
+    if kafka.release is KAFKA_0_10:
+        assert first == ZERO_UUID
+        return
+    assert admin.delete_topics([name]) == {name: None}
+    assert wait_until(create, 10)  # the name is in use until the deletion is over
+    assert len({ZERO_UUID, first, topic_id()}) == 3
 
 
 def test_the_cluster_describes_itself(cluster: ClusterClient, kafka: KafkaBroker) -> None:

@@ -235,6 +235,10 @@ class ClusterClient:
         """Return the leader epoch of a partition from the cache, however old; -1 if it is unknown."""
         return self._metadata.view.leader_epoch(tp)
 
+    def topic_id(self, name: str) -> bytes:
+        """Return the id of a topic from the cache, however old; zero if it is unknown."""
+        return self._metadata.view.topic_id(name)
+
     def known_in_sync(self, tp: TopicPartition) -> tuple[int, ...] | None:
         """Return the in-sync replicas of a partition from the cache; None for an unknown partition."""
         found = self._metadata.view.partition(tp)
@@ -417,17 +421,18 @@ class ClusterClient:
             if asked_at_ms is not None and topics and self._metadata.fetched_since(topics, asked_at_ms):
                 return self._metadata.view
             creation = self._topic_creation if creates_topics is None else AutoTopicCreation(creates_topics)
-            sent = creation.request(topics, NEWEST_USED[METADATA.key])
+            version = NEWEST_USED[METADATA.key]
+            sent = creation.request(topics, version)
 
-            def request(version: int) -> MetadataRequest:
-                nonlocal sent
-                sent = creation.request(topics, version)
+            def request(spoken: int) -> MetadataRequest:
+                nonlocal sent, version
+                sent, version = creation.request(topics, spoken), spoken
                 return sent
 
             response = self._call_any_broker(
                 METADATA, request, deadline, _no_brokers_problem, caller_timeout_ms
             )
-            newer = from_response(response, self.clock.monotonic_ms(), topics or ())
+            newer = from_response(response, self.clock.monotonic_ms(), topics or (), version)
             self._warn_of_listeners(newer)
             view = self._metadata.update(newer, sent.names)
             in_use = {HostPort(b.host, b.port) for b in newer.brokers.values()}

@@ -13,6 +13,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.text import counted, first_of
 from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse, metadata_request
+from minikafka.wire.fields import ZERO_UUID
 
 NO_LEADER = -1
 NO_LEADER_EPOCH = -1
@@ -20,9 +21,13 @@ NO_LEADER_EPOCH = -1
 ALLOW_AUTO_TOPIC_CREATION_SINCE = 4
 """The first Metadata version in which a request can forbid the creation of topics."""
 
+RELIABLE_EPOCHS_SINCE = 9
+"""The first Metadata version whose leader epochs count, as in Kafka's clients: brokers before 2.4 name stale
+ones while replicas move."""
+
 OLDER_EPOCHS_MAX = 5
 """The number of views in a row with an older leader epoch that are ignored; the next one counts, as the topic
-was recreated.
+was recreated. Topic ids, which brokers have from 2.8 on, say so at once.
 """
 
 
@@ -60,13 +65,17 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """One topic. ``partitions`` is sorted by number; ``fetched_ms`` is on the client's monotonic clock."""
+    """One topic. ``partitions`` is sorted by number; ``fetched_ms`` is on the client's monotonic clock.
+
+    topic_id  zero if it is unknown: of a topic with an error, and of brokers before 2.8
+    """
 
     name: str
     error: ErrorCode
     is_internal: bool
     partitions: tuple[PartitionMetadata, ...]
     fetched_ms: int = 0
+    topic_id: bytes = ZERO_UUID
 
     def partition(self, number: int) -> PartitionMetadata | None:
         """Return the partition with this number, or None."""
@@ -101,6 +110,11 @@ class ClusterMetadata:
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     controller_id: int | None = None
     cluster_id: str | None = None
+
+    def topic_id(self, topic: str) -> bytes:
+        """Return the id of a topic; zero if it is unknown."""
+        found = self.topics.get(topic)
+        return ZERO_UUID if found is None else found.topic_id
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
         """Return the metadata of a partition, or None."""
@@ -171,9 +185,14 @@ class ClusterMetadata:
         return replace(newer, topics=topics)
 
     def without_older_epochs(self, newer: ClusterMetadata) -> ClusterMetadata:
-        """Return ``newer`` with this view's partitions where it has an older leader epoch."""
+        """Return ``newer`` with this view's partitions where it has an older leader epoch.
+
+        A topic with another id is another topic, whose epochs begin anew.
+        """
         topics = {
-            name: replace(topic, partitions=tuple(map(self._newest, topic.partitions)))
+            name: topic
+            if topic.topic_id not in (ZERO_UUID, self.topic_id(name))
+            else replace(topic, partitions=tuple(map(self._newest, topic.partitions)))
             for name, topic in newer.topics.items()
         }
         return replace(newer, topics=topics)
@@ -191,11 +210,14 @@ def listener_problem(partitions: Sequence[TopicPartition]) -> str:
     )
 
 
-def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str]) -> ClusterMetadata:
+def from_response(
+    response: MetadataResponse, now_ms: int, wanted: Iterable[str], version: int
+) -> ClusterMetadata:
     """Return the view in a Metadata response; ``now_ms`` (monotonic) is the fetch time of its topics.
 
     A topic of ``wanted`` that the response leaves out does not exist.
     """
+    has_epochs = version >= RELIABLE_EPOCHS_SINCE
     topics = {
         name: TopicMetadata(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, (), now_ms) for name in wanted
     }
@@ -209,7 +231,7 @@ def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str]
                 tuple(p.replica_nodes),
                 tuple(p.isr_nodes),
                 ErrorCode.of(p.error_code),
-                p.leader_epoch,
+                p.leader_epoch if has_epochs else NO_LEADER_EPOCH,
             )
             for p in topic.partitions
         )
@@ -219,6 +241,7 @@ def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str]
             is_internal=bool(topic.is_internal),
             partitions=tuple(sorted(partitions, key=lambda p: p.topic_partition.partition)),
             fetched_ms=now_ms,
+            topic_id=topic.topic_id,
         )
     brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
     controller = response.controller_id if response.controller_id in brokers else None

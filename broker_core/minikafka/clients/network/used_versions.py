@@ -11,7 +11,7 @@ NEWEST_USED: dict[ApiKey, int] = {
     ApiKey.PRODUCE: 7,
     ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 9,
-    ApiKey.METADATA: 7,
+    ApiKey.METADATA: 12,
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
     ApiKey.FIND_COORDINATOR: 6,

@@ -52,7 +52,7 @@ from minikafka.clients.simple_consumer.requests import (
 from minikafka.net.interfaces import Connector
 from minikafka.wire import classic as compact
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR
-from minikafka.wire.apis.metadata import METADATA, metadata_request
+from minikafka.wire.apis.metadata import METADATA, MetadataRequest, metadata_request
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
 from minikafka.wire.apis.offset_fetch import OFFSET_FETCH
 
@@ -229,9 +229,15 @@ class SimpleConsumer:
         """Request the leaders of topics' partitions, or the coordinator of a group (``send``)."""
         if isinstance(request, ConsumerMetadataRequest):
             return self._coordinator(request)
-        metadata = metadata_request(request.topics or None, request.creates_topics)
-        response = self._with_reconnect(lambda: self._channel.request(METADATA, lambda _: metadata))
-        found = from_response(response, 0, request.topics)
+        version = 0
+
+        def metadata(spoken: int) -> MetadataRequest:
+            nonlocal version
+            version = spoken
+            return metadata_request(request.topics or None, request.creates_topics)
+
+        response = self._with_reconnect(lambda: self._channel.request(METADATA, metadata))
+        found = from_response(response, 0, request.topics, version)
         return TopicMetadataResponse(found.brokers, found.topics)
 
     def _coordinator(self, request: ConsumerMetadataRequest) -> ConsumerMetadataResponse:

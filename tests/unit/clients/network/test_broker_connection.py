@@ -68,7 +68,7 @@ def test_versions_are_asked_once_per_connection(brokers: BrokerHarness) -> None:
     connection.disconnect()
     brokers.newest[ApiKey.METADATA] = 1
     ask(brokers, connection)
-    assert [version for _, key, version, _ in brokers.requests if key is ApiKey.METADATA] == [7, 7, 1]
+    assert [version for _, key, version, _ in brokers.requests if key is ApiKey.METADATA] == [12, 12, 1]
 
 
 def test_the_newest_common_version_is_used(brokers: BrokerHarness) -> None:
@@ -81,10 +81,10 @@ def test_the_newest_common_version_is_used(brokers: BrokerHarness) -> None:
 
 
 def test_no_common_version_is_told_with_both_ranges(brokers: BrokerHarness) -> None:
-    brokers.newest[ApiKey.METADATA], brokers.oldest[ApiKey.METADATA] = 13, 9
+    brokers.newest[ApiKey.METADATA], brokers.oldest[ApiKey.METADATA] = 15, 13
     with pytest.raises(
         BrokerError,
-        match=r"of Metadata: broker 1 at memory:9001 supports versions 9 to 13, this client 0 to 7",
+        match=r"of Metadata: broker 1 at memory:9001 supports versions 13 to 15, this client 0 to 12",
     ) as caught:
         ask(brokers, link_to(brokers))
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
@@ -170,7 +170,7 @@ def test_an_answer_to_another_request_closes_the_connection(brokers: BrokerHarne
     reply = connection.send(METADATA, lambda _: NO_TOPICS, deadline)
     reply._correlation_id += 1
     with pytest.raises(
-        RemoteWireError, match=r"broker 1 at memory:9001, Metadata 7: expected correlation id 3, got 2"
+        RemoteWireError, match=r"broker 1 at memory:9001, Metadata 12: expected correlation id 3, got 2"
     ):
         reply.result()
     assert not connection.connected

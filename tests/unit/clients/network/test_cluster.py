@@ -70,6 +70,24 @@ def test_all_topics_are_always_requested_and_deleted_ones_forgotten(brokers: Bro
     assert [r.names for r in brokers.asked(ApiKey.METADATA)] == [None, None]
 
 
+@pytest.mark.parametrize("newest", [12, 9], ids=["with ids", "without ids"])
+def test_topic_made_again_is_read_from_its_own_leader(brokers: BrokerHarness, newest: int) -> None:
+    """Without ids the sixth older leader epoch in a row counts."""
+    brokers.newest[ApiKey.METADATA] = newest
+    tp = TopicPartition("t", 0)
+    with brokers.client() as cluster:
+        brokers.move_leader(tp, 2)
+        before = cluster.metadata(["t"]).leader_and_epoch(tp)
+        assert before is not None
+        assert before.epoch > 0
+        first_id = cluster.topic_id("t")
+        brokers.delete_topic("t")
+        brokers.add_topic("t", 1)
+        views = [cluster.metadata(["t"], refresh=True).leader_epoch(tp) for _ in range(6)]
+        assert views == ([0] * 6 if newest == 12 else [before.epoch] * 5 + [0])
+        assert (cluster.topic_id("t") != first_id) is (newest == 12)
+
+
 def test_a_client_that_creates_no_topics_says_so_where_it_names_them(brokers: BrokerHarness) -> None:
     cluster = brokers.client(creates_topics=False)
     cluster.topic("t")

@@ -14,17 +14,24 @@ from minikafka.wire.apis.metadata import (
     MetadataTopic,
     metadata_request,
 )
+from minikafka.wire.fields import ZERO_UUID
+
+FIRST_ID, SECOND_ID = b"\1" * 16, b"\2" * 16
 
 
-def view(*topics: MetadataTopic, brokers: tuple[int, ...] = (1, 2), now_ms: int = 7) -> ClusterMetadata:
+def view(
+    *topics: MetadataTopic, brokers: tuple[int, ...] = (1, 2), now_ms: int = 7, version: int = 12
+) -> ClusterMetadata:
     rows = tuple(MetadataBroker(b, f"h{b}", 9000 + b, "r") for b in brokers)
-    return from_response(MetadataResponse(0, rows, "id", 2, topics), now_ms, ())
+    return from_response(MetadataResponse(0, rows, "id", 2, topics), now_ms, (), version)
 
 
-def topic(name: str, *leaders: int, code: ErrorCode = ErrorCode.NONE, epoch: int = 0) -> MetadataTopic:
+def topic(
+    name: str, *leaders: int, code: ErrorCode = ErrorCode.NONE, epoch: int = 0, topic_id: bytes = ZERO_UUID
+) -> MetadataTopic:
     # In reverse, as brokers give partitions in no particular order.
     rows = [MetadataPartition(0, p, leader, epoch, (1, 2), (leader,)) for p, leader in enumerate(leaders)]
-    return MetadataTopic(int(code), name, False, tuple(reversed(rows)))
+    return MetadataTopic(int(code), name, False, tuple(reversed(rows)), topic_id=topic_id)
 
 
 def test_a_response_becomes_sorted_partitions_with_their_leaders() -> None:
@@ -93,6 +100,37 @@ def test_an_older_leader_epoch_that_stays_is_of_a_recreated_topic() -> None:
     cache.update(view(topic("t", 1, epoch=5)), {"t"})
     leaders = [cache.update(older, {"t"}).leader_and_epoch(TopicPartition("t", 0)) for _ in range(6)]
     assert leaders == [(1, 5)] * 5 + [(2, 0)]
+
+
+@pytest.mark.parametrize("requested", [{"t"}, None], ids=["topic", "all topics"])
+@pytest.mark.parametrize("before", [FIRST_ID, ZERO_UUID], ids=["another", "none"])
+def test_a_topic_with_a_new_id_begins_with_its_own_epochs(before: bytes, requested: set[str] | None) -> None:
+    cache, tp = Metadata(max_age_ms=1_000), TopicPartition("t", 0)
+    cache.update(view(topic("t", 1, epoch=5, topic_id=before)), {"t"})
+    seen = cache.update(view(topic("t", 2, epoch=0, topic_id=SECOND_ID)), requested)
+    assert seen.leader_and_epoch(tp) == (2, 0)
+    assert seen.topic_id("t") == SECOND_ID
+
+
+@pytest.mark.parametrize("topic_id", [FIRST_ID, ZERO_UUID], ids=["same", "none"])
+def test_an_older_epoch_of_the_same_topic_does_not_count(topic_id: bytes) -> None:
+    cache = Metadata(max_age_ms=1_000)
+    cache.update(view(topic("t", 1, epoch=5, topic_id=FIRST_ID)), {"t"})
+    seen = cache.update(view(topic("t", 2, epoch=4, topic_id=topic_id)), {"t"})
+    assert seen.leader_and_epoch(TopicPartition("t", 0)) == (1, 5)
+
+
+def test_unknown_topics_and_those_with_an_error_have_no_id() -> None:
+    cache, error = Metadata(max_age_ms=1_000), topic("t", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    cache.update(view(topic("t", 1, topic_id=FIRST_ID)), {"t"})
+    assert cache.update(view(error), {"t"}).topic_id("t") == ZERO_UUID
+    assert cache.view.topic_id("u") == ZERO_UUID
+
+
+@pytest.mark.parametrize(("version", "epoch"), [(8, -1), (9, 3)])
+def test_leader_epochs_count_from_metadata_9_on(version: int, epoch: int) -> None:
+    seen = view(topic("t", 1, epoch=3), version=version)
+    assert seen.leader_and_epoch(TopicPartition("t", 0)) == (1, epoch)
 
 
 def test_a_topic_that_a_broker_does_not_know_has_no_leader_epoch() -> None:
