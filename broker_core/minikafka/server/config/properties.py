@@ -84,7 +84,8 @@ GROUPS = (
 )
 """The sections of the reference page."""
 
-_AUTHORIZER = "kafka.security.auth.SimpleAclAuthorizer"
+_AUTHORIZERS = ("kafka.security.auth.SimpleAclAuthorizer", "kafka.security.authorizer.AclAuthorizer")
+"""The authorizer's names in Kafka 0.10.1 and, since 2.4, in newer releases."""
 _PROTOCOL = "inter.broker.protocol.version"
 _FORMAT = "log.message.format.version"
 
@@ -197,8 +198,8 @@ class AccessConfig:
     enabled: bool = setting(
         "authorizer.class.name",
         choice(
-            {_AUTHORIZER: True, "": False},
-            f"{_AUTHORIZER}, which this broker implements, or empty for none",
+            {**dict.fromkeys(_AUTHORIZERS, True), "": False},
+            f"{' or '.join(_AUTHORIZERS)}, which this broker implements, or empty for none",
             exact=True,
         ),
         "",

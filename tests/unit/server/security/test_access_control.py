@@ -518,6 +518,12 @@ def test_another_authorizer_is_refused_by_its_name() -> None:
         BrokerConfig.from_properties(given)
 
 
+@pytest.mark.parametrize("name", ["auth.SimpleAclAuthorizer", "authorizer.AclAuthorizer"])
+def test_authorizer_has_the_names_of_old_and_new_releases(name: str) -> None:
+    given = {"zookeeper.connect": "z", "authorizer.class.name": f"kafka.security.{name}"}
+    assert BrokerConfig.from_properties(given).authorizer is not None
+
+
 def test_a_decision_is_made_once_and_a_refusal_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     decisions = DecisionCache(Authorizer())
     with caplog.at_level("INFO"):
