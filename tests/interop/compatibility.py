@@ -1,23 +1,21 @@
 """Writes docs/reference/compatibility.md from the results of the clients' tests.
 
-    python -m tests.interop.compatibility CLIENTS.xml SUITES.json docs/reference/compatibility.md
+    python -m tests.interop.compatibility CLIENTS.xml docs/reference/compatibility.md
 
 CLIENTS.xml: pytest's report of ``test_clients.py``, ``test_secured_listeners.py`` and
 ``test_spark_kafka_format.py``, whose tests put down ``client``, ``version`` and ``feature``, and of those of
-our clients on secured brokers of Apache Kafka, which put down ``broker`` as well. SUITES.json: what
-``tests.interop.suites`` wrote.
+our clients on secured brokers of Apache Kafka, which put down ``broker`` as well. What the page says of other
+projects' own tests stays: ``tests.interop.suites.page`` writes it.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
 import platform
-import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version as distribution_version
 from pathlib import Path
@@ -27,6 +25,7 @@ import pytest
 import minikafka
 from tests.interop.clients import CLIENTS
 from tests.interop.releases import Release
+from tests.interop.suites.page import HEADING, row
 
 NOT_IN_CLIENT = "not in this client: "
 SPARK = "Spark's kafka format"
@@ -57,11 +56,6 @@ which it is and what to set (`test_clients_against_secured_kafka.py`, `test_kerb
 {numbers_of_ours}.
 
 {table_of_ours}
-
-## Other projects' own tests
-
-Those of franz-go and librdkafka that need a broker (`suites.py`). Each of librdkafka's is run by itself, in
-its quick mode.
 
 {suites}"""
 
@@ -148,43 +142,6 @@ def head(client: str, version: str) -> str:
     return f"{name} {version}" if version.startswith(f"{release}.") else f"{client} {version}".strip()
 
 
-def row(fields: Iterable[str]) -> str:
-    """A line of a table."""
-    return "| " + " | ".join(field.replace("|", "\\|") for field in fields) + " |"
-
-
-def suite_text(suite: str, outcomes: Sequence[Mapping[str, str]]) -> str:
-    """One suite: the numbers, what did not pass and why, and the names of what did."""
-    counts = Counter(outcome["result"] for outcome in outcomes)
-    numbers = ", ".join(f"{counts[result]} {result}" for result in ("passed", "failed", "not run"))
-    lines = [f"### {suite}: {numbers}", ""]
-    others = [outcome for outcome in outcomes if outcome["result"] != "passed"]
-    if others:
-        lines += [row(["test", "result", "why"]), row(["---"] * 3)]
-        lines += [
-            row(
-                outcome[name] if name != "test" else f"`{outcome[name]}`"
-                for name in ("test", "result", "why")
-            )
-            for outcome in others
-        ]
-        lines.append("")
-    passed = ", ".join(f"`{outcome['test']}`" for outcome in outcomes if outcome["result"] == "passed")
-    return "\n".join([*lines, *([f"Passed: {passed}.", ""] if passed else [])])
-
-
-def suite_before(suite: str, before: str, why: str) -> str | None:
-    """Return the former results of a suite that cannot be run now, with their date, from ``before``."""
-    found = re.search(rf"^### {re.escape(suite)}: [1-9].*?(?=^### |\Z)", before, re.DOTALL | re.MULTILINE)
-    date = re.search(r"^Written by .* on (\S+),", before, re.MULTILINE)
-    if found is None or date is None:
-        return None
-    heading, _, rest = found[0].partition("\n\n")
-    of_before = re.match(r"Of the run of ([\d-]+)[^\n]*\n\n", rest)
-    day, rest = (date[1], rest) if of_before is None else (of_before[1], rest[of_before.end() :])
-    return f"{heading}\n\nOf the run of {day}, with what was served then; not run since: {why}.\n\n{rest}"
-
-
 def numbers(cells: Iterable[Cell]) -> str:
     """The number of cells by result."""
     counts = Counter(cell.result for cell in cells)
@@ -193,11 +150,11 @@ def numbers(cells: Iterable[Cell]) -> str:
     )
 
 
-def document(cells: Sequence[Cell], outcomes: Sequence[Mapping[str, str]], before: str = "") -> str:
-    """The whole text. Suites that are not on this machine are as ``before``, the text of the last run."""
+def document(cells: Sequence[Cell], before: str = "") -> str:
+    """The whole text. The part about other projects' tests is as ``before``, in the text of the last run."""
     ours = [cell for cell in cells if cell.broker]
     others = [cell for cell in cells if not cell.broker]
-    suites = sorted({outcome["suite"] for outcome in outcomes})
+    _, heading, suites = before.partition(HEADING)
     return TEXT.format(
         date=datetime.datetime.now(datetime.timezone.utc).date(),
         version=minikafka.__version__,
@@ -208,27 +165,14 @@ def document(cells: Sequence[Cell], outcomes: Sequence[Mapping[str, str]], befor
         table=table(others),
         numbers_of_ours=numbers(ours),
         table_of_ours=table(ours),
-        suites="\n".join(
-            section(suite, [outcome for outcome in outcomes if outcome["suite"] == suite], before)
-            for suite in suites
-        ),
+        suites=heading + suites,
     )
 
 
-def section(suite: str, outcomes: Sequence[Mapping[str, str]], before: str) -> str:
-    """One suite as it was run now, or the last time."""
-    whole = (
-        outcome["why"] for outcome in outcomes if outcome["test"] == "all" and outcome["result"] == "not run"
-    )
-    missing = next(whole, None)
-    kept = None if missing is None else suite_before(suite, before, missing)
-    return kept or suite_text(suite, outcomes)
-
-
-def main(clients: str, suites: str, to: str) -> None:
+def main(clients: str, page: str) -> None:
     """Write it."""
-    before = Path(to).read_text() if Path(to).exists() else ""
-    Path(to).write_text(document(cells_of(Path(clients)), json.loads(Path(suites).read_text()), before))
+    path = Path(page)
+    path.write_text(document(cells_of(Path(clients)), path.read_text() if path.exists() else ""))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.compatibility import Cell, cells_of, section, table
+from tests.interop.compatibility import Cell, cells_of, table
 from tests.interop.driver import Message, Program, Refused
 
 ECHO = """
@@ -121,22 +121,3 @@ def test_table_of_our_clients_has_columns_by_broker() -> None:
         "",
         "- [1] failed: no",
     ]
-
-
-def test_missing_suite_keeps_its_last_results() -> None:
-    before = (
-        "# C\n\nWritten by `scripts/compatibility` on 2026-11-22, from a run\n\n"
-        "### librdkafka: 2 passed, 0 failed, 0 not run\n\nPassed: `a`, `b`.\n\n"
-        "### other: 1 passed\n\nPassed: `c`.\n"
-    )
-    missing = [{"suite": "librdkafka", "test": "all", "result": "not run", "why": "its sources are not here"}]
-    kept = section("librdkafka", missing, before)
-    assert kept.splitlines()[0] == "### librdkafka: 2 passed, 0 failed, 0 not run"
-    said = "Of the run of 2026-11-22, with what was served then; not run since: its sources are not here."
-    assert kept.count("Of the run of") == 1
-    assert said in kept
-    assert kept.endswith("Passed: `a`, `b`.\n\n")
-    later = "Written by `scripts/compatibility` on 2026-12-01, from a run\n\n" + kept
-    assert section("librdkafka", missing, later) == kept
-    assert "1 not run" in section("librdkafka", missing, "")
-    assert "1 failed" in section("librdkafka", [{**missing[0], "result": "failed"}], before)

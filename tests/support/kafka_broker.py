@@ -29,10 +29,11 @@ _ALONE = {
 
 
 class KafkaBroker:
-    """Broker 0 of a release. ``directory`` gets its properties and output; ``data`` is its data directory.
+    """Broker ``number`` of a release.
 
-    ``zookeeper`` is not looked at by releases that have none. ``jvm``: options of Java.
-    ``listeners``: those beside PLAINTEXT. ``scram``: arguments of ``--add-scram``, without a ZooKeeper.
+    ``directory`` gets its properties and output; ``data`` is its data directory. ``zookeeper`` is not looked
+    at by releases that have none. ``jvm``: options of Java. ``listeners``: those beside PLAINTEXT. ``scram``:
+    arguments of ``--add-scram``, without a ZooKeeper.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class KafkaBroker:
         directory: Path,
         zookeeper: str = "",
         *,
+        number: int = 0,
         data: Path | None = None,
         config: Mapping[str, object] | None = None,
         jvm: Sequence[str] = (),
@@ -52,6 +54,7 @@ class KafkaBroker:
         self._scram = scram
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
+        self.number = number
         self.log = directory / "broker.log"
         self.release = release
         self._zookeeper = zookeeper
@@ -80,19 +83,19 @@ class KafkaBroker:
         listeners = ",".join((f"PLAINTEXT://{self.bootstrap}", *self._listeners))
         if self.release.has_zookeeper:
             return {
-                "broker.id": 0,
+                "broker.id": self.number,
                 "listeners": listeners,
                 "zookeeper.connect": zookeeper,
                 "zookeeper.session.timeout.ms": 2000,
             }
         controller = f"127.0.0.1:{free_port()}"
         return {
-            "node.id": 0,
+            "node.id": self.number,
             "process.roles": "broker,controller",
             "listeners": f"{listeners},CONTROLLER://{controller}",
             "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": f"0@{controller}",
+            "controller.quorum.voters": f"{self.number}@{controller}",
         }
 
     def start(self) -> None:
@@ -101,7 +104,7 @@ class KafkaBroker:
             return
         properties = str(self._directory / "server.properties")
         if self.release.has_zookeeper:
-            await_free_id(self._zookeeper)
+            await_free_id(self._zookeeper, self.number)
         else:
             users = [word for user in self._scram for word in ("--add-scram", user)]
             options = ("--ignore-formatted", "-t", CLUSTER_ID, "-c", properties)
@@ -154,14 +157,15 @@ def running(release: Release, directory: Path) -> Iterator[KafkaBroker]:
         yield broker
 
 
-def await_free_id(zookeeper: str) -> None:
-    """Wait until no broker 0 is registered: a killed broker's registration outlives it for two seconds.
+def await_free_id(zookeeper: str, number: int = 0) -> None:
+    """Wait until no broker ``number`` is registered.
 
-    Its successor of another kind ends when it finds it.
+    A killed broker's registration outlives it for two seconds. Its successor of another kind ends when it
+    finds it.
     """
     store = ZooKeeperStore(zookeeper)
     try:
-        if not wait_until(lambda: store.exists("/brokers/ids/0") is None, START_TIMEOUT_S):
+        if not wait_until(lambda: store.exists(f"/brokers/ids/{number}") is None, START_TIMEOUT_S):
             raise AssertionError("the registration of the killed broker stays")
     finally:
         store.close()

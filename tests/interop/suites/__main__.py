@@ -1,0 +1,78 @@
+"""Run suites, and write their outcomes into a file; see docs/reference/compatibility.md.
+
+    python -m tests.interop.suites RESULTS.json [SUITE | BROKER]…
+
+SUITE is one of ``SUITES``, BROKER one of ``BROKERS``; none of either means all. Outcomes of others that are
+in RESULTS.json stay there. A suite that cannot be run here is named with the reason.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.interop.releases import KAFKA_3_9
+from tests.interop.suites import franz_go, kafka_python, librdkafka
+from tests.interop.suites.brokers import running
+from tests.interop.suites.suite import BROKERS, Suite
+
+SUITES: tuple[Suite, ...] = (franz_go.SUITE, kafka_python.SUITE, librdkafka.SUITE)
+
+
+def main(path: str, *chosen: str) -> None:
+    """Run the suites that were chosen."""
+    names = [suite.name for suite in SUITES]
+    unknown = set(chosen) - {*names, *BROKERS}
+    if unknown:
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; suites: {names}, brokers: {list(BROKERS)}")
+    results = Path(path)
+    for suite in SUITES:
+        if not set(chosen) & set(names) or suite.name in chosen:
+            missing = suite.missing() or without_kafka()
+            if missing is not None:
+                say(f"{suite.name}: not run: {missing}")
+                continue
+            for kind in BROKERS:
+                if not set(chosen) & set(BROKERS) or kind in chosen:
+                    keep(results, suite.name, kind, run(suite, kind))
+
+
+def say(text: str) -> None:
+    """Tell of progress on stderr."""
+    sys.stderr.write(f"{text}\n")
+
+
+def without_kafka() -> str | None:
+    """The reason if there are no jars of Apache Kafka."""
+    folder = os.environ.get(KAFKA_3_9.variable)
+    return None if folder else f"{KAFKA_3_9.variable} names no jars of Apache Kafka {KAFKA_3_9.number}"
+
+
+def run(suite: Suite, kind: str) -> list[dict[str, str]]:
+    """The outcome of each test on brokers of that kind."""
+    outcomes = []
+    with tempfile.TemporaryDirectory() as directory, running(kind, suite, Path(directory)) as address:
+        began = time.monotonic()
+        for outcome in suite.run(address):
+            outcomes.append(asdict(outcome))
+            seconds = time.monotonic() - began
+            say(f"{seconds:5.0f} s, {suite.name}, {kind}: {outcome.result}: {outcome.test} {outcome.why}")
+    return outcomes
+
+
+def keep(path: Path, suite: str, kind: str, outcomes: list[dict[str, str]]) -> None:
+    """Put the outcomes of one suite on one kind of brokers into the file, in place of former ones."""
+    results = json.loads(path.read_text()) if path.exists() else {}
+    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    results.setdefault(suite, {})[kind] = {"date": date, "outcomes": outcomes}
+    path.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,61 @@
+"""A suite: what it wants of its brokers, and the outcome of each of its tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+PASSED, FAILED, NOT_RUN = RESULTS = ("passed", "failed", "not run")
+
+APACHE_KAFKA = "Apache Kafka 3.9.1"
+MINIKAFKA = "minikafka"
+BROKERS = (APACHE_KAFKA, MINIKAFKA)
+"""The kinds of brokers that each suite is run against."""
+
+VERSION = "3.9.1"
+"""The release whose APIs both serve, for suites that want to be told."""
+
+NOT_SERVED = {
+    "848|KIP-848": "the groups of Kafka 4 are not served",
+    "[Ss]hare": "share groups are not served",
+}
+"""Patterns of the names of tests that cannot pass on either -> the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One test on one kind of brokers; ``why`` says more of a test that did not pass."""
+
+    test: str
+    result: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Running brokers. ``scripts`` is a folder whose ``bin`` has shell scripts of Kafka 3.9.1's tools."""
+
+    bootstrap: str
+    zookeeper: str
+    scripts: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The tests of one project.
+
+    ``missing``: the reason why it cannot be run on this machine, if there is one. ``settings``: properties of
+    the brokers; ``brokers``: their number.
+    """
+
+    name: str
+    missing: Callable[[], str | None]
+    run: Callable[[Address], Iterator[Outcome]]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    brokers: int = 1
+
+
+def not_served(test: str) -> str | None:
+    """Return the reason if a test of that name cannot pass."""
+    return next((reason for part, reason in NOT_SERVED.items() if re.search(part, test)), None)
