@@ -5,7 +5,7 @@ partitions.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.text import first_of
 from minikafka.clients.admin.acls import AclBinding, create_acls, delete_acls, describe_acls, enforces_rules
 from minikafka.clients.admin.configs import Setting, change_configs, describe_configs
+from minikafka.clients.admin.controller_requests import controller_timeout_ms
+from minikafka.clients.admin.elections import ElectionErrors, elect_leaders
 from minikafka.clients.admin.health import OFFSETS_FACTOR, ClusterHealth, health_of
 from minikafka.clients.admin.log_dirs import (
     LogDir,
@@ -58,6 +60,7 @@ from minikafka.wire.apis.create_topics import (
 )
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import ConfigResourceType
+from minikafka.wire.apis.elect_leaders import ElectionType
 
 __all__ = ["EARLIEST", "LATEST", "AclBinding", "AclFilter", "Admin", "NewTopic"]
 
@@ -97,7 +100,7 @@ class Admin:
             if any(wanted[name].takes_defaults for name in names):
                 self._check_defaults(deadline)
             return CreateTopicsRequest(
-                tuple(_creatable(wanted[name]) for name in names), _controller_timeout_ms(deadline)
+                tuple(_creatable(wanted[name]) for name in names), controller_timeout_ms(deadline)
             )
 
         def explain(code: ErrorCode, name: str) -> str | None:
@@ -156,7 +159,7 @@ class Admin:
 
         def request(names: list[str]) -> CreatePartitionsRequest:
             topics = tuple(CreatePartitionsTopic(name, count, added) for name in names)
-            return CreatePartitionsRequest(topics, _controller_timeout_ms(deadline), validate_only=False)
+            return CreatePartitionsRequest(topics, controller_timeout_ms(deadline), validate_only=False)
 
         def explain(code: ErrorCode, name: str) -> str | None:
             return explain_create_error(code, NewTopic(name, count), self._metadata_for_explanation())
@@ -200,6 +203,19 @@ class Admin:
         """Return all reassignments in progress, whoever has requested them."""
         return list_reassignments(self._cluster, self._cluster.deadline(timeout_ms))
 
+    def elect_leaders(
+        self,
+        kind: ElectionType,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> ElectionErrors:
+        """Elect the preferred replicas of partitions as leaders, or (UNCLEAN) any live ones, which may lose
+        messages. None: of all partitions that need it. One result per partition; an error may be
+        ELECTION_NOT_NEEDED.
+        """
+        return elect_leaders(self._cluster, kind, partitions, self._cluster.deadline(timeout_ms))
+
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_ms: int | None = None
     ) -> list[LogDir]:
@@ -238,7 +254,7 @@ class Admin:
         deadline = self._cluster.deadline(timeout_ms)
 
         def request(left: list[str]) -> DeleteTopicsRequest:
-            return DeleteTopicsRequest(tuple(left), _controller_timeout_ms(deadline))
+            return DeleteTopicsRequest(tuple(left), controller_timeout_ms(deadline))
 
         def explain(code: ErrorCode, name: str) -> str | None:
             return explain_delete_error(code, name, self._metadata_for_explanation())
@@ -438,8 +454,3 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         ),
         configs=tuple(CreatableTopicConfig(name, value) for name, value in topic.configs.items()),
     )
-
-
-def _controller_timeout_ms(deadline: Deadline) -> int:
-    """Return the controller's time-out: a little less than the client's, so that its response arrives."""
-    return max(1, deadline.remaining_ms() * 9 // 10)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.controller_requests import ask_controller, controller_timeout_ms, error_of
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
-from minikafka.wire.api import Api, partitions_of
+from minikafka.wire.api import partitions_of
 from minikafka.wire.apis.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsRequest,
@@ -51,41 +51,22 @@ def alter_reassignments(
     )
 
     def request() -> AlterPartitionReassignmentsRequest:
-        return AlterPartitionReassignmentsRequest(max(1, deadline.remaining_ms()), topics)
+        return AlterPartitionReassignmentsRequest(controller_timeout_ms(deadline), topics)
 
-    response = _ask_controller(cluster, ALTER_PARTITION_REASSIGNMENTS, request, deadline)
-    return {key: _error(row.error_code, row.error_message) for key, row in partitions_of(response.responses)}
+    response = ask_controller(cluster, ALTER_PARTITION_REASSIGNMENTS, request, deadline)
+    return {
+        key: error_of(row.error_code, row.error_message) for key, row in partitions_of(response.responses)
+    }
 
 
 def list_reassignments(cluster: ClusterClient, deadline: Deadline) -> list[OngoingReassignment]:
     """Return all reassignments in progress, whoever has requested them."""
 
     def request() -> ListPartitionReassignmentsRequest:
-        return ListPartitionReassignmentsRequest(max(1, deadline.remaining_ms()), None)
+        return ListPartitionReassignmentsRequest(controller_timeout_ms(deadline), None)
 
-    response = _ask_controller(cluster, LIST_PARTITION_REASSIGNMENTS, request, deadline)
+    response = ask_controller(cluster, LIST_PARTITION_REASSIGNMENTS, request, deadline)
     return [
         OngoingReassignment(key, row.replicas, row.adding_replicas, row.removing_replicas)
         for key, row in sorted(partitions_of(response.topics), key=lambda item: item[0])
     ]
-
-
-def _ask_controller(
-    cluster: ClusterClient, api: Api[Any, Any], request: Callable[[], object], deadline: Deadline
-) -> Any:
-    """Return the response of the controller, which may move meanwhile."""
-
-    def attempt() -> Any:
-        controller = cluster.controller(deadline)
-        response = cluster.send(controller, api, request(), deadline=deadline).result(deadline.remaining_ms())
-        error = _error(response.error_code, response.error_message)
-        if error is not None:
-            raise error
-        return response
-
-    return cluster.retry(api.name, deadline, attempt)
-
-
-def _error(code: int, message: str | None) -> BrokerError | None:
-    found = ErrorCode.of(code)
-    return None if found is ErrorCode.NONE else BrokerError(found, message or "")
