@@ -27,7 +27,8 @@ from minikafka.base.config.property_files import properties_text
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.secrets import Password
 from minikafka.clients.admin.admin import Admin
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
+from minikafka.clients.admin.users import NewPassword, add_user
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers
 from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded import Cluster
@@ -163,7 +164,7 @@ def apache_kafka(jars: str, directory: Path, security: Security | None = None) -
 
 def _add_user(zookeeper: str) -> None:
     with contextlib.closing(ZooKeeperStore(zookeeper)) as store:
-        add_user(store, USER, NewPassword(Password(PASSWORD)), os.urandom)
+        add_user(ZooKeeperUsers(store), USER, NewPassword(Password(PASSWORD)), os.urandom)
 
 
 def _await(client: Mapping[str, str], process: psutil.Process, output: Path) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.secrets import Password
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
+from minikafka.clients.admin.users import NewPassword, add_user
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers
 from minikafka.embedded.broker import BrokerFailed, BrokerProcess
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
@@ -162,7 +163,7 @@ def run_in_sync_for(seconds: float, load: Load, cluster: SecuredCluster) -> None
 def test_brokers_replicate_over_tls_and_sasl_without_a_plain_listener(
     cluster: SecuredCluster, mechanism: str
 ) -> None:
-    add_user(cluster.store, USER, NewPassword(Password(SECRET)), os.urandom)
+    add_user(ZooKeeperUsers(cluster.store), USER, NewPassword(Password(SECRET)), os.urandom)
     settings = {
         **listeners("SASL_SSL", between="SASL_SSL"),
         **sasl_ssl(mechanism),
@@ -268,7 +269,7 @@ def provider() -> Iterator[IdentityProvider]:
 def test_brokers_log_in_to_each_other_with_tokens_of_a_provider(
     cluster: SecuredCluster, provider: IdentityProvider
 ) -> None:
-    add_user(cluster.store, USER, NewPassword(Password(SECRET)), os.urandom)
+    add_user(ZooKeeperUsers(cluster.store), USER, NewPassword(Password(SECRET)), os.urandom)
     own = {
         "sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-512",
         "oauthbearer.sasl.jaas.config": jaas("OAUTHBEARER", f'clientId="kafka" clientSecret="{SECRET}"'),

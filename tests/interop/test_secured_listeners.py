@@ -33,7 +33,8 @@ from minikafka.base.acls import (
 from minikafka.base.secrets import Password
 from minikafka.clients.admin.acls import AclBinding
 from minikafka.clients.admin.admin import Admin
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
+from minikafka.clients.admin.users import NewPassword, add_user
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.cluster import Cluster
 from minikafka.registry.brokers import live_brokers
@@ -136,7 +137,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with Cluster(config=config, data_dir=str(directory / "data")) as cluster:
         store = ZooKeeperStore(cluster.zookeeper_connect)
         try:
-            add_user(store, USER, NewPassword(Password(PASSWORD)), os.urandom)
+            add_user(ZooKeeperUsers(store), USER, NewPassword(Password(PASSWORD)), os.urandom)
             (registration,) = live_brokers(store).values()
         finally:
             store.close()

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from minikafka.base.errors import CoordinationError
 from minikafka.base.secrets import Password
 from minikafka.cli.commands import run
-from minikafka.clients.admin.zookeeper.users import list_credentials
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
@@ -78,7 +78,9 @@ def test_a_password_set_by_kafkas_tool_is_read(zookeeper: str, store: Store, use
     config = read_config(store, paths.USERS, sanitize(name))
     assert fits(config[SHA_256.value], SHA_256, "pa,s=s", 8192)
     assert fits(config[SHA_512.value], SHA_512, "lion", 4096)
-    found = [(held.mechanism, held.iterations) for held in list_credentials(store) if held.user == name]
+    found = [
+        (held.mechanism, held.iterations) for held in ZooKeeperUsers(store).credentials() if held.user == name
+    ]
     assert found == [(SHA_256, 8192), (SHA_512, 4096)]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from minikafka.base.secrets import Password
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user, change_password, delete_user
+from minikafka.clients.admin.users import NewPassword, add_user, change_password, delete_user
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers
 from minikafka.registry import paths
 from minikafka.registry.store import Store
 from minikafka.security.sasl.scram import ScramCredential, ScramMechanism
@@ -31,15 +32,17 @@ def test_a_broker_knows_users_from_its_start_and_every_change() -> None:
     with ScriptSimulation() as simulation:
         store: Store = simulation.zookeeper.connect()
         random_bytes = iter(bytes([n]) * 17 for n in range(100)).__next__
-        add_user(store, "alice", NewPassword(Password("tiger")), lambda _: random_bytes())
+        add_user(ZooKeeperUsers(store), "alice", NewPassword(Password("tiger")), lambda _: random_bytes())
         simulation.machine.start()
         assert fits(known(simulation), "tiger")
-        add_user(store, "b/b", NewPassword(Password("bear")), lambda _: random_bytes())
-        change_password(store, "alice", NewPassword(Password("lion"), 8192), lambda _: random_bytes())
+        add_user(ZooKeeperUsers(store), "b/b", NewPassword(Password("bear")), lambda _: random_bytes())
+        change_password(
+            ZooKeeperUsers(store), "alice", NewPassword(Password("lion"), 8192), lambda _: random_bytes()
+        )
         pass_time(simulation)
         assert fits(known(simulation), "lion")
         assert fits(known(simulation, "b/b"), "bear")
-        delete_user(store, "alice")
+        delete_user(ZooKeeperUsers(store), "alice")
         pass_time(simulation)
         assert known(simulation) is None
         assert "tiger" not in str(simulation.log.take())
@@ -48,7 +51,7 @@ def test_a_broker_knows_users_from_its_start_and_every_change() -> None:
 def test_users_changed_without_notification_are_known_in_the_next_session() -> None:
     with ScriptSimulation() as simulation:
         store = simulation.zookeeper.connect()
-        add_user(store, "alice", NewPassword(Password("tiger")), bytes)
+        add_user(ZooKeeperUsers(store), "alice", NewPassword(Password("tiger")), bytes)
         simulation.machine.start()
         store.delete(paths.config_path(paths.USERS, "alice"))
         pass_time(simulation)

@@ -14,7 +14,8 @@ import pytest
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.secrets import Password
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
+from minikafka.clients.admin.users import NewPassword, add_user
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers
 from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded import local
@@ -80,7 +81,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with Cluster(config=config, data_dir=str(directory)) as cluster:
         store = ZooKeeperStore(cluster.zookeeper_connect)
         try:
-            add_user(store, USER, NewPassword(Password(PASSWORD)), os.urandom)
+            add_user(ZooKeeperUsers(store), USER, NewPassword(Password(PASSWORD)), os.urandom)
             (registration,) = live_brokers(store).values()
         finally:
             store.close()

@@ -16,11 +16,13 @@ class CommandLine:
     def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
         self._capture = capture
         self.out = self.err = ""
+        self.options: tuple[str, ...] = ()
+        """Options of every command."""
 
     def run(self, *words: str) -> int:
         """Run a command. Return its status."""
         self._capture.readouterr()
-        status = run(list(words))
+        status = run([*words, *self.options])
         self.out, self.err = self._capture.readouterr()
         return status
 

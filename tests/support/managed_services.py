@@ -22,7 +22,8 @@ from typing import Any
 
 from minikafka.base.errors import AuthenticationFailed
 from minikafka.base.secrets import Password
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
+from minikafka.clients.admin.users import NewPassword, add_user
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers
 from minikafka.embedded.cluster import Cluster
 from minikafka.registry.brokers import live_brokers
 from minikafka.registry.zookeeper import ZooKeeperStore
@@ -218,7 +219,7 @@ def _add_users(cluster: Cluster) -> dict[str, int]:
     """Add the users of SCRAM, and return the ports of the listeners once they can log in."""
     with contextlib.closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:
         for name, password in SCRAM_USERS.items():
-            add_user(store, name, NewPassword(Password(password)), os.urandom)
+            add_user(ZooKeeperUsers(store), name, NewPassword(Password(password)), os.urandom)
         (registration,) = live_brokers(store).values()
     ports = {found.listener: found.port for found in registration.broker.endpoints}
     server = {

@@ -26,7 +26,8 @@ from minikafka.base.errors import AuthenticationFailed
 from minikafka.base.ids import TopicPartition
 from minikafka.base.secrets import Password
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
+from minikafka.clients.admin.users import NewPassword, add_user
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers
 from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.network.cluster import ClusterClient
@@ -128,7 +129,7 @@ def secured_kafka(release: Release, directory: Path) -> Iterator[SecuredKafka]:
         if release.has_zookeeper:
             zookeeper = f"{stack.enter_context(EmbeddedZooKeeper(str(directory))).connect}/kafka"
             with contextlib.closing(ZooKeeperStore(zookeeper)) as store:
-                add_user(store, USER, NewPassword(Password(PASSWORD)), os.urandom)
+                add_user(ZooKeeperUsers(store), USER, NewPassword(Password(PASSWORD)), os.urandom)
         else:
             config["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
         scram = [
@@ -173,7 +174,7 @@ def secured_cluster(directory: Path) -> Iterator[SecuredKafka]:
     config["listeners"] = ",".join(f"{name}://{address}" for name, address in addresses.items())
     with Cluster(data_dir=directory, config=config) as cluster:
         with contextlib.closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:
-            add_user(store, USER, NewPassword(Password(PASSWORD)), os.urandom)
+            add_user(ZooKeeperUsers(store), USER, NewPassword(Password(PASSWORD)), os.urandom)
         kafka = SecuredKafka(addresses, cluster.zookeeper_connect)
         assert wait_until(lambda: _logs_in(kafka), 10), "the broker does not know the user"
         yield kafka

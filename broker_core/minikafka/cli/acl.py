@@ -42,7 +42,6 @@ app = typer.Typer(
 
 COLUMNS = ["resource", "name", "principal", "permission", "operation", "host"]
 ADVICE = {
-    ErrorCode.UNSUPPORTED_VERSION: "use --zookeeper HOST:PORT/CHROOT, where the rules are stored",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "to bypass the brokers, use --zookeeper HOST:PORT/CHROOT",
     ErrorCode.SECURITY_DISABLED: "to add rules before one is enabled, use --zookeeper HOST:PORT/CHROOT",
 }
@@ -231,18 +230,16 @@ def _acl_store(
     """Yield the rules of the brokers, or with --zookeeper those stored there."""
     from minikafka.clients.admin.acls import BrokerAcls, ZooKeeperAcls
 
-    if zookeeper:
-        with connect.zookeeper_store(zookeeper, bootstrap, data_dir, command_config) as store:
-            yield ZooKeeperAcls(store)
-    else:
-        with connect.cluster_client(bootstrap, data_dir, command_config) as cluster:
-            try:
-                yield BrokerAcls(cluster)
-            except BrokerError as error:
-                advice = ADVICE.get(error.code)
-                if advice is None:
-                    raise
-                raise AclRequestFailed(error.code, f"{error.detail}; {advice}") from None
+    with connect.backend(
+        BrokerAcls, ZooKeeperAcls, bootstrap, zookeeper, data_dir, command_config
+    ) as backend:
+        try:
+            yield backend
+        except BrokerError as error:
+            advice = ADVICE.get(error.code)
+            if advice is None:
+                raise
+            raise AclRequestFailed(error.code, f"{error.detail}; {advice}") from None
 
 
 def _rows(rules: Iterable[AclBinding]) -> list[dict[str, object]]:

@@ -99,12 +99,15 @@ def get(
     With --zookeeper, the settings of a broker that are stored there: replication throttles.
     """
     from minikafka.cli.entity_configs import Owner
+    from minikafka.clients.admin.client_quotas import BrokerQuotas, ZooKeeperConfigs
 
-    if uses_zookeeper(kind, user, zookeeper):
+    if is_entity(kind, user, zookeeper):
         owner = Owner(kind.plural, name, user)
         owner.check_changes({})
-        with connect.zookeeper_store(zookeeper, bootstrap, data_dir, command_config) as store:
-            found = owner.rows(store, everything=everything)
+        with connect.backend(
+            BrokerQuotas, ZooKeeperConfigs, bootstrap, zookeeper, data_dir, command_config
+        ) as backend:
+            found = owner.rows(backend, everything=everything)
             print_rows(found, ["setting", "value", "source"], style, nothing=no_settings_text(kind, name))
         return
 
@@ -169,15 +172,18 @@ def set_(
         raise ConfigError("K=V", None, "required; or set --delete K")
 
     from minikafka.cli.entity_configs import Owner
+    from minikafka.clients.admin.client_quotas import BrokerQuotas, ZooKeeperConfigs
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
     named: dict[str, object] = {kind.value: name}
-    if uses_zookeeper(kind, user, zookeeper):
+    if is_entity(kind, user, zookeeper):
         owner = Owner(kind.plural, name, user)
         named = owner.named()
         owner.check_changes(changes)
-        with connect.zookeeper_store(zookeeper, bootstrap, data_dir, command_config) as store:
-            owner.change(store, changes)
+        with connect.backend(
+            BrokerQuotas, ZooKeeperConfigs, bootstrap, zookeeper, data_dir, command_config
+        ) as backend:
+            owner.change(backend, changes)
     else:
         with connect.admin_client(bootstrap, data_dir, command_config) as admin:
             of = ConfigResourceType[kind.name]
@@ -192,8 +198,8 @@ def set_(
         say(f"{name}{f' of user {user}' * bool(user)} has {format_changes(changes)}")
 
 
-def uses_zookeeper(kind: EntityType, user: str | None, zookeeper: str | None) -> bool:
-    """Return True if the settings are read and changed in ZooKeeper. Raise ConfigError for topics."""
+def is_entity(kind: EntityType, user: str | None, zookeeper: str | None) -> bool:
+    """Return True for quotas, and for all settings in ZooKeeper. Raise ConfigError for topics there."""
     if user is not None and kind is not EntityType.CLIENT:
         allowed = f"is only for clients: `client ID --user {user or 'U'}`, or `user NAME` for all its clients"
         raise ConfigError("--user", user, allowed)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from minikafka.base.errors import AuthenticationFailed, BrokerError, ConfigError, MinikafkaError, NetworkError
+from minikafka.base.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ConfigError,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+)
 from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name
 from minikafka.cli.options import (
     BOOTSTRAP_VARIABLE,
@@ -37,6 +44,9 @@ REACH_TIMEOUT_MS = 4_000
 """The time to find a cluster: users get an answer within five seconds from the start of the process."""
 UNKNOWN_TOPIC_TIMEOUT_MS = 800
 """The time to wait for the metadata of a topic that seems not to exist: users want a quick answer."""
+ZOOKEEPER_ADVICE = "use --zookeeper HOST:PORT/CHROOT"
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 @contextlib.contextmanager
@@ -150,10 +160,8 @@ def zookeeper_store(
     ``may_be_new``: then an absent chroot is created, as a broker does.
     """
     if is_typed(bootstrap):
-        reason = "this needs ZooKeeper, not brokers; use --zookeeper HOST:PORT/CHROOT"
-        if zookeeper:
-            reason = f"conflicts with --zookeeper {zookeeper}; set only one of them"
-        raise ConfigError("--bootstrap", bootstrap, reason)
+        allowed = f"conflicts with --zookeeper {zookeeper}; set only one of them"
+        raise ConfigError("--bootstrap", bootstrap, allowed)
     if zookeeper and data_dir is not None:
         allowed = f"conflicts with --data-dir {data_dir}; set only one of them"
         raise ConfigError("--zookeeper", zookeeper, allowed)
@@ -190,6 +198,33 @@ def _zookeeper_security(data_dir: Path | None, command_config: str | None) -> Zo
     if not properties and command_config is not None:
         properties = read_command_config(command_config)
     return zookeeper_security(ZooKeeperClientConfig.among(properties))
+
+
+@contextlib.contextmanager
+def backend(
+    at_brokers: Callable[[ClusterClient], A],
+    in_zookeeper: Callable[[Store], B],
+    bootstrap: str | None,
+    zookeeper: str | None,
+    data_dir: Path | None,
+    command_config: str | None = None,
+    *,
+    may_be_new: bool = False,
+) -> Iterator[A | B]:
+    """Yield what ``in_zookeeper`` makes of the cluster's ZooKeeper if an option names that, or else what
+    ``at_brokers`` makes of a client of its brokers. ``may_be_new``: as for ``zookeeper_store``.
+    """
+    if zookeeper:
+        with zookeeper_store(zookeeper, bootstrap, data_dir, command_config, may_be_new=may_be_new) as store:
+            yield in_zookeeper(store)
+        return
+    with cluster_client(bootstrap, data_dir, command_config) as cluster:
+        try:
+            yield at_brokers(cluster)
+        except BrokerError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            raise BrokerError(error.code, f"{error.detail}; {ZOOKEEPER_ADVICE}") from None
 
 
 @dataclass(frozen=True, slots=True)

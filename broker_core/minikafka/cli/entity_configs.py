@@ -1,4 +1,4 @@
-"""Settings that only ZooKeeper stores: quotas of clients, users and addresses, rates of replication."""
+"""Quotas of clients, users and addresses, and in ZooKeeper the rates of replication of brokers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ from minikafka.base.config.config_def import Faults
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import HIDDEN, redact
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import (
-    BROKER_RATES,
-    CONNECTION_RATE,
-    CONNECTION_RATE_TYPE,
-    RATE,
-    change_config,
-    read_config,
-)
+from minikafka.registry.entity_configs import BROKER_RATES, CONNECTION_RATE, CONNECTION_RATE_TYPE, RATE
 from minikafka.registry.users import DEFAULT_ENTITY, ClientEntity, QuotaType
 
 if TYPE_CHECKING:
-    from minikafka.registry.store import Store
+    from minikafka.clients.admin.client_quotas import QuotasBackend
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +44,7 @@ class Owner:
             return self.kind, normal_address(self.name) or DEFAULT_ENTITY
         return (self.kind, self.name) if self.kind == paths.BROKERS else self.client.kind_and_name
 
-    def rows(self, store: Store, *, everything: bool) -> list[dict[str, object]]:
+    def rows(self, backend: QuotasBackend, *, everything: bool) -> list[dict[str, object]]:
         """Return rows with the settings; with ``everything`` also those of others that hold for the owner."""
         entity_type = self.kind.removesuffix("s")
         sources = {self.kind_and_name: entity_type}
@@ -62,7 +55,7 @@ class Owner:
                 sources.setdefault(entity.kind_and_name, str(entity))
         found: dict[str, dict[str, object]] = {}
         for (kind, name), source in sources.items():
-            for setting, value in read_config(store, kind, name).items():
+            for setting, value in backend.read(kind, name).items():
                 secret = setting in _credentials()
                 row = {"setting": setting, "value": HIDDEN if secret else redact(setting, value)}
                 if not secret or source == entity_type:
@@ -108,23 +101,19 @@ class Owner:
             elif key in known:
                 faults.attempt(partial(known[key].parse, key, value), None)
             else:
-                allowed = f"not a setting of {self.kind} in ZooKeeper; use {' or '.join(known)}"
+                where = " in ZooKeeper" if self.kind == paths.BROKERS else ""
+                allowed = f"not a setting of {self.kind}{where}; use {' or '.join(known)}"
                 faults.add([ConfigError(key, value, allowed)])
         faults.check(changes)
 
-    def change(self, store: Store, changes: Mapping[str, str | None]) -> None:
+    def change(self, backend: QuotasBackend, changes: Mapping[str, str | None]) -> None:
         """Write the changed settings and delete those that are None. Raise ConfigError if one is missing."""
-
-        def changed(config: dict[str, str]) -> dict[str, str]:
-            for key, value in changes.items():
-                if value is not None:
-                    config[key] = value
-                elif config.pop(key, None) is None:
-                    has = ", ".join(config) or "none"
-                    raise ConfigError("--delete", key, f"{self.name} has no such setting; it has {has}")
-            return config
-
-        change_config(store, *self.kind_and_name, changed)
+        held = backend.read(*self.kind_and_name)
+        for key, value in changes.items():
+            if value is None and key not in held:
+                has = ", ".join(held) or "none"
+                raise ConfigError("--delete", key, f"{self.name} has no such setting; it has {has}")
+        backend.change(*self.kind_and_name, changes)
 
 
 def _check_address(name: str) -> None:

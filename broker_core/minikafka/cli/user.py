@@ -1,4 +1,4 @@
-"""``minikafka user``: users with passwords, whose SCRAM credentials are kept in ZooKeeper."""
+"""``minikafka user``: users with passwords (SCRAM credentials), at the brokers or in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import getpass
 import os
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,24 +16,22 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
 from minikafka.cli import connect
 from minikafka.cli.options import (
+    Bootstrap,
     CommandConfig,
+    DataDir,
     Format,
     OutputFormat,
-    RequiredZooKeeper,
-    ZooKeeperDataDir,
+    ZooKeeper,
     number_option,
     value_option,
 )
 from minikafka.cli.output import note, print_json, print_rows, say
 
 if TYPE_CHECKING:
-    from minikafka.clients.admin.zookeeper.users import NewPassword
+    from minikafka.clients.admin.users import NewPassword, UsersBackend
     from minikafka.security.sasl.scram import ScramMechanism
 
-app = typer.Typer(
-    help="Add, list and delete users with passwords (SASL/SCRAM), as stored in ZooKeeper.",
-    no_args_is_help=True,
-)
+app = typer.Typer(help="Add, list and delete users with passwords (SASL/SCRAM).", no_args_is_help=True)
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16_384
 """The bounds of Kafka's tool."""
@@ -72,21 +72,22 @@ def add(
     password: PasswordOption = None,
     mechanisms: Mechanisms = None,
     iterations: Iterations = MIN_ITERATIONS,
-    zookeeper: RequiredZooKeeper = None,
-    data_dir: ZooKeeperDataDir = None,
+    bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    zookeeper: ZooKeeper = None,
+    data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Add a user. Asks for the password, unless an option gives it. Brokers know the user at once.
 
-    Also works before the first broker of a cluster runs. Status 1 if the user exists.
+    With --zookeeper also before the first broker of a cluster runs. Status 1 if the user exists.
     """
-    from minikafka.clients.admin.zookeeper.users import add_user
+    from minikafka.clients.admin.users import add_user
 
     wanted = _parsed(mechanisms) or _all_mechanisms()
     new = _new_password(name, password, iterations, from_stdin=password_stdin)
-    with connect.zookeeper_store(zookeeper, None, data_dir, command_config, may_be_new=True) as store:
-        add_user(store, name, new, os.urandom, wanted)
+    with _users(bootstrap, zookeeper, data_dir, command_config, may_be_new=True) as users:
+        add_user(users, name, new, os.urandom, wanted)
     _print_done("added user", name, wanted, style)
 
 
@@ -100,23 +101,24 @@ def passwd(
         value_option("--mechanism", "M", "Only for this mechanism; may be repeated. [all that the user has]"),
     ] = None,
     iterations: Iterations = MIN_ITERATIONS,
-    zookeeper: RequiredZooKeeper = None,
-    data_dir: ZooKeeperDataDir = None,
+    bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    zookeeper: ZooKeeper = None,
+    data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Change a user's password. Connections that are open stay open. Status 1 if there is no such user.
 
     With --data-dir of a secured cluster, that of its first user also in the files of D/security.
     """
-    from minikafka.clients.admin.zookeeper.users import change_password
+    from minikafka.clients.admin.users import change_password
     from minikafka.embedded import secured_directory
     from minikafka.security.sasl.scram import ScramMechanism
 
     wanted = _parsed(mechanisms)
     new = _new_password(name, password, iterations, from_stdin=password_stdin)
-    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
-        changed = change_password(store, name, new, os.urandom, wanted)
+    with _users(bootstrap, zookeeper, data_dir, command_config) as users:
+        changed = change_password(users, name, new, os.urandom, wanted)
     if data_dir is not None and ScramMechanism.SCRAM_SHA_512 in changed:
         secured_directory.write_first_password(data_dir, name, new.password)
     _print_done("changed the password of", name, changed, style)
@@ -124,20 +126,19 @@ def passwd(
 
 @app.command("list")
 def list_(
-    zookeeper: RequiredZooKeeper = None,
-    data_dir: ZooKeeperDataDir = None,
+    bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    zookeeper: ZooKeeper = None,
+    data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """List the users and their mechanisms."""
-    from minikafka.clients.admin.zookeeper.users import list_credentials
-
-    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
-        found = list_credentials(store)
+    with _users(bootstrap, zookeeper, data_dir, command_config) as users:
+        found = users.credentials()
     rows = [
         {
             "user": credential.user,
-            "mechanism": credential.mechanism.value,
+            "mechanism": credential.mechanism and credential.mechanism.value,
             "iterations": credential.iterations,
         }
         for credential in found
@@ -145,9 +146,10 @@ def list_(
     print_rows(rows, ["user", "mechanism", "iterations"], style, nothing="no users with passwords")
     for credential in found:
         if credential.iterations is None:
-            user, mechanism = credential.user, credential.mechanism.value
+            user = credential.user
+            which = f"the {credential.mechanism.value}" if credential.mechanism else "a"
             note(
-                f"minikafka: the {mechanism} credential of user {user} is invalid; set the password with "
+                f"minikafka: {which} credential of user {user} is invalid; set the password with "
                 f"`minikafka user passwd {user}`"
             )
 
@@ -159,24 +161,42 @@ def delete(
         list[str] | None,
         value_option("--mechanism", "M", "Only for this mechanism; may be repeated. [all that the user has]"),
     ] = None,
-    zookeeper: RequiredZooKeeper = None,
-    data_dir: ZooKeeperDataDir = None,
+    bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    zookeeper: ZooKeeper = None,
+    data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Delete a user's passwords; quotas and access rules stay. Status 1 if there is no such user.
 
     Connections that are open stay open.
     """
-    from minikafka.clients.admin.zookeeper.users import delete_user
+    from minikafka.clients.admin.users import delete_user
     from minikafka.embedded import secured_directory
 
     wanted = _parsed(mechanisms)
     if data_dir is not None:
         secured_directory.check_may_be_deleted(data_dir, name)
-    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
-        deleted = delete_user(store, name, wanted)
+    with _users(bootstrap, zookeeper, data_dir, command_config) as users:
+        deleted = delete_user(users, name, wanted)
     _print_done("deleted user", name, deleted, style)
+
+
+def _users(
+    bootstrap: str | None,
+    zookeeper: str | None,
+    data_dir: Path | None,
+    command_config: str | None,
+    *,
+    may_be_new: bool = False,
+) -> AbstractContextManager[UsersBackend]:
+    """Return the users as the brokers know them, or with --zookeeper as they are stored there."""
+    from minikafka.clients.admin.users import BrokerUsers
+    from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers
+
+    return connect.backend(
+        BrokerUsers, ZooKeeperUsers, bootstrap, zookeeper, data_dir, command_config, may_be_new=may_be_new
+    )
 
 
 def _print_done(what: str, name: str, mechanisms: Sequence[ScramMechanism], style: Format) -> None:
@@ -204,7 +224,7 @@ def _parsed(names: Collection[str] | None) -> tuple[ScramMechanism, ...]:
 
 def _new_password(user: str, given: str | None, iterations: int, *, from_stdin: bool) -> NewPassword:
     """Return the password that the options give, or that the user types twice. Raise ConfigError."""
-    from minikafka.clients.admin.zookeeper.users import NewPassword
+    from minikafka.clients.admin.users import NewPassword
 
     if given is not None and from_stdin:
         raise ConfigError("NAME", user, "has two passwords; set only one of --password-stdin and --password")

@@ -36,13 +36,8 @@ from minikafka.base.config.property_files import parse_properties, properties_te
 from minikafka.base.errors import ConfigError, MinikafkaError, NoSuchUser, StoreError, UserExists
 from minikafka.base.files import Files, make_dirs_durably, replace_file
 from minikafka.base.secrets import Password
-from minikafka.clients.admin.zookeeper.users import (
-    NewPassword,
-    add_user,
-    change_password,
-    delete_user,
-    has_password,
-)
+from minikafka.clients.admin.users import NewPassword, add_user, change_password, delete_user
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers, has_password
 from minikafka.embedded.certificate_authority import CertificateAuthority, covers, is_issued_by
 from minikafka.registry.store import Store
 from minikafka.security.certificates import Certificate
@@ -166,7 +161,7 @@ def delete_super_users(store: Store) -> None:
     """Delete the users of a ZooKeeper that was open: anybody may have added one with a super user's name."""
     for user in (BROKER_USER, FIRST_USER):
         with suppress(NoSuchUser):
-            delete_user(store, user)
+            delete_user(ZooKeeperUsers(store), user)
 
 
 def add_first_user(store: Store, security: ClusterSecurity, *, own_zookeeper: bool) -> None:
@@ -177,7 +172,7 @@ def add_first_user(store: Store, security: ClusterSecurity, *, own_zookeeper: bo
     password = security.users[FIRST_USER]
     new = NewPassword(password)
     with suppress(UserExists):
-        add_user(store, FIRST_USER, new, secrets.token_bytes, [ScramMechanism(MECHANISM)])
+        add_user(ZooKeeperUsers(store), FIRST_USER, new, secrets.token_bytes, [ScramMechanism(MECHANISM)])
     if has_password(store, FIRST_USER, password):
         return
     if not own_zookeeper:
@@ -186,7 +181,7 @@ def add_first_user(store: Store, security: ClusterSecurity, *, own_zookeeper: bo
             f"so that its clients cannot log in; write that password to the file, or set this one with "
             f"`minikafka user passwd {FIRST_USER} --zookeeper HOST:PORT`, and start again"
         )
-    change_password(store, FIRST_USER, new, secrets.token_bytes)
+    change_password(ZooKeeperUsers(store), FIRST_USER, new, secrets.token_bytes)
 
 
 def write_first_password(files: Files, directory: str, password: Password) -> None:

@@ -43,7 +43,7 @@ def acl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> A
     made = AclCommands(capfd)
 
     monkeypatch.setattr(
-        "minikafka.cli.connect.zookeeper_store", lambda *_: contextlib.nullcontext(made.store)
+        "minikafka.cli.connect.zookeeper_store", lambda *_, **__: contextlib.nullcontext(made.store)
     )
     return made
 

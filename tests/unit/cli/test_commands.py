@@ -202,10 +202,10 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["config", "set", "topic", "t", "a.b"], "K=V='a.b'"),
         (["config", "set", "topic", "t", "--delete", "a.b=1"], "--delete='a.b=1'"),
         (["config", "get", "group", "g"], "KIND='group': must be topic, broker, client, user or ip"),
-        (["config", "get", "client", "c"], "--zookeeper: required (the address that `minikafka up` printed)"),
+        (["cluster", "protect-zookeeper"], "--zookeeper: required (the address that `minikafka up` printed)"),
         (
-            ["config", "get", "client", "c", "--bootstrap", "h:1"],
-            "this needs ZooKeeper, not brokers; use --zookeeper",
+            ["config", "get", "client", "c", "--bootstrap", "h:1", "--zookeeper", "h:2"],
+            "--bootstrap='h:1': conflicts with --zookeeper h:2; set only one of them",
         ),
         (["config", "get", "topic", "t", "--zookeeper", "h:1"], "for topics use --bootstrap"),
         (["config", "get", "broker", "b", "--zookeeper", "h:1"], "NAME='b': must be a broker id"),

@@ -1,4 +1,4 @@
-"""Quotas of clients and rates of replication, set and read by commands: brokers hear of them in ZooKeeper."""
+"""Quotas of clients and rates of replication, set and read by commands, at brokers and in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -23,16 +23,22 @@ pytestmark = pytest.mark.process
 PATIENCE_S = 30
 
 
+@pytest.fixture(params=["--bootstrap", "--zookeeper"])
+def to(request: pytest.FixtureRequest, minikafka_cluster: Cluster) -> tuple[str, str]:
+    """Return the option that names the cluster."""
+    at_brokers = request.param == "--bootstrap"
+    return request.param, getattr(
+        minikafka_cluster, "bootstrap_servers" if at_brokers else "zookeeper_connect"
+    )
+
+
 def ok(cli: CommandLine, *arguments: str) -> str:
     status = cli.run("config", *arguments)
     assert status == 0, cli.err
     return cli.out
 
 
-def test_they_are_set_and_read_and_go_back_to_those_of_all(
-    minikafka_cluster: Cluster, cli: CommandLine
-) -> None:
-    to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
+def test_they_are_set_and_read_and_go_back_to_those_of_all(to: tuple[str, str], cli: CommandLine) -> None:
     said = ok(cli, "set", "client", "<default>", "consumer_byte_rate=5000000", *to)
     assert said == "<default> has consumer_byte_rate=5000000\n"
     ok(cli, "set", "client", "a/b", "producer_byte_rate=10", "consumer_byte_rate=7", *to)
@@ -54,8 +60,7 @@ def test_they_are_set_and_read_and_go_back_to_those_of_all(
     assert ok(cli, "get", "client", "a/b", "--all", *to) == ""
 
 
-def test_addresses_have_a_rate_of_new_connections(minikafka_cluster: Cluster, cli: CommandLine) -> None:
-    to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
+def test_addresses_have_a_rate_of_new_connections(to: tuple[str, str], cli: CommandLine) -> None:
     ok(cli, "set", "ip", "<default>", "connection_creation_rate=1000", *to)
     said = ok(cli, "set", "ip", "::ffff:10.0.0.1", "connection_creation_rate=5", *to)
     assert said == "::ffff:10.0.0.1 has connection_creation_rate=5\n"
@@ -74,8 +79,7 @@ def test_addresses_have_a_rate_of_new_connections(minikafka_cluster: Cluster, cl
     assert "use connection_creation_rate" in cli.err
 
 
-def test_quotas_of_users_win_over_those_of_client_ids(minikafka_cluster: Cluster, cli: CommandLine) -> None:
-    to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
+def test_quotas_of_users_win_over_those_of_client_ids(to: tuple[str, str], cli: CommandLine) -> None:
     ok(cli, "set", "user", "al ice", "producer_byte_rate=10", "consumer_byte_rate=11", *to)
     ok(cli, "set", "client", "app-2", "producer_byte_rate=12", "consumer_byte_rate=13", *to)
     said = ok(cli, "set", "client", "app-2", "--user", "al ice", "producer_byte_rate=14", *to)
@@ -123,9 +127,8 @@ def test_a_user_is_added_before_the_first_broker_runs(tmp_path: Path, cli: Comma
 
 
 def test_a_running_broker_acts_on_them(
-    minikafka_cluster: Cluster, minikafka_topic: str, cli: CommandLine
+    minikafka_cluster: Cluster, minikafka_topic: str, to: tuple[str, str], cli: CommandLine
 ) -> None:
-    to = ("--zookeeper", minikafka_cluster.zookeeper_connect)
     ok(cli, "set", "client", "kafka/1", "producer_byte_rate=10", *to)
     host, _, port = minikafka_cluster.bootstrap_servers.rpartition(":")
 

@@ -112,7 +112,9 @@ def named(monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryStore, list[str | None
             raise NetworkError("nobody is there")
         yield bootstrap
 
-    monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", lambda *_: contextlib.nullcontext(store))
+    monkeypatch.setattr(
+        "minikafka.cli.connect.zookeeper_store", lambda *_, **__: contextlib.nullcontext(store)
+    )
     monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
     monkeypatch.setenv("MINIKAFKA_BOOTSTRAP", "env:1")
     return store, asked

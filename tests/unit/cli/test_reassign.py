@@ -78,7 +78,7 @@ def harness(
     made = ReassignHarness(capfd, tmp_path, monkeypatch)
 
     monkeypatch.setattr(
-        "minikafka.cli.connect.zookeeper_store", lambda *_: contextlib.nullcontext(made.store)
+        "minikafka.cli.connect.zookeeper_store", lambda *_, **__: contextlib.nullcontext(made.store)
     )
     return made
 

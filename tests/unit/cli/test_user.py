@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -19,25 +19,26 @@ from minikafka.base.secrets import Password
 from minikafka.embedded.cluster_security import prepare
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import read_config, write_config
-from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.store import Store
 from minikafka.security.sasl.scram import ScramCredential, ScramMechanism
+from tests.support.broker_harness import BrokerHarness
 from tests.support.command_line import CommandLine
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 
 
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Return the ZooKeeper that the commands use."""
-    store = MemoryZooKeeper().connect()
-    store.create(paths.CONFIG_CHANGES, make_parents=True)
-
-    @contextlib.contextmanager
-    def connected(*_: object, **__: object) -> Iterator[Store]:
-        yield store
-
-    monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", connected)
+@pytest.fixture(params=["brokers", "zookeeper"])
+def store(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    serve: Callable[[BrokerHarness], BrokerHarness],
+    cli: CommandLine,
+) -> Store:
+    """Return the ZooKeeper whose users the commands change, by its broker or directly."""
+    store = serve(BrokerHarness()).zookeeper.connect()
+    if request.param == "zookeeper":
+        cli.options = ("--zookeeper", "memory")
+        monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", lambda *_, **__: nullcontext(store))
     return store
 
 
@@ -131,7 +132,7 @@ def test_the_list_has_users_with_passwords_and_no_secret(store: Store, cli: Comm
         ["a*", "SCRAM-SHA-256", "4096"],
         ["b", "SCRAM-SHA-256", "8192"],
         ["b", "SCRAM-SHA-512", "8192"],
-        ["c", "SCRAM-SHA-256", "-"],
+        ["c", "SCRAM-SHA-256" if cli.options else "-", "-"],  # a broker does not tell which
     ]
     assert "credential of user c is invalid; set the password with `minikafka user passwd c`" in cli.err
     assert cli.run("user", "list", "--format", "json") == 0
@@ -232,5 +233,5 @@ def test_a_failure_does_not_show_the_password(cli: CommandLine, monkeypatch: pyt
         raise ConfigError("--zookeeper", "h:1", "--password tiger-7 is what was given")
 
     monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", fail)
-    assert cli.run("user", "add", "a", "--password", "tiger-7") == 2
+    assert cli.run("user", "add", "a", "--password", "tiger-7", "--zookeeper", "h:1") == 2
     assert "tiger-7" not in cli.err

@@ -14,7 +14,8 @@ from minikafka.base.errors import ConfigError, MinikafkaError, StorageError, Sto
 from minikafka.base.files import RealFiles
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.base.secrets import Password
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user, has_password
+from minikafka.clients.admin.users import NewPassword, add_user
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers, has_password
 from minikafka.embedded.certificate_authority import LIFETIME, CertificateAuthority, is_issued_by
 from minikafka.embedded.cluster_security import (
     BROKER,
@@ -146,7 +147,7 @@ def test_first_user_gets_the_password_of_the_file(files: MemoryFiles, store: Sto
 
 def test_first_user_of_a_given_zookeeper_keeps_its_password(files: MemoryFiles, store: Store) -> None:
     theirs = Password("theirs")
-    add_user(store, "admin", NewPassword(theirs), os.urandom)
+    add_user(ZooKeeperUsers(store), "admin", NewPassword(theirs), os.urandom)
     with pytest.raises(MinikafkaError, match=rf"another password .* {FOLDER}/users\.properties.*write that"):
         add_first_user(store, prepared(files), own_zookeeper=False)
     assert has_password(store, "admin", theirs)

@@ -16,7 +16,8 @@ from minikafka.base.files import RealFiles
 from minikafka.base.secrets import Password
 from minikafka.cli.broker import check_stays_secured
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user
+from minikafka.clients.admin.users import NewPassword, add_user
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers
 from minikafka.clients.common_client_configs import ClientSecurity
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
@@ -213,7 +214,7 @@ def test_open_cluster_is_secured_without_users_of_strangers(tmp_path: Path) -> N
         cluster.create_topic("t")
         with closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:
             for user in ("admin", "broker"):
-                add_user(store, user, NewPassword(Password("a stranger's")), os.urandom)
+                add_user(ZooKeeperUsers(store), user, NewPassword(Password("a stranger's")), os.urandom)
     for _ in range(2):
         with Cluster(1, tmp_path, secure=True) as cluster:
             assert topics_of(cluster, cluster.client_properties) == ["t"]

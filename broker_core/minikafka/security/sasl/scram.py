@@ -63,6 +63,11 @@ class ScramMechanism(Enum):
     SCRAM_SHA_512 = "SCRAM-SHA-512"
 
     @property
+    def number(self) -> int:
+        """Kafka's number of it in requests about users."""
+        return {ScramMechanism.SCRAM_SHA_256: 1, ScramMechanism.SCRAM_SHA_512: 2}[self]
+
+    @property
     def hash_name(self) -> str:
         """The name of the hash function in ``hashlib``."""
         return self.value.removeprefix("SCRAM-").replace("-", "").lower()

@@ -30,7 +30,7 @@ from minikafka.wire.apis.describe_user_scram_credentials import (
     ScramCredentialInfo,
 )
 
-MECHANISMS = {1: ScramMechanism.SCRAM_SHA_256, 2: ScramMechanism.SCRAM_SHA_512}
+MECHANISMS = {mechanism.number: mechanism for mechanism in ScramMechanism}
 """The protocol's numbers."""
 _MAX_ITERATIONS = 16_384
 """Kafka's limit for new credentials: a broker does this work at each login, also for a wrong password."""

@@ -17,7 +17,8 @@ from jwt.algorithms import ECAlgorithm
 from minikafka.base.acls import CLUSTER, WILDCARD_HOST, Acl, Operation, Permission
 from minikafka.base.errors import ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.secrets import Password
-from minikafka.clients.admin.zookeeper.users import NewPassword, add_user, change_password, delete_user
+from minikafka.clients.admin.users import NewPassword, add_user, change_password, delete_user
+from minikafka.clients.admin.zookeeper.users import ZooKeeperUsers
 from minikafka.net.interfaces import Exchange
 from minikafka.net.memory import MemoryConnection
 from minikafka.registry.acls import change_resource
@@ -56,6 +57,7 @@ SECURED = {
 }
 AUTHORIZER = {"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer"}
 MECHANISMS = tuple(SECURED["sasl.enabled.mechanisms"].split(","))
+SCRAM = tuple(ScramMechanism)
 DELAY_MS = 100
 ALICE = b"\0alice\0wonder;land"
 WRONG_TEXT = "Authentication failed: Invalid username or password"
@@ -101,11 +103,9 @@ class World(Simulation):
         assert self.connection is not None
         return bytes(self.connection.request([token]).result(60_000))
 
-    def add_user(
-        self, name: str, password: str, mechanisms: Collection[ScramMechanism] = tuple(ScramMechanism)
-    ) -> None:
-        store = self.zookeeper.connect()
-        add_user(store, name, NewPassword(Password(password)), self.chance.randbytes, mechanisms)
+    def add_user(self, name: str, password: str, mechanisms: Collection[ScramMechanism] = SCRAM) -> None:
+        users, new = ZooKeeperUsers(self.zookeeper.connect()), NewPassword(Password(password))
+        add_user(users, name, new, self.chance.randbytes, mechanisms)
         self.settle()
 
     def assert_closed(self) -> None:
@@ -183,12 +183,12 @@ def test_user_of_zookeeper_logs_in_by_scram(world: World, mechanism: ScramMechan
 def test_changed_and_deleted_passwords_hold_at_once(world: World) -> None:
     world.add_user("dora", "old")
     store = world.zookeeper.connect()
-    change_password(store, "dora", NewPassword(Password("new")), world.chance.randbytes)
+    change_password(ZooKeeperUsers(store), "dora", NewPassword(Password("new")), world.chance.randbytes)
     world.settle()
     assert world.log_in(scram("dora", "old")).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     world.assert_closed()
     assert world.log_in(scram("dora", "new")).error_code == ErrorCode.NONE
-    delete_user(store, "dora")
+    delete_user(ZooKeeperUsers(store), "dora")
     world.settle()
     assert world.create_topic("t") == 0
     world.connect()
@@ -230,7 +230,7 @@ def test_unknown_user_of_scram_looks_like_a_wrong_password(
 
 def test_unknown_user_of_scram_has_the_iterations_of_the_others(world: World) -> None:
     new = NewPassword(Password("back pack"), 8192)
-    add_user(world.zookeeper.connect(), "dora", new, world.chance.randbytes)
+    add_user(ZooKeeperUsers(world.zookeeper.connect()), "dora", new, world.chance.randbytes)
     world.settle()
     world.handshake("SCRAM-SHA-256")
     challenge = bytes(world.token(scram("nobody", "wrong").initial_response()).auth_bytes)
