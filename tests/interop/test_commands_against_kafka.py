@@ -105,6 +105,14 @@ def test_a_topic_is_listed_described_altered_and_deleted(
     assert topic not in [row["topic"] for row in command("topic", "list", *JSON)]
 
 
+def test_topic_without_numbers_has_those_of_the_broker(
+    kafka: KafkaBroker, command: Callable[..., Rows]
+) -> None:
+    (made,) = command("topic", "create", f"commands-{next(_NUMBERS)}", *JSON)
+    assert (made["partitions"], made["replicas"]) == (1, 1)
+    assert (made["topic_id"] is None) is (kafka.release is KAFKA_0_10)
+
+
 def test_settings_are_set_and_told(kafka: KafkaBroker, command: Callable[..., Rows], topic: str) -> None:
     needs_2_0(kafka, "about settings")
     command("config", "set", "topic", topic, "retention.ms=120000", "cleanup.policy=compact")

@@ -9,7 +9,7 @@ import typer
 
 from minikafka.base.config.property_files import key_values
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
-from minikafka.base.ids import INTERNAL_TOPICS
+from minikafka.base.ids import INTERNAL_TOPICS, uuid_text
 from minikafka.base.secrets import redact_all
 from minikafka.base.text import counted
 from minikafka.cli import connect
@@ -28,6 +28,8 @@ from minikafka.cli.options import (
 from minikafka.cli.output import note, print_json, print_rows, say
 
 if TYPE_CHECKING:
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.admin.topics import CreatedTopic, NewTopic
     from minikafka.registry.store import Store
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
@@ -38,6 +40,7 @@ MaybeName = Annotated[
 ]
 INTERNAL_TOPIC = "is an internal topic of Kafka and may not be deleted; `group delete` deletes one group"
 NO_IMPACT = "Note: This will have no impact if delete.topic.enable is not set to true."
+BROKERS_CHOICE = "[the brokers' default; 1 before Kafka 2.4]"
 IfExists = Annotated[
     bool, typer.Option("--if-exists", help="If the topic does not exist, do nothing, with status 0.")
 ]
@@ -47,10 +50,12 @@ IfExists = Annotated[
 def create(
     name: Name,
     partitions: Annotated[
-        int | None, number_option("--partitions", "N", "Number of partitions. [1]", 1, show_default=False)
+        int | None,
+        number_option("--partitions", "N", f"Number of partitions. {BROKERS_CHOICE}", 1, show_default=False),
     ] = None,
     replicas: Annotated[
-        int | None, number_option("--replicas", "N", "Replicas of each partition. [1]", 1, show_default=False)
+        int | None,
+        number_option("--replicas", "N", f"Replicas of each. {BROKERS_CHOICE}", 1, show_default=False),
     ] = None,
     assignment: Annotated[
         str | None,
@@ -80,23 +85,44 @@ def create(
         raise ConfigError("--replica-assignment", assignment, allowed)
 
     from minikafka.clients.admin.admin import NewTopic
+    from minikafka.clients.admin.topics import BROKER_DEFAULT
 
-    count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
+    default = 1 if given or disable_rack_aware else BROKER_DEFAULT
+    numbers = partitions or default, replicas or default
+    topic = NewTopic(name, *numbers, given, configs, rack_aware=not disable_rack_aware)
     with connect.admin_client(bootstrap, data_dir, command_config, writes=True) as admin:
         try:
-            topic = NewTopic(name, count, factor, given, configs, rack_aware=not disable_rack_aware)
-            admin.create_topic(topic)
+            created = created_topic(admin, topic)
         except BrokerError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
                 raise
             nothing_done(name, "already exists", {"created": False}, style)
             return
-    warn_of_too_few_replicas(name, configs, factor)
+    count, factor = created.partitions, created.replication_factor
+    warn_of_too_few_replicas(name, created.configs or configs, factor)
     if style is Format.JSON:
-        print_json({"topic": name, "partitions": count, "replicas": factor, "config": redact_all(configs)})
+        numbers_made = {"partitions": count, "replicas": factor}
+        topic_id = topic_id_text(created.topic_id)
+        print_json({"topic": name, "topic_id": topic_id, **numbers_made, "config": redact_all(configs)})
     else:
         each = f", {factor} replicas each" if factor > 1 else ""
         say(f"created {name} with {counted(count, 'partition')}{each}")
+
+
+def created_topic(admin: Admin, topic: NewTopic) -> CreatedTopic:
+    """Create a topic; brokers before Kafka 2.4, which have no defaults for it, give it one of each."""
+    try:
+        return admin.create_topic(topic)
+    except BrokerError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION or not topic.takes_defaults:
+            raise
+    numbers = max(1, topic.partitions), max(1, topic.replication_factor)
+    return admin.create_topic(replace(topic, partitions=numbers[0], replication_factor=numbers[1]))
+
+
+def topic_id_text(topic_id: bytes) -> str | None:
+    """Return an id as Kafka's tools show it; None if it is unknown."""
+    return uuid_text(topic_id) if any(topic_id) else None
 
 
 def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
@@ -135,7 +161,12 @@ def list_(
     with connect.cluster_client(bootstrap, data_dir, command_config) as cluster:
         topics = cluster.metadata(None, refresh=True).topics
     rows = [
-        {"topic": name, "partitions": len(topic.partitions), "internal": topic.is_internal}
+        {
+            "topic": name,
+            "partitions": len(topic.partitions),
+            "internal": topic.is_internal,
+            "topic_id": topic_id_text(topic.topic_id),
+        }
         for name, topic in sorted(topics.items())
     ]
     print_rows(rows, ["topic", "partitions"], style, nothing="there are no topics")

@@ -108,6 +108,17 @@ def test_more_in_sync_replicas_than_there_are_is_taken_and_warned_of(
     assert f"min.insync.replicas=2 is more than {name} has (1 replica of" in cli.err
 
 
+def test_new_topic_is_printed_with_its_id_and_numbers(
+    minikafka_topic: str, at: tuple[str, str], cli: CommandLine
+) -> None:
+    name = f"{minikafka_topic}-made"
+    assert cli.run("topic", "create", name, "--partitions", "2", "--format", "json", *at) == 0
+    (made,) = cli.rows
+    assert made == {"topic": name, "topic_id": made["topic_id"], "partitions": 2, "replicas": 1, "config": {}}
+    assert cli.run("topic", "list", "--format", "json", *at) == 0
+    assert {row["topic"]: row["topic_id"] for row in cli.rows}[name] == made["topic_id"]
+
+
 @pytest.mark.parametrize("setting", ["retention.ms=-5", "cleanup.policy=Compact"])
 def test_a_value_that_kafka_refuses_is_refused_with_it_and_what_is_allowed(
     minikafka_topic: str, at: tuple[str, str], cli: CommandLine, setting: str

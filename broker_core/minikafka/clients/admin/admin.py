@@ -31,7 +31,9 @@ from minikafka.clients.admin.reassignments import (
     list_reassignments,
 )
 from minikafka.clients.admin.topics import (
+    CreatedTopic,
     NewTopic,
+    created_topic,
     explain_create_error,
     explain_delete_error,
     spread_without_racks,
@@ -56,9 +58,10 @@ from minikafka.wire.apis.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicResult,
     CreateTopicsRequest,
 )
-from minikafka.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
+from minikafka.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest, delete_topics_request
 from minikafka.wire.apis.describe_configs import ConfigResourceType
 from minikafka.wire.apis.elect_leaders import ElectionType
 
@@ -83,11 +86,25 @@ class Admin:
     def create_topics(self, topics: Iterable[NewTopic], *, timeout_ms: int = 30_000) -> TopicErrors:
         """Create topics and wait until each partition has a leader. One result per topic.
 
-        The request is repeated when the controller moves. When the response to an earlier attempt was lost,
-        TOPIC_ALREADY_EXISTS may mean that this call created the topic; its message then says so.
+        The request is repeated when the controller moves, or the user's quota of changes is used up. When the
+        response to an earlier attempt was lost, TOPIC_ALREADY_EXISTS may mean that this call created the
+        topic; its message then says so.
         """
-        wanted = {topic.name: topic for topic in topics}
-        deadline = self._cluster.deadline(timeout_ms)
+        errors, _ = self._create({topic.name: topic for topic in topics}, self._cluster.deadline(timeout_ms))
+        return errors
+
+    def create_topic(self, topic: NewTopic, *, timeout_ms: int = 30_000) -> CreatedTopic:
+        """Create one topic, and return what the brokers made of it; raises its BrokerError."""
+        errors, results = self._create({topic.name: topic}, self._cluster.deadline(timeout_ms))
+        error = errors[topic.name]
+        if error is not None:
+            raise error
+        return created_topic(topic, results[topic.name], self._cluster.known_topic(topic.name))
+
+    def _create(
+        self, wanted: dict[str, NewTopic], deadline: Deadline
+    ) -> tuple[TopicErrors, Mapping[str, CreatableTopicResult]]:
+        """Return the error of each topic, and the results of those that were requested."""
         errors, legal = _checked(wanted.values())
         for name in [name for name in legal if not wanted[name].rack_aware]:
             try:
@@ -103,21 +120,16 @@ class Admin:
                 tuple(_creatable(wanted[name]) for name in names), controller_timeout_ms(deadline)
             )
 
-        def explain(code: ErrorCode, name: str) -> str | None:
-            return explain_create_error(code, wanted[name], self._metadata_for_explanation())
+        def explain(code: ErrorCode, name: str, message: str | None) -> str | None:
+            return message or explain_create_error(code, wanted[name], self._metadata_for_explanation())
 
-        errors |= _ControllerRequest(self._cluster, deadline, CREATE_TOPICS, request, explain).run(legal)
+        call = _ControllerRequest(self._cluster, deadline, CREATE_TOPICS, request, explain)
+        errors |= call.run(legal)
         for name in legal:
             error = errors[name]
             if error is None or error.code is ErrorCode.REQUEST_TIMED_OUT:
                 errors[name] = self._await_leaders(name, deadline)
-        return errors
-
-    def create_topic(self, topic: NewTopic, *, timeout_ms: int = 30_000) -> None:
-        """Create one topic; raises its BrokerError."""
-        error = self.create_topics([topic], timeout_ms=timeout_ms)[topic.name]
-        if error is not None:
-            raise error
+        return errors, call.results
 
     def _without_racks(self, topic: NewTopic, deadline: Deadline) -> NewTopic:
         """Return the topic with an assignment that ignores racks."""
@@ -161,8 +173,9 @@ class Admin:
             topics = tuple(CreatePartitionsTopic(name, count, added) for name in names)
             return CreatePartitionsRequest(topics, controller_timeout_ms(deadline), validate_only=False)
 
-        def explain(code: ErrorCode, name: str) -> str | None:
-            return explain_create_error(code, NewTopic(name, count), self._metadata_for_explanation())
+        def explain(code: ErrorCode, name: str, message: str | None) -> str | None:
+            topic = NewTopic(name, count)
+            return message or explain_create_error(code, topic, self._metadata_for_explanation())
 
         call = _ControllerRequest(self._cluster, deadline, CREATE_PARTITIONS, request, explain)
         error = call.run([name])[name]
@@ -254,10 +267,11 @@ class Admin:
         deadline = self._cluster.deadline(timeout_ms)
 
         def request(left: list[str]) -> DeleteTopicsRequest:
-            return DeleteTopicsRequest(tuple(left), controller_timeout_ms(deadline))
+            return delete_topics_request(left, controller_timeout_ms(deadline))
 
-        def explain(code: ErrorCode, name: str) -> str | None:
-            return explain_delete_error(code, name, self._metadata_for_explanation())
+        def explain(code: ErrorCode, name: str, message: str | None) -> str | None:
+            # It names similar topics; brokers of Kafka tell no more than the code.
+            return explain_delete_error(code, name, self._metadata_for_explanation()) or message
 
         wanted = list(dict.fromkeys(names))
         errors = _ControllerRequest(self._cluster, deadline, DELETE_TOPICS, request, explain).run(wanted)
@@ -361,7 +375,9 @@ class Admin:
 
 
 class _ControllerRequest:
-    """A request about topics to the controller, repeated when it moves or a response is lost."""
+    """A request about topics to the controller, repeated when it moves, a response is lost, or the quota of
+    changes is used up; a broker reads no request of this client until it has room again (KIP-599).
+    """
 
     def __init__(
         self,
@@ -369,13 +385,15 @@ class _ControllerRequest:
         deadline: Deadline,
         api: Api[Any, Any],
         request: Callable[[list[str]], object],
-        explain: Callable[[ErrorCode, str], str | None],
+        explain: Callable[[ErrorCode, str, str | None], str | None],
     ) -> None:
         self._cluster = cluster
         self._deadline = deadline
         self._api = api
         self._request = request
         self._explain = explain
+        self.results: dict[str, Any] = {}
+        """The rows of the response by topic."""
         self._errors: TopicErrors = {}
         self._remaining: list[str] = []
         self._response_lost = False
@@ -387,7 +405,14 @@ class _ControllerRequest:
         """
         self._remaining = list(names)
         if names:
-            self._cluster.retry(f"{self._api.name} for {first_of(names, 3)}", self._deadline, self._attempt)
+            try:
+                self._cluster.retry(
+                    f"{self._api.name} for {first_of(names, 3)}", self._deadline, self._attempt
+                )
+            except BrokerError as error:
+                if error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+                    raise
+                self._errors |= dict.fromkeys(self._remaining, error)
         return self._errors
 
     def _attempt(self) -> None:
@@ -400,18 +425,22 @@ class _ControllerRequest:
         except NetworkError:
             self._response_lost = True
             raise
-        moved = False
+        moved, throttled = False, None
         results = response.results if isinstance(response, CreatePartitionsResponse) else response.topics
         for result in results:
             code = ErrorCode.of(result.error_code)
             if code is ErrorCode.NOT_CONTROLLER:
                 moved = True
+            elif code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+                throttled = BrokerError(code, result.error_message or "controller_mutation_rate is used up")
             elif result.name in self._remaining:
                 self._remaining.remove(result.name)
-                message = getattr(result, "error_message", None)  # DeleteTopics has none
-                self._errors[result.name] = self._error(code, result.name, controller, message)
+                self.results[result.name] = result
+                self._errors[result.name] = self._error(code, result.name, controller, result.error_message)
         if moved:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {controller} is no longer the controller")
+        if throttled is not None:
+            raise throttled
         if self._remaining:
             missing = first_of(self._remaining, 3)
             raise NetworkError(f"no result for {missing} in the response of broker {controller}")
@@ -419,7 +448,7 @@ class _ControllerRequest:
     def _error(self, code: ErrorCode, name: str, controller: int, message: str | None) -> BrokerError | None:
         if code is ErrorCode.NONE:
             return None
-        detail = message or self._explain(code, name)
+        detail = self._explain(code, name, message)
         if detail is None:
             detail = f"{self._api.name} of topic {name!r}, response of broker {controller}"
         if self._response_lost and code in _POSSIBLY_APPLIED_CODES:

@@ -1,8 +1,8 @@
 """New topics, and explanations of failed creations and deletions.
 
-The responses of CreateTopics 0 and of DeleteTopics contain codes only. The brokers' checks decide; this
-module explains their codes afterwards from the cluster's metadata. Topics that are always invalid are
-rejected before the request.
+The responses of CreateTopics 0 and of DeleteTopics before 5 contain codes only, and often those of later
+versions. The brokers' checks decide; this module explains their codes afterwards from the cluster's metadata.
+Topics that are always invalid are rejected before the request.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from minikafka.base.config.unknown_names import near_matches
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, check_topic_name, has_collision
-from minikafka.clients.network.metadata import ClusterMetadata
+from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata
 from minikafka.clients.network.response_errors import denied
 from minikafka.controller.assignment import assign_replicas
+from minikafka.wire.apis.create_topics import CreatableTopicResult
 
 BROKER_DEFAULT = -1
 """For partitions or replicas: the broker's default, from version 4 of CreateTopics on (KIP-464)."""
@@ -69,6 +70,41 @@ class NewTopic:
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"expected 1 to {REPLICAS_MAX} replicas, got {self.replication_factor}",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A new topic, as brokers made it.
+
+    topic_id            zero before Kafka 2.8
+    partitions          their number
+    replication_factor  the replicas of each partition; of the first, if an assignment has several numbers
+    configs             all settings, also the defaults; None: before Kafka 2.4, or without DescribeConfigs
+    """
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str | None] | None = None
+
+
+def created_topic(asked: NewTopic, result: CreatableTopicResult, known: TopicMetadata | None) -> CreatedTopic:
+    """Return the topic that a CreateTopics response tells of.
+
+    known: its metadata, for what the response does not have; None: this client may not describe it.
+    """
+    partitions, factor = result.num_partitions, result.replication_factor
+    if partitions < 0 or factor < 0:  # brokers before 2.4, or no DescribeConfigs
+        if known is not None and known.partitions:
+            partitions, factor = len(known.partitions), len(known.partitions[0].replicas)
+        elif asked.assignments:
+            partitions, factor = len(asked.assignments), len(next(iter(asked.assignments.values())))
+        else:
+            partitions, factor = asked.partitions, asked.replication_factor
+    configs = None if result.configs is None else {row.name: row.value for row in result.configs}
+    topic_id = result.topic_id if known is None else known.topic_id
+    return CreatedTopic(asked.name, topic_id, partitions, factor, configs)
 
 
 def spread_without_racks(

@@ -5,6 +5,7 @@ TOPIC_DELETION_DISABLED for brokers on which deletion is switched off; 5: error 
 Versions 2 and 4 have no new fields.
 """
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Annotated
 
@@ -30,6 +31,11 @@ class DeleteTopicsRequest:
     topics: Annotated[tuple[DeleteTopicState, ...], since(6)] = field(default=(), kw_only=True)
     topic_names: Annotated[tuple[str, ...], until(5, default=())]
     timeout_ms: Int32
+
+
+def delete_topics_request(names: Sequence[str], timeout_ms: int) -> DeleteTopicsRequest:
+    """Return a request for topics by name, in every version."""
+    return DeleteTopicsRequest(tuple(names), timeout_ms, topics=tuple(map(DeleteTopicState, names)))
 
 
 @fast_value

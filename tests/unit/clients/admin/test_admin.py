@@ -15,7 +15,8 @@ from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from minikafka.wire.apis.metadata import MetadataTopic
+from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse, MetadataTopic
+from minikafka.wire.fields import ZERO_UUID
 from tests.support.broker_harness import BrokerHarness
 
 
@@ -170,6 +171,82 @@ def test_a_removal_that_takes_its_time_is_told_as_going_on(brokers: BrokerHarnes
     assert len(brokers.asked(ApiKey.DELETE_TOPICS)) == 1
 
 
+@pytest.mark.parametrize("version", [0, 4, 5, 7])
+def test_new_topic_is_returned_as_brokers_made_it(brokers: BrokerHarness, admin: Admin, version: int) -> None:
+    brokers.newest[ApiKey.CREATE_TOPICS] = version
+    created = admin.create_topic(NewTopic("a", 3, 2, configs={"retention.ms": "5"}))
+    assert (created.name, created.partitions, created.replication_factor) == ("a", 3, 2)
+    assert created.topic_id == brokers.client().metadata(["a"]).topic_id("a") != ZERO_UUID
+    if version < 5:
+        assert created.configs is None
+    else:
+        assert created.configs is not None
+        assert (created.configs["retention.ms"], created.configs["min.insync.replicas"]) == ("5", "1")
+
+
+@pytest.mark.parametrize("version", [4, 7])
+def test_numbers_that_the_broker_chose_are_returned(
+    brokers: BrokerHarness, admin: Admin, version: int
+) -> None:
+    brokers.newest[ApiKey.CREATE_TOPICS] = version
+    created = admin.create_topic(NewTopic("a", BROKER_DEFAULT, BROKER_DEFAULT))
+    assert (created.partitions, created.replication_factor) == (1, 1)
+    assigned = admin.create_topic(NewTopic("b", assignments={0: [2, 1], 1: [1, 2]}))
+    assert (assigned.partitions, assigned.replication_factor) == (2, 2)
+
+
+def test_topic_that_may_not_be_described_has_the_numbers_of_the_request(
+    brokers: BrokerHarness, admin: Admin
+) -> None:
+    hidden = MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "a", False, ())
+    brokers.newest[ApiKey.CREATE_TOPICS] = 4
+
+    def without_it(broker_id: int, request: MetadataRequest) -> MetadataResponse:
+        served: MetadataResponse = brokers.serve(broker_id, request)
+        return replace(served, topics=(hidden,) if request.names == ("a",) else served.topics)
+
+    brokers.always(ApiKey.METADATA, without_it)
+    created = admin.create_topic(NewTopic("a", 3))
+    assert (created.partitions, created.replication_factor, created.topic_id) == (3, 1, ZERO_UUID)
+
+
+@pytest.mark.parametrize(("version", "names"), [(0, ("a",)), (5, ("a",)), (6, ())])
+def test_topics_are_deleted_by_name_in_every_version(
+    brokers: BrokerHarness, admin: Admin, version: int, names: tuple[str, ...]
+) -> None:
+    brokers.newest[ApiKey.DELETE_TOPICS] = version
+    admin.create_topic(NewTopic("a"))
+    assert admin.delete_topics(["a"]) == {"a": None}
+    assert "a" not in admin.list_topics()
+    (request,) = brokers.asked(ApiKey.DELETE_TOPICS)
+    assert (request.topic_names, [topic.name for topic in request.topics]) == (names, ["a"][len(names) :])
+
+
+def test_requests_over_the_quota_of_changes_are_repeated(brokers: BrokerHarness, admin: Admin) -> None:
+    throttled = CreatableTopicResult("a", ErrorCode.THROTTLING_QUOTA_EXCEEDED, "used up")
+    made = CreatableTopicResult("b", ErrorCode.NONE)
+    brokers.add_topic("b", 1)
+    brokers.script(ApiKey.CREATE_TOPICS, lambda *_: CreateTopicsResponse(0, (throttled, made)))
+    assert admin.create_topics([NewTopic("a"), NewTopic("b")]) == {"a": None, "b": None}
+    first, second = brokers.asked(ApiKey.CREATE_TOPICS)
+    assert [[topic.name for topic in request.topics] for request in (first, second)] == [["a", "b"], ["a"]]
+
+
+def test_a_quota_that_stays_used_up_is_the_error_of_its_topics(brokers: BrokerHarness, admin: Admin) -> None:
+    def throttle(_: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        made = (CreatableTopicResult("b", ErrorCode.NONE),) * any(
+            topic.name == "b" for topic in request.topics
+        )
+        return CreateTopicsResponse(0, (CreatableTopicResult("a", code, "used up"), *made))
+
+    brokers.add_topic("b", 1)
+    brokers.always(ApiKey.CREATE_TOPICS, throttle)
+    found = admin.create_topics([NewTopic("a"), NewTopic("b")], timeout_ms=2_000)
+    assert codes(found) == {"a": ErrorCode.THROTTLING_QUOTA_EXCEEDED, "b": ErrorCode.NONE}
+    assert "used up" in str(found["a"])
+
+
 def refused(brokers: BrokerHarness, code: ErrorCode) -> None:
     """The next request about topics is answered with ``code`` for each of them."""
     brokers.script(
@@ -181,7 +258,7 @@ def refused(brokers: BrokerHarness, code: ErrorCode) -> None:
     brokers.script(
         ApiKey.DELETE_TOPICS,
         lambda _, request: DeleteTopicsResponse(
-            0, tuple(DeletableTopicResult(name, int(code)) for name in request.topic_names)
+            0, tuple(DeletableTopicResult(topic.name, int(code)) for topic in request.topics)
         ),
     )
 

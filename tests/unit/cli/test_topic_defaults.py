@@ -1,0 +1,42 @@
+"""``cli/topic``: the numbers of partitions and replicas that ``topic create`` leaves to the brokers."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.cli.topic import created_topic, topic_id_text
+from minikafka.clients.admin.admin import Admin, NewTopic
+from minikafka.clients.admin.topics import BROKER_DEFAULT
+from minikafka.wire.api import ApiKey
+from minikafka.wire.fields import ZERO_UUID
+from tests.support.broker_harness import BrokerHarness
+
+
+@pytest.fixture
+def brokers() -> BrokerHarness:
+    return BrokerHarness(2)
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 7])
+@pytest.mark.parametrize(("given", "made"), [((BROKER_DEFAULT, 2), (1, 2)), ((3, BROKER_DEFAULT), (3, 1))])
+def test_numbers_that_are_not_given_are_the_brokers_or_one(
+    brokers: BrokerHarness, version: int, given: tuple[int, int], made: tuple[int, int]
+) -> None:
+    brokers.newest[ApiKey.CREATE_TOPICS] = version
+    created = created_topic(Admin(brokers.client()), NewTopic("a", *given))
+    assert (created.partitions, created.replication_factor) == made
+    (request,) = brokers.asked(ApiKey.CREATE_TOPICS)
+    (row,) = request.topics
+    assert (row.num_partitions, row.replication_factor) == (made if version < 4 else given)
+
+
+def test_other_errors_are_raised(brokers: BrokerHarness) -> None:
+    with pytest.raises(BrokerError) as caught:
+        created_topic(Admin(brokers.client()), NewTopic("a", BROKER_DEFAULT, 9))
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_an_unknown_id_has_no_text() -> None:
+    assert topic_id_text(ZERO_UUID) is None
+    assert topic_id_text(b"\0" * 15 + b"\1") == "AAAAAAAAAAAAAAAAAAAAAQ"
