@@ -1,12 +1,12 @@
 """Settings of a log: Kafka's topic properties over the broker's, with the names and defaults of 0.10.1.
 
-Every property that 0.10.1 allows on a topic can be given and is checked. ``segment.ms`` has no upper bound
-that means "never": LONG_MAX is far enough. ``message.format.version`` has the default of 2.1, so that what
-producers of any age send is stored as they sent it. A topic's own value wins over the broker's
-(``log.segment.bytes`` and so on), and that over the default. What a client asks for is checked strictly
-(``with_overrides``); what ZooKeeper already has, perhaps of a newer Kafka, must not stop a broker
-(``with_known_overrides``). One default differs from the release, as text 003 wants it:
-``unclean.leader.election.enable=false``.
+Every property that 0.10.1 allows on a topic, and ``max.compaction.lag.ms`` of 2.3, can be given and is
+checked. ``segment.ms`` has no upper bound that means "never": LONG_MAX is far enough.
+``message.format.version`` has the default of 2.1, so that what producers of any age send is stored as they
+sent it. A topic's own value wins over the broker's (``log.segment.bytes`` and so on), and that over the
+default. What a client asks for is checked strictly (``with_overrides``); what ZooKeeper already has, perhaps
+of a newer Kafka, must not stop a broker (``with_known_overrides``). One default differs from the release, as
+text 003 wants it: ``unclean.leader.election.enable=false``.
 """
 
 from __future__ import annotations
@@ -285,6 +285,13 @@ class LogConfig:
         "How long a message is safe from compaction.",
         synonyms=(Synonym("log.cleaner.min.compaction.lag.ms"),),
     )
+    max_compaction_lag_ms: int = setting(
+        "max.compaction.lag.ms",
+        int64(1),
+        LONG_MAX,
+        "The age of a message at which its log is compacted, however small the uncompacted share is.",
+        synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
+    )
     compression_type: str = setting(
         "compression.type",
         one_of(*_CODECS, exact=True),
@@ -356,10 +363,12 @@ class LogConfig:
     def max_segment_ms(self, segment_path: str) -> int:
         """``segment.ms`` less this segment's own share of ``segment.jitter.ms``.
 
-        The share is a hash of the path, not random: it keeps the logs of a topic from rolling at once.
+        The share is a hash of the path, not random: it keeps the logs of a topic from rolling at once. A
+        compacted log rolls at ``max.compaction.lag.ms``, if that is less: its newest segment is not cleaned.
         """
-        jitter_ms = min(self.segment_jitter_ms, self.segment_ms)
-        return self.segment_ms - (zlib.crc32(segment_path.encode()) % jitter_ms if jitter_ms else 0)
+        segment_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
+        jitter_ms = min(self.segment_jitter_ms, segment_ms)
+        return segment_ms - (zlib.crc32(segment_path.encode()) % jitter_ms if jitter_ms else 0)
 
     @classmethod
     def from_properties(
@@ -398,6 +407,12 @@ class LogConfig:
                 overrides["cleanup.policy"],
                 f"{min(unknown)} is not in log.cleanup.policy of the broker; add it there first",
             )
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            raise ConfigError(
+                "min.compaction.lag.ms",
+                str(config.min_compaction_lag_ms),
+                f"must be at most max.compaction.lag.ms, which is {config.max_compaction_lag_ms}",
+            )
         return config
 
     def with_known_overrides(self, overrides: Mapping[str, str]) -> tuple[LogConfig, list[str]]:
@@ -406,13 +421,14 @@ class LogConfig:
         A description has the property's name and value. Where an invalid property may be one that retains
         messages, nothing is deleted: the default might delete them.
         """
-        usable, problems, unsure = {}, [], False
+        usable: dict[str, str] = {}
+        problems, unsure = [], False
         for name, text in sorted(overrides.items()):
             if name not in TOPIC_CONFIG.keys:
                 problems.append(str(ConfigError(name, text, "unknown topic property")))
                 continue
             try:
-                self.with_overrides({name: text})
+                self.with_overrides({**usable, name: text})
             except ConfigError as error:
                 problems.append(str(error))
                 unsure = unsure or name in _KEEPING

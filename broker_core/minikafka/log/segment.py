@@ -182,14 +182,19 @@ class Segment:
         The age counts in message time from the first message's timestamp; without one, from the creation of
         the file. (``LogSegment.timeWaitedForRoll`` of 0.10.1.) The segment must not be empty.
         """
-        if self._first_timestamp_ms is None:
-            self._first_timestamp_ms = self._read_first_timestamp()
-        if self._first_timestamp_ms >= 0:
-            return newest_ms - self._first_timestamp_ms
+        first_ms = self.first_timestamp_ms()
+        if first_ms >= 0:
+            return newest_ms - first_ms
         if self._created_ms is None:
             # The broker was started since: the segment is at least as old as its last modification.
             self._created_ms = self.file.modified_ms()
         return now_ms - self._created_ms
+
+    def first_timestamp_ms(self) -> int:
+        """Return the timestamp of the first message, or the largest one of the first batch; -1 for none."""
+        if self._first_timestamp_ms is None:
+            self._first_timestamp_ms = self._read_first_timestamp()
+        return self._first_timestamp_ms
 
     def _read_first_timestamp(self) -> int:
         head = self.file.read_at(0, layout.MAX_TIMESTAMP_AT + _TIMESTAMP.size)

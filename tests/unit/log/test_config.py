@@ -183,11 +183,25 @@ def test_every_fault_of_a_topic_is_named_in_the_order_given() -> None:
     ]
 
 
-def test_the_table_has_the_24_properties_of_the_release() -> None:
-    assert len(TOPIC_CONFIG.keys) == 24
+def test_the_table_has_the_24_properties_of_the_release_and_one_of_2_3() -> None:
+    assert len(TOPIC_CONFIG.keys.keys() - {"max.compaction.lag.ms"}) == 24
+
+
+def test_a_smallest_compaction_lag_above_the_largest_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"min\.compaction\.lag\.ms='11': .* max\.compaction\.lag\.ms, which is 10$"
+    ):
+        LogConfig(min_compaction_lag_ms=11).with_overrides({"max.compaction.lag.ms": "10"})
 
 
 # What stands in ZooKeeper already.
+
+
+def test_compaction_lags_in_zookeeper_that_contradict_stop_no_broker() -> None:
+    given = {"max.compaction.lag.ms": "10", "min.compaction.lag.ms": "11"}
+    config, problems = LogConfig().with_known_overrides(given)
+    assert (config.max_compaction_lag_ms, config.min_compaction_lag_ms) == (10, 0)
+    assert [problem.partition("=")[0] for problem in problems] == ["min.compaction.lag.ms"]
 
 
 def test_invalid_properties_are_skipped_with_name_and_value() -> None:

@@ -106,6 +106,21 @@ def test_jitter_takes_from_each_segments_time_its_own_share(files: MemoryFiles) 
     assert 10 <= min(rolled_at) <= max(rolled_at) <= 101
 
 
+def test_compacted_log_rolls_at_the_largest_compaction_lag(files: MemoryFiles) -> None:
+    config = replace(BY_TIME, segment_ms=100, max_compaction_lag_ms=10, compacted=True)
+    log = open_log(files, config)
+    for newest_ms in (0, 10, 11):
+        add(log, newest_ms)
+    assert bases(log) == [0, 2]
+
+
+def test_largest_compaction_lag_does_not_roll_other_logs(files: MemoryFiles) -> None:
+    log = open_log(files, replace(BY_TIME, segment_ms=100, max_compaction_lag_ms=10))
+    for newest_ms in (0, 11):
+        add(log, newest_ms)
+    assert bases(log) == [0]
+
+
 # preallocate
 
 

@@ -1,7 +1,8 @@
 """The state of log cleaning: it chooses the log to clean next, and keeps the first dirty offset of each log.
 
 The dirtiest log is cleaned first: the one with the largest dirty part of all that can be cleaned, if that is
-more than ``min.cleanable.dirty.ratio``. The dirty part begins where the last pass ended, which is kept in
+more than ``min.cleanable.dirty.ratio``, or if its dirty part has a segment that began more than
+``max.compaction.lag.ms`` ago. The dirty part begins where the last pass ended, which is kept in
 ``cleaner-offset-checkpoint`` of the data directory (Kafka's own file, ``offset_checkpoint``), and ends before
 the active segment and before the first one with a message younger than ``min.compaction.lag.ms``.
 
@@ -11,7 +12,7 @@ A damaged log that cannot be cleaned is reported once and skipped until the brok
 truncated. A log whose disk failed, or in which an open transaction prevents all cleaning, is retried after
 a minute. The other logs are cleaned meanwhile.
 
-(``LogCleanerManager.scala`` of 0.10.1; for a log that shrank, as 3.9.1.)
+(``LogCleanerManager.scala`` of 0.10.1; for a log that shrank, and for the largest lag, as 3.9.1.)
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class LogToClean:
     upper_offset: int
     clean_bytes: int
     dirty_bytes: int
+    overdue: bool = False
+    """Whether a full segment with dirt is older than ``max.compaction.lag.ms``."""
 
     @property
     def ratio(self) -> float:
@@ -62,13 +65,20 @@ def log_to_clean(log: Log, first_dirty_offset: int, now_ms: int) -> LogToClean:
             break
         number += 1
     upper_offset = segments[number].base_offset
+    first_times_ms = (
+        segment.first_timestamp_ms()
+        for segment, following in pairwise(segments)
+        if following.base_offset > first_dirty_offset
+    )
+    overdue_ms = now_ms - log.config.max_compaction_lag_ms
     clean = dirty = 0
     for segment, following in pairwise(segments[: number + 1]):
         begin = _bytes_before(segment, following, log.start_offset)
         middle = _bytes_before(segment, following, first_dirty_offset)
         clean += middle - begin
         dirty += segment.size - middle
-    return LogToClean(first_dirty_offset, max(upper_offset, first_dirty_offset), clean, dirty)
+    overdue = any(0 < first_ms < overdue_ms for first_ms in first_times_ms)
+    return LogToClean(first_dirty_offset, max(upper_offset, first_dirty_offset), clean, dirty, overdue)
 
 
 def _bytes_before(segment: Segment, following: Segment, offset: int) -> int:
@@ -137,7 +147,7 @@ class LogCleanerManager:
 
     def run_once(self, now_ms: int) -> CleanReport | None:
         """Clean the dirtiest log that needs it; None when none does, or the cleaning was stopped. ``now_ms``
-        is wall-clock time, for ``min.compaction.lag.ms``.
+        is wall-clock time, for ``min.compaction.lag.ms`` and ``max.compaction.lag.ms``.
 
         Errors of a log are not raised but logged.
         """
@@ -182,7 +192,8 @@ class LogCleanerManager:
             except StorageError as error:
                 self._put_off(partition, error)
                 continue
-            if cleanable.ratio > log.config.min_cleanable_dirty_ratio and (
+            is_due = cleanable.overdue and cleanable.dirty_bytes > 0
+            if (is_due or cleanable.ratio > log.config.min_cleanable_dirty_ratio) and (
                 best is None or cleanable.ratio > best[2].ratio
             ):
                 best = partition, log, cleanable

@@ -138,6 +138,28 @@ def test_a_log_is_cleaned_when_its_dirt_is_more_than_the_ratio(broker: Broker) -
     assert broker.run() == ONE
 
 
+def test_overdue_log_is_cleaned_below_the_dirty_ratio(broker: Broker) -> None:
+    config = replace(CONFIG, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=60_000)
+    broker.add(ONE, segments=2, config=config)
+    # The messages' times are NOW_MS and a second more for each.
+    broker.files.clock.advance(60_000)
+    assert broker.run() is None
+    broker.files.clock.advance(1)
+    assert broker.run() == ONE
+    broker.fill(ONE, 1)
+    assert broker.run() is None
+    broker.files.clock.advance(20_000)
+    assert broker.run() == ONE
+
+
+def test_overdue_messages_of_the_newest_segment_are_not_cleaned(broker: Broker) -> None:
+    config = replace(CONFIG, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1)
+    log = broker.add(ONE, config=config)
+    log.append(validate(bytearray(build_message_set([Record(b"k", b"v", NOW_MS)])), Limits(), NOW_MS))
+    broker.files.clock.advance(60_000)
+    assert broker.run() is None
+
+
 def test_logs_that_do_not_compact_are_left_alone(broker: Broker) -> None:
     broker.add(ONE, segments=2, config=replace(CONFIG, compacted=False))
     assert broker.run() is None
