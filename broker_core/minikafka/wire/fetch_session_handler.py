@@ -47,12 +47,17 @@ class FetchSessionHandler:
         replica_id: int = -1,
         rack_id: str = "",
     ) -> FetchRequest:
-        """Return the fetch of exactly these partitions. ``answered`` or ``begin_anew`` must follow."""
+        """Return the fetch of exactly these partitions. ``answered`` or ``begin_anew`` must follow. ``parts``
+        must not be changed afterwards.
+        """
         changed, forgotten_keys = parts, []
         if self._epoch != NEW_SESSION_EPOCH:
             named, anew = self._named, self._anew
-            changed = {key: part for key, part in parts.items() if key in anew or named.get(key) != part}
-            forgotten_keys = [key for key in named if key not in parts]
+            if parts is named:
+                changed = {key: parts[key] for key in anew if key in parts}
+            else:
+                changed = {key: part for key, part in parts.items() if key in anew or named.get(key) != part}
+                forgotten_keys = [key for key in named if key not in parts]
         self._named = parts
         self._anew.difference_update(parts)
         forgotten = numbers_by_topic(forgotten_keys)

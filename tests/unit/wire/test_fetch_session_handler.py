@@ -42,6 +42,20 @@ def test_a_partition_is_named_once_and_again_when_its_offset_changes(session: Fe
     assert named(session, a=0, b=5) == [1]
 
 
+def test_the_same_rows_again_name_only_partitions_followed_anew(session: FetchSessionHandler) -> None:
+    parts = {key: FetchPartition(key.partition, 3, 0, 0, 100) for key in (A, B)}
+
+    def sent_again() -> list[int]:
+        request = session.request(parts, max_wait_ms=0, min_bytes=1, max_bytes=100)
+        assert session.answered(answer())
+        assert request.forgotten_topics == ()
+        return [part.index for topic in request.topics for part in topic.partitions]
+
+    assert [sent_again(), sent_again()] == [[0, 1], []]
+    session.follow_anew(B)
+    assert [sent_again(), sent_again()] == [[1], []]
+
+
 def test_a_partition_that_is_followed_anew_is_named_again_once(session: FetchSessionHandler) -> None:
     named(session, a=0, b=0)
     session.follow_anew(A)

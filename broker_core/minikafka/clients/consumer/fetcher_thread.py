@@ -121,6 +121,8 @@ class ConsumerFetcherThread(ShutdownableThread):
             )
         )
         self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}
+        self._additions = 0
+        """The number of times that partitions were added, perhaps with another leader epoch."""
         self._pending_puts: dict[TopicPartition, Callable[[], bool]] = {}
         """Puts into full queues, to be retried."""
         self._failed_partitions: set[TopicPartition] = set()
@@ -134,6 +136,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         with self._lock:
             for info in infos:
                 self._partitions.setdefault(info.topic_partition, info)
+            self._additions += 1
         self.wake()
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
@@ -164,7 +167,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._session.retain(self._partitions.keys())
         self._session.update(positions, self._epochs)
         now_ms, broker_id = self._clock.monotonic_ms(), self._broker.broker_id
-        requests = list(self._session.next_requests(self._leader, now_ms, wait_ms))
+        requests = list(self._session.next_requests(self._leader, self._additions, now_ms, wait_ms))
         if not requests:
             ready_ms = self._session.next_ready_ms(now_ms)
             self.wait_for_work(_IDLE_MS if ready_ms is None else min(_IDLE_MS, ready_ms - now_ms))

@@ -23,6 +23,9 @@ of a request begins a new session.
 
 A partition is fetched from its leader, or from the follower that the leader has named (KIP-392), until a
 fetch fails there.
+
+The rows of the next requests are kept until a position, a leader or a time changes them: a consumer of
+thousands of partitions polls ten times a second, mostly without a change.
 """
 
 from __future__ import annotations
@@ -105,6 +108,42 @@ class _Source:
         self.not_before_ms = 0
 
 
+_NEVER_MS = 1 << 63
+
+
+class _Plan:
+    """The rows of the next requests to each broker: fetches, and validations, which are sent first.
+
+    next_ready_ms   the time at which the first back-off ends
+    until_ms        the time until which partitions are read from followers
+    without_leader  the topics of partitions without a leader
+    """
+
+    __slots__ = ("fetches", "next_ready_ms", "until_ms", "validations", "without_leader")
+
+    def __init__(self) -> None:
+        self.fetches: dict[int, dict[TopicPartition, FetchPartition]] = {}
+        self.validations: dict[int, dict[TopicPartition, FetchPartition]] = {}
+        self.without_leader: set[str] = set()
+        self.next_ready_ms = self.until_ms = _NEVER_MS
+
+    def add(self, state: PartitionFetchState, leader: LeaderAndEpoch | None, now_ms: int) -> None:
+        """Add the row of a wanted partition, unless it waits for the end of a back-off or for a leader."""
+        tp = state.topic_partition
+        if leader is None:
+            self.without_leader.add(tp.topic)
+        if state.not_before_ms > now_ms:
+            self.next_ready_ms = min(self.next_ready_ms, state.not_before_ms)
+        elif leader is None:
+            return
+        elif state.epochs.needs_validation(leader.epoch):
+            self.validations.setdefault(leader.broker_id, {})[tp] = state.request(leader.epoch)
+        else:
+            broker_id = state.source(leader.broker_id, now_ms)
+            self.fetches.setdefault(broker_id, {})[tp] = state.request(leader.epoch)
+            self.until_ms = min(self.until_ms, state.follower_until_ms or _NEVER_MS)
+
+
 class FetchSession:
     """The fetch state of all partitions of one client. Not thread-safe."""
 
@@ -114,11 +153,19 @@ class FetchSession:
         """In the order of the next requests."""
         self._in_flight: dict[int, FetchRequestData] = {}
         self._sources: dict[int, _Source] = {}
+        self._positions: Mapping[TopicPartition, int] | None = None
+        """Those of the last ``update``, until a response changes one."""
+        self._leaders: dict[TopicPartition, LeaderAndEpoch | None] = {}
+        self._leaders_version: object = None
+        self._plan: _Plan | None = None
+        self.without_leader: Set[str] = frozenset()
+        """The topics of wanted partitions without a leader, at the last ``next_requests``."""
 
     def retain(self, partitions: Set[TopicPartition]) -> None:
         """Forget the state of all other partitions."""
         for tp in [tp for tp in self._states if tp not in partitions]:
             del self._states[tp]
+            self._plan = None
 
     def update(
         self,
@@ -126,60 +173,79 @@ class FetchSession:
         epochs: Callable[[TopicPartition], PositionEpochs] = lambda _: NO_EPOCHS,
     ) -> None:
         """Fetch these partitions from these offsets on, and for the time being no others. The session moves
-        its positions behind what it has fetched. ``epochs``: of positions that are new to this session.
+        its positions behind what it has fetched. ``positions`` must not be changed afterwards: the same
+        object again is no change. ``epochs``: of positions that are new to this session.
         """
+        if positions is self._positions:
+            return
         for tp, offset in positions.items():
-            if tp not in self._states:
+            state = self._states.get(tp)
+            if state is None:
                 self._states[tp] = PartitionFetchState(tp, self.settings, offset, epochs(tp))
-            self._states[tp].seek(offset)
+            else:
+                state.seek(offset)
         for tp, state in self._states.items():
             state.paused = tp not in positions
+        self._positions, self._plan = positions, None
 
     def next_requests(
         self,
         leader: Callable[[TopicPartition], LeaderAndEpoch | None],
+        leaders_version: object,
         now_ms: int,
         max_wait_ms: int | None = None,
     ) -> Iterator[FetchRequestData]:
         """Yield the requests to send now: one to each ``leader`` that has none in flight. Each is in flight
-        from then on, until ``handle_response`` or ``handle_disconnect``.
+        from then on, until ``handle_response`` or ``handle_disconnect``. While ``leaders_version`` stays
+        equal, a leader is asked for only once.
         """
-        wanted: dict[int, dict[TopicPartition, FetchPartition]] = {}
-        unsure: dict[int, dict[TopicPartition, FetchPartition]] = {}
-        resting = {number for number, source in self._sources.items() if source.not_before_ms > now_ms}
-        busy = resting.union(self._in_flight)
-        for tp, state in self._states.items():
-            if state.paused or state.offset < 0 or state.not_before_ms > now_ms:
+        plan = self._next_plan(leader, leaders_version, now_ms)
+        for broker_id, partitions in (plan.fetches | plan.validations).items():
+            source = self._sources.get(broker_id)
+            if broker_id in self._in_flight or (source is not None and source.not_before_ms > now_ms):
                 continue
-            found = leader(tp)
-            if found is None:
-                continue
-            is_unsure = state.epochs.needs_validation(found.epoch)
-            broker_id = found.broker_id if is_unsure else state.source(found.broker_id, now_ms)
-            if broker_id not in busy:
-                rows = unsure if is_unsure else wanted
-                rows.setdefault(broker_id, {})[tp] = state.request(found.epoch)
-        for broker_id, partitions in (wanted | unsure).items():
             request: FetchRequest | OffsetForLeaderEpochRequest
-            if broker_id in unsure:
+            if broker_id in plan.validations:
                 request = self._validation(partitions)
             else:
                 request = self._request(broker_id, partitions, max_wait_ms)
             data = self._in_flight[broker_id] = FetchRequestData(broker_id, partitions, request, now_ms)
             yield data
 
+    def _next_plan(
+        self, leader: Callable[[TopicPartition], LeaderAndEpoch | None], leaders_version: object, now_ms: int
+    ) -> _Plan:
+        if leaders_version != self._leaders_version:
+            self._leaders, self._leaders_version, self._plan = {}, leaders_version, None
+        plan = self._plan
+        if plan is not None and now_ms < min(plan.until_ms, plan.next_ready_ms):
+            return plan
+        plan, leaders = _Plan(), self._leaders
+        for tp, state in self._states.items():
+            if state.paused or state.offset < 0:
+                continue
+            if tp not in leaders:
+                leaders[tp] = leader(tp)
+            plan.add(state, leaders[tp], now_ms)
+        self._plan, self.without_leader = plan, plan.without_leader
+        return plan
+
     def next_ready_ms(self, now_ms: int) -> int | None:
         """Return the time at which the next partition's back-off ends; None if no partition has one."""
-        states = self._states.values()
-        later = [state.not_before_ms for state in states if state.offset >= 0 and not state.paused]
-        later += [source.not_before_ms for source in self._sources.values()]
-        return min((time_ms for time_ms in later if time_ms > now_ms), default=None)
+        later = [source.not_before_ms for source in self._sources.values()]
+        if self._plan is not None and now_ms < self._plan.next_ready_ms:
+            later.append(self._plan.next_ready_ms)
+        else:
+            states = self._states.values()
+            later += [state.not_before_ms for state in states if state.offset >= 0 and not state.paused]
+        return min((time_ms for time_ms in later if now_ms < time_ms < _NEVER_MS), default=None)
 
     def back_off(self, partitions: Collection[TopicPartition], now_ms: int) -> None:
         """Fetch these partitions after a pause, as there is no leader to ask."""
         for tp in partitions:
             if tp in self._states:
                 self._states[tp].back_off(now_ms)
+        self._plan = None
 
     def handle_disconnect(self, broker_id: int, now_ms: int) -> Collection[TopicPartition]:
         """Return the partitions of the request in flight to a broker: it could not be sent, or gets no
@@ -212,6 +278,7 @@ class FetchSession:
         del self._in_flight[broker_id]
         for state, asked in self._asked(data):
             state.confirm(asked.current_leader_epoch)
+        self._plan = None
         return True
 
     def handle_response(
@@ -240,6 +307,8 @@ class FetchSession:
             found = self._handle_changes(data, parts, now_ms)
         else:
             found = self._handle_all(data, response, parts, version, now_ms)
+        if any(completed.status is not FetchStatus.EMPTY for completed in found):
+            self._positions = self._plan = None
         self._reorder(found)
         if source is not None and any(completed.status is FetchStatus.RETRY for completed in found):
             source.session.begin_anew()
@@ -251,6 +320,7 @@ class FetchSession:
             elif pause_ms:
                 for completed in found:
                     self._states[completed.topic_partition].not_before_ms = now_ms + pause_ms
+                self._plan = None
         return found
 
     def _handle_all(
@@ -301,6 +371,7 @@ class FetchSession:
     ) -> list[CompletedFetch]:
         found: list[CompletedFetch] = []
         parts = dict(partitions_of(response.topics))
+        self._positions = self._plan = None
         for state, asked in self._asked(data):
             part, epoch = parts.get(state.topic_partition), asked.current_leader_epoch
             if version < FOR_CONSUMERS_SINCE:

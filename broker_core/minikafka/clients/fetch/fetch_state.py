@@ -297,6 +297,11 @@ class PartitionFetchState:
             return leader_id
         return follower_id
 
+    @property
+    def follower_until_ms(self) -> int | None:
+        """The time until which a follower is read from; None if the leader is."""
+        return None if self._follower is None else self._follower[1]
+
     def leave_follower(self) -> bool:
         """Read from the leader again. Return False if that is so already."""
         left, self._follower = self._follower, None

@@ -202,7 +202,7 @@ class RangeFetcher:
 
     def _send_fetch(self, leader: LeaderAndEpoch, deadline: Deadline) -> None:
         broker_id, pool = leader.broker_id, self._pool
-        for data in self._session.next_requests(lambda _: leader, self._now_ms()):
+        for data in self._session.next_requests(lambda _: leader, leader, self._now_ms()):
             try:
                 reply = self._cluster.send(broker_id, data.api, data.request, pool=pool, deadline=deadline)
             except BaseException as error:

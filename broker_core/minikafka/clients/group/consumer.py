@@ -283,13 +283,12 @@ class GroupConsumer:
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of ``partitions`` until ``resume`` or the next assignment."""
         wanted = self._checked_partitions(partitions)
-        self._subscription_state.paused.update(wanted)
         self._fetch_buffer.drop(wanted)
-        self._subscription_state.refetch(wanted)
+        self._subscription_state.pause(wanted)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """End a ``pause``."""
-        self._subscription_state.paused.difference_update(self._checked_partitions(partitions))
+        self._subscription_state.resume(self._checked_partitions(partitions))
 
     @property
     def paused(self) -> tuple[TopicPartition, ...]:

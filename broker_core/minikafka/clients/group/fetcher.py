@@ -71,15 +71,22 @@ class GroupFetcher:
         self._replies: dict[int, tuple[FetchRequestData, ResponseFuture[Any]]] = {}
         self._next_refresh_ms = 0
         """The time of the next look-up of leaders."""
+        self._fruitless_refreshes = 0
 
     def retain(self, partitions: Set[TopicPartition]) -> None:
         """Forget all other partitions."""
         self._session.retain(partitions)
 
     def send_fetches(self, positions: Positions) -> None:
-        """Send a request to each known leader that has none in flight."""
+        """Send a request to each known leader that has none in flight. ``positions`` is another object
+        whenever one has changed.
+        """
         self._session.update(positions)
-        for data in self._session.next_requests(self._cluster.known_leader_and_epoch, self._now_ms()):
+        cluster = self._cluster
+        requests = self._session.next_requests(
+            cluster.known_leader_and_epoch, cluster.leaders_version, self._now_ms()
+        )
+        for data in requests:
             try:
                 reply = self._cluster.send(data.broker_id, data.api, data.request, pool=self._pool)
             except BaseException as error:
@@ -94,8 +101,9 @@ class GroupFetcher:
     def collect_fetch(self, positions: Positions, timeout_ms: int) -> FetchResult:
         """Return the first sets that arrive for ``positions``; empty if none arrive within ``timeout_ms``."""
         deadline = self._cluster.deadline(timeout_ms)
-        self._refresh_leaders(positions)
         self.send_fetches(positions)
+        if self._refresh_leaders():
+            self.send_fetches(positions)
         found = FetchResult()
         if not self._wait_for_replies(deadline.remaining_ms()):
             return found
@@ -126,16 +134,25 @@ class GroupFetcher:
         self._cluster.wait_any([reply for _, reply in self._replies.values()], timeout_ms)
         return True
 
-    def _refresh_leaders(self, positions: Positions) -> None:
-        """Look up unknown leaders, at most every ``retry.backoff.ms``, also in a poll with less time."""
-        unknown = {tp.topic for tp in positions if self._cluster.known_leader(tp) is None}
-        now_ms = self._cluster.clock.monotonic_ms()
-        if not unknown or now_ms < self._next_refresh_ms:
-            return
+    def _refresh_leaders(self) -> bool:
+        """Look up unknown leaders, also in a poll with less time. Return True if that was done.
+
+        The pause between two look-ups grows from ``retry.backoff.ms`` to one second, as a response describes
+        all partitions of a topic.
+        """
+        unknown = self._session.without_leader
+        if not unknown:
+            self._fruitless_refreshes = 0
+            return False
+        if self._now_ms() < self._next_refresh_ms:
+            return False
         # If no broker can be reached, a later call looks them up again.
         with contextlib.suppress(NetworkError, RemoteWireError):
-            self._cluster.metadata(unknown, timeout_ms=REQUEST_MIN_TIMEOUT_MS)
-        self._next_refresh_ms = self._cluster.clock.monotonic_ms() + self._config.retry_backoff_ms
+            self._cluster.metadata(unknown, refresh=True, timeout_ms=REQUEST_MIN_TIMEOUT_MS)
+        self._fruitless_refreshes += 1
+        backoff = Backoff(self._config.retry_backoff_ms)
+        self._next_refresh_ms = self._now_ms() + backoff.delay_ms(self._fruitless_refreshes)
+        return True
 
     def _invalidate_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         for topic in {tp.topic for tp in partitions}:

@@ -8,7 +8,7 @@ caller polls again; if its work on them raises, the positions before them can be
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoCommittedOffset
 from minikafka.base.ids import TopicPartition
@@ -37,7 +37,7 @@ class SubscriptionState:
     ) -> None:
         self.assigned: tuple[TopicPartition, ...] = ()
         self.positions: dict[TopicPartition, int] = {}
-        self.paused: set[TopicPartition] = set()
+        self.paused: frozenset[TopicPartition] = frozenset()
         self._cluster = cluster
         self._config = config
         self._coordinator = coordinator
@@ -49,6 +49,10 @@ class SubscriptionState:
         self._unverified: set[TopicPartition] = set()
         """Manually assigned partitions whose existence was not checked yet."""
         self._update_at_ms = 0
+        self._wanted: Mapping[TopicPartition, int] | None = None
+        """The result of ``wanted``, until a fetch position changes."""
+        self._is_complete = False
+        """True if there is no position to look up."""
 
     def assign(self, partitions: Iterable[TopicPartition], *, verify: bool = False) -> None:
         """Replace the assignment; the state of partitions that stay is kept.
@@ -65,6 +69,7 @@ class SubscriptionState:
         self._resets = {tp: rule for tp, rule in self._resets.items() if tp in kept}
         self.paused &= kept
         self._update_at_ms = 0
+        self._wanted, self._is_complete = None, False
 
     def check(self, partitions: Iterable[TopicPartition]) -> None:
         """Raise ValueError for a partition that is not assigned to this member."""
@@ -75,21 +80,41 @@ class SubscriptionState:
                     f"{tp} is not assigned to this member; assigned: {first_of(self.assigned, 3) or 'none'}"
                 )
 
-    def wanted(self) -> dict[TopicPartition, int]:
-        """Return the partitions to fetch, with their fetch positions."""
-        fetched = self._fetch_positions
-        return {tp: fetched.get(tp, offset) for tp, offset in self.positions.items() if tp not in self.paused}
+    def wanted(self) -> Mapping[TopicPartition, int]:
+        """Return the partitions to fetch, with their fetch positions: the same object until they change."""
+        if self._wanted is None:
+            fetched, paused = self._fetch_positions, self.paused
+            self._wanted = {
+                tp: fetched.get(tp, offset) for tp, offset in self.positions.items() if tp not in paused
+            }
+        return self._wanted
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Do not fetch ``partitions`` until ``resume``; fetch then what is fetched but not returned."""
+        self.paused = self.paused.union(partitions)
+        for tp in partitions:
+            self._fetch_positions.pop(tp, None)
+        self._wanted = None
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch ``partitions`` again."""
+        self.paused = self.paused.difference(partitions)
+        self._wanted = None
 
     def fetched(self, partition: TopicPartition, next_offset: int) -> None:
         """Set the fetch position of a partition whose records before ``next_offset`` are fetched."""
         self._fetch_positions[partition] = next_offset
+        self._wanted = None
 
     def mark_delivered(self, partition: TopicPartition, next_offset: int) -> None:
         """Set the position of a partition whose records before ``next_offset`` have been returned."""
         self._undo_positions.setdefault(partition, self.positions.get(partition, next_offset))
         self.positions[partition] = next_offset
-        if self._fetch_positions.get(partition) == next_offset:
+        fetched = self._fetch_positions.get(partition)
+        if fetched == next_offset:
             del self._fetch_positions[partition]
+        elif fetched is None:
+            self._wanted = None
 
     def done(self) -> None:
         """Record that the caller has processed all returned records, as it polls again."""
@@ -104,6 +129,7 @@ class SubscriptionState:
     def undo_last_delivery(self) -> None:
         """Restore the positions before the last returned records. Only at the end: nothing is refetched."""
         self.positions.update(self._undo_positions)
+        self._wanted = None
 
     def committable(self) -> dict[TopicPartition, Committed]:
         """Return all known positions, to be committed."""
@@ -115,11 +141,7 @@ class SubscriptionState:
         self._fetch_positions.pop(partition, None)
         self._undo_positions.pop(partition, None)
         self.positions[partition] = offset
-
-    def refetch(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch again the records of ``partitions`` that are fetched but not returned."""
-        for tp in partitions:
-            self._fetch_positions.pop(tp, None)
+        self._wanted = None
 
     def reset(self, partitions: Iterable[TopicPartition], where: Reset) -> None:
         """Continue at an end of the log."""
@@ -128,7 +150,8 @@ class SubscriptionState:
             self._fetch_positions.pop(tp, None)
             self._undo_positions.pop(tp, None)
             self._resets[tp] = where
-            self._update_at_ms = 0
+        self._update_at_ms = 0
+        self._wanted, self._is_complete = None, False
 
     def out_of_range(self, partition: TopicPartition) -> None:
         """Apply ``auto.offset.reset`` to a position outside of the log. ``none``: OFFSET_OUT_OF_RANGE."""
@@ -160,9 +183,11 @@ class SubscriptionState:
 
         Raises NoCommittedOffset, or a BrokerError that is not retriable.
         """
-        now_ms = self._cluster.clock.monotonic_ms()
+        if self._is_complete or self._cluster.clock.monotonic_ms() < self._update_at_ms:
+            return
         missing = [tp for tp in self.assigned if tp not in self.positions]
-        if not (missing or self._unverified) or now_ms < self._update_at_ms:
+        self._is_complete = not (missing or self._unverified)
+        if self._is_complete:
             return
         try:
             self._verify_partitions(deadline)
@@ -199,6 +224,7 @@ class SubscriptionState:
         for tp in partitions:
             if tp in committed:
                 self.positions[tp] = committed[tp].offset
+                self._wanted = None
             elif rule is Reset.NONE:
                 none.append(tp)
             else:

@@ -231,6 +231,11 @@ class ClusterClient:
             return None
         return self._metadata.view.leader_and_epoch(tp)
 
+    @property
+    def leaders_version(self) -> int:
+        """A number that is another one whenever ``known_leader`` may return another leader."""
+        return self._metadata.version_at(self.clock.monotonic_ms())
+
     def leader_epoch(self, tp: TopicPartition) -> int:
         """Return the leader epoch of a partition from the cache, however old; -1 if it is unknown."""
         return self._metadata.view.leader_epoch(tp)

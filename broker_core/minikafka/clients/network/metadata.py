@@ -25,6 +25,8 @@ RELIABLE_EPOCHS_SINCE = 9
 """The first Metadata version whose leader epochs count, as in Kafka's clients: brokers before 2.4 name stale
 ones while replicas move."""
 
+_NEVER_MS = 1 << 63
+
 OLDER_EPOCHS_MAX = 5
 """The number of views in a row with an older leader epoch that are ignored; the next one counts, as the topic
 was recreated. Topic ids, which brokers have from 2.8 on, say so at once.
@@ -259,6 +261,9 @@ class Metadata:
         self.view = ClusterMetadata()
         self.max_age_ms = max_age_ms
         self._stale: set[str] = set()
+        self._version = 0
+        self._version_until_ms = -1
+        """The time at which the next topic is too old."""
         self._lock = threading.Lock()
 
     def is_fresh(self, topic: str, now_ms: int) -> bool:
@@ -277,6 +282,15 @@ class Metadata:
             return None
         return known
 
+    def version_at(self, now_ms: int) -> int:
+        """Return a number that is another one when a topic has changed, is stale or has become too old."""
+        if now_ms >= self._version_until_ms:
+            with self._lock:
+                self._version += 1
+                ends = (topic.fetched_ms + self.max_age_ms for topic in self.view.topics.values())
+                self._version_until_ms = min((end for end in ends if end > now_ms), default=_NEVER_MS)
+        return self._version
+
     def fetched_since(self, topics: Collection[str], time_ms: int) -> bool:
         """Return True if all of ``topics`` were fetched after ``time_ms``, and none was invalidated since."""
         known = [self.view.topics.get(topic) for topic in topics]
@@ -287,11 +301,14 @@ class Metadata:
     def invalidate(self, topic: str) -> None:
         """Mark a topic as stale until the next update that covers it."""
         with self._lock:
-            self._stale.add(topic)
+            if topic not in self._stale:
+                self._stale.add(topic)
+                self._version += 1
 
     def update(self, newer: ClusterMetadata, requested: Collection[str] | None) -> ClusterMetadata:
         """Take the response to a request for ``requested`` (None: all topics). Return the new view."""
         with self._lock:
+            self._version_until_ms = -1
             if requested is None:
                 self.view = self.view.without_older_epochs(newer)
                 self._stale.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import pytest
@@ -56,8 +57,8 @@ class Sessions:
 
     def send(self) -> dict[int, list[TopicPartition]]:
         """Return the partitions of each request, in their order."""
-        self.session.update(self.positions)
-        requests = self.session.next_requests(self.leader, self.now_ms)
+        self.session.update(dict(self.positions))
+        requests = self.session.next_requests(self.leader, object(), self.now_ms)
         return {data.broker_id: list(data.partitions) for data in requests}
 
     def answer(
@@ -81,8 +82,8 @@ class Sessions:
         return self.session.handle_response(broker_id, response, version, self.now_ms)
 
     def sent(self) -> list[FetchRequestData]:
-        self.session.update(self.positions)
-        return list(self.session.next_requests(self.leader, self.now_ms))
+        self.session.update(dict(self.positions))
+        return list(self.session.next_requests(self.leader, object(), self.now_ms))
 
     def read(self, tp: TopicPartition, offset: int, epoch: int) -> None:
         """Fetch a batch of this epoch from its leader; the position is then behind it."""
@@ -140,7 +141,7 @@ def test_each_leader_gets_one_request_for_its_partitions() -> None:
 def test_request_has_the_settings_of_the_session() -> None:
     session = FetchSession(SETTINGS)
     session.update({T0: 7})
-    (data,) = session.next_requests(lambda _: LeaderAndEpoch(1, -1), 0)
+    (data,) = session.next_requests(lambda _: LeaderAndEpoch(1, -1), 0, 0)
     request = data.request
     assert (request.min_bytes, request.max_bytes, request.max_wait_ms) == (5, 250, 300)
     assert (request.replica_id, request.session_id, request.session_epoch) == (-1, 0, -1)
@@ -151,7 +152,7 @@ def test_request_has_the_settings_of_the_session() -> None:
 def test_one_request_may_wait_for_a_shorter_time() -> None:
     session = FetchSession(SETTINGS)
     session.update({T0: 0})
-    (data,) = session.next_requests(lambda _: LeaderAndEpoch(1, -1), 0, 20)
+    (data,) = session.next_requests(lambda _: LeaderAndEpoch(1, -1), 0, 0, 20)
     assert data.request.max_wait_ms == 20
 
 
@@ -172,7 +173,7 @@ def test_partitions_with_data_move_to_the_end() -> None:
 def test_request_keeps_the_order_across_topics() -> None:
     session, other = FetchSession(SETTINGS), TopicPartition("u", 0)
     session.update({T0: 0, other: 0, T1: 0})
-    (data,) = session.next_requests(lambda _: LeaderAndEpoch(1, -1), 0)
+    (data,) = session.next_requests(lambda _: LeaderAndEpoch(1, -1), 0, 0)
     rows = [(topic.name, [part.index for part in topic.partitions]) for topic in data.request.topics]
     # With t's partitions together, those with data could take all the room of each response.
     assert rows == [("t", [0]), ("u", [0]), ("t", [1])]
@@ -193,8 +194,8 @@ def test_cut_off_partition_is_fetched_first(version: int, bytes_: int, max_bytes
     sessions = fetching(T0, T1)
     found = sessions.answer({T0: b"", T1: CUT}, version=version)
     assert statuses(found) == {T0: FetchStatus.EMPTY, T1: FetchStatus.RETRY}
-    sessions.session.update(sessions.positions)
-    (data,) = sessions.session.next_requests(sessions.leader, sessions.now_ms)
+    sessions.session.update(dict(sessions.positions))
+    (data,) = sessions.session.next_requests(sessions.leader, object(), sessions.now_ms)
     assert list(data.partitions) == [T1, T0]
     # From Fetch 3 on the first partition's first message comes whole, whatever its size.
     assert (data.partitions[T1].partition_max_bytes, data.request.max_bytes) == (bytes_, max_bytes)
@@ -203,9 +204,28 @@ def test_cut_off_partition_is_fetched_first(version: int, bytes_: int, max_bytes
 def test_first_partition_cut_off_all_the_same_gets_more_room() -> None:
     sessions = fetching(T0, T1)
     sessions.answer({T0: CUT, T1: b""})
-    sessions.session.update(sessions.positions)
-    (data,) = sessions.session.next_requests(sessions.leader, sessions.now_ms)
+    sessions.session.update(dict(sessions.positions))
+    (data,) = sessions.session.next_requests(sessions.leader, object(), sessions.now_ms)
     assert (data.partitions[T0].partition_max_bytes, data.request.max_bytes) == (400, 400)
+
+
+def test_leaders_are_asked_for_once_while_their_version_stays() -> None:
+    session, asked, times_ms = FetchSession(SETTINGS), [], itertools.count(0, 1_000)
+
+    def leader(tp: TopicPartition) -> LeaderAndEpoch:
+        asked.append(tp)
+        return LeaderAndEpoch(1 if len(asked) <= 2 else 2, -1)
+
+    def broker(version: int, positions: Mapping[TopicPartition, int]) -> int:
+        session.update(positions)
+        (data,) = session.next_requests(leader, version, next(times_ms))
+        session.handle_response(data.broker_id, FetchResponse(0, 0, 0, ()), 12, data.sent_ms + 300)
+        return data.broker_id
+
+    assert [broker(1, {T0: 0, T1: 0}), broker(1, {T0: 0, T1: 7})] == [1, 1]
+    assert asked == [T0, T1]
+    assert broker(2, {T0: 0, T1: 7}) == 2
+    assert asked == [T0, T1, T0, T1]
 
 
 def test_response_for_another_position_does_not_count() -> None:
@@ -230,7 +250,7 @@ def test_out_of_range_counts_once_and_waits_for_a_position(sessions: Sessions) -
     error = ErrorCode.OFFSET_OUT_OF_RANGE
     assert statuses(sessions.answer({T0: error}, broker_id=1)) == {T0: FetchStatus.OUT_OF_RANGE}
     assert sessions.answer({T0: error}, broker_id=2) == []
-    assert list(sessions.session.next_requests(sessions.leader, sessions.now_ms)) == []
+    assert list(sessions.session.next_requests(sessions.leader, object(), sessions.now_ms)) == []
     sessions.positions[T0] = 4
     assert sessions.send() == {2: [T0]}
 
@@ -265,7 +285,7 @@ def test_response_after_a_disconnect_does_not_count(sessions: Sessions) -> None:
 
 
 def test_partition_without_a_known_leader_backs_off(sessions: Sessions) -> None:
-    sessions.session.update(sessions.positions)
+    sessions.session.update(dict(sessions.positions))
     sessions.session.back_off([T0, T1], sessions.now_ms)
     assert sessions.send() == {}
     sessions.now_ms += 50
@@ -308,8 +328,8 @@ def test_forgotten_partition_starts_anew() -> None:
     sessions = fetching(T0, T1)
     sessions.answer({T0: CUT, T1: b""})
     sessions.session.retain({T1})
-    sessions.session.update(sessions.positions)
-    (data,) = sessions.session.next_requests(sessions.leader, sessions.now_ms)
+    sessions.session.update(dict(sessions.positions))
+    (data,) = sessions.session.next_requests(sessions.leader, object(), sessions.now_ms)
     assert {tp: part.partition_max_bytes for tp, part in data.partitions.items()} == {T1: 100, T0: 100}
 
 
@@ -421,7 +441,7 @@ def test_validation_of_an_earlier_position_does_not_count(sessions: Sessions) ->
     sessions.elect(T0, 2, epoch=5)
     sessions.send()
     sessions.positions[T0] = 2
-    sessions.session.update(sessions.positions)
+    sessions.session.update(dict(sessions.positions))
     assert sessions.answer_epoch(T0, 6) == []
 
 
@@ -448,7 +468,7 @@ def test_paused_partition_keeps_the_epoch_of_its_position(sessions: Sessions) ->
 def test_position_from_another_session_brings_its_epochs(sessions: Sessions) -> None:
     sessions.elect(T0, 2, epoch=5)
     sessions.session.update({T0: 8}, lambda _: PositionEpochs(3, 3))
-    (data,) = sessions.session.next_requests(sessions.leader, sessions.now_ms)
+    (data,) = sessions.session.next_requests(sessions.leader, object(), sessions.now_ms)
     assert data.api is OFFSET_FOR_LEADER_EPOCH
 
 

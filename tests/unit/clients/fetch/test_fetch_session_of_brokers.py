@@ -23,6 +23,7 @@ from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
 from minikafka.wire.apis.fetch import (
     NO_SESSION,
+    FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
@@ -54,9 +55,9 @@ class Consumer:
 
     def send(self, broker_id: int = LEADER) -> FetchRequest | None:
         """The next request, which goes to this broker."""
-        self.session.update(self.positions)
+        self.session.update(dict(self.positions))
         leader = LeaderAndEpoch(LEADER, 4)
-        sent = list(self.session.next_requests(lambda _: leader, self.now_ms))
+        sent = list(self.session.next_requests(lambda _: leader, leader, self.now_ms))
         assert [data.broker_id for data in sent] in ([], [broker_id])
         request = sent[0].request if sent else None
         assert request is None or isinstance(request, FetchRequest)
@@ -120,6 +121,20 @@ def test_a_request_names_only_partitions_whose_position_changes() -> None:
     assert named(consumer.send()) == [1]
 
 
+def test_a_request_without_news_is_made_of_the_rows_of_the_last_one() -> None:
+    consumer = begun(T0, T1)
+    positions = dict(consumer.positions)
+    leader = LeaderAndEpoch(LEADER, 4)
+
+    def rows() -> Mapping[TopicPartition, FetchPartition]:
+        consumer.session.update(positions)
+        (data,) = consumer.session.next_requests(lambda _: leader, leader, consumer.now_ms)
+        consumer.answer({})
+        return data.partitions
+
+    assert rows() is rows()
+
+
 def test_partitions_without_news_have_no_result() -> None:
     consumer = begun(T0, T1)
     consumer.send()
@@ -139,7 +154,7 @@ def test_after_a_seek_the_response_does_not_count() -> None:
     consumer = begun(T0)
     consumer.send()
     consumer.positions[T0] = 5
-    consumer.session.update(consumer.positions)
+    consumer.session.update(dict(consumer.positions))
     assert consumer.answer({T0: records()}) == {}
     consumer.now_ms += EMPTY_PAUSE_MS
     assert named(consumer.send()) == [0]

@@ -199,6 +199,29 @@ def test_an_invalidated_topic_is_stale_until_an_update_covers_it() -> None:
     assert cache.is_fresh("t", 8)
 
 
+def test_version_changes_with_updates_and_the_first_invalidation() -> None:
+    cache = Metadata(max_age_ms=1_000)
+    cache.update(view(topic("t", 1)), {"t"})
+    versions = [cache.version_at(8), cache.version_at(9)]
+    assert len(set(versions)) == 1
+    cache.invalidate("t")
+    versions += [cache.version_at(9)]
+    cache.invalidate("t")
+    assert cache.version_at(9) == versions[-1]
+    cache.update(view(topic("t", 1)), {"t"})
+    versions += [cache.version_at(9)]
+    assert len(set(versions)) == 3
+
+
+def test_version_changes_when_a_topic_becomes_too_old() -> None:
+    cache = Metadata(max_age_ms=1_000)
+    cache.update(view(topic("t", 1), now_ms=7), {"t"})
+    cache.update(view(topic("u", 1), now_ms=9), {"u"})
+    versions = [cache.version_at(now_ms) for now_ms in (10, 1_006, 1_007, 1_008, 1_009, 5_000)]
+    assert versions == [versions[0]] * 2 + [versions[2]] * 2 + [versions[4]] * 2
+    assert len(set(versions)) == 3
+
+
 def test_an_update_of_all_topics_forgets_deleted_ones() -> None:
     cache = Metadata(max_age_ms=1_000)
     cache.update(view(topic("t", 1), topic("u", 1)), None)
