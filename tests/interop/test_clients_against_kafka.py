@@ -348,6 +348,20 @@ def test_a_record_that_the_topic_does_not_take_fails_alone(cluster: ClusterClien
     assert [sent[n].result().offset for n in (0, 1, 3, 4)] == [0, 1, 2, 3]
 
 
+def test_a_record_that_kafka_refuses_is_named(cluster: ClusterClient, kafka: KafkaBroker) -> None:
+    if kafka.release is KAFKA_0_10:
+        pytest.skip("0.10.1 does not say which record of a batch it refuses")
+    name = f"compacted-{next(_NUMBERS)}"
+    Admin(cluster).create_topic(NewTopic(name, configs={"cleanup.policy": "compact"}))
+    with BatchingProducer(cluster, BatchingConfig(linger_ms=200)) as producer:
+        sent = [producer.send(name, b"v", key=key, partition=0) for key in (b"a", None, b"c")]
+        producer.flush(20_000)
+    reason = f"Compacted topic cannot accept message without key in topic partition {name}-0"
+    assert [future.error.code for future in sent] == [ErrorCode.INVALID_RECORD] * 3
+    assert str(sent[1].error).endswith(f"record 1 (the first is 0) of 3 records for {name}-0: {reason}")
+    assert str(sent[0].error).endswith(f"rejected 3 records for {name}-0: record 1: {reason}")
+
+
 def test_records_without_acknowledgement_arrive(cluster: ClusterClient, topic: str) -> None:
     tp = TopicPartition(topic, 0)
     # Nobody tells who sends like this that the new topic's leader is not ready.

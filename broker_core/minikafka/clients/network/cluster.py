@@ -62,6 +62,7 @@ from minikafka.clients.network.retry import (
 from minikafka.clients.network.used_versions import NEWEST_USED
 from minikafka.net.interfaces import Connector
 from minikafka.wire.api import Api, ApiKey
+from minikafka.wire.apis.current_leader import NodeEndpoint
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
 
 T = TypeVar("T")
@@ -277,6 +278,17 @@ class ClusterClient:
                 if deadline.remaining_ms() < timeout_ms / 2:
                     break
         return False
+
+    def update_leaders(
+        self, leaders: Mapping[TopicPartition, LeaderAndEpoch], endpoints: Iterable[NodeEndpoint]
+    ) -> frozenset[TopicPartition]:
+        """Take the leaders that a broker named with NOT_LEADER_FOR_PARTITION (KIP-951); return the partitions
+        whose leader is one of them now, so that none needs to be looked up.
+        """
+        addresses = {e.node_id: BrokerAddress(e.node_id, e.host, e.port, e.rack) for e in endpoints}
+        self._metadata.update_leaders(leaders, addresses)
+        view = self._metadata.view
+        return frozenset(tp for tp, leader in leaders.items() if view.leader_and_epoch(tp) == leader)
 
     def invalidate(self, topic: str) -> None:
         """Mark the metadata of ``topic`` as stale: it is requested again before its next use."""

@@ -186,6 +186,30 @@ class ClusterMetadata:
                 topics[name] = replace(topic, partitions=tuple(unknown))
         return replace(newer, topics=topics)
 
+    def with_leaders(
+        self, leaders: Mapping[TopicPartition, LeaderAndEpoch], addresses: Mapping[int, BrokerAddress]
+    ) -> ClusterMetadata:
+        """Return this view with newer ``leaders`` of known partitions, as a broker named them (KIP-951).
+
+        Leaders without an address of ``addresses``, and those of no later epoch, are left out.
+        """
+        topics = dict(self.topics)
+        for tp, leader in leaders.items():
+            known = self.partition(tp)
+            if known is None or leader.epoch <= known.leader_epoch or leader.broker_id not in addresses:
+                continue
+            moved = replace(
+                known,
+                leader_id=leader.broker_id,
+                leader_epoch=leader.epoch,
+                error=ErrorCode.NONE,
+                older_epochs=0,
+            )
+            topic = topics[tp.topic]
+            partitions = tuple(moved if p is known else p for p in topic.partitions)
+            topics[tp.topic] = replace(topic, partitions=partitions)
+        return replace(self, brokers={**self.brokers, **addresses}, topics=topics)
+
     def without_older_epochs(self, newer: ClusterMetadata) -> ClusterMetadata:
         """Return ``newer`` with this view's partitions where it has an older leader epoch.
 
@@ -304,6 +328,13 @@ class Metadata:
             if topic not in self._stale:
                 self._stale.add(topic)
                 self._version += 1
+
+    def update_leaders(
+        self, leaders: Mapping[TopicPartition, LeaderAndEpoch], addresses: Mapping[int, BrokerAddress]
+    ) -> None:
+        """Take leaders that a broker named in the response to another request."""
+        with self._lock:
+            self.view = self.view.with_leaders(leaders, addresses)
 
     def update(self, newer: ClusterMetadata, requested: Collection[str] | None) -> ClusterMetadata:
         """Take the response to a request for ``requested`` (None: all topics). Return the new view."""

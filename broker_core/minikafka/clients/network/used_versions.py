@@ -8,7 +8,7 @@ from __future__ import annotations
 from minikafka.wire.api import ApiKey
 
 NEWEST_USED: dict[ApiKey, int] = {
-    ApiKey.PRODUCE: 7,
+    ApiKey.PRODUCE: 11,
     ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 9,
     ApiKey.METADATA: 12,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import MinikafkaError, NetworkError
@@ -33,14 +33,21 @@ class ProduceRequestResult:
     Set once, under the condition that all results of a producer share.
     """
 
-    __slots__ = ("base_offset", "condition", "done", "error", "log_append_time_ms")
+    __slots__ = ("base_offset", "condition", "done", "error", "log_append_time_ms", "record_errors")
 
     def __init__(self, condition: threading.Condition) -> None:
         self.condition = condition
         self.done = False
         self.error: MinikafkaError | None = None
+        """The error of the batch."""
+        self.record_errors: Mapping[int, MinikafkaError] = {}
+        """The errors of records by their number in the batch, if the broker names those that it refuses."""
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time_ms = NO_TIMESTAMP
+
+    def error_of(self, position: int) -> MinikafkaError | None:
+        """Return the error of a record, given its number in the batch."""
+        return self.record_errors.get(position, self.error)
 
 
 class SplitBatchResult:
@@ -63,6 +70,9 @@ class SplitBatchResult:
     @property
     def error(self) -> MinikafkaError | None:
         return self.first.error or self.second.error
+
+    def error_of(self, position: int) -> MinikafkaError | None:
+        return self.error
 
     @property
     def base_offset(self) -> int:
@@ -103,7 +113,7 @@ class SendFuture:
     @property
     def error(self) -> MinikafkaError | None:
         """The error after a failure; None while it is pending and after an acknowledgement."""
-        return self._produce_result.error
+        return self._produce_result.error_of(self._position)
 
     def outcomes(self) -> Iterator[tuple[int, MinikafkaError | None]]:
         """Yield the number of records and the error of each part of a set, in their order: one part, or

@@ -7,11 +7,12 @@ Order and retries
     together, each with batches of other partitions.
 Failures
     After a retriable code, a broken connection or a time-out the batch is sent again, with a back-off and new
-    metadata, until ``retries`` or ``delivery_timeout_ms`` are used up. When the response was lost the records
-    may be in the log already: without idempotence delivery is at least once. MESSAGE_TOO_LARGE splits the
-    batch; a batch that cannot be split fails. Every other code fails the batch, and with it the futures of
-    its records. Batches of a ``RetryGroup`` count failures in a row together, and fail together after the
-    last retry.
+    metadata, until ``retries`` or ``delivery_timeout_ms`` are used up; at once if the response names the new
+    leader (KIP-951). When the response was lost the records may be in the log already: without idempotence
+    delivery is at least once. MESSAGE_TOO_LARGE splits the batch; a batch that cannot be split fails. Every
+    other code fails the batch, and with it the futures of its records; where the broker says which records it
+    refuses (KIP-467), their futures have errors of their own. Batches of a ``RetryGroup`` count failures in a
+    row together, and fail together after the last retry.
 Counted retries (the texts' producer)
     The pauses have one length, and a look-up of leaders is part of an attempt: if it fails, or the partition
     has no leader, the attempt has failed. Batches that may go to any partition are not sent again before a
@@ -29,7 +30,7 @@ Idempotence (``sequence_numbers``)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -44,6 +45,8 @@ from minikafka.base.errors import (
 )
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import first_of, shorten
+from minikafka.clients.network.metadata import NO_LEADER, LeaderAndEpoch
 from minikafka.clients.network.response_errors import (
     NOT_ENOUGH_REPLICAS_CODES,
     authorization_hint,
@@ -58,6 +61,7 @@ from minikafka.clients.produce.retry_log import NO_LEADER_KNOWN, RetryLog
 from minikafka.clients.produce.send_future import UNKNOWN_OFFSET, SendFuture
 from minikafka.clients.produce.sequence_numbers import SequenceNumbers
 from minikafka.records.format.message_set import NO_TIMESTAMP
+from minikafka.wire.apis.current_leader import NodeEndpoint
 from minikafka.wire.apis.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -76,6 +80,8 @@ _CODE_HINTS = {
 _NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
 """Retriable codes that brokers send only before an append. All others may come while an append waits for
 replicas."""
+SHOWN_RECORDS_MAX = 3
+"""The limit of refused records that a message lists."""
 TOO_LARGE_SETTINGS = {
     ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
     ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",
@@ -94,6 +100,11 @@ class LeaderCache(Protocol):
 
     def invalidate(self, topic: str) -> None:
         """Mark the metadata of the topic as stale."""
+
+    def update_leaders(
+        self, leaders: Mapping[TopicPartition, LeaderAndEpoch], endpoints: Iterable[NodeEndpoint]
+    ) -> frozenset[TopicPartition]:
+        """Take leaders that a broker named; return the partitions whose leader is one of them now."""
 
 
 METADATA_RETRY_BACKOFF_MS = 100
@@ -329,14 +340,19 @@ class Sender:
     def handle_response(self, task: ProduceTask, response: ProduceResponse | None, now_ms: int) -> None:
         """Handle a broker's response; None (acks=0, no response) counts as success."""
         results: dict[tuple[str, int], ProducePartitionResponse] = {}
+        moved: frozenset[TopicPartition] = frozenset()
         if response is not None:
             results = {(topic.name, p.index): p for topic in response.topics for p in topic.partitions}
+            if response.node_endpoints:
+                new_leaders = _new_leaders(response, task.broker_id)
+                moved = self._leaders.update_leaders(new_leaders, response.node_endpoints)
         for batch in task.batches:
             if batch.produce_result.done:
                 continue  # it could not be encoded, or was aborted
             result = results.get(batch.topic_partition)
             if result is not None and result.error_code:
-                self._handle_error(batch, ErrorCode.of(result.error_code), task.broker_id, now_ms)
+                has_leader = batch.topic_partition in moved
+                self._handle_error(batch, result, task.broker_id, now_ms, has_leader=has_leader)
             elif result is not None:
                 self._acknowledge(batch, result.base_offset, result.log_append_time_ms)
             elif response is None:
@@ -347,18 +363,33 @@ class Sender:
         self._in_flight[task.broker_id].discard(task)
         self._accumulator.condition.notify_all()
 
-    def _handle_error(self, batch: ProducerBatch, code: ErrorCode, broker_id: int, now_ms: int) -> None:
+    def _handle_error(
+        self,
+        batch: ProducerBatch,
+        result: ProducePartitionResponse,
+        broker_id: int,
+        now_ms: int,
+        *,
+        has_leader: bool,
+    ) -> None:
+        """``has_leader``: the response has named the new leader of the partition."""
+        code = ErrorCode.of(result.error_code)
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._acknowledge(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
         elif code in TOO_LARGE_SETTINGS:
             self._split_or_fail(batch, code, broker_id)
         else:
-            error = BrokerError(code, f"broker {broker_id} rejected {batch}{self._hint(code, batch)}")
+            why = _refusal_text(result)
+            error = BrokerError(code, f"broker {broker_id} rejected {batch}{why}{self._hint(code, batch)}")
+            if result.record_errors and len(batch.futures) == batch.count:
+                batch.produce_result.record_errors = _record_errors(batch, result, broker_id)
+                # The code says what is wrong with the records that were refused, not with the others.
+                error = BrokerError(ErrorCode.INVALID_RECORD, error.detail)
             if code is ErrorCode.UNKNOWN_PRODUCER_ID and batch.producer_sequence is not None:
                 self._sequences.reset_partition(batch)
                 self._retry(batch, error, now_ms)
             else:
-                self._retry_or_fail(batch, error, now_ms)
+                self._retry_or_fail(batch, error, now_ms, has_leader=has_leader)
 
     def _hint(self, code: ErrorCode, batch: ProducerBatch) -> str:
         if code not in NOT_ENOUGH_REPLICAS_CODES:
@@ -406,21 +437,26 @@ class Sender:
         taken, self._futures_to_notify = self._futures_to_notify, []
         return taken
 
-    def _retry_or_fail(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
+    def _retry_or_fail(
+        self, batch: ProducerBatch, error: MinikafkaError, now_ms: int, *, has_leader: bool = False
+    ) -> None:
         batch.may_be_appended = batch.may_be_appended or _may_be_appended(error)
         if is_retriable(error):
-            self._leaders.invalidate(batch.topic_partition.topic)
-            self._retry(batch, error, now_ms)
+            if not has_leader:
+                self._leaders.invalidate(batch.topic_partition.topic)
+            self._retry(batch, error, now_ms, at_once=has_leader and not self._counts_lookups)
         else:
             self._fail(batch, error)
 
-    def _retry(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
+    def _retry(
+        self, batch: ProducerBatch, error: MinikafkaError, now_ms: int, *, at_once: bool = False
+    ) -> None:
         group = batch.group
         group.failures += 1
         group.last_error = error
         group.must_move = group.movable and self._other_partition is not None
         self._retry_log.record_failure(batch.topic_partition, str(FailedAttempts.of(error)), now_ms)
-        group.not_before_ms = now_ms + self._backoff.delay_ms(group.failures)
+        group.not_before_ms = now_ms if at_once else now_ms + self._backoff.delay_ms(group.failures)
         if group.failures > self._config.retries:
             self._fail_group(batch, error)
         elif group.not_before_ms >= batch.created_ms + self._config.delivery_timeout_ms:
@@ -485,6 +521,44 @@ class Sender:
             if future.has_callback:
                 self._futures_to_notify.append(future)
         batch.produce_result.done = True  # last: after Ctrl-C before it, ``fail_task`` does all this again
+
+
+def _new_leaders(response: ProduceResponse, broker_id: int) -> dict[TopicPartition, LeaderAndEpoch]:
+    """Return the leaders that a broker names in place of itself."""
+    return {
+        TopicPartition(topic.name, part.index): LeaderAndEpoch(leader.leader_id, leader.leader_epoch)
+        for topic in response.topics
+        for part in topic.partitions
+        if part.error_code == ErrorCode.NOT_LEADER_FOR_PARTITION
+        and (leader := part.current_leader).leader_id not in (NO_LEADER, broker_id)
+    }
+
+
+def _refusal_text(result: ProducePartitionResponse) -> str:
+    """Return the reason that a broker gives, for messages; records are numbered from 0 in their batch."""
+    refused = [
+        f"record {row.batch_index}: {row.batch_index_error_message or result.error_message or 'invalid'}"
+        for row in result.record_errors
+    ]
+    if refused:
+        return f": {shorten(first_of(refused, SHOWN_RECORDS_MAX))}"
+    return f": {shorten(result.error_message)}" if result.error_message else ""
+
+
+def _record_errors(
+    batch: ProducerBatch, result: ProducePartitionResponse, broker_id: int
+) -> dict[int, MinikafkaError]:
+    """Return the errors of the records that a broker refuses, by their numbers in ``batch``."""
+    only_one = len(result.record_errors) == 1  # the code of the batch is about all of them
+    code = ErrorCode.of(result.error_code) if only_one else ErrorCode.INVALID_RECORD
+    return {
+        row.batch_index: BrokerError(
+            code,
+            f"broker {broker_id} rejected record {row.batch_index} (the first is 0) of {batch}: "
+            f"{shorten(row.batch_index_error_message or result.error_message or 'invalid')}",
+        )
+        for row in result.record_errors
+    }
 
 
 def _may_be_appended(error: MinikafkaError) -> bool:

@@ -6,7 +6,13 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.network.metadata import AutoTopicCreation, ClusterMetadata, Metadata, from_response
+from minikafka.clients.network.metadata import (
+    AutoTopicCreation,
+    ClusterMetadata,
+    LeaderAndEpoch,
+    Metadata,
+    from_response,
+)
 from minikafka.wire.apis.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -118,6 +124,33 @@ def test_an_older_epoch_of_the_same_topic_does_not_count(topic_id: bytes) -> Non
     cache.update(view(topic("t", 1, epoch=5, topic_id=FIRST_ID)), {"t"})
     seen = cache.update(view(topic("t", 2, epoch=4, topic_id=topic_id)), {"t"})
     assert seen.leader_and_epoch(TopicPartition("t", 0)) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("named", "known", "expected"),
+    [
+        (LeaderAndEpoch(3, 6), {3}, (3, 6)),
+        (LeaderAndEpoch(3, 5), {3}, (1, 5)),
+        (LeaderAndEpoch(3, -1), {3}, (1, 5)),
+        (LeaderAndEpoch(3, 6), {2}, (1, 5)),
+    ],
+    ids=["newer", "same epoch", "no epoch", "no address"],
+)
+def test_newer_leader_that_a_broker_names_is_taken(
+    named: LeaderAndEpoch, known: set[int], expected: tuple[int, int]
+) -> None:
+    cache, tp = Metadata(max_age_ms=1_000), TopicPartition("t", 0)
+    cache.update(view(topic("t", 1, 2, epoch=5)), {"t"})
+    cache.update_leaders({tp: named}, {node: BrokerAddress(node, "new", 1) for node in known})
+    assert cache.view.leader_and_epoch(tp) == expected
+    assert cache.view.leader_and_epoch(TopicPartition("t", 1)) == (2, 5)
+    assert cache.is_fresh("t", 8)
+
+
+def test_leader_of_an_unknown_partition_is_not_taken() -> None:
+    cache = Metadata(max_age_ms=1_000)
+    cache.update_leaders({TopicPartition("t", 0): LeaderAndEpoch(1, 1)}, {1: BrokerAddress(1, "new", 1)})
+    assert cache.view.topics == {}
 
 
 def test_unknown_topics_and_those_with_an_error_have_no_id() -> None:

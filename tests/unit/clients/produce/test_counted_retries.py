@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Mapping
 
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.network.metadata import LeaderAndEpoch
 from minikafka.clients.produce.accumulator import RecordAccumulator
 from minikafka.clients.produce.batch import RetryGroup
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.send_future import SendFuture
 from minikafka.clients.produce.sender import MetadataTask, ProduceTask, Sender
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from minikafka.wire.apis.produce import ProducePartitionResponse, ProduceResponse, ProduceTopicResponse
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -45,6 +48,12 @@ class CountingHarness:
 
     def invalidate(self, topic: str) -> None:
         self.stale = True
+
+    def update_leaders(
+        self, leaders: Mapping[TopicPartition, LeaderAndEpoch], endpoints: Iterable[NodeEndpoint]
+    ) -> frozenset[TopicPartition]:
+        self.leaders |= {tp: leader.broker_id for tp, leader in leaders.items()}
+        return frozenset(leaders)
 
     def other_partition(self, tp: TopicPartition) -> int:
         if self.target is None:
@@ -264,3 +273,18 @@ def test_movable_batch_stays_if_no_other_partition_has_a_leader(target: int | No
         assert str(future.error) == "LEADER_NOT_AVAILABLE: no partition of topic 't' has a leader"
     else:
         assert harness.acknowledge() == A
+
+
+def test_leader_that_a_response_names_is_used_after_the_pause() -> None:
+    harness = CountingHarness()
+    future = harness.put(RetryGroup(A))
+    row = ProducePartitionResponse(
+        0, ErrorCode.NOT_LEADER_FOR_PARTITION, -1, current_leader=LeaderIdAndEpoch(2, 5)
+    )
+    endpoints = (NodeEndpoint(2, "h2", 9092),)
+    response = ProduceResponse((ProduceTopicResponse("t", (row,)),), node_endpoints=endpoints)
+    harness.sender.handle_response(harness.produce(), response, harness.now_ms)
+    assert harness.sender.next_task(harness.now_ms) is None
+    harness.now_ms += 100
+    assert harness.produce().broker_id == 2
+    assert (future.done, harness.stale) == (False, False)

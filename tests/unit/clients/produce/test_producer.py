@@ -11,6 +11,7 @@ import pytest
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.network.used_versions import NEWEST_USED
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.clients.produce.batch import RetryGroup
 from minikafka.clients.produce.partitioner import StickyPartitioner
@@ -62,7 +63,7 @@ def test_keys_null_values_and_times_arrive_as_they_are(brokers: BrokerHarness) -
     assert [r.timestamp_ms for r in stored] == [5, 6, brokers.clock.now_ms()]
 
 
-@pytest.mark.parametrize(("version", "magic"), [(1, 0), (2, 1), (3, 2), (7, 2)])
+@pytest.mark.parametrize(("version", "magic"), [(1, 0), (2, 1), (3, 2), (7, 2), (9, 2), (11, 2)])
 def test_messages_are_of_the_format_that_the_broker_takes(
     brokers: BrokerHarness, version: int, magic: int
 ) -> None:
@@ -114,7 +115,10 @@ def test_a_set_of_an_older_format_goes_in_an_older_request(brokers: BrokerHarnes
         producer.flush()
         assert sent.result().offset == 0
         producer.send("t", b"w", partition=0)
-    assert [version for _, key, version, _ in brokers.requests if key is ApiKey.PRODUCE] == [2, 7]
+    assert [version for _, key, version, _ in brokers.requests if key is ApiKey.PRODUCE] == [
+        2,
+        NEWEST_USED[ApiKey.PRODUCE],
+    ]
     assert brokers.logs[A].values() == [b"v", b"w"]
 
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, LocalWireError, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.network.metadata import LeaderAndEpoch
 from minikafka.clients.produce.accumulator import RecordAccumulator
 from minikafka.clients.produce.batch import message_bytes
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.send_future import SendFuture
 from minikafka.clients.produce.sender import MetadataTask, ProduceTask, Sender, produce_request
-from minikafka.records.format.message_set import Record
-from minikafka.wire.apis.produce import ProducePartitionResponse, ProduceResponse, ProduceTopicResponse
+from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
+from minikafka.wire.apis.produce import (
+    ProducePartitionResponse,
+    ProduceResponse,
+    ProduceTopicResponse,
+    RecordError,
+)
 
 A, B, C, D = (TopicPartition("t", number) for number in range(4))
 OTHER = TopicPartition("u", 0)
@@ -42,6 +51,14 @@ class SenderHarness:
 
     def invalidate(self, topic: str) -> None:
         self.invalid.append(topic)
+
+    def update_leaders(
+        self, leaders: Mapping[TopicPartition, LeaderAndEpoch], endpoints: Iterable[NodeEndpoint]
+    ) -> frozenset[TopicPartition]:
+        reachable = {endpoint.node_id for endpoint in endpoints}
+        taken = {tp: leader.broker_id for tp, leader in leaders.items() if leader.broker_id in reachable}
+        self.leaders |= taken
+        return frozenset(taken)
 
     def put(self, *partitions: TopicPartition, now_ms: int = 0) -> list[SendFuture]:
         return [self.accumulator.append(tp, Record(None, b"v", 0), SIZE, now_ms)[0] for tp in partitions]
@@ -363,3 +380,108 @@ def test_requests_name_each_topic_once() -> None:
         ("u", [(0, b"o")]),
     ]
     assert (request.acks, request.timeout_ms) == (-1, 77)
+
+
+NOT_LEADER = ErrorCode.NOT_LEADER_FOR_PARTITION
+
+
+def moved_to(
+    leader: int, task: ProduceTask, *endpoints: int, code: ErrorCode = NOT_LEADER
+) -> ProduceResponse:
+    """The answer of a broker that names ``leader`` for each partition."""
+    (topic,) = answer(task, *[code] * len(task.batches)).topics
+    rows = tuple(replace(row, current_leader=LeaderIdAndEpoch(leader, 5)) for row in topic.partitions)
+    addresses = tuple(NodeEndpoint(node, f"h{node}", 9092) for node in endpoints)
+    return ProduceResponse((replace(topic, partitions=rows),), node_endpoints=addresses)
+
+
+def test_batch_is_sent_at_once_to_the_leader_that_the_response_names() -> None:
+    harness = SenderHarness()
+    (future,) = harness.put(A)
+    task = harness.produce()
+    harness.sender.handle_response(task, moved_to(2, task, 2), 0)
+    assert harness.invalid == []
+    again = harness.produce(0)
+    assert (again.broker_id, partitions_of(again)) == (2, [A])
+    harness.sender.handle_response(again, answer(again), 0)
+    assert (future.error, harness.sender.resends) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("leader", "endpoints", "code"),
+    [
+        (2, (), NOT_LEADER),
+        (2, (3,), NOT_LEADER),
+        (1, (1,), NOT_LEADER),
+        (-1, (2,), NOT_LEADER),
+        (2, (2,), ErrorCode.NOT_ENOUGH_REPLICAS),
+    ],
+    ids=["no address", "other address", "itself", "none", "another error"],
+)
+def test_leader_is_looked_up_where_the_response_does_not_name_another(
+    leader: int, endpoints: tuple[int, ...], code: ErrorCode
+) -> None:
+    harness = SenderHarness()
+    harness.put(A)
+    task = harness.produce()
+    harness.sender.handle_response(task, moved_to(leader, task, *endpoints, code=code), 0)
+    assert harness.invalid == [A.topic]
+    assert harness.sender.next_task(0) is None  # after the back-off
+    assert harness.leaders[A] == 1
+
+
+def refused(
+    task: ProduceTask, code: ErrorCode, *rows: RecordError, why: str | None = None
+) -> ProduceResponse:
+    (topic,) = answer(task, code).topics
+    (row,) = topic.partitions
+    row = replace(row, record_errors=rows, error_message=why)
+    return ProduceResponse((replace(topic, partitions=(row,)),))
+
+
+def test_refused_record_and_the_others_of_its_batch_have_their_errors() -> None:
+    harness = SenderHarness()
+    futures = harness.put(A, A, A)
+    task = harness.produce()
+    bad = RecordError(1, "the time is invalid")
+    harness.sender.handle_response(task, refused(task, ErrorCode.INVALID_TIMESTAMP, bad), 0)
+    first, second, third = (str(future.error) for future in futures)
+    assert second == (
+        "INVALID_TIMESTAMP: broker 1 rejected record 1 (the first is 0) of 3 records for "
+        f"{A}: the time is invalid"
+    )
+    others = f"INVALID_RECORD: broker 1 rejected 3 records for {A}: record 1: the time is invalid"
+    assert (first, third) == (others, others)
+
+
+def test_several_refused_records_are_invalid_and_three_are_listed() -> None:
+    harness = SenderHarness()
+    futures = harness.put(*[A] * 6)
+    task = harness.produce()
+    rows = [RecordError(number, "no key" if number else None) for number in range(5)]
+    response = refused(task, ErrorCode.INVALID_TIMESTAMP, *rows, why="some are invalid")
+    harness.sender.handle_response(task, response, 0)
+    assert str(futures[0].error).startswith("INVALID_RECORD: broker 1 rejected record 0")
+    assert str(futures[0].error).endswith(": some are invalid")
+    assert str(futures[5].error).endswith(
+        ": record 0: some are invalid, record 1: no key, record 2: no key and 2 more"
+    )
+
+
+def test_refused_records_of_an_encoded_set_are_named_in_its_error() -> None:
+    harness = SenderHarness()
+    data = build_message_set([Record(None, b"v", 0)] * 3, magic=2)
+    future = harness.accumulator.append_encoded(A, data, 3, 0)
+    task = harness.produce()
+    response = refused(task, ErrorCode.INVALID_RECORD, RecordError(0, "no key"))
+    harness.sender.handle_response(task, response, 0)
+    assert str(future.error) == f"INVALID_RECORD: broker 1 rejected 3 records for {A}: record 0: no key"
+
+
+def test_the_brokers_message_about_a_batch_is_told() -> None:
+    harness = SenderHarness()
+    (future,) = harness.put(A)
+    task = harness.produce()
+    response = refused(task, ErrorCode.INVALID_RECORD, why="two batches")
+    harness.sender.handle_response(task, response, 0)
+    assert str(future.error) == f"INVALID_RECORD: broker 1 rejected 1 record for {A}: two batches"
