@@ -156,18 +156,17 @@ class OffsetMap:
 
     A key takes SLOT_BYTES of ``memory_bytes``. At most ``load_factor`` of them is filled, because look-ups in
     a fuller map take long. (``log.cleaner.dedupe.buffer.size``, ``log.cleaner.io.buffer.load.factor``.)
-    Memory is used as the map fills, and freed by ``begin`` and ``clear``. Raises ValueError if not one key
-    fits.
+    Memory is used as the map fills, and freed by ``begin`` and ``clear``. It has room for one key at least:
+    raises ValueError for less than two slots.
     """
 
     def __init__(self, memory_bytes: int, load_factor: float = 0.9) -> None:
         self.slots = min(memory_bytes // SLOT_BYTES, 1 << 31)
-        self.capacity = min(int(self.slots * load_factor), self.slots - 1)
-        if self.capacity < 1:
+        if self.slots < 2:
             raise ValueError(
-                f"{memory_bytes} bytes with a load factor of {load_factor} hold no key, "
-                f"which takes {SLOT_BYTES} bytes"
+                f"{memory_bytes} bytes are too few for a map: expected at least {2 * SLOT_BYTES}"
             )
+        self.capacity = max(1, min(int(self.slots * load_factor), self.slots - 1))
         self.producers = _Producers()
         self.begin(0)
 

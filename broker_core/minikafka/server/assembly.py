@@ -34,7 +34,7 @@ from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.store import Store
 from minikafka.server.admin.dynamic_config import refresh_entities
 from minikafka.server.config.listeners import check_not_registered, registered_endpoints
-from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.config.properties import BrokerConfig, CleanerConfig
 from minikafka.server.control.controlled_shutdown import request_controlled_shutdown
 from minikafka.server.control.controller_channel import ControllerChannelManager
 from minikafka.server.control.controller_event_manager import ControllerEventManager
@@ -213,10 +213,15 @@ class RunningBroker:
         cleaner = Cleaner(
             ports.files,
             ports.clock,
-            OffsetMap(config.cleaner.map_bytes, config.cleaner.map_load_factor),
+            _offset_map(config.cleaner),
             logs.file_deletion.add,
             bytes_per_second=config.cleaner.bytes_per_second,
             wait=stopping.wait,
+        )
+        self.broker.dynamic_properties.attach(
+            lambda properties: cleaner.reconfigure(
+                _offset_map(properties.cleaner), properties.cleaner.bytes_per_second
+            )
         )
         logs.cleaner_control = cleaning = LogCleanerManager(
             ports.files, logs.logs, cleaner, new_mutex=threading.Lock
@@ -323,9 +328,13 @@ def start_patiently(
             pause()
 
 
+def _offset_map(config: CleanerConfig) -> OffsetMap:
+    return OffsetMap(config.map_bytes, config.map_load_factor)
+
+
 def _limit_connections(broker: Broker, server: Server) -> None:
     """Have the server follow the limits of connections that change while the broker runs."""
-    broker.dynamic_properties.attach(server.set_limits)
+    broker.dynamic_properties.attach(lambda properties: server.set_limits(properties.connection_limits))
     broker.address_quotas.attach(server.set_ip_rates)
 
 

@@ -114,7 +114,7 @@ class Housekeeper:
         if now_ms >= self._look_at_ms:
             self._look_at_ms = self._look_after_logs()
         if now_ms >= self._clean_at_ms:
-            self._clean_at_ms = now_ms + self._broker.config.cleaner.backoff_ms
+            self._clean_at_ms = now_ms + self._broker.dynamic_properties.cleaner.backoff_ms
             self._clean()
 
     def due_ms(self) -> int:
@@ -185,7 +185,7 @@ class Housekeeper:
                 return
 
     def _keep_clean(self) -> None:
-        while not self._stopping.wait(self._broker.config.cleaner.backoff_ms / 1000):
+        while not self._stopping.wait(self._broker.dynamic_properties.cleaner.backoff_ms / 1000):
             self._clean()
 
     def _clean(self) -> None:

@@ -129,6 +129,10 @@ class Cleaner:
         self._free_at_ms = 0.0
         """The earliest time for all that was read and written so far, at that rate."""
 
+    def reconfigure(self, offsets: OffsetMap, bytes_per_second: float) -> None:
+        """Use another map, from the next log on, and another limit, at once. Any thread may call it."""
+        self._offsets, self._bytes_per_second = offsets, bytes_per_second
+
     def clean(
         self,
         log: Log,
@@ -142,31 +146,41 @@ class Cleaner:
         is ``first_dirty_offset``. ``should_stop`` is called between windows. Raises CleaningStopped,
         Uncleanable, and StorageError when the disk fails or the log was closed or changed meanwhile.
         """
+        offsets = self._offsets
         try:
-            return _Pass(self, log, first_dirty_offset, upper_offset, should_stop).run()
+            return _Pass(self, offsets, log, first_dirty_offset, upper_offset, should_stop).run()
         finally:
-            self._offsets.clear()
+            offsets.clear()
 
     def throttle(self, size_bytes: int, check: Callable[[], None]) -> None:
         """Wait as the rate limit requires after that many bytes; ``check`` is called from time to time."""
-        if self._bytes_per_second is None:
+        bytes_per_second = self._bytes_per_second
+        if bytes_per_second is None:
             return
         now = self.clock.monotonic_ms()
-        self._free_at_ms = max(self._free_at_ms, now) + 1000 * size_bytes / self._bytes_per_second
+        self._free_at_ms = max(self._free_at_ms, now) + 1000 * size_bytes / bytes_per_second
         while now < self._free_at_ms:
             self._wait(min(_WAIT_MOST_S, (self._free_at_ms - now) / 1000))
             check()
             now = self.clock.monotonic_ms()
+            if self._bytes_per_second != bytes_per_second:
+                self._free_at_ms = now  # the rest of a slow rate's wait could take hours
 
 
 class _Pass:
     """One cleaning of one log."""
 
     def __init__(
-        self, cleaner: Cleaner, log: Log, first_dirty: int, upper: int, should_stop: Callable[[], bool]
+        self,
+        cleaner: Cleaner,
+        offsets: OffsetMap,
+        log: Log,
+        first_dirty: int,
+        upper: int,
+        should_stop: Callable[[], bool],
     ) -> None:
         self._cleaner = cleaner
-        self._files, self._clock, self._offsets = cleaner._files, cleaner.clock, cleaner._offsets
+        self._files, self._clock, self._offsets = cleaner._files, cleaner.clock, offsets
         self._discard = cleaner._discard
         self._log = log
         self._config: LogConfig = log.config

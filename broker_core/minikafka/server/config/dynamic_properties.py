@@ -4,9 +4,9 @@
     /config/brokers/<default>   those of all brokers that have none of their own
 
 They win over the properties that the broker was started with. These are dynamic: the defaults of topics'
-settings, by their first names (``log.retention.ms``, not ``log.retention.hours``), and the limits of
-connections, of the broker and of its listeners. Replication rates are in the same znodes
-(``server.quotas.replication_quotas``).
+settings, by their first names (``log.retention.ms``, not ``log.retention.hours``), the limits of connections,
+of the broker and of its listeners, and the settings of the log cleaner. Replication rates are in the same
+znodes (``server.quotas.replication_quotas``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from minikafka.base.config.config_def import Faults, definition_of
 from minikafka.base.errors import ConfigError
 from minikafka.log.config import TOPIC_CONFIG, LogConfig
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.server.config.listener_security import limits_of
-from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.config.properties import BrokerConfig, CleanerConfig
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ Settings = Mapping[str, str]
 
 _OF_LISTENERS = ("max.connections", "max.connection.creation.rate")
 _OF_CONNECTIONS = frozenset({*_OF_LISTENERS, "max.connections.per.ip"})
+_OF_CLEANER = frozenset(definition_of(CleanerConfig).keys) - {"log.cleaner.enable"}
 _OF_LOGS = frozenset(key.synonyms[0].name for key in TOPIC_CONFIG.keys.values() if key.synonyms) - {
     "log.message.format.version"
 }
@@ -42,14 +44,14 @@ class DynamicProperties:
         """The valid ones of ``/config/brokers/<default>``, as last read."""
         self.own: Settings = {}
         """The valid ones of this broker, as last read."""
-        self._names = _OF_LOGS | _OF_CONNECTIONS
+        self._names = _OF_LOGS | _OF_CONNECTIONS | _OF_CLEANER
         self._names |= {
             f"listener.name.{listener.name.lower()}.{name}"
             for listener in config.listeners
             for name in _OF_LISTENERS
         }
         self._lock = threading.Lock()
-        self._limit_connections: Callable[[ConnectionLimits], None] = lambda limits: None
+        self._followers: list[Callable[[DynamicProperties], None]] = []
 
     def is_dynamic(self, name: str) -> bool:
         """Return True if a property can be changed."""
@@ -60,17 +62,28 @@ class DynamicProperties:
         """The properties in force."""
         return {**self.config.properties, **self.cluster, **self.own}
 
+    @property
+    def connection_limits(self) -> ConnectionLimits:
+        """The limits of connections in force."""
+        return self._limits(self.effective)
+
+    @property
+    def cleaner(self) -> CleanerConfig:
+        """The settings of the log cleaner in force."""
+        return self._cleaner(self.effective)
+
     def check(self, name: str, text: str) -> None:
         """Raise ConfigErrors for an invalid value of a dynamic property."""
         self._log_config({name: text})
         self._limits({name: text})
+        self._cleaner({name: text})
 
-    def attach(self, limit_connections: Callable[[ConnectionLimits], None]) -> None:
-        """Call ``limit_connections`` with the limits after each change; now, if any property is set."""
+    def attach(self, follower: Callable[[DynamicProperties], None]) -> None:
+        """Call ``follower`` with these properties after each change; now, if any property is set."""
         with self._lock:
-            self._limit_connections = limit_connections
+            self._followers.append(follower)
             if self.cluster or self.own:
-                limit_connections(self._limits(self.effective))
+                follower(self)
 
     def replace(self, cluster: Settings, own: Settings) -> LogConfig:
         """Replace the properties; return the defaults of topics."""
@@ -79,7 +92,8 @@ class DynamicProperties:
             is_changed = (cluster, own) != (self.cluster, self.own)
             if is_changed:
                 self.cluster, self.own = cluster, own
-                self._limit_connections(self._limits(self.effective))
+                for follower in self._followers:
+                    follower(self)
         if is_changed:
             changed = {name: self.effective[name] for name in sorted(cluster | own)}
             _log.info("properties changed while running: %s", changed or "none")
@@ -99,6 +113,13 @@ class DynamicProperties:
     def _log_config(self, properties: Settings) -> LogConfig:
         made = LogConfig.from_properties(properties)
         return replace(made, message_magic=self.config.log.message_magic)
+
+    @staticmethod
+    def _cleaner(properties: Settings) -> CleanerConfig:
+        faults = Faults()
+        config = CleanerConfig(**faults.take(definition_of(CleanerConfig).read(properties)))
+        faults.check()
+        return config
 
     def _limits(self, properties: Settings) -> ConnectionLimits:
         config = self.config

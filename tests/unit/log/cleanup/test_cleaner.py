@@ -380,6 +380,23 @@ def test_reading_and_writing_keep_to_the_rate(files: MemoryFiles) -> None:
     assert max(waits) <= 0.3
 
 
+def test_another_rate_counts_at_once_and_another_map_from_the_next_pass(files: MemoryFiles) -> None:
+    log = small_log(files, [(b"%d" % number, bytes(900)) for number in range(5)], [A])
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        files.clock.advance(max(1, round(1000 * seconds)))
+        cleaner.reconfigure(OffsetMap(3 * SLOT_BYTES), 1e9)
+
+    cleaner = cleaner_of(files, bytes_per_second=10, wait=wait)
+    assert cleaner.clean(log, 0, 6).map_fullness == pytest.approx(6 / 10_000)
+    assert [seconds for seconds in waits if seconds > 0.001] == [0.3]
+    append(log, *((b"%d" % number, b"") for number in range(5)))
+    log.roll()
+    assert cleaner.clean(log, 6, 11).map_fullness == pytest.approx(2 / 3)
+
+
 def test_a_throttled_cleaning_stops_while_it_waits(files: MemoryFiles) -> None:
     log = small_log(files, [(b"a", bytes(900))])
     waits: list[float] = []

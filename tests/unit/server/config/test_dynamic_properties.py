@@ -113,6 +113,14 @@ def test_limits_of_connections_reach_the_server(world: Simulation) -> None:
     assert server.limits.totals == {}
 
 
+def test_settings_of_the_cleaner_are_in_force_at_once(world: Simulation) -> None:
+    assert alter(world, "", log_cleaner_io_max_bytes_per_second="1000", log_cleaner_backoff_ms="7") == (0, "")
+    cleaner = world.machine.broker.dynamic_properties.cleaner
+    assert (cleaner.bytes_per_second, cleaner.backoff_ms) == (1000, 7)
+    assert not described(world, ConfigResourceType.BROKER, "0", "log.cleaner.backoff.ms").read_only
+    assert described(world, ConfigResourceType.BROKER, "0", "log.cleaner.enable").read_only
+
+
 @pytest.mark.parametrize(
     ("broker", "name", "value", "words"),
     [
@@ -122,6 +130,7 @@ def test_limits_of_connections_reach_the_server(world: Simulation) -> None:
         ("0", "message.max.bytes", "-1", "message.max.bytes"),
         ("", "min.insync.replicas", "none", "min.insync.replicas"),
         ("0", "listener.name.plaintext.max.connections", "0", "max.connections"),
+        ("", "log.cleaner.io.buffer.load.factor", "2", "log.cleaner.io.buffer.load.factor"),
         ("0", "listener.name.other.max.connections", "5", "cannot be changed"),
         ("", "leader.replication.throttled.rate", "5", "name the broker"),
         ("7", "message.max.bytes", "5000", "send the request to broker 7"),
