@@ -65,6 +65,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/cli/main.py": "starts before anything is imported",
     "broker_core/minikafka/cli/signals.py": "imported by commands that run until stopped",
     "broker_core/minikafka/clients/admin/controller_requests.py": "shared by all administration",
+    "broker_core/minikafka/clients/admin/zookeeper/reassignments.py": "a noun of the administration",
     "broker_core/minikafka/clients/admin/zookeeper/topics.py": "a noun of the administration",
     "broker_core/minikafka/clients/fetch/isolation_level.py": "public, imported without a fetcher",
     "broker_core/minikafka/clients/network/arguments.py": "shared by all clients",

@@ -83,7 +83,7 @@ def test_nothing_is_lost_while_partitions_move_and_brokers_bounce(tmp_path: Path
         system.recover()
         choices = list(permutations(range(BROKERS), 3))
         wanted = {TopicPartition(TOPIC, number): dice.choice(choices) for number in range(MOVED_PARTITIONS)}
-        reassignments.request(system.store, reassignments.plan(system.store, wanted))
+        reassignments.request(system.store, wanted)
         for number in range(BROKERS):
             end(system.cluster, number)
             system.cluster.restart(number)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from minikafka.clients.admin import throttles
 from minikafka.clients.admin.admin import Admin
-from minikafka.clients.admin.zookeeper import throttles
+from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
@@ -145,7 +146,7 @@ def test_a_reassignment_is_throttled_until_it_is_verified(cluster: Cluster, tmp_
     assert f"'slow' are {lists}" in described("topics")
     # Ours sees and says the same.
     with closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:
-        assert throttles.rates(store, [0, 1, 2]) == [1]
+        assert throttles.rates(ZooKeeperPartitions(store), [0, 1, 2]) == [1]
     assert "The throttle limit was set to 100000000 B/s" in reassign("--execute", "--throttle", "100000000")
     assert wait_until(lambda: "Throttle was removed." in reassign("--verify"), PATIENCE_S, every_s=0.5)
     assert partitions(cluster, "slow") == [(0, {0, 2})] or partitions(cluster, "slow") == [(2, {0, 2})]

@@ -118,8 +118,17 @@ class ManualWaiter:
 class BrokerHarness:
     """``count`` brokers with the ids 1, 2, …; partition p of a topic is led by broker ``p % count + 1``."""
 
-    def __init__(self, count: int = 1, topics: Mapping[str, int] | None = None, *, replicas: int = 1) -> None:
-        """``topics``: name -> number of partitions, each with so many ``replicas``."""
+    def __init__(
+        self,
+        count: int = 1,
+        topics: Mapping[str, int] | None = None,
+        *,
+        replicas: int = 1,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """``topics``: name -> number of partitions, each with so many ``replicas``; ``properties``: further
+        ones of the brokers.
+        """
         self.simulation = Simulation(now_ms=ManualClock().now_ms())
         self.clock = self.simulation.clock
         self.network = self.simulation.network
@@ -127,6 +136,7 @@ class BrokerHarness:
         self.waiter = self.make_waiter()
         self.count = count
         self.replicas = replicas
+        self._properties = {**_PROPERTIES, **(properties or {})}
         self.requests: list[tuple[int, ApiKey, int, Any]] = []
         """Broker id, API, version and request of each request of a client, in order."""
         self.newest: dict[ApiKey, int] = {}
@@ -171,7 +181,7 @@ class BrokerHarness:
         listeners = f"PLAINTEXT://{HOST}:{FIRST_PORT + broker_id},{_INTERNAL}://{machine.host}:{PORT}"
         protocols = f"PLAINTEXT:PLAINTEXT,{_INTERNAL}:PLAINTEXT"
         given = {"listeners": listeners, "listener.security.protocol.map": protocols}
-        assert machine.start(_PROPERTIES | given)
+        assert machine.start(self._properties | given)
         self._running.add(broker_id)
 
     def kill(self, broker_id: int) -> None:

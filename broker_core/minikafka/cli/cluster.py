@@ -131,7 +131,9 @@ def health(
     """
     from minikafka.cli import health as found
 
-    at = found.ANY_ZOOKEEPER if data_dir is None else f"--data-dir {shlex.quote(str(data_dir))}"
+    at = f" --bootstrap {bootstrap}" if connect.is_typed(bootstrap) else ""
+    if data_dir is not None:
+        at = f" --data-dir {shlex.quote(str(data_dir))}"
     with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         if not watch:
             now = admin.health()

@@ -231,14 +231,15 @@ def _read_zookeeper_group(
 ) -> None:
     """Print the messages of a consumer in a ZooKeeper group."""
     from minikafka.cli.zookeeper_group_reader import ZooKeeperGroupReader, consumer_config
+    from minikafka.clients.admin.partitions import why_unknown
     from minikafka.clients.consumer.assignment import list_topics
-    from minikafka.clients.zookeeper_metadata import assigned, why_unknown
+    from minikafka.clients.zookeeper_metadata import assigned
 
     config = consumer_config(group, at[0], connect.CLIENT_ID, properties, at_end=where.at_end)
     with connect.zookeeper_store(*at) as store:
         if isinstance(wanted, str):
             if not (known := assigned(store, [wanted])):
-                reason = why_unknown(store, TopicPartition(wanted, 0), known)
+                reason = why_unknown(TopicPartition(wanted, 0), known, lambda: list_topics(store))
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         elif not any(
             wanted.is_topic_allowed(name, config.exclude_internal_topics) for name in list_topics(store)

@@ -10,22 +10,24 @@ import typer
 
 from minikafka.base.config.types import real_number
 from minikafka.base.errors import ConfigError
-from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
 from minikafka.cli import connect
 from minikafka.cli.options import (
+    Bootstrap,
     CommandConfig,
+    DataDir,
     Format,
     NotExactlyOne,
     OutputFormat,
-    RequiredZooKeeper,
-    ZooKeeperDataDir,
+    ZooKeeper,
     value_option,
 )
 from minikafka.cli.output import note, print_rows
+from minikafka.cli.progress import spinner
 
 if TYPE_CHECKING:
-    from minikafka.clients.admin.zookeeper.elections import Candidate
+    from minikafka.clients.admin.partitions import ElectionRound
+    from minikafka.clients.admin.preferred_leaders import Candidate
 
 COLUMNS = ["topic", "partition", "leader", "preferred", "in_sync", "done"]
 
@@ -55,39 +57,36 @@ def elect(
             "--timeout", metavar="S", parser=_parse_timeout, help="Seconds to wait for the election's end."
         ),
     ] = 30,
-    zookeeper: RequiredZooKeeper = None,
-    data_dir: ZooKeeperDataDir = None,
+    bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    zookeeper: ZooKeeper = None,
+    data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Elect the preferred replica, the first one, as leader of each partition. Status 1 if that fails."""
-    from minikafka.clients import zookeeper_metadata
-    from minikafka.clients.admin.zookeeper import elections
+    from minikafka.clients.admin import plan_files, preferred_leaders
+    from minikafka.clients.admin.partitions import BrokerPartitions
+    from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
 
     named_by = [name for name, given in (("TOPIC", topics), ("--file", file), ("--all", everything)) if given]
     if len(named_by) != 1:
         raise NotExactlyOne(named_by, "no partitions are named", "TOPIC, --file J and --all")
-    named = None if file is None else elections.read_file(read_file(file), "--file", str(file))
-    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
+    named = None if file is None else plan_files.read_election(read_file(file), "--file", str(file))
+    with connect.backend(
+        BrokerPartitions, ZooKeeperPartitions, bootstrap, zookeeper, data_dir, command_config
+    ) as backend:
         if topics:
-            named = elections.assigned_partitions(store, topics)
-        found = elections.candidates(store, named)
-        if everything and (marked := sorted(zookeeper_metadata.topics_to_delete(store))):
+            named = preferred_leaders.partitions_of(backend, topics)
+        found = preferred_leaders.candidates(backend, named)
+        if everything and (marked := sorted(backend.topics_to_delete())):
             note(f"minikafka: skipped, marked for deletion: {', '.join(marked)}")
         wanting = [candidate.topic_partition for candidate in found if not candidate.done]
         if dry_run or not wanting:
             print_rows(election_rows(found), COLUMNS, style)
             note(f"minikafka: {forecast(found)}{'; nothing was changed' * dry_run}")
             return 0
-        ended, rounds = True, elections.rounds(wanting)
-        for number, share in enumerate(rounds, 1):
-            if len(rounds) > 1:
-                note(f"minikafka: round {number} of {len(rounds)}: {counted(len(share), 'partition')}")
-            print_election(elections.request(store, share), share)
-            ended = elections.await_end(store, timeout_s)
-            if not ended:
-                break
-        found = elections.candidates(store, wanting)
+        with spinner(f"electing leaders of {counted(len(wanting), 'partition')}"):
+            found, ended = preferred_leaders.elect(backend, wanting, timeout_s, print_round)
     print_rows(election_rows(found), COLUMNS, style)
     left = sum(not candidate.done for candidate in found)
     if not ended:
@@ -100,10 +99,13 @@ def elect(
     return 1 if left or not ended else 0
 
 
-def print_election(written: str, share: Iterable[TopicPartition]) -> None:
+def print_round(part: ElectionRound) -> None:
     """Print the two lines of 0.10.1's ``kafka-preferred-replica-election.sh`` on stderr."""
-    note(f"Created preferred replica election path with {written}")
-    partitions = ", ".join(f"[{topic},{partition}]" for topic, partition in share)
+    if part.rounds > 1:
+        size = counted(len(part.partitions), "partition")
+        note(f"minikafka: round {part.number} of {part.rounds}: {size}")
+    note(f"Created preferred replica election path with {part.request}")
+    partitions = ", ".join(f"[{topic},{partition}]" for topic, partition in part.partitions)
     note(f"Successfully started preferred replica election for partitions Set({partitions})")
 
 

@@ -192,7 +192,7 @@ def read_plan(data: bytes, path: str) -> Plan:
 
 
 def _json_rows(text: str, path: str) -> list[tuple[str, object, object, object]]:
-    from minikafka.clients.zookeeper_metadata import objects_in
+    from minikafka.clients.admin.plan_files import objects_in
 
     return [
         (f"entry {number}", row.get("topic"), row.get("partition"), row.get("offset"))

@@ -26,14 +26,13 @@ ASK_TIMEOUT_MS = 2_000
 SHOWN_MAX = 20
 """The most partitions in a table; JSON has all."""
 RULES = "access rules are enforced: topics that this client may not describe are missing here"
-ANY_ZOOKEEPER = "--zookeeper HOST:PORT"
 COLUMNS = ["broker", "alive", "address", "controller", "leads", "follows", "preferred", "out_of_sync"]
 LOG_DIR_COLUMNS = ["broker", "log_dir"]
 PARTITION_COLUMNS = ["topic", "partition", "leader", "replicas", "in_sync"]
 
 
-def print_health(health: ClusterHealth, style: Format, at: str = ANY_ZOOKEEPER) -> None:
-    """Print the health of a cluster. at: the option of ``reassign`` that names this cluster."""
+def print_health(health: ClusterHealth, style: Format, at: str = "") -> None:
+    """Print the health of a cluster. at: the option that names this cluster, after a space."""
     if style is Format.JSON:
         print_json(as_json(health))
     else:
@@ -41,7 +40,7 @@ def print_health(health: ClusterHealth, style: Format, at: str = ANY_ZOOKEEPER) 
             say(line)
 
 
-def print_change(health: ClusterHealth | None, style: Format, at: str = ANY_ZOOKEEPER) -> None:
+def print_change(health: ClusterHealth | None, style: Format, at: str = "") -> None:
     """Print a state of ``changes``, with the time."""
     now = utc_text(time.time_ns() // 1_000_000)
     if style is Format.JSON:
@@ -85,7 +84,7 @@ def summary(health: ClusterHealth) -> str:
     return f"cluster {health.cluster_id} is {what}: {', '.join([*counts, *filter(None, wrong)])}"
 
 
-def health_lines(health: ClusterHealth, at: str = ANY_ZOOKEEPER) -> Iterator[str]:
+def health_lines(health: ClusterHealth, at: str = "") -> Iterator[str]:
     """Yield the summary, the brokers, the partitions and directories with problems, and advice for internal
     topics with too few replicas.
     """
@@ -112,9 +111,9 @@ def health_lines(health: ClusterHealth, at: str = ANY_ZOOKEEPER) -> Iterator[str
             "(offsets.topic.replication.factor): groups are unavailable while a broker is down; to add "
             "replicas:"
         )
-        plan = f"--brokers {brokers} --replicas {few.wanted} {at} > offsets.json"
+        plan = f"--brokers {brokers} --replicas {few.wanted}{at} > offsets.json"
         yield f"  minikafka reassign generate {few.topic} {plan}"
-        yield f"  minikafka reassign execute --file offsets.json {at}"
+        yield f"  minikafka reassign execute --file offsets.json{at}"
 
 
 def as_json(health: ClusterHealth) -> dict[str, object]:

@@ -1,9 +1,10 @@
-"""``minikafka reassign``: moves partitions to other brokers."""
+"""``minikafka reassign``: moves partitions to other brokers, and logs to other directories."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,8 +22,7 @@ from minikafka.cli.options import (
     Format,
     NotExactlyOne,
     OutputFormat,
-    RequiredZooKeeper,
-    ZooKeeperDataDir,
+    ZooKeeper,
     number_option,
     value_option,
 )
@@ -30,11 +30,11 @@ from minikafka.cli.output import note, print_rows, say
 from minikafka.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.admin.log_moves import LogMove
+    from minikafka.clients.admin.partitions import PartitionsBackend
+    from minikafka.clients.admin.plan_files import ReassignmentPlan
+    from minikafka.clients.admin.reassignment_plans import Move, PartitionReassignment, PlanChanges, Throttle
     from minikafka.clients.admin.reassignments import OngoingReassignment, ReassignmentErrors
-    from minikafka.clients.admin.zookeeper.reassignments import Move, PartitionReassignment
-    from minikafka.clients.zookeeper_metadata import Replicas
-    from minikafka.registry.store import Store
 
 app = typer.Typer(
     help="Move partitions to other brokers: generate, execute and verify a plan; list or cancel moves.",
@@ -49,12 +49,19 @@ IN_PROGRESS = "; cannot start before the end of another reassignment, of {}"
 THROTTLE_STAYS = "the throttle stays for the reassignment of {}; verify again when that is done"
 THROTTLED = "; copying is throttled to {} bytes per second until all are done"
 MOVE_COLUMNS = ["topic", "partition", "before", "after", "adds", "removes"]
+LOG_MOVE_COLUMNS = ["topic", "partition", "broker", "from_dir", "to_dir"]
 ONGOING_COLUMNS = ["topic", "partition", "replicas", "in_sync", "wanted", "status"]
 CANCELLED_COLUMNS = ["topic", "partition", "replicas", "dropped", "status"]
 VERDICT_COLUMNS = ["topic", "partition", "replicas", "in_sync", "status"]
 
 PlanFile = Annotated[
-    Path, value_option("--file", "J", '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}')
+    Path,
+    value_option(
+        "--file",
+        "J",
+        '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}, also with "log_dirs": one '
+        'directory for each replica, "any" for those that stay.',
+    ),
 ]
 
 
@@ -68,34 +75,37 @@ def generate(
         number_option("--replicas", "N", "Replicas per partition. [as now]", 1, show_default=False),
     ] = None,
     disable_rack_aware: DisableRackAware = False,
-    zookeeper: RequiredZooKeeper = None,
-    data_dir: ZooKeeperDataDir = None,
+    bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    zookeeper: ZooKeeper = None,
+    data_dir: DataDir = None,
 ) -> None:
     """Spread topics over brokers: print the plan for `execute` as JSON, and change nothing."""
-    from minikafka.clients.admin.zookeeper import reassignments
+    from minikafka.clients.admin import plan_files, reassignment_plans
 
     if bool(topics) == bool(file):
         raise NotExactlyOne(
             ["TOPIC", "--file"] if topics else [], "no topics are named", "TOPIC and --file J"
         )
     broker_ids = parse_broker_ids(brokers)
-    names = topics or reassignments.read_topics_file(read_file(file or Path()), "--file", str(file))
-    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
-        moves = reassignments.generate(
-            store, names, broker_ids, replicas=replicas, rack_aware=not disable_rack_aware
+    names = topics or plan_files.read_topics(read_file(file or Path()), "--file", str(file))
+    with _partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
+        moves = reassignment_plans.generate(
+            backend, names, broker_ids, replicas=replicas, rack_aware=not disable_rack_aware
         )
-    say(reassignments.to_json({move.topic_partition: move.after for move in moves}))
+    plan = plan_files.ReassignmentPlan({move.topic_partition: move.after for move in moves})
+    say(plan_files.reassignment_json(plan))
     changed = [move for move in moves if move.before != move.after]
-    note(f"minikafka: {_changes(changed, len(moves))}; save the plan and run `reassign execute --file`")
+    text = _changes(changed, [], len(moves))
+    note(f"minikafka: {text}; save the plan and run `reassign execute --file`")
 
 
-@app.command()
+@app.command(short_help="Move partitions and logs as a plan says.")
 def execute(
     file: PlanFile,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until all is done.")] = True,
-    throttle: Annotated[
+    throttled: Annotated[
         int | None,
         number_option(
             "--throttle",
@@ -105,65 +115,88 @@ def execute(
             show_default=False,
         ),
     ] = None,
-    zookeeper: RequiredZooKeeper = None,
-    data_dir: ZooKeeperDataDir = None,
+    log_dirs_throttle: Annotated[
+        int | None,
+        number_option(
+            "--replica-alter-log-dirs-throttle",
+            "BYTES_PER_SECOND",
+            "As --throttle, for copies between the directories of a broker.",
+            1,
+            show_default=False,
+        ),
+    ] = None,
+    bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    zookeeper: ZooKeeper = None,
+    data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Move partitions to other replicas. Status 1 if a move fails.
+    """Move partitions to other replicas, and logs to other directories. Status 1 if a move fails.
 
     A plan that is already in progress is waited for. A throttle is removed at the end of the wait; with
     --no-wait, `reassign verify` removes it once all is done.
     """
-    from minikafka.clients.admin.zookeeper import reassignments
+    from minikafka.clients.admin import plan_files, reassignment_plans
 
-    wanted = reassignments.read_file(read_file(file), "--file", str(file))
-    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
-        if reassignments.is_under_way(store, wanted):
+    plan = plan_files.read_reassignment(read_file(file), "--file", str(file))
+    throttle = reassignment_plans.Throttle(throttled, log_dirs_throttle)
+    with _partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
+        if reassignment_plans.is_under_way(backend, plan):
             return resume(
-                store, wanted, style, throttle=None if dry_run else throttle, wait=wait and not dry_run
+                backend, plan, style, throttle=None if dry_run else throttle, wait=wait and not dry_run
             )
-        moves = reassignments.plan(store, wanted)
-        if throttle is not None and not dry_run:
-            reassignments.check_not_under_way(store)
-        if dry_run or not moves:
-            others = reassignments.under_way(store)
+        changes = reassignment_plans.changes_of(backend, plan)
+        if throttle and not dry_run:
+            reassignment_plans.check_not_under_way(backend)
+        if dry_run or not changes:
+            others = backend.under_way()
             refused = IN_PROGRESS.format(first_of(sorted(others), 5)) if others else ""
-            print_rows(_move_rows(moves), MOVE_COLUMNS, style)
-            note(f"minikafka: {_changes(moves, len(wanted))}{'; nothing was changed' * dry_run}{refused}")
+            print_changes(changes, style)
+            text = _changes(changes.moves, changes.log_moves, len(plan.replicas))
+            note(f"minikafka: {text}{'; nothing was changed' * dry_run}{refused}")
             return 0
-        reassignments.request(store, moves, throttle=throttle)
-        before = reassignments.to_json({move.topic_partition: move.before for move in moves})
-        note(f"minikafka: {_changes(moves, len(wanted))}; the plan for a rollback: {before}")
+        reassignment_plans.begin(backend, changes, throttle)
+        before = plan_files.reassignment_json(changes.rollback(plan))
+        text = _changes(changes.moves, changes.log_moves, len(plan.replicas))
+        note(f"minikafka: {text}; the plan for a rollback: {before}")
         if not wait:
-            print_rows(_move_rows(moves), MOVE_COLUMNS, style)
+            print_changes(changes, style)
             return 0
-        targets = {move.topic_partition: move.after for move in moves}
-        verdicts = wait_for_end(store, targets, throttled=throttle is not None)
-        if throttle is not None:
-            end_throttle(store, verdicts)
+        verdicts = wait_for_end(backend, changed_part(plan, changes), throttled=bool(throttle))
+        if throttle:
+            end_throttle(backend, verdicts)
     print_verdicts(verdicts, style)
     return status_of(verdicts)
+
+
+def changed_part(plan: ReassignmentPlan, changes: PlanChanges) -> ReassignmentPlan:
+    """Return the part of a plan that changes something."""
+    from minikafka.clients.admin.plan_files import ReassignmentPlan
+
+    changed = sorted(changes.partitions)
+    log_dirs = {tp: plan.log_dirs[tp] for tp in changed if tp in plan.log_dirs}
+    return ReassignmentPlan({tp: plan.replicas[tp] for tp in changed}, log_dirs)
 
 
 @app.command()
 def verify(
     file: PlanFile,
-    zookeeper: RequiredZooKeeper = None,
-    data_dir: ZooKeeperDataDir = None,
+    bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    zookeeper: ZooKeeper = None,
+    data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Show the progress of a reassignment. Status 0: all is done. 1: a move has failed. 3: in progress.
 
     A throttle is removed when all is done.
     """
-    from minikafka.clients.admin.zookeeper import reassignments
+    from minikafka.clients.admin import plan_files, reassignment_plans
 
-    wanted = reassignments.read_file(read_file(file), "--file", str(file))
-    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
-        verdicts = reassignments.verify(store, wanted)
-        end_throttle(store, verdicts)
+    plan = plan_files.read_reassignment(read_file(file), "--file", str(file))
+    with _partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
+        verdicts = reassignment_plans.verify(backend, plan)
+        end_throttle(backend, verdicts)
     print_verdicts(verdicts, style)
     return status_of(verdicts)
 
@@ -175,54 +208,40 @@ def cancel(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that are in progress.")] = False,
     bootstrap: Bootstrap = None,
-    data_dir: DataDir = None,
     command_config: CommandConfig = None,
+    data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Give partitions back the replicas that they had, and remove the throttle. Status 1 if that fails.
 
-    Brokers before Kafka 2.4, or beside them, cannot cancel.
+    Moves between directories are cancelled with --file. Brokers before Kafka 2.4, or beside them, cannot
+    cancel reassignments.
     """
-    from minikafka.clients.admin.zookeeper import reassignments
+    from minikafka.clients.admin import log_moves, plan_files, throttles
+    from minikafka.clients.admin.partitions import BrokerPartitions
+    from minikafka.clients.admin.reassignments import list_reassignments
 
     if everything == (file is not None):
         raise NotExactlyOne(["--file", "--all"] * everything, "no plan is given", "--file J and --all")
-    plan = None if file is None else reassignments.read_file(read_file(file), "--file", str(file))
-    with connect.admin_client(bootstrap, data_dir, command_config, writes=True) as admin:
+    plan = None if file is None else plan_files.read_reassignment(read_file(file), "--file", str(file))
+    with connect.cluster_client(bootstrap, data_dir, command_config, writes=True) as cluster:
+        backend = BrokerPartitions(cluster)
+        moves = [] if plan is None else log_moves.cancel(backend, log_moves.log_moves(backend, plan.log_dirs))
         ongoing = [
             move
-            for move in admin.list_partition_reassignments()
-            if plan is None or move.topic_partition in plan
+            for move in list_reassignments(cluster, cluster.deadline())
+            if plan is None or move.topic_partition in plan.replicas
         ]
-        errors = admin.alter_partition_reassignments({move.topic_partition: None for move in ongoing})
-        others = admin.list_partition_reassignments()
-        remove_throttles(admin, ongoing, with_rates=not others)
+        errors = backend.cancel(move.topic_partition for move in ongoing)
+        topics = {move.topic_partition.topic for move in ongoing}
+        topics |= {move.topic_partition.topic for move in moves}
+        if topics:
+            throttles.remove(backend, topics, with_rates=not backend.under_way())
     print_rows([_cancelled_row(move, errors) for move in ongoing], CANCELLED_COLUMNS, style)
-    if not ongoing:
+    print_log_moves(moves, style)
+    if not ongoing and not moves:
         note(f"minikafka: no reassignment {'of this plan ' if plan else ''}is in progress")
     return int(any(errors.values()))
-
-
-def remove_throttles(admin: Admin, moves: Sequence[OngoingReassignment], *, with_rates: bool) -> None:
-    """Remove the throttled replicas of the topics, and the rates of the brokers if nothing else moves."""
-    from minikafka.registry.entity_configs import RATES, REPLICAS
-    from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
-
-    throttles = {*RATES, *REPLICAS}
-    topics = sorted({move.topic_partition.topic for move in moves})
-    brokers = sorted({broker for move in moves for broker in move.replicas}) if with_rates else []
-    for kind, name in [
-        *((ConfigResourceType.TOPIC, topic) for topic in topics),
-        *((ConfigResourceType.BROKER, str(broker)) for broker in brokers),
-    ]:
-        own = {
-            setting.name
-            for setting in admin.describe_configs(kind, name)
-            if setting.name in throttles
-            and setting.source in (ConfigSource.TOPIC, ConfigSource.DYNAMIC_BROKER)
-        }
-        if own:
-            admin.change_configs(kind, name, dict.fromkeys(own))
 
 
 def _cancelled_row(move: OngoingReassignment, errors: ReassignmentErrors) -> dict[str, object]:
@@ -238,72 +257,95 @@ def _cancelled_row(move: OngoingReassignment, errors: ReassignmentErrors) -> dic
 
 @app.command("list", short_help="List all reassignments in progress.")
 def list_ongoing(
-    zookeeper: RequiredZooKeeper = None,
-    data_dir: ZooKeeperDataDir = None,
+    bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
+    zookeeper: ZooKeeper = None,
+    data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """List all reassignments in progress: the current replicas, those in sync, and the new ones.
 
-    Only those that were requested in ZooKeeper, not those that clients have requested from brokers.
+    With --zookeeper, only those that were requested there, not those that brokers were asked for.
     """
-    from minikafka.clients.admin.zookeeper import reassignments
+    from minikafka.clients.admin import reassignment_plans
 
-    with connect.zookeeper_store(zookeeper, None, data_dir, command_config) as store:
-        found = reassignments.ongoing(store)
-        throttled = throttle_text(store, found)
+    with _partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
+        found = reassignment_plans.ongoing(backend)
+        throttled = throttle_text(backend, found)
     print_verdicts(found, style, ONGOING_COLUMNS)
     if not found:
-        note("minikafka: no reassignment that was requested in ZooKeeper is in progress")
+        requested = " that was requested in ZooKeeper" if zookeeper else ""
+        note(f"minikafka: no reassignment{requested} is in progress")
     elif throttled:
         note(f"minikafka: {counted(len(found), 'partition')} in progress{throttled}")
 
 
-def resume(store: Store, wanted: Replicas, style: Format, *, throttle: int | None, wait: bool) -> int:
-    """Change the throttle of a plan that is already in progress, or wait for its end."""
-    from minikafka.clients.admin.zookeeper import reassignments, throttles
+def _partitions(
+    bootstrap: str | None, zookeeper: str | None, data_dir: Path | None, command_config: str | None
+) -> AbstractContextManager[PartitionsBackend]:
+    """Return the partitions as the brokers know them, or with --zookeeper as they are stored there."""
+    from minikafka.clients.admin.partitions import BrokerPartitions
+    from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
 
-    if throttle is not None:
-        brokers = ", ".join(map(str, throttles.set_rates(store, wanted, throttle)))
+    return connect.backend(
+        BrokerPartitions, ZooKeeperPartitions, bootstrap, zookeeper, data_dir, command_config
+    )
+
+
+def resume(
+    backend: PartitionsBackend,
+    plan: ReassignmentPlan,
+    style: Format,
+    *,
+    throttle: Throttle | None,
+    wait: bool,
+) -> int:
+    """Change the throttle of a plan that is already in progress, or wait for its end."""
+    from minikafka.clients.admin import reassignment_plans, throttles
+
+    if throttle:
+        brokers = ", ".join(map(str, reassignment_plans.change_throttle(backend, plan, throttle)))
+        limits = (throttle.replication, throttle.log_dirs)
+        rates = " and ".join(str(limit) for limit in limits if limit is not None)
         note(
-            f"minikafka: already in progress; brokers {brokers} are now throttled to {throttle} bytes per "
-            "second"
+            f"minikafka: already in progress; brokers {brokers} are now throttled to {rates} bytes per second"
         )
         return 0
     if not wait:
         note("minikafka: already in progress; `reassign verify` shows its progress")
-        print_verdicts(reassignments.verify(store, wanted), style)
+        print_verdicts(reassignment_plans.verify(backend, plan), style)
         return 0
     note("minikafka: already in progress")
-    verdicts = wait_for_end(store, wanted, throttled=bool(throttles.rates(store)))
-    end_throttle(store, verdicts)
+    verdicts = wait_for_end(backend, plan, throttled=bool(throttles.rates(backend)))
+    end_throttle(backend, verdicts)
     print_verdicts(verdicts, style)
     return status_of(verdicts)
 
 
-def end_throttle(store: Store, verdicts: Sequence[PartitionReassignment]) -> None:
+def end_throttle(backend: PartitionsBackend, verdicts: Sequence[PartitionReassignment]) -> None:
     """Remove the throttle if every partition is done or deleted; otherwise print the progress."""
-    from minikafka.clients.admin.zookeeper import reassignments, throttles
-    from minikafka.clients.admin.zookeeper.reassignments import ReassignmentStatus
+    from minikafka.clients.admin import reassignment_plans, throttles
+    from minikafka.clients.admin.reassignment_plans import ReassignmentStatus
 
     done = sum(verdict.status is ReassignmentStatus.DONE for verdict in verdicts)
     if all(verdict.deleted or verdict.status is ReassignmentStatus.DONE for verdict in verdicts):
         partitions = counted(len(verdicts), "partition")
         ended = "all is done" if done == len(verdicts) else f"{done} of {partitions} done, the rest deleted"
-        if reassignments.remove_throttle(store, verdicts):
+        if reassignment_plans.remove_throttle(backend, verdicts):
             note(f"minikafka: {ended}; the throttle is removed")
-        elif (others := reassignments.under_way(store)) and throttles.rates(store):
+        elif (others := backend.under_way()) and throttles.rates(backend):
             note(f"minikafka: {ended}; {THROTTLE_STAYS.format(first_of(sorted(others), 5))}")
         return
-    note(f"minikafka: {done} of {counted(len(verdicts), 'partition')} done{throttle_text(store, verdicts)}")
+    text = throttle_text(backend, verdicts)
+    note(f"minikafka: {done} of {counted(len(verdicts), 'partition')} done{text}")
 
 
-def throttle_text(store: Store, verdicts: Iterable[PartitionReassignment]) -> str:
+def throttle_text(backend: PartitionsBackend, verdicts: Iterable[PartitionReassignment]) -> str:
     """Return the end of a note about the throttle of the partitions' brokers; "" if there is none."""
-    from minikafka.clients.admin.zookeeper import throttles
+    from minikafka.clients.admin import throttles
 
     brokers = {broker for verdict in verdicts for broker in (*verdict.wanted, *verdict.replicas)}
-    rates = " or ".join(map(str, throttles.rates(store, brokers)))
+    rates = " or ".join(map(str, throttles.rates(backend, brokers)))
     return THROTTLED.format(rates) if rates else ""
 
 
@@ -315,28 +357,31 @@ def parse_broker_ids(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def wait_for_end(store: Store, wanted: Replicas, *, throttled: bool) -> list[PartitionReassignment]:
+def wait_for_end(
+    backend: PartitionsBackend, plan: ReassignmentPlan, *, throttled: bool
+) -> list[PartitionReassignment]:
     """Wait until no partition of the plan is in progress, and show the progress."""
-    from minikafka.clients.admin.zookeeper import reassignments
+    from minikafka.clients.admin import reassignment_plans
 
+    total = len(plan.replicas)
     try:
-        with Progress("moving partitions", len(wanted), lines=True) as progress:
-            while left := len(reassignments.under_way(store).keys() & wanted.keys()):
-                progress.advance(len(wanted) - left - progress.done)
+        with Progress("moving partitions", total, lines=True) as progress:
+            while left := len(reassignment_plans.partitions_under_way(backend, plan)):
+                progress.advance(total - left - progress.done)
                 time.sleep(POLL_S)
-            progress.advance(len(wanted) - progress.done)
+            progress.advance(total - progress.done)
     except KeyboardInterrupt:
         note(
             "minikafka: the reassignment continues; `reassign verify` shows its progress"
             f"{REMOVES_THROTTLE * throttled}"
         )
         raise
-    return reassignments.verify(store, wanted)
+    return reassignment_plans.verify(backend, plan)
 
 
 def status_of(verdicts: Iterable[PartitionReassignment]) -> int:
     """Return the exit status for the verdicts."""
-    from minikafka.clients.admin.zookeeper.reassignments import ReassignmentStatus
+    from minikafka.clients.admin.reassignment_plans import ReassignmentStatus
 
     found = {verdict.status for verdict in verdicts}
     if ReassignmentStatus.FAILED in found:
@@ -344,12 +389,37 @@ def status_of(verdicts: Iterable[PartitionReassignment]) -> int:
     return UNDER_WAY if ReassignmentStatus.UNDER_WAY in found else 0
 
 
-def _changes(moves: Sequence[Move], total: int) -> str:
+def _changes(moves: Sequence[Move], log_moves: Sequence[LogMove], total: int) -> str:
     copies = sum(len(move.adds) for move in moves)
-    return (
-        f"{len(moves)} of {counted(total, 'partition')} {'changes' if len(moves) == 1 else 'change'}, "
+    changed = len({move.topic_partition for move in moves} | {move.topic_partition for move in log_moves})
+    text = (
+        f"{changed} of {counted(total, 'partition')} {'changes' if changed == 1 else 'change'}, "
         f"{counted(copies, 'replica')} to copy"
     )
+    return text + f", {counted(len(log_moves), 'log')} to move" * bool(log_moves)
+
+
+def print_changes(changes: PlanChanges, style: Format) -> None:
+    """Print the partitions whose replicas change, and the logs that move to another directory."""
+    if changes.moves or not changes.log_moves:
+        print_rows(_move_rows(changes.moves), MOVE_COLUMNS, style)
+    print_log_moves(changes.log_moves, style)
+
+
+def print_log_moves(moves: Sequence[LogMove], style: Format) -> None:
+    """Print the logs that move to another directory, if there are any."""
+    rows = [
+        {
+            "topic": move.topic_partition.topic,
+            "partition": move.topic_partition.partition,
+            "broker": move.broker_id,
+            "from_dir": move.before,
+            "to_dir": move.after,
+        }
+        for move in moves
+    ]
+    if rows:
+        print_rows(rows, LOG_MOVE_COLUMNS, style)
 
 
 def _move_rows(moves: Iterable[Move]) -> list[dict[str, object]]:

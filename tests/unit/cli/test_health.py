@@ -100,10 +100,10 @@ def test_too_few_replicas_of_offsets_are_told_with_what_mends_it(
     assert lines[0] == "cluster c is healthy: 3 brokers, 2 partitions"
     words, *commands = lines[5:] or [""]
     assert words.startswith("__consumer_offsets has 1 replica instead of 3 (") is advised
-    at = "--data-dir 'my data'"
+    at = " --data-dir 'my data'"
     assert commands == [
-        f"  minikafka reassign generate __consumer_offsets --brokers 0,1,2 --replicas 3 {at} > offsets.json",
-        f"  minikafka reassign execute --file offsets.json {at}",
+        f"  minikafka reassign generate __consumer_offsets --brokers 0,1,2 --replicas 3{at} > offsets.json",
+        f"  minikafka reassign execute --file offsets.json{at}",
     ] * int(advised)
     assert cli.run("cluster", "health", "--format", "json") == 0
     few = {"topic": "__consumer_offsets", "has": 1, "wanted": 3} if advised else None

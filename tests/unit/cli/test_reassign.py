@@ -27,6 +27,7 @@ class ReassignHarness(CommandLine):
         self, capture: pytest.CaptureFixture[str], directory: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         super().__init__(capture)
+        self.options = ("--zookeeper", "memory")
         self.store = cluster({"t": {0: (0, 1), 1: (1, 0)}})
         self.plan = directory / "plan.json"
         self.plan.write_text(PLAN)

@@ -13,7 +13,8 @@ import pytest
 
 from minikafka.cli.commands import run
 from minikafka.cli.reassign import UNDER_WAY
-from minikafka.clients.admin.zookeeper import throttles
+from minikafka.clients.admin import throttles
+from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
@@ -39,7 +40,6 @@ def test_a_dead_broker_is_seen_and_leads_again_and_partitions_move_away(
     cluster: Cluster, tmp_path: Path, cli: CommandLine
 ) -> None:
     at = ("--bootstrap", cluster.bootstrap_servers)
-    zookeeper = ("--zookeeper", cluster.zookeeper_connect)
 
     def rows(*arguments: str, status: int = 0) -> list[dict[str, object]]:
         assert cli.run(*arguments, "--format", "json") == status, cli.err
@@ -62,19 +62,19 @@ def test_a_dead_broker_is_seen_and_leads_again_and_partitions_move_away(
     # The controller writes one partition after the other, and the broker that is asked hears of it later.
     assert wait_until(lambda: wanting() == [(0, [1, 0, 2]), (1, [0, 1, 2])], PATIENCE_S)
     assert wait_until(lambda: rows("topic", "describe", "--unavailable-partitions", *at) == [], PATIENCE_S)
-    assert rows("elect", "t", *zookeeper, status=1)[0]["done"] is False
+    assert rows("elect", "t", *at, status=1)[0]["done"] is False
 
     cluster.restart(1)
     assert wait_until(healthy, PATIENCE_S)
-    (elected,) = rows("elect", "--all", *zookeeper)
+    (elected,) = rows("elect", "--all", *at)
     assert (elected["leader"], elected["done"]) == (1, True)
 
     plan = tmp_path / "plan.json"
-    assert cli.run("reassign", "generate", "t", "--brokers", "0,2", "--replicas", "2", *zookeeper) == 0
+    assert cli.run("reassign", "generate", "t", "--brokers", "0,2", "--replicas", "2", *at) == 0
     plan.write_text(cli.out)
-    moved = rows("reassign", "execute", "--file", str(plan), *zookeeper)
+    moved = rows("reassign", "execute", "--file", str(plan), *at)
     assert [(sorted(row["in_sync"]), row["status"]) for row in moved] == [([0, 2], "done")] * 2  # type: ignore[call-overload]
-    assert rows("reassign", "verify", "--file", str(plan), *zookeeper) == moved
+    assert rows("reassign", "verify", "--file", str(plan), *at) == moved
     assert wait_until(lambda: not list((cluster.data_dir / "broker-1").glob("t_*")), PATIENCE_S)
 
 
@@ -93,7 +93,10 @@ def test_throttled_move_keeps_its_rate_and_removes_throttle(cluster: Cluster, tm
 
     def throttled() -> list[object]:
         with closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:
-            return [*throttles.rates(store, range(3)), *read_config(store, "topics", "slow").values()]
+            return [
+                *throttles.rates(ZooKeeperPartitions(store), range(3)),
+                *read_config(store, "topics", "slow").values(),
+            ]
 
     # One message is whole, and at a byte a second more than this test lives to see.
     assert run([*execute, "--throttle", "1", "--no-wait"]) == 0

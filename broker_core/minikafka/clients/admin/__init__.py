@@ -1,7 +1,7 @@
 """Administration of a cluster by Kafka's protocol: topics, settings, ACLs, groups, offsets, log directories.
 
-Operations without a request in 0.10 to 2.1 are in ``clients.admin.zookeeper``. Imports ``clients.network``,
-``fetch`` and ``group``.
+What brokers of 0.10 have no requests for has a second way, ZooKeeper (``clients.admin.zookeeper``): a port
+such as ``PartitionsBackend`` hides which one is used. Imports ``clients.network``, ``fetch`` and ``group``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Administration through ZooKeeper, as by Kafka 0.10's tools: elections, reassignments, groups in ZooKeeper.
+"""Administration through ZooKeeper, as by Kafka 0.10's tools: partitions, users, groups in ZooKeeper.
 
 Imports ``registry`` and ``clients.zookeeper_metadata``.
 """

@@ -9,16 +9,15 @@ partitions are independent.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
 
 from minikafka.base.errors import ConfigError, CoordinationError, NodeExists
 from minikafka.base.ids import TopicPartition
 from minikafka.clients import zookeeper_metadata
+from minikafka.clients.admin.partitions import ElectionRound
 from minikafka.registry import paths
 from minikafka.registry.controller import PreferredElection
 from minikafka.registry.store import DATA_MAX_BYTES, Store
-from minikafka.registry.topics import read_states
 
 OPTION = "partitions"
 WHAT = "a preferred election"
@@ -26,68 +25,6 @@ WHAT = "a preferred election"
 _ENTRY = b'{"topic":%b,"partition":%d},'
 _FRAME_BYTES = 100
 """The limit of bytes around the partitions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One partition with its leader and its preferred leader."""
-
-    topic_partition: TopicPartition
-    leader: int | None
-    preferred: int
-    in_sync: tuple[int, ...]
-
-    @property
-    def done(self) -> bool:
-        """True if the preferred replica is the leader."""
-        return self.leader == self.preferred
-
-    @property
-    def possible(self) -> bool:
-        """True if the preferred replica is in sync, so that it can become the leader."""
-        return self.preferred in self.in_sync
-
-
-def read_file(data: bytes, option: str = OPTION, path: str | None = None) -> frozenset[TopicPartition]:
-    """Return the partitions in a JSON file, in the form that the text and the release's tool use:
-    ``{"partitions": [{"topic": "t", "partition": 0}]}``, also under ``partition``. Raises ConfigError under
-    the name ``option``, which shows the file's ``path`` (None: its start).
-    """
-    try:
-        return PreferredElection.from_json(data, "the file").partitions
-    except CoordinationError as error:
-        value = path or zookeeper_metadata.start_of(data)
-        raise ConfigError(option, value, f"nothing was changed: {error}") from None
-
-
-def candidates(store: Store, partitions: Iterable[TopicPartition] | None = None) -> list[Candidate]:
-    """Return leaders and preferred leaders of partitions. None: all, except of topics marked for deletion.
-
-    Raises ConfigError for a partition that does not exist.
-    """
-    wanted = None if partitions is None else set(partitions)
-    known = zookeeper_metadata.assigned(store, None if wanted is None else {tp.topic for tp in wanted})
-    if wanted is None:
-        deleted = zookeeper_metadata.topics_to_delete(store)
-        wanted = {tp for tp in known if tp.topic not in deleted}
-    else:
-        zookeeper_metadata.check_known(store, OPTION, wanted, known)
-    found = read_states(store, wanted)
-    return [
-        Candidate(
-            tp,
-            found[tp].leader if tp in found and found[tp].leader >= 0 else None,
-            known[tp][0],
-            found[tp].isr if tp in found else (),
-        )
-        for tp in sorted(wanted)
-        if known[tp]
-    ]
-
-
-def assigned_partitions(store: Store, topics: Collection[str]) -> frozenset[TopicPartition]:
-    """Return all partitions of topics. Raises ConfigError for a topic that does not exist."""
-    return frozenset(zookeeper_metadata.replicas_of(store, topics))
 
 
 def rounds(partitions: Iterable[TopicPartition]) -> list[list[TopicPartition]]:
@@ -104,18 +41,31 @@ def rounds(partitions: Iterable[TopicPartition]) -> list[list[TopicPartition]]:
     return shares
 
 
+def elect(
+    store: Store,
+    partitions: Collection[TopicPartition],
+    timeout_s: float,
+    report: Callable[[ElectionRound], None],
+) -> bool:
+    """Elect the preferred replicas, in rounds, each reported. Return False if one has not ended in time."""
+    shares = rounds(partitions)
+    for number, share in enumerate(shares, 1):
+        report(ElectionRound(number, len(shares), share, request(store, share)))
+        if not await_end(store, timeout_s):
+            return False
+    return True
+
+
 def request(store: Store, partitions: Collection[TopicPartition]) -> str:
     """Request the election from the controller. It starts at once; ``await_end`` waits for its end.
 
     Returns the JSON of the request.
 
-    Raises ConfigError (unknown partitions, too many for a znode, none) or CoordinationError (another election
-    is in progress, there is no controller) before anything is changed.
+    Raises ConfigError (too many for a znode, none) or CoordinationError (another election is in progress,
+    there is no controller) before anything is changed.
     """
     if not partitions:
         raise ConfigError(OPTION, None, "expected at least one partition")
-    topics = {tp.topic for tp in partitions}
-    zookeeper_metadata.check_known(store, OPTION, partitions, zookeeper_metadata.assigned(store, topics))
     try:
         data = PreferredElection(frozenset(partitions)).to_json()
     except CoordinationError as error:

@@ -7,20 +7,45 @@ import pytest
 from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin.zookeeper import reassignments
-from minikafka.clients.admin.zookeeper.reassignments import Move, ReassignmentStatus
+from minikafka.clients.admin import plan_files, reassignment_plans
+from minikafka.clients.admin.partitions import Replicas
+from minikafka.clients.admin.plan_files import ReassignmentPlan
+from minikafka.clients.admin.reassignment_plans import (
+    Move,
+    PartitionReassignment,
+    PlanChanges,
+    ReassignmentStatus,
+)
+from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
 from minikafka.registry import paths
 from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.controller import Reassignments
+from minikafka.registry.store import Store
 from tests.support.zookeeper_with_topics import assign, cluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TOPICS = {"t": {0: (0, 1), 1: (1, 0)}}
 
 
+def plan(store: Store, wanted: Replicas) -> list[Move]:
+    return reassignment_plans.changes_of(ZooKeeperPartitions(store), ReassignmentPlan(wanted)).moves
+
+
+def request(store: Store, moves: list[Move]) -> None:
+    reassignment_plans.begin(ZooKeeperPartitions(store), PlanChanges(moves, []))
+
+
+def verify(store: Store, wanted: Replicas) -> list[PartitionReassignment]:
+    return reassignment_plans.verify(ZooKeeperPartitions(store), ReassignmentPlan(wanted))
+
+
+def is_under_way(store: Store, wanted: Replicas) -> bool:
+    return reassignment_plans.is_under_way(ZooKeeperPartitions(store), ReassignmentPlan(wanted))
+
+
 def test_generate_spreads_topics_over_brokers_and_changes_nothing() -> None:
     store = cluster({"t": dict.fromkeys(range(6), (0, 1)), "u": {0: (0,)}})
-    moves = reassignments.generate(store, ["t", "u"], [1, 2], rng=random.Random(1))
+    moves = reassignment_plans.generate(ZooKeeperPartitions(store), ["t", "u"], [1, 2], rng=random.Random(1))
     assert [move.topic_partition for move in moves][-1] == TopicPartition("u", 0)
     assert all(set(move.after) == {1, 2} for move in moves[:-1])
     assert {move.after[0] for move in moves[:-1]} == {1, 2}
@@ -29,7 +54,9 @@ def test_generate_spreads_topics_over_brokers_and_changes_nothing() -> None:
 
 
 def test_a_proposal_may_give_a_topic_more_replicas() -> None:
-    (move, _) = reassignments.generate(cluster(TOPICS), ["t"], [0, 1, 2], replicas=3)
+    (move, _) = reassignment_plans.generate(
+        ZooKeeperPartitions(cluster(TOPICS)), ["t"], [0, 1, 2], replicas=3
+    )
     assert sorted(move.after) == [0, 1, 2]
     assert (move.adds, move.removes) == ((2,), ())
 
@@ -39,7 +66,7 @@ def test_a_proposal_keeps_replicas_in_different_racks() -> None:
     for number, rack in enumerate("aabb"):
         broker = LiveBroker.plaintext(number, "h", 9000, rack)
         store.create(paths.broker_path(number), BrokerRegistration(broker).to_json())
-    for move in reassignments.generate(store, ["t"], [0, 1, 2, 3], replicas=2):
+    for move in reassignment_plans.generate(ZooKeeperPartitions(store), ["t"], [0, 1, 2, 3], replicas=2):
         assert len({number // 2 for number in move.after}) == 2
 
 
@@ -55,15 +82,15 @@ def test_a_proposal_keeps_replicas_in_different_racks() -> None:
 )
 def test_a_proposal_that_cannot_be_is_refused(topics: list[str], brokers: list[int], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        reassignments.generate(cluster(TOPICS), topics, brokers)
+        reassignment_plans.generate(ZooKeeperPartitions(cluster(TOPICS)), topics, brokers)
 
 
 def test_a_plan_has_what_changes_and_leaves_out_what_is_so_already() -> None:
-    moves = reassignments.plan(cluster(TOPICS), {T0: (2, 1), T1: (1, 0)})
+    moves = plan(cluster(TOPICS), {T0: (2, 1), T1: (1, 0)})
     assert moves == [Move(T0, (0, 1), (2, 1))]
     assert (moves[0].adds, moves[0].removes) == ((2,), (0,))
     # The order of the replicas says who is to lead.
-    assert reassignments.plan(cluster(TOPICS), {T1: (0, 1)}) == [Move(T1, (1, 0), (0, 1))]
+    assert plan(cluster(TOPICS), {T1: (0, 1)}) == [Move(T1, (1, 0), (0, 1))]
 
 
 @pytest.mark.parametrize(
@@ -78,25 +105,25 @@ def test_a_plan_has_what_changes_and_leaves_out_what_is_so_already() -> None:
 )
 def test_a_plan_that_cannot_be_is_refused(wanted: dict[TopicPartition, tuple[int, ...]], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        reassignments.plan(cluster(TOPICS), wanted)
+        plan(cluster(TOPICS), wanted)
 
 
 def test_request_is_written_to_its_znode_and_only_one_at_a_time() -> None:
     store = cluster(TOPICS)
-    moves = reassignments.plan(store, {T0: (2, 1)})
-    reassignments.request(store, moves)
+    moves = plan(store, {T0: (2, 1)})
+    request(store, moves)
     assert Reassignments.from_json(store.read(paths.REASSIGN_PARTITIONS)[0]).partitions == {T0: (2, 1)}
     with pytest.raises(
         CoordinationError, match="another reassignment is in progress: t-0; this plan was not started"
     ):
-        reassignments.request(store, moves)
+        request(store, moves)
 
 
 def test_request_too_large_for_a_znode_is_rejected_before_any_write() -> None:
     store = cluster(TOPICS)
     moves = [Move(TopicPartition("t", number), (0,), (0, 1, 2)) for number in range(20_000)]
     with pytest.raises(ConfigError, match=r"20000 partitions are \d+ bytes"):
-        reassignments.request(store, moves)
+        request(store, moves)
     assert store.exists(paths.REASSIGN_PARTITIONS) is None
 
 
@@ -104,7 +131,7 @@ def test_without_a_controller_nothing_is_asked_for() -> None:
     store = cluster(TOPICS)
     store.delete(paths.CONTROLLER)
     with pytest.raises(CoordinationError, match="there is no controller"):
-        reassignments.request(store, [Move(T0, (0,), (1,))])
+        request(store, [Move(T0, (0,), (1,))])
     assert store.exists(paths.REASSIGN_PARTITIONS) is None
 
 
@@ -113,10 +140,10 @@ def test_verifying_tells_what_is_done_under_way_and_failed() -> None:
     wanted = {T0: (2, 1), T1: (1, 2)}
 
     def verdicts() -> list[ReassignmentStatus]:
-        return [partition.status for partition in reassignments.verify(store, wanted)]
+        return [partition.status for partition in verify(store, wanted)]
 
     assert verdicts() == [ReassignmentStatus.FAILED, ReassignmentStatus.FAILED]
-    reassignments.request(store, reassignments.plan(store, wanted))
+    request(store, plan(store, wanted))
     assert verdicts() == [ReassignmentStatus.UNDER_WAY, ReassignmentStatus.UNDER_WAY]
     assign(store, "t", {0: (2, 1), 1: (1, 0)})
     store.write(paths.REASSIGN_PARTITIONS, Reassignments({T1: (1, 2)}).to_json())
@@ -129,7 +156,7 @@ def test_what_has_failed_has_a_reason() -> None:
     store = cluster(TOPICS)
     store.create(paths.REASSIGN_PARTITIONS, Reassignments({T1: (2, 0)}).to_json(), make_parents=True)
     wanted = {T0: (2, 1), T1: (1, 2), TopicPartition("t", 7): (0,), TopicPartition("x", 0): (0,)}
-    verdicts = reassignments.verify(store, wanted)
+    verdicts = verify(store, wanted)
     assert [partition.reason for partition in verdicts] == [
         "has replicas [0, 1], wanted [2, 1]; no reassignment is in progress",
         "has replicas [1, 0], wanted [1, 2]; a reassignment to [2, 0] is in progress",
@@ -158,38 +185,60 @@ def test_a_plan_is_under_way_when_all_of_it_is_asked_for_or_done(
     store = cluster(TOPICS)
     if asked:
         store.create(paths.REASSIGN_PARTITIONS, Reassignments(asked).to_json(), make_parents=True)
-    assert reassignments.is_under_way(store, wanted) is own
+    assert is_under_way(store, wanted) is own
 
 
 def test_reassignment_to_a_dead_broker_names_the_broker_to_start() -> None:
     store = cluster(TOPICS)
-    reassignments.request(store, reassignments.plan(store, {T0: (2, 1)}))
+    request(store, plan(store, {T0: (2, 1)}))
     store.delete(paths.broker_path(2))
     with pytest.raises(CoordinationError, match=r"in progress, and waits for .* start \[2\]"):
-        reassignments.is_under_way(store, {T0: (2, 1)})
+        is_under_way(store, {T0: (2, 1)})
 
 
 def test_an_error_about_a_file_names_its_path() -> None:
     with pytest.raises(ConfigError, match=r"--file='d/plan\.json': expected at least one partition"):
-        reassignments.read_file(b'{"partitions": []}', "--file", "d/plan.json")
+        plan_files.read_reassignment(b'{"partitions": []}', "--file", "d/plan.json")
     for data in (b"{", b"[]", b'{"topics": [{}]}'):
         with pytest.raises(ConfigError, match=r"--file='d/topics\.json'"):
-            reassignments.read_topics_file(data, "--file", "d/topics.json")
+            plan_files.read_topics(data, "--file", "d/topics.json")
 
 
-@pytest.mark.parametrize("log_dirs", ['["/disk2", "any"]', '"any"', "[null, 1]"])
-def test_a_file_that_names_directories_is_refused(log_dirs: str) -> None:
-    row = '{"topic": "t", "partition": 0, "replicas": [0, 1], "log_dirs": %s}'
-    with pytest.raises(ConfigError, match="log_dirs name directories"):
-        reassignments.read_file(f'{{"partitions": [{row % log_dirs}]}}'.encode(), "--file")
-    any_dir = f'{{"partitions": [{row % """["any", "any"]"""}]}}'.encode()
-    assert reassignments.read_file(any_dir, "--file") == {TopicPartition("t", 0): (0, 1)}
+ROW = '{"partitions": [{"topic": "t", "partition": 0, "replicas": [0, 1], "log_dirs": %s}]}'
+
+
+@pytest.mark.parametrize(
+    ("log_dirs", "words"),
+    [
+        ('"any"', "t-0: expected a list of directories as log_dirs"),
+        ('[null, "any"]', "t-0: expected a list of directories as log_dirs"),
+        ('["/disk2"]', "t-0 has 2 replicas and 1 log_dirs: give one for each replica, 'any' for those that"),
+        ('["disk2", "any"]', "log_dirs of broker 0 must be an absolute path or 'any', got 'disk2'"),
+    ],
+)
+def test_directories_of_another_form_are_refused(log_dirs: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=f"--file='p.json': .*{words}"):
+        plan_files.read_reassignment((ROW % log_dirs).encode(), "--file", "p.json")
+
+
+def test_a_file_has_directories_for_some_replicas() -> None:
+    any_dir = plan_files.read_reassignment((ROW % '["any", "any"]').encode(), "--file")
+    assert any_dir == ReassignmentPlan({T0: (0, 1)})
+    found = plan_files.read_reassignment((ROW % '["/disk2", "any"]').encode(), "--file")
+    assert found == ReassignmentPlan({T0: (0, 1)}, {T0: {0: "/disk2"}})
+    assert plan_files.read_reassignment(plan_files.reassignment_json(found).encode()) == found
+
+
+def test_directories_need_the_brokers() -> None:
+    wanted = ReassignmentPlan({T0: (0, 1)}, {T0: {0: "/disk2"}})
+    with pytest.raises(ConfigError, match="leave out --zookeeper, or the directories"):
+        reassignment_plans.changes_of(ZooKeeperPartitions(cluster(TOPICS)), wanted)
 
 
 def test_the_file_of_a_proposal_is_what_is_read() -> None:
-    wanted = {T0: (2, 1), T1: (1, 2)}
-    assert reassignments.read_file(reassignments.to_json(wanted).encode()) == wanted
-    assert reassignments.read_topics_file(b'{"topics": [{"topic": "t"}, {"topic": "u"}]}') == ["t", "u"]
+    wanted = ReassignmentPlan({T0: (2, 1), T1: (1, 2)})
+    assert plan_files.read_reassignment(plan_files.reassignment_json(wanted).encode()) == wanted
+    assert plan_files.read_topics(b'{"topics": [{"topic": "t"}, {"topic": "u"}]}') == ["t", "u"]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +253,7 @@ def test_the_file_of_a_proposal_is_what_is_read() -> None:
 )
 def test_a_file_of_another_form_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(ConfigError, match=f"--file=.*{words}"):
-        reassignments.read_file(data, "--file")
+        plan_files.read_reassignment(data, "--file")
 
 
 @pytest.mark.parametrize(
@@ -212,4 +261,4 @@ def test_a_file_of_another_form_is_refused(data: bytes, words: str) -> None:
 )
 def test_a_list_of_topics_of_another_form_is_refused(data: bytes) -> None:
     with pytest.raises(ConfigError, match="--file="):
-        reassignments.read_topics_file(data, "--file")
+        plan_files.read_topics(data, "--file")

@@ -8,7 +8,11 @@ import pytest
 
 from minikafka.base.errors import CoordinationError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin.zookeeper import reassignments, throttles
+from minikafka.clients.admin import reassignment_plans, throttles
+from minikafka.clients.admin.partitions import Replicas
+from minikafka.clients.admin.plan_files import ReassignmentPlan
+from minikafka.clients.admin.reassignment_plans import PartitionReassignment, Throttle
+from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore
 from tests.support.zookeeper_with_topics import assign, cluster
@@ -43,6 +47,21 @@ def change_notifications(store: MemoryStore) -> list[str]:
     return [json.loads(data)["entity_path"] for data in changes]
 
 
+def start(store: MemoryStore, wanted: Replicas) -> None:
+    """Request a reassignment with a throttle."""
+    backend = ZooKeeperPartitions(store)
+    changes = reassignment_plans.changes_of(backend, ReassignmentPlan(wanted))
+    reassignment_plans.begin(backend, changes, Throttle(1000))
+
+
+def verify(store: MemoryStore, wanted: Replicas) -> list[PartitionReassignment]:
+    return reassignment_plans.verify(ZooKeeperPartitions(store), ReassignmentPlan(wanted))
+
+
+def remove_throttle(store: MemoryStore, statuses: list[PartitionReassignment]) -> bool:
+    return reassignment_plans.remove_throttle(ZooKeeperPartitions(store), statuses)
+
+
 def finish(store: MemoryStore) -> None:
     store.delete(paths.REASSIGN_PARTITIONS)
     assign(store, "t", {one.partition: replicas for one, replicas in WANTED.items()})
@@ -50,72 +69,72 @@ def finish(store: MemoryStore) -> None:
 
 def test_throttles_are_set_before_the_reassignment_is_requested(store: MemoryStore) -> None:
     store.create("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
-    reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
+    start(store, WANTED)
     assert [config(store, "brokers", str(number)) for number in range(4)] == [RATES, RATES, RATES, None]
     assert config(store, "topics", "t") == {"retention.ms": "5", **LISTS}
     assert change_notifications(store) == ["brokers/0", "brokers/1", "brokers/2", "topics/t"]
 
 
 def test_where_nothing_is_to_be_copied_no_replicas_are_named(store: MemoryStore) -> None:
-    reassignments.request(store, reassignments.plan(store, {T0: (1, 0)}), throttle=1000)
+    start(store, {T0: (1, 0)})
     assert config(store, "topics", "t") is None
 
 
 def test_what_is_refused_leaves_no_throttle(store: MemoryStore) -> None:
     store.delete(paths.CONTROLLER)
     with pytest.raises(CoordinationError):
-        reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
+        start(store, WANTED)
     assert change_notifications(store) == []
 
 
 def test_invalid_settings_are_reported_before_any_change(store: MemoryStore) -> None:
     store.create("/config/brokers/2", b"nonsense", make_parents=True)
     with pytest.raises(CoordinationError, match="/config/brokers/2"):
-        reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
+        start(store, WANTED)
     assert change_notifications(store) == []
     assert store.exists(paths.REASSIGN_PARTITIONS) is None
 
 
 def test_another_rate_leaves_the_rest_as_it_is(store: MemoryStore) -> None:
-    reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
-    assert throttles.set_rates(store, WANTED, 5) == [0, 1, 2]
-    assert throttles.rates(store, [0, 1, 2, 3]) == [5]
+    start(store, WANTED)
+    assert throttles.set_rates(ZooKeeperPartitions(store), WANTED, 5) == [0, 1, 2]
+    assert throttles.rates(ZooKeeperPartitions(store), [0, 1, 2, 3]) == [5]
     assert config(store, "topics", "t") == LISTS
 
 
 def test_the_throttle_goes_when_all_is_done_and_not_before(store: MemoryStore) -> None:
     store.create("/config/brokers/3", json.dumps({"version": 1, "config": RATES}).encode(), make_parents=True)
     store.create("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
-    reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
-    assert not reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
+    start(store, WANTED)
+    assert not remove_throttle(store, verify(store, WANTED))
     finish(store)
     notified = len(change_notifications(store))
-    assert reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
+    assert remove_throttle(store, verify(store, WANTED))
     # Also that of brokers that had no part in it, as it is not recorded which had.
     assert [config(store, "brokers", str(number)) for number in range(4)] == [{}] * 4
     assert config(store, "topics", "t") == {"retention.ms": "5"}
     assert len(change_notifications(store)) == notified + 5
-    assert not reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
+    assert not remove_throttle(store, verify(store, WANTED))
     assert len(change_notifications(store)) == notified + 5
 
 
 def test_the_throttle_stays_while_another_move_is_under_way(store: MemoryStore) -> None:
-    reassignments.request(store, reassignments.plan(store, {TopicPartition("u", 0): (2,)}), throttle=1000)
-    done = reassignments.verify(store, {T0: (0, 1)})
-    assert not reassignments.remove_throttle(store, done)
-    assert throttles.rates(store) == [1000]
+    start(store, {TopicPartition("u", 0): (2,)})
+    done = verify(store, {T0: (0, 1)})
+    assert not remove_throttle(store, done)
+    assert throttles.rates(ZooKeeperPartitions(store)) == [1000]
     store.delete(paths.REASSIGN_PARTITIONS)
-    assert reassignments.remove_throttle(store, done)
-    assert throttles.rates(store) == []
+    assert remove_throttle(store, done)
+    assert throttles.rates(ZooKeeperPartitions(store)) == []
 
 
 def test_the_throttle_of_a_topic_that_was_deleted_goes(store: MemoryStore) -> None:
-    reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
+    start(store, WANTED)
     store.delete(paths.REASSIGN_PARTITIONS)
     for path in sorted(store.read_all(topic_paths(store, "t")), reverse=True):
         store.delete(path)
-    assert reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
-    assert throttles.rates(store) == []
+    assert remove_throttle(store, verify(store, WANTED))
+    assert throttles.rates(ZooKeeperPartitions(store)) == []
 
 
 def topic_paths(store: MemoryStore, topic: str) -> list[str]:
