@@ -197,7 +197,6 @@ PROTOCOL_VERSIONS = (
 NO_TRANSACTIONS = "there are no transactions"
 NO_TOKENS = "there are no delegation tokens"
 BETWEEN_BROKERS = "only brokers send it, and ours need no later version of each other"
-FETCH_BY_ID = "from 13 on topics are named by their ids, which a broker's Fetch does not take"
 NEW_GROUPS = (
     "Kafka too refuses it with ZooKeeper (UNSUPPORTED_VERSION): it is for the new coordinator of groups"
 )
@@ -224,7 +223,6 @@ OTHER_APIS: dict[int, str] = {
 """APIs of Kafka 3.9.1 that have no schema."""
 
 OLDER_VERSIONS: dict[str, str] = {
-    "Fetch": FETCH_BY_ID,
     "LeaderAndIsr": BETWEEN_BROKERS,
     "StopReplica": BETWEEN_BROKERS,
     "UpdateMetadata": BETWEEN_BROKERS,

@@ -90,6 +90,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/security/stores/formats.py": "chooses the reader, so that only one is imported",
     "broker_core/minikafka/server/config/fetching.py": "a section of the configuration",
     "broker_core/minikafka/server/control/protocol_compatibility.py": "one check at the start",
+    "broker_core/minikafka/server/core/new_leaders.py": "shared by two APIs",
     "broker_core/minikafka/server/inter_broker_connector.py": "the simulation has no sockets",
     "spark_source/pyspark_minikafka/catalog.py": "imported where pyarrow is not",
     "spark_source/pyspark_minikafka/planning/tasks.py": "pickled to executors: imports little",

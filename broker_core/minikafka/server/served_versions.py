@@ -11,7 +11,7 @@ from minikafka.wire.api import ApiKey
 
 NEWEST_SERVED: dict[ApiKey, int] = {
     ApiKey.PRODUCE: 11,
-    ApiKey.FETCH: 12,
+    ApiKey.FETCH: 17,
     ApiKey.LIST_OFFSETS: 9,
     ApiKey.METADATA: 12,
     ApiKey.LEADER_AND_ISR: 1,

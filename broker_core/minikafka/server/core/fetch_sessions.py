@@ -11,6 +11,10 @@ more than ``EVICTION_MS`` ago. Followers are privileged: they evict a consumer's
 and no consumer evicts theirs unless it is unused. Unlike in Kafka, the partitions of all sessions together
 are bounded too, and a session belongs to its principal.
 
+Since Fetch 13 a client names topics by their ids. A session by ids learns the name of each id once, as in
+Kafka: an id whose topic is deleted keeps its name, so that the errors tell deleted topics, and those that
+were made again, from unknown ids.
+
 Pure: time and ids are passed in.
 """
 
@@ -21,7 +25,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from minikafka.base.ids import TopicPartition
-from minikafka.wire.apis.fetch import NO_SESSION, FetchPartition, next_session_epoch
+from minikafka.wire.apis.fetch import (
+    NO_SESSION,
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+    next_session_epoch,
+)
 
 EVICTION_MS = 120_000
 MOST_PARTITIONS = 250_000
@@ -31,11 +41,16 @@ MOST_PARTITIONS = 250_000
 class FetchSession:
     """The fetch positions of one session, and the partitions that have changed since they were read."""
 
-    def __init__(self, session_id: int, owner: str, now_ms: int, *, privileged: bool) -> None:
-        """``owner``: the name of the principal. ``privileged``: of a follower."""
+    def __init__(
+        self, session_id: int, owner: str, now_ms: int, *, privileged: bool, by_id: bool = False
+    ) -> None:
+        """``owner``: the name of the principal. ``privileged``: of a follower. ``by_id``: topics are named by
+        their ids.
+        """
         self.session_id = session_id
         self.owner = owner
         self.privileged = privileged
+        self.by_id = by_id
         self.created_ms = self.last_used_ms = now_ms
         self.next_epoch = 1
         self.parts: dict[TopicPartition, FetchPartition] = {}
@@ -43,8 +58,74 @@ class FetchSession:
         """The high watermark and log start offset that were last sent."""
         self.changed: dict[TopicPartition, None] = {}
         """Partitions that may have changed since they were last read, in the order in which to read them."""
+        self.topic_ids: Mapping[str, bytes] = {}
+        """Topic -> the id of its ``parts``, in a session by ids. Never changed, but replaced."""
+        self.unresolved: dict[tuple[bytes, int], FetchPartition] = {}
+        """(Topic id, partition) -> the part, of ids that are unknown, or whose topic was made again, with the
+        id that ``parts`` has."""
+        self._names: dict[bytes, str] = {}
+        """Topic id -> the topic that has or had it."""
         self.counted = 0
         """The partitions that the cache has counted."""
+
+    @property
+    def size(self) -> int:
+        """The number of its partitions."""
+        return len(self.parts) + len(self.unresolved)
+
+    def name_of(self, topic_id: bytes) -> str:
+        """Return the name of a topic id, "" if it is unknown."""
+        return self._names.get(topic_id, "")
+
+    def resolve(
+        self,
+        topics: Iterable[FetchTopic],
+        forgotten: Iterable[ForgottenTopic],
+        topic_name: Callable[[bytes], str | None],
+    ) -> tuple[dict[TopicPartition, FetchPartition], list[TopicPartition]]:
+        """Return the partitions that a request by ids names and forgets, for ``update``; keep those that are
+        unresolved. ``topic_name`` returns the name of an id, None for an unknown one.
+        """
+        waiting, self.unresolved = self.unresolved, {}
+        rows = [(topic_id, part) for (topic_id, _), part in waiting.items()]
+        rows += [(topic.topic_id, part) for topic in topics for part in topic.partitions]
+        self._learn({topic_id for topic_id, _ in rows if topic_id not in self._names}, topic_name)
+        named: dict[TopicPartition, FetchPartition] = {}
+        for topic_id, part in rows:
+            topic = self._topic_of(topic_id)
+            if topic is None:
+                self.unresolved[topic_id, part.index] = part
+            else:
+                named[TopicPartition(topic, part.index)] = part
+        left: list[TopicPartition] = []
+        for row in forgotten:
+            topic = self._topic_of(row.topic_id)
+            for index in row.partitions:
+                if topic is None:
+                    self.unresolved.pop((row.topic_id, index), None)
+                else:
+                    left.append(TopicPartition(topic, index))
+        return named, left
+
+    def _topic_of(self, topic_id: bytes) -> str | None:
+        """Return the topic whose ``parts`` have this id."""
+        name = self._names.get(topic_id)
+        return name if name is not None and self.topic_ids[name] == topic_id else None
+
+    def _learn(self, topic_ids: Iterable[bytes], topic_name: Callable[[bytes], str | None]) -> None:
+        """Learn the names of ids. Partitions that have an earlier id of such a topic become unresolved."""
+        found = {name: topic_id for topic_id in topic_ids if (name := topic_name(topic_id)) is not None}
+        again = found.keys() & self.topic_ids.keys()
+        for key in [key for key in self.parts if key.topic in again] if again else ():
+            self.unresolved[self.topic_ids[key.topic], key.partition] = self.parts[key]
+            self._remove(key)
+        if found:
+            self.topic_ids = {**self.topic_ids, **found}
+            self._names.update((topic_id, name) for name, topic_id in found.items())
+
+    def _remove(self, topic_partition: TopicPartition) -> None:
+        for table in (self.parts, self.reported, self.changed):
+            table.pop(topic_partition, None)
 
     def update(
         self, named: Mapping[TopicPartition, FetchPartition], forgotten: Iterable[TopicPartition]
@@ -58,8 +139,7 @@ class FetchSession:
         self.parts.update(named)
         self.keep_changed(named)
         for topic_partition in forgotten:
-            for table in (self.parts, self.reported, self.changed):
-                table.pop(topic_partition, None)
+            self._remove(topic_partition)
 
     def advance(self) -> int:
         """Expect the next epoch, and return it."""
@@ -124,8 +204,8 @@ class FetchSessionCache(Generic[S]):
         """
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
-        self.partitions += len(session.parts) - session.counted
-        session.counted = len(session.parts)
+        self.partitions += session.size - session.counted
+        session.counted = session.size
         if self.partitions <= MOST_PARTITIONS:
             return True
         self.remove(session)

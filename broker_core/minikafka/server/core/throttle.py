@@ -179,7 +179,7 @@ def metered(broker: Broker, context: RequestContext, request: Any, meter: Reques
     Requests of brokers are not counted.
     """
     key, limited = context.api.key, broker.quotas.limited
-    is_of_broker = key in _OF_BROKERS or (key is ApiKey.FETCH and request.replica_id >= 0)
+    is_of_broker = key in _OF_BROKERS or (key is ApiKey.FETCH and request.follower_id >= 0)
     if is_of_broker and broker.access_control.may_act_as_broker(context.exchange):
         return context
     meter.client_id = context.header.client_id or ""

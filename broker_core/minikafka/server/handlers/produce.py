@@ -42,9 +42,9 @@ from minikafka.records.format.message_set import NO_TIMESTAMP, Codec
 from minikafka.records.kernels import layout
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker, DelayedRequest
+from minikafka.server.core.new_leaders import NewLeaders
 from minikafka.server.workers.request_admission import leave
 from minikafka.server.workers.work_pool import Steps, begin
-from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from minikafka.wire.apis.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -487,25 +487,6 @@ def _for_older_client(answer: ProducePartitionResponse) -> ProducePartitionRespo
     return replace(answer, error_code=ErrorCode.NOT_LEADER_FOR_PARTITION)
 
 
-def _new_leaders(
-    broker: Broker, listener: str, answers: _Answers
-) -> tuple[_Answers, tuple[NodeEndpoint, ...]]:
-    """Return the answers with the leaders of partitions that this broker does not lead, and their addresses.
-
-    They spare the client a Metadata request (KIP-951).
-    """
-    addresses = broker.metadata_cache.addresses(listener)
-    named, leaders = dict(answers), set()
-    for topic_partition, answer in answers.items():
-        leadership = broker.leadership(topic_partition)
-        if answer.error_code == ErrorCode.NOT_LEADER_FOR_PARTITION and leadership is not None:
-            current = LeaderIdAndEpoch(leadership.leader, leadership.leader_epoch)
-            named[topic_partition] = replace(answer, current_leader=current)
-            leaders.add(leadership.leader)
-    known = (addresses[leader] for leader in sorted(leaders & addresses.keys()))
-    return named, tuple(NodeEndpoint(at.broker_id, at.host, at.port, at.rack) for at in known)
-
-
 def _answer(broker: Broker, context: RequestContext, request: ProduceRequest, answers: _Answers) -> None:
     if request.acks == 0:
         rejected = [answer.error_code for answer in answers.values() if answer.error_code != ErrorCode.NONE]
@@ -516,12 +497,17 @@ def _answer(broker: Broker, context: RequestContext, request: ProduceRequest, an
         return
     if context.version < STORAGE_ERROR_SINCE:
         answers = {key: _for_older_client(answer) for key, answer in answers.items()}
-    endpoints: tuple[NodeEndpoint, ...] = ()
+    leaders = NewLeaders(broker, context.listener)
     if context.version >= NEW_LEADERS_SINCE:
-        answers, endpoints = _new_leaders(broker, context.listener, answers)
+        answers = {
+            key: replace(answer, current_leader=leaders.leader_of(key))
+            if answer.error_code == ErrorCode.NOT_LEADER_FOR_PARTITION
+            else answer
+            for key, answer in answers.items()
+        }
     context.reply(
         ProduceResponse(
-            node_endpoints=endpoints,
+            node_endpoints=leaders.endpoints(),
             topics=tuple(
                 ProduceTopicResponse(
                     name=topic.name,

@@ -18,17 +18,20 @@ from minikafka.records.format.compression import Codec
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.converted_records import converted
+from minikafka.server.core.new_leaders import NO_LEADER, NewLeaders
 from minikafka.server.quotas.client_quotas import UNLIMITED
 from minikafka.wire.apis.fetch import (
     NO_DIVERGENCE,
     NO_REPLICA,
     READ_COMMITTED,
+    TOPIC_IDS_SINCE,
     AbortedTransaction,
     EpochEndOffset,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
 )
+from minikafka.wire.fields import ZERO_UUID
 from minikafka.wire.frame_parts import Part
 
 _log = logging.getLogger(__name__)
@@ -45,6 +48,10 @@ MAGIC_2_SINCE = 4
 STORAGE_ERROR_SINCE = 6
 """Since this version consumers know KAFKA_STORAGE_ERROR. Those of 0.10.1 would fail; NOT_LEADER_FOR_PARTITION
 makes them refresh metadata and fetch again, as in Kafka."""
+NEW_LEADERS_SINCE = 16
+"""Since this version the response names the new leaders of partitions."""
+_LEADER_ERRORS = {ErrorCode.NOT_LEADER_FOR_PARTITION, ErrorCode.FENCED_LEADER_EPOCH}
+"""The errors of a client that does not know the leader."""
 ANY_REPLICA_SINCE = 11
 """Since this version consumers may read from followers."""
 ZSTD_SINCE = 10
@@ -90,7 +97,7 @@ FetchData = dict[TopicPartition, FetchPartitionData]
 
 def bound_of(request: FetchRequest, partition: Partition) -> int:
     """Return the end of the range that a follower or a consumer may read."""
-    return partition.log.end_offset if request.replica_id >= 0 else partition.high_watermark
+    return partition.log.end_offset if request.follower_id >= 0 else partition.high_watermark
 
 
 def read_partition(
@@ -102,15 +109,23 @@ def read_partition(
     left: int,
     *,
     first: bool,
+    topic_id: bytes = ZERO_UUID,
 ) -> FetchPartitionData:
-    """Read at most ``left`` bytes of a partition; the ``first`` message of a response may be larger."""
-    version = context.version
+    """Read at most ``left`` bytes of a partition; the ``first`` message of a response may be larger.
+
+    ``topic_id``: of the topic that the client means, in versions with ids.
+    """
+    version, is_follower = context.version, request.follower_id >= 0
     whole_message = first and version >= WHOLE_MESSAGE_SINCE
     throttled, preferred, diverging = False, NO_REPLICA, NO_DIVERGENCE
+    if version >= TOPIC_IDS_SINCE:
+        outdated = topic_id_error(broker, topic_partition.topic, topic_id)
+        if outdated is not None:
+            return FetchPartitionData(outdated)
     try:
         partition = broker.partition(topic_partition)
         _check_codec(version, partition)
-        if request.replica_id < 0 and version >= ANY_REPLICA_SINCE:
+        if version >= ANY_REPLICA_SINCE and not is_follower:
             partition.check_replica(part.current_leader_epoch)
             preferred = _preferred_read_replica(broker, context, request, partition, part)
         else:
@@ -120,13 +135,13 @@ def read_partition(
             diverging = NO_DIVERGENCE if found is None else EpochEndOffset(*found)
         # Taken before the read, so that the read has everything below them.
         last_stable_offset, high_watermark = partition.last_stable_offset, partition.high_watermark
-        bound = bound_of(request, partition)
+        bound = partition.log.end_offset if is_follower else high_watermark
         if part.fetch_offset == bound or preferred != NO_REPLICA or diverging is not NO_DIVERGENCE:
             # The common case of followers, and of consumers at the end: there is nothing to look up.
             read = LogRead(None, bound)
         else:
-            if request.replica_id >= 0 and broker.replication_quotas.leader.active:
-                allowed = _allowed(broker, request.replica_id, partition)
+            if is_follower and broker.replication_quotas.leader.active:
+                allowed = _allowed(broker, request.follower_id, partition)
                 throttled = allowed == 0
                 if allowed < left:
                     left, whole_message = allowed, not throttled
@@ -136,7 +151,7 @@ def read_partition(
                 at_least_one=whole_message,
                 cut_first=version < WHOLE_MESSAGE_SINCE,
                 committed_only=request.isolation_level == READ_COMMITTED,
-                for_replica=request.replica_id >= 0,
+                for_replica=is_follower,
             )
     except BrokerError as error:
         return FetchPartitionData(error.code)
@@ -155,6 +170,32 @@ def read_partition(
         preferred,
         diverging,
     )
+
+
+def error_response(partition: int, code: ErrorCode) -> FetchPartitionResponse:
+    """Return the response for a partition that was not looked up."""
+    return FetchPartitionResponse(partition, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, (), b"")
+
+
+def topic_error(context: RequestContext, request: FetchRequest, topic: str) -> ErrorCode | None:
+    """Return the error of a topic of which the client gets nothing; ``topic`` is "" for an unknown id."""
+    if not topic and context.version >= TOPIC_IDS_SINCE:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if request.follower_id >= 0 or context.may_read(topic):
+        return None
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def topic_id_error(broker: Broker, topic: str, topic_id: bytes) -> ErrorCode | None:
+    """Return the error if a topic no longer has the id by which the client fetches it.
+
+    The name was looked up before, perhaps long ago (``FetchSession.resolve``). INCONSISTENT_TOPIC_ID if the
+    topic was made again, UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
+    """
+    known = broker.metadata_cache.topic_ids.get(topic)
+    if known == topic_id:
+        return None
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 def _preferred_read_replica(
@@ -193,7 +234,7 @@ def _allowed(broker: Broker, replica_id: int, partition: Partition) -> int:
 def record_sent(broker: Broker, request: FetchRequest, all_data: FetchData) -> None:
     """Record the bytes of throttled partitions that are sent to a follower."""
     quota = broker.replication_quotas.leader
-    if request.replica_id < 0 or not quota.active:
+    if request.follower_id < 0 or not quota.active:
         return
     count = sum(data.size_bytes for key, data in all_data.items() if quota.covers(key))
     if count:
@@ -225,7 +266,7 @@ def max_wait_ms(
 
 def partial_reads_of(exchange: Exchange, request: FetchRequest) -> PartialReads | None:
     """Return the connection's partial reads; None for a follower."""
-    if request.replica_id >= 0:
+    if request.follower_id >= 0:
         return None
     found: PartialReads | None = exchange.memory.get(__name__)
     if found is None:
@@ -259,11 +300,12 @@ def partition_steps(
     asked: FetchPartition,
     data: FetchPartitionData,
     plain_bytes: int,
+    leaders: NewLeaders,
     *,
     committed_only: bool,
 ) -> Generator[int, None, FetchPartitionResponse]:
     """Build a partition's part of the response, in steps. See ``converted`` for ``plain_bytes``."""
-    code = data.error_code
+    code, current_leader = data.error_code, NO_LEADER
     sent: Part = b""
     aborted: tuple[AbortedTransaction, ...] | None = () if committed_only else None
     if data.read is not None and data.read.slice is not None:
@@ -288,8 +330,13 @@ def partition_steps(
             sent = b""
             _log.error("failed to read %s-%d: %s", topic, asked.index, error)
             code = ErrorCode.KAFKA_STORAGE_ERROR
-    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
-        code = ErrorCode.NOT_LEADER_FOR_PARTITION
+    if code is not ErrorCode.NONE:
+        if code is ErrorCode.UNKNOWN_TOPIC_ID:
+            return error_response(asked.index, code)
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
+            code = ErrorCode.NOT_LEADER_FOR_PARTITION
+        if code in _LEADER_ERRORS and version >= NEW_LEADERS_SINCE:
+            current_leader = leaders.leader_of(TopicPartition(topic, asked.index))
     return FetchPartitionResponse(
         index=asked.index,
         error_code=code,
@@ -300,4 +347,5 @@ def partition_steps(
         preferred_read_replica=data.preferred_read_replica,
         records=sent,
         diverging_epoch=data.diverging_epoch,
+        current_leader=current_leader,
     )

@@ -170,7 +170,7 @@ class ReplicaFetcher(InterBrokerConnection):
             fetching = self._unthrottled(fetching, now_ms)
         if not fetching:
             return False
-        version = self.peer.version(FETCH)
+        version = requests.fetch_version(self.peer)
         asked = {follower.name: follower for follower in fetching}
         wanted = [(follower.name, follower.leader_epoch, follower.partition.log) for follower in fetching]
         parts = requests.fetch_parts(wanted, self._config)
@@ -318,7 +318,7 @@ class ReplicaFetcher(InterBrokerConnection):
             return
         last = _common_end(follower, leader_end) - 1
         request = requests.one_entry(follower.name, follower.leader_epoch, last)
-        version = self.peer.version(FETCH)
+        version = requests.fetch_version(self.peer)
         self._send(FETCH, version, request, lambda response: self._on_last_entry(follower, last, response))
 
     def _is_compared(self, follower: FollowerPartition) -> bool:

@@ -8,7 +8,10 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.log.log import Log
 from minikafka.server.config.replication import ReplicationConfig
+from minikafka.server.inter_broker_connection import Peer
 from minikafka.wire.apis.fetch import (
+    FETCH,
+    TOPIC_IDS_SINCE,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -18,6 +21,13 @@ from minikafka.wire.apis.fetch import (
 )
 from minikafka.wire.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse, offsets_request
 from minikafka.wire.fetch_session_handler import FetchSessionHandler
+
+
+def fetch_version(peer: Peer) -> int:
+    """Return the version in which to fetch from a broker: by names, as a broker learns the id of a topic only
+    after it has begun to follow its partitions.
+    """
+    return min(peer.version(FETCH), TOPIC_IDS_SINCE - 1)
 
 
 def fetch_parts(

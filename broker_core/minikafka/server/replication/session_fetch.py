@@ -9,6 +9,7 @@ nothing. The session cache is in ``server.core.fetch_sessions``.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from itertools import groupby
 
 from minikafka.base.clock import NEVER_MS
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -18,15 +19,19 @@ from minikafka.security.authorizer import Authorizer
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.core.fetch_sessions import FetchSession
+from minikafka.server.core.new_leaders import NewLeaders
 from minikafka.server.replication.fetch_data import (
     FetchData,
     FetchPartitionData,
+    error_response,
     has_more,
     max_wait_ms,
     partial_reads_of,
     partition_steps,
     read_partition,
     record_sent,
+    topic_error,
+    topic_id_error,
 )
 from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.api import partitions_of
@@ -35,12 +40,14 @@ from minikafka.wire.apis.fetch import (
     NEW_SESSION_EPOCH,
     NO_SESSION,
     READ_COMMITTED,
+    TOPIC_IDS_SINCE,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopicResponse,
 )
+from minikafka.wire.fields import ZERO_UUID
 
 Parts = Mapping[TopicPartition, FetchPartition]
 
@@ -77,9 +84,9 @@ class WatchingSession(FetchSession):
     """
 
     def __init__(
-        self, session_id: int, owner: str, now_ms: int, *, privileged: bool, broker: Broker, replica_id: int
+        self, session_id: int, owner: str, now_ms: int, *, by_id: bool, broker: Broker, replica_id: int
     ) -> None:
-        super().__init__(session_id, owner, now_ms, privileged=privileged)
+        super().__init__(session_id, owner, now_ms, privileged=replica_id >= 0, by_id=by_id)
         self.waiting: _DelayedSessionFetch | None = None
         self.is_served = False
         """True from a request on until its response."""
@@ -90,12 +97,16 @@ class WatchingSession(FetchSession):
 
     def take(self, request: FetchRequest, now_ms: int) -> None:
         """Apply the partitions of a request, which may be the first. Called within a step."""
-        named = dict(partitions_of(request.topics))
-        forgotten = [
-            TopicPartition(topic.name, index)
-            for topic in request.forgotten_topics
-            for index in topic.partitions
-        ]
+        if self.by_id:
+            topic_name = self._broker.topic_name
+            named, forgotten = self.resolve(request.topics, request.forgotten_topics, topic_name)
+        else:
+            named = dict(partitions_of(request.topics))
+            forgotten = [
+                TopicPartition(topic.name, index)
+                for topic in request.forgotten_topics
+                for index in topic.partitions
+            ]
         if self.is_served:
             # The request before will be refused: what it has read is read again.
             self.keep_changed(self.parts)
@@ -118,6 +129,13 @@ class WatchingSession(FetchSession):
             # The request fetches all partitions, though it names few: the follower is alive for all.
             self._refreshed_ms = now_ms
             named = self.parts
+        if self.by_id:
+            current = self._broker.metadata_cache.topic_ids
+            named = {
+                key: part
+                for key, part in named.items()
+                if current.get(key.topic) == self.topic_ids[key.topic]
+            }
         note_follower(self._broker, self._replica_id, named)
 
     def watch_changed(self) -> None:
@@ -158,7 +176,9 @@ class _DelayedSessionFetch(DelayedRequest):
         self._epoch = session.next_epoch
         self._all_data: FetchData = {}
         self._size = 0
-        self._is_final = False
+        self._topic_ids = session.topic_ids
+        self._unresolved = list(session.unresolved)
+        self._is_final = bool(self._unresolved)
         self._throttled = False
         """True if a partition has no data because the leader's replication rate is above its limit."""
 
@@ -174,13 +194,21 @@ class _DelayedSessionFetch(DelayedRequest):
     def _read(self, topic_partition: TopicPartition, part: FetchPartition) -> None:
         before = self._all_data.pop(topic_partition, None)
         self._size -= 0 if before is None else before.size_bytes
-        if self._session.privileged or self._context.may_read(topic_partition.topic):
-            left = max(0, self._request.max_bytes - self._size)
+        topic = topic_partition.topic
+        denied = topic_error(self._context, self._request, topic)
+        if denied is None:
             data = read_partition(
-                self._broker, self._context, self._request, topic_partition, part, left, first=self._size == 0
+                self._broker,
+                self._context,
+                self._request,
+                topic_partition,
+                part,
+                max(0, self._request.max_bytes - self._size),
+                first=self._size == 0,
+                topic_id=self._topic_ids.get(topic, ZERO_UUID),
             )
         else:
-            data = FetchPartitionData(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            data = FetchPartitionData(denied)
         self._is_final = self._is_final or data.is_final
         self._throttled = self._throttled or data.throttled
         if self._is_reportable(topic_partition, part, data):
@@ -230,6 +258,7 @@ class _DelayedSessionFetch(DelayedRequest):
         committed_only = self._request.isolation_level == READ_COMMITTED
         partial_reads = partial_reads_of(context.exchange, self._request)
         record_sent(broker, self._request, self._all_data)
+        leaders = NewLeaders(broker, context.listener)
         answered: dict[str, list[FetchPartitionResponse]] = {}
         for count, (topic_partition, data) in enumerate(self._all_data.items(), 1):
             asked = session.parts.get(topic_partition)
@@ -237,7 +266,14 @@ class _DelayedSessionFetch(DelayedRequest):
                 continue  # forgotten meanwhile
             # Records are not converted for clients that have sessions: they know all formats.
             given = yield from partition_steps(
-                broker, context.version, topic_partition.topic, asked, data, 0, committed_only=committed_only
+                broker,
+                context.version,
+                topic_partition.topic,
+                asked,
+                data,
+                0,
+                leaders,
+                committed_only=committed_only,
             )
             answered.setdefault(topic_partition.topic, []).append(given)
             if given.error_code == ErrorCode.NONE:
@@ -250,12 +286,26 @@ class _DelayedSessionFetch(DelayedRequest):
                 yield 0
         # Read again with the next fetch: the client may not have used this response.
         session.keep_changed(key for key, data in self._all_data.items() if data.size_bytes or data.is_final)
-        topics = tuple(FetchTopicResponse(topic, tuple(parts)) for topic, parts in answered.items())
-        response = FetchResponse(0, ErrorCode.NONE, session.session_id, topics)
+        topics = [
+            FetchTopicResponse(topic, tuple(parts), topic_id=self._topic_ids.get(topic, ZERO_UUID))
+            for topic, parts in answered.items()
+        ]
+        response = FetchResponse(
+            0, ErrorCode.NONE, session.session_id, (*topics, *self._unresolved_topics()), leaders.endpoints()
+        )
         # As in Kafka: clients do not take over a new session that comes without its partitions.
         session_id = NO_SESSION if self._is_first else session.session_id
         if not context.reply_to_fetch(response, FetchResponse(0, ErrorCode.NONE, session_id, ())):
             broker.run(self._note_withheld)
+
+    def _unresolved_topics(self) -> Iterator[FetchTopicResponse]:
+        """Yield the errors of unresolved partitions, which every response has."""
+        for topic_id, keys in groupby(self._unresolved, lambda key: key[0]):
+            topic = self._session.name_of(topic_id)
+            denied = topic_error(self._context, self._request, topic)
+            code = denied or topic_id_error(self._broker, topic, topic_id) or ErrorCode.INCONSISTENT_TOPIC_ID
+            parts = tuple(error_response(index, code) for _, index in keys)
+            yield FetchTopicResponse("", parts, topic_id=topic_id)
 
     @property
     def _is_first(self) -> bool:
@@ -284,7 +334,8 @@ def _session_of(
     Called within a step.
     """
     cache, now_ms = broker.fetch_sessions, broker.clock.monotonic_ms()
-    owner, privileged = context.principal.name, request.replica_id >= 0
+    owner, privileged = context.principal.name, request.follower_id >= 0
+    by_id = context.version >= TOPIC_IDS_SINCE
     known: WatchingSession | None = cache.get(request.session_id, owner, privileged=privileged)
     # No topic has such a name, and many of them would take more memory than the cache allows for.
     too_long = any(len(topic.name) > TOPIC_NAME_MAX_LENGTH for topic in request.topics)
@@ -293,13 +344,15 @@ def _session_of(
             cache.remove(known)
         if request.session_epoch == FINAL_EPOCH or too_long:
             return None
-        session = _new_session(broker, owner, request)
+        session = _new_session(broker, owner, request, by_id=by_id)
         if session is None:
             return None
     elif known is None:
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     elif known.next_epoch != request.session_epoch:
         return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    elif known.by_id != by_id:
+        return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     elif too_long:
         cache.remove(known)
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -307,7 +360,7 @@ def _session_of(
         session = known
         session.advance()
     session.take(request, now_ms)
-    if known is session and not session.parts:
+    if known is session and not session.size:
         cache.remove(session)
         return None
     if not cache.touch(session, now_ms):
@@ -315,15 +368,13 @@ def _session_of(
     return session
 
 
-def _new_session(broker: Broker, owner: str, request: FetchRequest) -> WatchingSession | None:
-    now_ms, privileged = broker.clock.monotonic_ms(), request.replica_id >= 0
+def _new_session(broker: Broker, owner: str, request: FetchRequest, *, by_id: bool) -> WatchingSession | None:
+    now_ms, replica_id = broker.clock.monotonic_ms(), request.follower_id
 
     def make(session_id: int) -> WatchingSession:
-        return WatchingSession(
-            session_id, owner, now_ms, privileged=privileged, broker=broker, replica_id=request.replica_id
-        )
+        return WatchingSession(session_id, owner, now_ms, by_id=by_id, broker=broker, replica_id=replica_id)
 
-    size = sum(len(topic.partitions) for topic in request.topics)
+    size, privileged = sum(len(topic.partitions) for topic in request.topics), replica_id >= 0
     session: WatchingSession | None = broker.fetch_sessions.create(make, size, now_ms, privileged=privileged)
     if session is not None:
         broker.purgatory.add(session, (), NEVER_MS)

@@ -60,6 +60,7 @@ from minikafka.wire.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     FetchTopicResponse,
 )
 from minikafka.wire.apis.init_producer_id import (
@@ -127,15 +128,19 @@ def _producer_id_denial(requester: Requester, transactional_id: str | None) -> E
     return ErrorCode.NONE if allowed else CLUSTER_DENIED
 
 
-_denied_fetch = denied_topic(
-    FetchTopicResponse,
-    lambda part, code: FetchPartitionResponse(part.index, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, None, b""),
-)
+def _denied_fetch(topic: FetchTopic) -> FetchTopicResponse:
+    parts = (
+        FetchPartitionResponse(part.index, TOPIC_DENIED, NO_OFFSET, NO_OFFSET, NO_OFFSET, None, b"")
+        for part in topic.partitions
+    )
+    return FetchTopicResponse(topic.name, tuple(parts), topic_id=topic.topic_id)
+
+
 _no_fetch = FetchResponse(0, ErrorCode.NONE, NO_SESSION, ())
 
 
 def _fetch(requester: Requester, version: int, request: FetchRequest) -> AuthorizationResult | None:
-    if request.replica_id < 0:
+    if request.follower_id < 0:
         # The partitions of a session are not all named: each is checked when it is read.
         return AuthorizationResult(request, lambda served: served)
     if requester.may_on_cluster(Operation.CLUSTER_ACTION):

@@ -48,6 +48,8 @@ _BESIDE_RECORDS_BYTES = 16 << 20
 """The limit of a response without its records."""
 REPLICA_ID_UNTIL = 14
 """The last version that begins with the replica id; ``replica_state`` has it in newer ones."""
+TOPIC_IDS_SINCE = 13
+"""The first version in which topics have ids instead of names."""
 WHOLE_MESSAGE_SINCE = 3
 """The first version with ``max_bytes``, and with a complete first message whatever its size."""
 
@@ -98,6 +100,7 @@ class FetchRequest:
     replica_id: Annotated[
         Int32, until(REPLICA_ID_UNTIL, default=-1), "-1 for a consumer, the broker id of a follower"
     ]
+    """Of these versions only: ``follower_id`` is that of any version."""
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Annotated[Int32, since(3, default=NO_LIMIT), "limit of the whole response"]
@@ -109,6 +112,11 @@ class FetchRequest:
     rack_id: Annotated[str, since(11), "of the consumer"] = ""
     cluster_id: Annotated[str | None, tagged(0, 12), "null: not checked"] = None
     replica_state: Annotated[ReplicaState, tagged(1, 15)] = ReplicaState()
+
+    @property
+    def follower_id(self) -> int:
+        """The id of the broker that fetches; -1 for a consumer."""
+        return self.replica_state.replica_id if self.replica_id < 0 else self.replica_id
 
 
 @fast_value

@@ -243,7 +243,7 @@ def test_small_request_for_many_partitions_keeps_little_memory() -> None:
     )
     answers: list[Any] = []
     header = SimpleNamespace(client_id="c")
-    context: Any = SimpleNamespace(version=7, header=header, reply=answers.append)
+    context: Any = SimpleNamespace(version=7, header=header, listener="PLAINTEXT", reply=answers.append)
     data = batch(Codec.ZSTD, 900_000)
     parts = tuple(ProducePartition(number, bytearray(data)) for number in range(40))
     request = ProduceRequest(None, 1, 1000, (ProduceTopic("t", parts),))

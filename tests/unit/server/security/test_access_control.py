@@ -53,7 +53,14 @@ from minikafka.wire.apis.describe_acls import DescribeAclsRequest
 from minikafka.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from minikafka.wire.apis.fetch import (
+    FINAL_EPOCH,
+    NEW_SESSION_EPOCH,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ReplicaState,
+)
 from minikafka.wire.apis.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from minikafka.wire.apis.heartbeat import HeartbeatRequest
 from minikafka.wire.apis.incremental_alter_configs import (
@@ -333,6 +340,29 @@ def test_a_followers_session_ends_with_its_permission(world: Guarded) -> None:
     more = FetchRequest(1, 0, 0, 1000, 0, began.session_id, 1, ())
     ended = world.call(Request(K.FETCH, 8, more))
     assert ended.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("epoch", [FINAL_EPOCH, NEW_SESSION_EPOCH], ids=["alone", "session"])
+def test_topics_are_checked_by_the_names_of_their_ids(world: Guarded, epoch: int) -> None:
+    world.allow(READ, OTHER)
+    ids = world.machine.broker.metadata_cache.topic_ids
+    unknown, part = bytes(16), (FetchPartition(0, -1, 0, -1, 100),)
+    topics = tuple(FetchTopic("", part, topic_id=one) for one in (ids["t"], ids["other"], unknown))
+    answer = world.call(Request(K.FETCH, 17, FetchRequest(-1, 0, 1, 1000, 0, 0, epoch, topics)))
+    found = {topic.topic_id: topic.partitions[0].error_code for topic in answer.topics}
+    assert found == {ids["t"]: TOPIC_DENIED, ids["other"]: 0, unknown: ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+def test_a_newer_follower_needs_its_permission_too(world: Guarded) -> None:
+    world.allow(READ, TOPIC)
+    topic_id = world.machine.broker.metadata_cache.topic_ids["t"]
+    topics = (FetchTopic("", (FetchPartition(0, -1, 0, -1, 100),), topic_id=topic_id),)
+    body = FetchRequest(-1, 0, 0, 1000, 0, 0, 0, topics, replica_state=ReplicaState(1, -1))
+    (denied,) = world.call(Request(K.FETCH, 17, body)).topics
+    assert (denied.topic_id, denied.partitions[0].error_code) == (topic_id, TOPIC_DENIED)
+    world.allow(ACTION, CLUSTER)
+    (allowed,) = world.call(Request(K.FETCH, 17, body)).topics
+    assert (allowed.topic_id, allowed.partitions[0].error_code) == (topic_id, 0)
 
 
 def test_who_asks_for_all_topics_sees_those_that_they_may_describe(world: Guarded) -> None:
