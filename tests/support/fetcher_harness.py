@@ -13,7 +13,7 @@ from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRe
 from minikafka.clients.consumer.streams import ConsumerIterator, KafkaStream
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.registry.store import Store
-from minikafka.wire.api import ApiKey
+from minikafka.wire.api import ApiKey, partitions_of
 from tests.support.broker_harness import BrokerHarness
 from tests.support.consumer_streams import StreamHarness
 
@@ -102,15 +102,18 @@ class FetcherHarness:
 
     @property
     def positions(self) -> list[dict[TopicPartition, int]]:
-        """Return the positions of each fetch."""
-        return [
-            {
-                TopicPartition(topic.name, part.index): part.fetch_offset
-                for topic in request.topics
-                for part in topic.partitions
+        """Return the positions of each fetch, also those that its session has from earlier ones."""
+        found: list[dict[TopicPartition, int]] = []
+        for request in self.brokers.asked(ApiKey.FETCH):
+            kept = found[-1] if request.session_epoch > 0 else {}
+            named = {tp: part.fetch_offset for tp, part in partitions_of(request.topics)}
+            forgotten = {
+                TopicPartition(topic.name, number)
+                for topic in request.forgotten_topics
+                for number in topic.partitions
             }
-            for request in self.brokers.asked(ApiKey.FETCH)
-        ]
+            found.append({tp: at for tp, at in {**kept, **named}.items() if tp not in forgotten})
+        return found
 
     @property
     def waits_ms(self) -> list[int]:

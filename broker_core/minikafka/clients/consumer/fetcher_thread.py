@@ -118,6 +118,7 @@ class ConsumerFetcherThread(ShutdownableThread):
                 min_bytes=config.fetch_min_bytes,
                 max_wait_ms=config.fetch_wait_max_ms,
                 retry_backoff=Backoff(0, 0),  # the leader finder pauses
+                in_session=True,
             )
         )
         self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}

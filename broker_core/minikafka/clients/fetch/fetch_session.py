@@ -173,10 +173,10 @@ class FetchSession:
         epochs: Callable[[TopicPartition], PositionEpochs] = lambda _: NO_EPOCHS,
     ) -> None:
         """Fetch these partitions from these offsets on, and for the time being no others. The session moves
-        its positions behind what it has fetched. ``positions`` must not be changed afterwards: the same
-        object again is no change. ``epochs``: of positions that are new to this session.
+        its positions behind what it has fetched. ``positions`` must not be changed afterwards. ``epochs``: of
+        positions that are new to this session.
         """
-        if positions is self._positions:
+        if positions is self._positions or positions == self._positions:
             return
         for tp, offset in positions.items():
             state = self._states.get(tp)

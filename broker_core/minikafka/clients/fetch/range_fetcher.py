@@ -6,7 +6,8 @@
 The sets come in order and cover the range. The first may begin before ``start_offset`` and the last may end
 after ``end_offset``, because a compressed message is sent whole; the decoder selects the range. The next
 request is in flight while the caller works on a set. This module never looks at single records: a kernel
-finds the end of a set.
+finds the end of a set. There is no session with the broker: each request is for another position, and so
+would name the partition all the same.
 
 End of the range
     The range is complete when a set's last offset is ``end_offset - 1`` or more. It is also complete when a

@@ -78,8 +78,8 @@ class GroupFetcher:
         self._session.retain(partitions)
 
     def send_fetches(self, positions: Positions) -> None:
-        """Send a request to each known leader that has none in flight. ``positions`` is another object
-        whenever one has changed.
+        """Send a request to each known leader that has none in flight. ``positions`` must not be changed
+        afterwards.
         """
         self._session.update(positions)
         cluster = self._cluster

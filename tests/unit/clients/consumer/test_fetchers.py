@@ -143,6 +143,19 @@ def test_slow_application_does_not_exceed_its_chunks() -> None:
     assert found == 120
 
 
+def test_requests_name_only_partitions_whose_positions_changed() -> None:
+    brokers = BrokerHarness(1, {"t": 3})
+    harness = FetcherHarness(brokers)
+    stream = harness.stream()
+    harness.fetch([harness.info(stream, number) for number in range(3)], steps=2)
+    brokers.fill(T1, b"0")
+    harness.step(2)
+    requests = brokers.asked(ApiKey.FETCH)
+    named = [[part.index for topic in request.topics for part in topic.partitions] for request in requests]
+    assert named == [[0, 1, 2], [], [], [1]]
+    assert len(stream.drain()) == 1
+
+
 def test_full_stream_does_not_delay_another() -> None:
     brokers = BrokerHarness(1, {"t": 2})
     brokers.fill(T0, *values(0, 1, 2, 3))
