@@ -11,7 +11,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.releases import JVM, KAFKA_3_9
-from tests.interop.suites.suite import APACHE_KAFKA, Address, Suite
+from tests.interop.suites.suite import APACHE_KAFKA, NOT_SERVED, NOT_SERVED_HERE, Address, Suite
 from tests.support.kafka_broker import KafkaBroker
 
 COMMON = {
@@ -39,7 +39,8 @@ def running(kind: str, suite: Suite, directory: Path) -> Iterator[Address]:
     scripts = kafka_scripts(directory)
     start = apache_kafka if kind == APACHE_KAFKA else minikafka
     with start(suite, directory) as (bootstrap, zookeeper):
-        yield Address(bootstrap, zookeeper, scripts)
+        not_served = NOT_SERVED if kind == APACHE_KAFKA else NOT_SERVED | NOT_SERVED_HERE
+        yield Address(bootstrap, zookeeper, scripts, not_served)
 
 
 @contextlib.contextmanager

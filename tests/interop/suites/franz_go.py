@@ -8,9 +8,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from tests.interop.suites.suite import FAILED, NOT_RUN, PASSED, Address, Outcome, Suite, not_served
+from tests.interop.suites.suite import FAILED, NOT_RUN, PASSED, Address, Outcome, Suite
 
 MODULES = Path(__file__).parent.parent / "go"
 PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
@@ -45,7 +46,7 @@ def run(address: Address) -> Iterator[Outcome]:
     """Those tests that can pass, together."""
     wanted: list[str] = []
     for name in tests_with_a_broker(Path(package().stdout.strip())):
-        reason = not_served(name)
+        reason = address.reason_to_leave_out(name)
         if reason is None:
             wanted.append(name)
         else:
@@ -58,7 +59,9 @@ def run(address: Address) -> Iterator[Outcome]:
         "KGO_TEST_RECORDS": "20000",
         "KGO_TEST_MAX_TOPIC_PARTS": "7",
     }
-    yield from go_test(environment, f"^({'|'.join(wanted)})$")
+    for outcome in go_test(environment, f"^({'|'.join(wanted)})$"):
+        reason = address.reason_to_leave_out(outcome.test)
+        yield replace(outcome, why=reason) if reason and outcome.result != PASSED else outcome
 
 
 def tests_with_a_broker(directory: Path) -> list[str]:
@@ -87,7 +90,7 @@ def go_test(environment: Mapping[str, str], chosen: str) -> Iterator[Outcome]:
         elif action in {"pass", "fail", "skip"}:
             words = [text for text in said.get(name, ()) if _SAYS_WHY.match(text)]
             result = {"pass": PASSED, "fail": FAILED, "skip": NOT_RUN}[action]
-            why = "" if action == "pass" else not_served(name) or " ".join(words[:1])
+            why = "" if action == "pass" else " ".join(words[:1])
             yield Outcome(name, result, why)
     if done.returncode not in {0, 1} or not said:
         yield Outcome("all", FAILED, done.stderr.strip()[-500:])

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.interop.releases import java_environment
-from tests.interop.suites.suite import FAILED, NOT_RUN, PASSED, VERSION, Address, Outcome, Suite, not_served
+from tests.interop.suites.suite import FAILED, NOT_RUN, PASSED, VERSION, Address, Outcome, Suite
 
 VARIABLE = "MINIKAFKA_LIBRDKAFKA_TESTS"
 TEST_TIMEOUT_S = 240
@@ -31,6 +31,17 @@ SETTINGS = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
 """As its own runs have them."""
+
+_OLD_FORMATS = (
+    "librdkafka 2.15 misreads messages of formats 0 and 1 in Fetch 12 and newer; Kafka 3.9 converts what it "
+    "stores to format 2, ours stores as sent"
+)
+KNOWN = {
+    "0052-msg_timestamps": _OLD_FORMATS,
+    "0092-mixed_msgver": _OLD_FORMATS,
+    "0098-consumer-txn": "wants a program of its own in Java, which is not built here",
+}
+"""Tests that fail -> the reason."""
 
 _SAYS_WHY = re.compile(r"### Test .* ###\n(.*)")
 
@@ -65,6 +76,10 @@ def run(address: Address) -> Iterator[Outcome]:
         }
         for source in sorted(folder.glob("0*.c*")):
             if chosen == [""] or source.stem[:4] in chosen:
+                reason = address.reason_to_leave_out(source.stem)
+                if reason is not None:
+                    yield Outcome(source.stem, NOT_RUN, reason)
+                    continue
                 outcome = one_test(folder / "test-runner", source.stem, environment, work)
                 if outcome is not None:
                     yield outcome
@@ -72,9 +87,6 @@ def run(address: Address) -> Iterator[Outcome]:
 
 def one_test(runner: Path, name: str, environment: Mapping[str, str], work: Path) -> Outcome | None:
     """One test; None when it needs no broker."""
-    reason = not_served(name)
-    if reason is not None:
-        return Outcome(name, NOT_RUN, reason)
     command = [str(runner), "-L", "-Q", "-E", "-K", "-p1", "-V", f"{VERSION}.0"]
     with open(work.parent / "output", "w+b") as output:
         try:
@@ -103,7 +115,7 @@ def outcome_of(name: str, status: int | None, said: str, folder: str) -> Outcome
         return Outcome(name, FAILED, f"not done after {TEST_TIMEOUT_S} s")
     failure = _SAYS_WHY.search(said)
     if failure is not None:
-        return Outcome(name, FAILED, failure[1].replace(f"{folder}/", ""))
+        return Outcome(name, FAILED, KNOWN.get(name, failure[1].replace(f"{folder}/", "")))
     if re.search(r"= Test \S+ PASSED =", said):
         return Outcome(name, PASSED)
     if status and "ALL-TESTS" not in said:
