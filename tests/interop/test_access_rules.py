@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from minikafka.base.acls import ANONYMOUS, Acl, AclFilter, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import (
+    ANONYMOUS,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    Resource,
+    ResourceType,
+)
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.cli.commands import run
 from minikafka.clients.admin.acls import AclBinding
@@ -19,6 +29,8 @@ from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+from minikafka.registry.acls import EXTENDED_ACL_CHANGES, AclChange, ResourceAcls, acl_path, read_acls
+from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, KAFKA_4, Release
 from tests.support.kafka_broker import KafkaBroker
 
@@ -162,11 +174,27 @@ def test_our_admin_client_changes_rules_on_kafka_brokers(
         topic = Resource(ResourceType.TOPIC, "t")
         read = AclBinding(topic, Acl("User:alice", Permission.ALLOW, "*", Operation.READ))
         write = AclBinding(
-            topic, Acl("User:bob", Permission.DENY, "10.0.0.1", Operation.WRITE), prefixed=True
+            Resource(ResourceType.TOPIC, "t", PatternType.PREFIXED),
+            Acl("User:bob", Permission.DENY, "10.0.0.1", Operation.WRITE),
         )
         assert admin.create_acls([read, write]) == {read: None, write: None}
         assert wait_until(lambda: admin.describe_acls() == [read, write], PATIENCE_S)
-        assert admin.describe_acls(AclFilter(resource_name="t")) == [read]
-        assert admin.describe_acls(AclFilter(resource_name="tt", match_wildcard=True)) == [write]
+        assert admin.describe_acls(AclFilter.of(topic)) == [read]
+        assert admin.describe_acls(AclFilter(resource_name="tt", match=True)) == [write]
         assert admin.delete_acls([read.filter]) == {read.filter: [read]}
         assert wait_until(lambda: admin.describe_acls() == [write], PATIENCE_S)
+        if release.has_zookeeper:
+            store = ZooKeeperStore(zookeeper)
+            stack.callback(store.close)
+            stored_as_here(store, write)
+
+
+def stored_as_here(store: ZooKeeperStore, binding: AclBinding) -> None:
+    """Check that a broker of Kafka stored the rule of a prefix as we do, and notified of it so."""
+    acls = frozenset({binding.acl})
+    assert read_acls(store).acls == {binding.resource: acls}
+    data, _ = store.read(acl_path(binding.resource))
+    assert json.loads(data) == json.loads(ResourceAcls(acls).to_json())
+    (change,) = store.children(EXTENDED_ACL_CHANGES)
+    data, _ = store.read(f"{EXTENDED_ACL_CHANGES}/{change}")
+    assert json.loads(data) == json.loads(AclChange(binding.resource).to_json())

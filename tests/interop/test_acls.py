@@ -71,12 +71,12 @@ def test_what_the_releases_tool_writes_is_read_and_written_alike(rules: Rules) -
         assert ResourceAcls.from_json(data, acl_path(resource)) == ResourceAcls(acls)
         assert ResourceAcls(acls).to_json() == data
     told = [rules.store.read(f"{ACL_CHANGES}/{name}")[0] for name in rules.store.children(ACL_CHANGES)]
-    assert [AclChange.from_json(data, "/p") for data in sorted(told)] == [
+    assert [AclChange.from_text(data, "/p") for data in sorted(told)] == [
         AclChange(CLUSTER),
         AclChange(READERS),
         AclChange(ORDERS),
     ]
-    assert sorted(told) == [AclChange(resource).to_json() for resource in (CLUSTER, READERS, ORDERS)]
+    assert sorted(told) == [AclChange(resource).to_text() for resource in (CLUSTER, READERS, ORDERS)]
 
 
 def test_the_releases_tool_lists_what_we_write(rules: Rules) -> None:

@@ -36,6 +36,15 @@ class ResourceType(_Labelled):
     USER = 7
 
 
+class PatternType(IntEnum):
+    """The names that a resource of an ACL stands for."""
+
+    LITERAL = 3
+    """The name itself."""
+    PREFIXED = 4
+    """All names that begin with it (KIP-290, since Kafka 2.0)."""
+
+
 class Operation(_Labelled):
     """An operation on a resource."""
 
@@ -97,9 +106,17 @@ class Resource:
 
     type: ResourceType
     name: str
+    pattern: PatternType = PatternType.LITERAL
 
     def __str__(self) -> str:
-        return f"{self.type.label}:{self.name}"
+        prefixed = " (prefixed)" if self.pattern is PatternType.PREFIXED else ""
+        return f"{self.type.label}:{self.name}{prefixed}"
+
+    def covers(self, name: str) -> bool:
+        """Return True if ACLs of this resource hold for the resource ``name`` of its type."""
+        if self.pattern is PatternType.PREFIXED:
+            return name.startswith(self.name)
+        return self.name in (name, WILDCARD_RESOURCE)
 
 
 CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
@@ -133,15 +150,23 @@ class AclFilter:
     host: str | None = None
     operation: Operation | None = None
     permission: Permission | None = None
-    match_wildcard: bool = False
-    """True if ``resource_name`` also finds the rules about all resources, which hold for it too (MATCH)."""
+    pattern: PatternType | None = None
+    match: bool = False
+    """True if ``resource_name`` finds all rules that hold for it: also those about all resources, and about
+    prefixes of it (MATCH)."""
+
+    @classmethod
+    def of(cls, resource: Resource) -> AclFilter:
+        """Return the filter for the ACLs of just that resource."""
+        return cls(resource.type, resource.name, pattern=resource.pattern)
 
     def matches(self, resource: Resource, acl: Acl) -> bool:
         """Return True if the rule matches the filter."""
-        is_wildcard = self.match_wildcard and resource.name == WILDCARD_RESOURCE
+        name = self.resource_name
         return (
             self.resource_type in (resource.type, None)
-            and (is_wildcard or self.resource_name in (resource.name, None))
+            and self.pattern in (resource.pattern, None)
+            and (name in (resource.name, None) or (self.match and resource.covers(str(name))))
             and self.principal in (acl.principal, None)
             and self.host in (acl.host, None)
             and self.operation in (acl.operation, None)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from minikafka.base.acls import CLUSTER, AclFilter, Resource
+from minikafka.base.acls import CLUSTER, AclFilter, PatternType, Resource
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.text import counted
 from minikafka.cli import connect
 from minikafka.cli.acl_options import (
     AclSelection,
+    ResourcePattern,
     Role,
     build_rules,
     parse_principal,
@@ -57,6 +58,12 @@ class AclRequestFailed(BrokerError):
 Texts = list[str] | None
 Topics = Annotated[Texts, value_option("--topic", "T", "A topic, or '*' for all; may be repeated.")]
 Groups = Annotated[Texts, value_option("--group", "G", "A consumer group, or '*' for all; may be repeated.")]
+Pattern = Annotated[
+    ResourcePattern,
+    typer.Option(
+        "--resource-pattern-type", help="prefixed: all topics or groups whose names begin with the given one."
+    ),
+]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 Allowed = Annotated[
     Texts, value_option("--allow-principal", "P", "A principal to allow: User:NAME, or 'User:*' for all.")
@@ -91,6 +98,7 @@ AclZooKeeper = Annotated[
 def add(
     topics: Topics = None,
     groups: Groups = None,
+    pattern: Pattern = ResourcePattern.LITERAL,
     cluster: OfCluster = False,
     allowed: Allowed = None,
     denied: Denied = None,
@@ -113,7 +121,7 @@ def add(
     """
     from minikafka.clients.admin.acls import AclBinding
 
-    resources = parse_resources(topics, groups, cluster=cluster)
+    resources = parse_resources(topics, groups, pattern, cluster=cluster)
     role = Role(producer, consumer, idempotent)
     asked = AclSelection.of(allowed, denied, allow_hosts, deny_hosts, operations)
     if not asked.principals:
@@ -121,7 +129,7 @@ def add(
     rules = [AclBinding(*rule) for rule in build_rules(resources, asked, role)]
     with _acl_store(bootstrap, zookeeper, data_dir, command_config) as backend:
         about = dict.fromkeys(rule.resource for rule in rules)
-        known = {rule for resource in about for rule in backend.find(AclFilter(resource.type, resource.name))}
+        known = {rule for resource in about for rule in backend.find(AclFilter.of(resource))}
         new = [rule for rule in rules if rule not in known]
         if not dry_run:
             backend.add(rules)
@@ -144,13 +152,13 @@ def list_(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """List rules. For a topic or group that includes rules for all ('*'), which apply to it too."""
-    resources = parse_resources(topics, groups, cluster=cluster, required=False)
+    """List rules. For a topic or group that includes rules for all ('*') and for prefixes of its name."""
+    literal = ResourcePattern.LITERAL
+    resources = parse_resources(topics, groups, literal, cluster=cluster, required=False)
     if principal is not None:
         principal = parse_principal(principal, "--principal")
     wanted = [
-        AclFilter(resource.type, resource.name, principal=principal, match_wildcard=True)
-        for resource in resources
+        AclFilter(resource.type, resource.name, principal=principal, match=True) for resource in resources
     ] or [AclFilter(principal=principal)]
     with _acl_store(bootstrap, zookeeper, data_dir, command_config) as backend:
         found = {rule for acl_filter in wanted for rule in backend.find(acl_filter)}
@@ -161,6 +169,7 @@ def list_(
 def remove(
     topics: Topics = None,
     groups: Groups = None,
+    pattern: Pattern = ResourcePattern.LITERAL,
     cluster: OfCluster = False,
     allowed: Allowed = None,
     denied: Denied = None,
@@ -181,7 +190,7 @@ def remove(
 
     Prints the removed rules. Status 1 if no rule matches.
     """
-    resources = parse_resources(topics, groups, cluster=cluster)
+    resources = parse_resources(topics, groups, pattern, cluster=cluster)
     asked = AclSelection.of(allowed, denied, allow_hosts, deny_hosts, operations)
     matches = rule_filter(resources, asked, Role(producer, consumer, idempotent))
     with _acl_store(bootstrap, zookeeper, data_dir, command_config) as backend:
@@ -193,7 +202,7 @@ def remove(
             rule
             for resource in dict.fromkeys(about)
             if resource not in broken
-            for rule in backend.find(AclFilter(resource.type, resource.name))
+            for rule in backend.find(AclFilter.of(resource))
             if matches is None or matches((rule.resource, rule.acl))
         ]
         if matching and not dry_run:
@@ -246,7 +255,7 @@ def _rows(rules: Iterable[AclBinding]) -> list[dict[str, object]]:
     return [
         {
             "resource": rule.resource.type.label,
-            "name": rule.resource.name + "*" * rule.prefixed,
+            "name": rule.resource.name + "*" * (rule.resource.pattern is PatternType.PREFIXED),
             "principal": rule.acl.principal,
             "permission": rule.acl.permission.label,
             "operation": rule.acl.operation.label,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from ipaddress import ip_address
 
 from minikafka.base.acls import (
@@ -12,8 +13,10 @@ from minikafka.base.acls import (
     GROUP_OPERATIONS,
     TOPIC_OPERATIONS,
     WILDCARD_HOST,
+    WILDCARD_RESOURCE,
     Acl,
     Operation,
+    PatternType,
     Permission,
     Resource,
     ResourceType,
@@ -31,6 +34,13 @@ _VALID_OPERATIONS = {
 """The operations that a rule about a resource of each type may name."""
 
 Rule = tuple[Resource, Acl]
+
+
+class ResourcePattern(str, Enum):
+    """The values of ``--resource-pattern-type``."""
+
+    LITERAL = "literal"
+    PREFIXED = "prefixed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +113,23 @@ class AclSelection:
 
 
 def parse_resources(
-    topics: Sequence[str] | None, groups: Sequence[str] | None, *, cluster: bool, required: bool = True
+    topics: Sequence[str] | None,
+    groups: Sequence[str] | None,
+    names: ResourcePattern,
+    *,
+    cluster: bool,
+    required: bool = True,
 ) -> list[Resource]:
     """Return the named resources, without duplicates. Raise ConfigError for none if ``required``."""
-    found = [Resource(ResourceType.TOPIC, _topic(name.strip())) for name in topics or ()]
+    pattern = PatternType[names.name]
+    found = [Resource(ResourceType.TOPIC, _topic(name.strip()), pattern) for name in topics or ()]
     for name in groups or ():
         if not name.strip() or "/" in name:
             raise ConfigError("--group", name, "must be a group's name without '/', or '*' for all")
-        found.append(Resource(ResourceType.GROUP, name.strip()))
+        found.append(Resource(ResourceType.GROUP, name.strip(), pattern))
+    if pattern is PatternType.PREFIXED and (cluster or any(one.name == WILDCARD_RESOURCE for one in found)):
+        allowed = f"requires prefixes of names, not --cluster or {WILDCARD_RESOURCE!r}"
+        raise ConfigError("--resource-pattern-type", names.value, allowed)
     found += [CLUSTER] * cluster
     if required and not found:
         raise ConfigError("--topic", None, "required; or set --group G or --cluster")

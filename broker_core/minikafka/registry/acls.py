@@ -4,6 +4,9 @@ A change is written conditionally on the znode's version, and computed again if 
 meanwhile. The znode is deleted with its last ACL. Then all brokers are notified, even if nothing had to be
 changed: an earlier call may have failed between the write and the notification. So every call can be
 repeated. Labels are read in any case, as the release reads them.
+
+ACLs of prefixes have a tree and notifications of their own, as in 2.0: 0.10.1 would take them for ACLs of
+one name.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from minikafka.base.acls import Acl, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import Acl, Operation, PatternType, Permission, Resource, ResourceType
 from minikafka.base.errors import BadVersion, BrokerError, CoordinationError, ErrorCode, NodeExists, NoNode
 from minikafka.registry.node import Node, dump, invalid
 from minikafka.registry.store import Store, is_znode_name
@@ -20,6 +23,8 @@ from minikafka.registry.znodes import Kind, Znodes, children, read_or_raise
 
 ACLS = "/kafka-acl"
 ACL_CHANGES = "/kafka-acl-changes"
+PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
+EXTENDED_ACL_CHANGES = "/kafka-acl-extended-changes"
 ACL_CHANGE_PREFIX = "acl_changes_"
 
 _Label = TypeVar("_Label", ResourceType, Operation, Permission)
@@ -39,15 +44,8 @@ def acl_path(resource: Resource) -> str:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"invalid resource name: {resource.name!r} cannot be a znode name"
         )
-    return f"{ACLS}/{resource.type.label}/{resource.name}"
-
-
-def resource_type_of(label: str) -> ResourceType:
-    """Return the type of the resources below ``ACLS/label``.
-
-    Raises CoordinationError for an unknown label.
-    """
-    return _labelled(ResourceType, label, f"{ACLS}/{label}")
+    root = PREFIXED_ACLS if resource.pattern is PatternType.PREFIXED else ACLS
+    return f"{root}/{resource.type.label}/{resource.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +80,56 @@ class ResourceAcls:
 
 @dataclass(frozen=True, slots=True)
 class AclChange:
-    """The notification that the ACLs of a resource have changed."""
+    """The notification that the ACLs of a resource have changed.
+
+    0.10.1 and 3.9 read types in any case. 3.9 writes all in capitals, and types of two words with ``_``.
+    """
 
     resource: Resource
 
-    def to_json(self) -> bytes:
-        """Return the data for a new znode under ``ACL_CHANGES``: plain text, not JSON."""
-        return str(self.resource).encode()
+    def to_text(self) -> bytes:
+        """Return the data for a new znode under ``ACL_CHANGES``."""
+        kind = self.resource.type
+        return f"{kind.name if '_' in kind.name else kind.label}:{self.resource.name}".encode()
 
     @classmethod
-    def from_json(cls, data: bytes, path: str) -> AclChange:
-        """Parse the notification in ``data``."""
+    def from_text(cls, data: bytes, path: str) -> AclChange:
+        """Parse the data of a znode under ``ACL_CHANGES``."""
         label, _, name = data.decode("utf-8", "replace").partition(":")
-        kind = next((kind for kind in ResourceType if kind.label.lower() == label.lower()), None)
+        kind = _notified_type(label)
         if kind is None or not is_znode_name(name):
             raise invalid(path, "expected TYPE:NAME, such as Topic:orders", data)
         return cls(Resource(kind, name))
+
+    def to_json(self) -> bytes:
+        """Return the data for a new znode under ``EXTENDED_ACL_CHANGES``."""
+        resource = self.resource
+        return dump(
+            {
+                "version": 1,
+                "resourceType": resource.type.name,
+                "name": resource.name,
+                "patternType": resource.pattern.name,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> AclChange:
+        """Parse the data of a znode under ``EXTENDED_ACL_CHANGES``."""
+        node = Node(data, path)
+        if node.integer("version") != 1:
+            raise node.error("version", "1")
+        kind, name = _notified_type(node.text("resourceType")), node.text("name")
+        if kind is None or not is_znode_name(name):
+            raise node.error("resourceType", "a type of resources, with a name that can be one of a znode")
+        if node.text("patternType") != PatternType.PREFIXED.name:
+            raise node.error("patternType", PatternType.PREFIXED.name)
+        return cls(Resource(kind, name, PatternType.PREFIXED))
+
+
+def _notified_type(label: str) -> ResourceType | None:
+    wanted = label.replace("_", "").lower()
+    return next((kind for kind in ResourceType if kind.label.lower() == wanted), None)
 
 
 def _acl(node: Node, fields: dict[str, object], path: str) -> Acl:
@@ -131,13 +163,31 @@ RESOURCE_ACLS = Kind(
 )
 """It is not taken for absent: a resource whose ACLs are unknown is closed (``StoredAcls.unreadable``)."""
 
+PREFIX_ACLS = Kind(
+    f"{PREFIXED_ACLS}/TYPE/NAME",
+    "the ACLs of the resources whose names begin with NAME",
+    "2.0 (version 1)",
+    ResourceAcls.from_json,
+    ResourceAcls.to_json,
+    f"as for {RESOURCE_ACLS.path}; changes are notified in {EXTENDED_ACL_CHANGES}",
+)
+
 ACL_CHANGE = Kind(
     f"{ACL_CHANGES}/{ACL_CHANGE_PREFIX}N",
     "the resource whose ACLs have changed, as TYPE:NAME; sequential",
     "0.10.1",
+    AclChange.from_text,
+    AclChange.to_text,
+    "the notification is passed over; change the ACLs again if brokers do not use them",
+)
+
+EXTENDED_ACL_CHANGE = Kind(
+    f"{EXTENDED_ACL_CHANGES}/{ACL_CHANGE_PREFIX}N",
+    "the prefix whose ACLs have changed; sequential",
+    "2.0 (version 1)",
     AclChange.from_json,
     AclChange.to_json,
-    "the notification is passed over; change the ACLs again if brokers do not use them",
+    ACL_CHANGE.remedy,
 )
 
 
@@ -161,26 +211,30 @@ class AclsChanged:
 def read_acls(store: Store) -> StoredAcls:
     """Return all ACLs."""
     znodes = Znodes(store)
-    paths: dict[str, Resource] = {}
-    for label in children(store, ACLS):
-        above = f"{ACLS}/{label}"
-        try:
-            kind = resource_type_of(label)
-        except CoordinationError as error:
-            znodes.warn(above, f"ignored unknown ACLs: {error}; remove the znode")
-            continue
-        paths.update({f"{above}/{name}": Resource(kind, name) for name in children(store, above)})
-    found, problems = znodes.read_all_with_problems(paths, RESOURCE_ACLS)
-    return StoredAcls(
-        {paths[path]: value.acls for path, (value, _) in found.items() if value.acls},
-        {paths[path]: problem for path, problem in problems.items()},
-    )
+    stored = StoredAcls({}, {})
+    for root, kind_of_znode in ((ACLS, RESOURCE_ACLS), (PREFIXED_ACLS, PREFIX_ACLS)):
+        pattern = PatternType.PREFIXED if root == PREFIXED_ACLS else PatternType.LITERAL
+        paths: dict[str, Resource] = {}
+        for label in children(store, root):
+            above = f"{root}/{label}"
+            try:
+                kind = _labelled(ResourceType, label, above)
+            except CoordinationError as error:
+                znodes.warn(above, f"ignored unknown ACLs: {error}; remove the znode")
+                continue
+            paths.update(
+                {f"{above}/{name}": Resource(kind, name, pattern) for name in children(store, above)}
+            )
+        found, problems = znodes.read_all_with_problems(paths, kind_of_znode)
+        stored.acls.update({paths[path]: value.acls for path, (value, _) in found.items() if value.acls})
+        stored.unreadable.update({paths[path]: problem for path, problem in problems.items()})
+    return stored
 
 
 def read_resource(store: Store, resource: Resource) -> Acls | None:
     """Return the ACLs of one resource; None if they are unreadable."""
     path = acl_path(resource)
-    found, problems = Znodes(store).read_all_with_problems([path], RESOURCE_ACLS)
+    found, problems = Znodes(store).read_all_with_problems([path], _kind_of(resource))
     if problems:
         return None
     return found[path][0].acls if path in found else frozenset()
@@ -195,7 +249,7 @@ def change_resource(store: Store, resource: Resource, change: Callable[[Acls], A
     path = acl_path(resource)
     for _ in range(_ATTEMPTS_MAX):
         try:
-            before, stat = read_or_raise(store, path, RESOURCE_ACLS)
+            before, stat = read_or_raise(store, path, _kind_of(resource))
             version: int | None = stat.version
         except NoNode:
             before, version = ResourceAcls(), None
@@ -233,6 +287,14 @@ def _replace(store: Store, path: str, before: Acls, after: Acls, version: int | 
         store.delete(path, version)
 
 
+def _kind_of(resource: Resource) -> Kind[ResourceAcls]:
+    return PREFIX_ACLS if resource.pattern is PatternType.PREFIXED else RESOURCE_ACLS
+
+
 def _notify(store: Store, resource: Resource) -> None:
-    path = f"{ACL_CHANGES}/{ACL_CHANGE_PREFIX}"
-    store.create(path, AclChange(resource).to_json(), sequential=True, make_parents=True)
+    change = AclChange(resource)
+    if resource.pattern is PatternType.PREFIXED:
+        path, data = f"{EXTENDED_ACL_CHANGES}/{ACL_CHANGE_PREFIX}", change.to_json()
+    else:
+        path, data = f"{ACL_CHANGES}/{ACL_CHANGE_PREFIX}", change.to_text()
+    store.create(path, data, sequential=True, make_parents=True)

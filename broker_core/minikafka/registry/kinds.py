@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minikafka.registry.acls import ACL_CHANGE, RESOURCE_ACLS
+from minikafka.registry.acls import ACL_CHANGE, EXTENDED_ACL_CHANGE, PREFIX_ACLS, RESOURCE_ACLS
 from minikafka.registry.brokers import BROKER
 from minikafka.registry.cluster import CLUSTER, PRODUCER_ID_BLOCK, UNKNOWN_USERS_SECRET
 from minikafka.registry.consumer_offsets import OFFSET
@@ -41,4 +41,6 @@ KINDS: tuple[Kind[Any], ...] = (
     OFFSET,
     RESOURCE_ACLS,
     ACL_CHANGE,
+    PREFIX_ACLS,
+    EXTENDED_ACL_CHANGE,
 )

@@ -3,7 +3,7 @@
 Pure: an authorizer is an immutable value that is replaced as a whole when ACLs change, so any thread may ask
 it without a lock.
 
-- ACLs of a resource and ACLs of all resources of its type (``*``) apply together.
+- ACLs of a resource, of prefixes of its name, and of all resources of its type (``*``) apply together.
 - A DENY takes precedence over any ALLOW; without an ALLOW the operation is denied.
 - READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS. A DENY implies
   nothing: a principal that is denied DESCRIBE may still READ.
@@ -24,6 +24,7 @@ from minikafka.base.acls import (
     Acl,
     AclFilter,
     Operation,
+    PatternType,
     Permission,
     Resource,
     ResourceType,
@@ -49,13 +50,22 @@ class Authorizer:
     allow_everyone_if_no_acl_found: bool = False
     acls: Mapping[Resource, frozenset[Acl]] = field(default_factory=dict)
     """Resource -> its ACLs, never empty."""
+    _prefix_lengths: frozenset[tuple[ResourceType, int]] = field(init=False, repr=False, compare=False)
+    """The lengths of the prefixes that have ACLs, to look up those of a name without a search."""
+
+    def __post_init__(self) -> None:
+        lengths = frozenset(
+            (resource.type, len(resource.name))
+            for resource in self.acls
+            if resource.pattern is PatternType.PREFIXED
+        )
+        object.__setattr__(self, "_prefix_lengths", lengths)
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         """Return True if ``principal`` at ``host`` (``normalize_host``) may do ``operation`` there."""
         if principal in self.super_users:
             return True
-        every = Resource(resource.type, WILDCARD_RESOURCE)
-        acls = self.acls.get(resource, frozenset()) | self.acls.get(every, frozenset())
+        acls = self._applicable(resource)
         if not acls:
             return self.allow_everyone_if_no_acl_found
         implied_by, allowed = _IMPLIED_BY.get(operation, ()), False
@@ -68,6 +78,16 @@ class Authorizer:
             if acl.permission is Permission.ALLOW and (meant or acl.operation in implied_by):
                 allowed = True
         return allowed
+
+    def _applicable(self, resource: Resource) -> frozenset[Acl]:
+        """Return the ACLs that hold for a resource; for a prefix, those that hold for all of its names."""
+        every = Resource(resource.type, WILDCARD_RESOURCE)
+        acls = self.acls.get(resource, frozenset()) | self.acls.get(every, frozenset())
+        for kind, length in self._prefix_lengths:
+            if kind is resource.type and length <= len(resource.name):
+                prefix = Resource(kind, resource.name[:length], PatternType.PREFIXED)
+                acls |= self.acls.get(prefix, frozenset())
+        return acls
 
     def allows_on_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
         """Return True if ``principal`` may do ``operation`` on a resource of ``kind``, whichever (KIP-679).

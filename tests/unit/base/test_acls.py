@@ -9,6 +9,7 @@ from minikafka.base.acls import (
     Acl,
     AclFilter,
     Operation,
+    PatternType,
     Permission,
     Resource,
     ResourceType,
@@ -16,6 +17,7 @@ from minikafka.base.acls import (
 
 ORDERS = Resource(ResourceType.TOPIC, "orders")
 EVERY_TOPIC = Resource(ResourceType.TOPIC, WILDCARD_RESOURCE)
+OR = Resource(ResourceType.TOPIC, "or", PatternType.PREFIXED)
 RULE = Acl("User:alice", Permission.ALLOW, "10.0.0.1", Operation.READ)
 
 
@@ -35,6 +37,7 @@ def test_labels_are_those_of_zookeeper() -> None:
 
 def test_rules_and_resources_are_shown_in_words() -> None:
     assert str(ORDERS) == "Topic:orders"
+    assert str(OR) == "Topic:or (prefixed)"
     assert str(RULE) == "User:alice: allow Read from 10.0.0.1"
 
 
@@ -51,8 +54,10 @@ def test_an_empty_filter_finds_everything() -> None:
         (AclFilter(host="10.0.0.1"), AclFilter(host="*")),
         (AclFilter(operation=Operation.READ), AclFilter(operation=Operation.ALL)),
         (AclFilter(permission=Permission.ALLOW), AclFilter(permission=Permission.DENY)),
+        (AclFilter(pattern=PatternType.LITERAL), AclFilter(pattern=PatternType.PREFIXED)),
+        (AclFilter.of(ORDERS), AclFilter.of(Resource(ResourceType.TOPIC, "orders", PatternType.PREFIXED))),
     ],
-    ids=["type", "name", "principal", "host", "operation", "permission"],
+    ids=["type", "name", "principal", "host", "operation", "permission", "pattern", "resource"],
 )
 def test_a_filter_finds_what_is_equal(equal: AclFilter, other: AclFilter) -> None:
     assert equal.matches(ORDERS, RULE)
@@ -60,7 +65,15 @@ def test_a_filter_finds_what_is_equal(equal: AclFilter, other: AclFilter) -> Non
 
 
 def test_match_filter_finds_wildcard_rules() -> None:
-    assert AclFilter(resource_name="orders", match_wildcard=True).matches(EVERY_TOPIC, RULE)
-    assert AclFilter(resource_name="orders", match_wildcard=True).matches(ORDERS, RULE)
+    assert AclFilter(resource_name="orders", match=True).matches(EVERY_TOPIC, RULE)
+    assert AclFilter(resource_name="orders", match=True).matches(ORDERS, RULE)
     assert not AclFilter(resource_name="orders").matches(EVERY_TOPIC, RULE)
-    assert not AclFilter(resource_name=WILDCARD_RESOURCE, match_wildcard=True).matches(ORDERS, RULE)
+    assert not AclFilter(resource_name=WILDCARD_RESOURCE, match=True).matches(ORDERS, RULE)
+
+
+def test_match_filter_finds_rules_of_prefixes() -> None:
+    assert AclFilter(resource_name="orders", match=True).matches(OR, RULE)
+    assert not AclFilter(resource_name="o", match=True).matches(OR, RULE)
+    assert not AclFilter(resource_name="orders").matches(OR, RULE)
+    assert AclFilter(resource_name="or").matches(OR, RULE)
+    assert AclFilter(match=True).matches(OR, RULE)

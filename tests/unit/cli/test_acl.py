@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from minikafka.base.acls import CLUSTER, Acl, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import CLUSTER, Acl, Operation, PatternType, Permission, Resource, ResourceType
 from minikafka.registry.acls import ACL_CHANGES, acl_path, read_acls
 from tests.support.broker_harness import BrokerHarness
 from tests.support.command_line import CommandLine
@@ -121,6 +121,19 @@ def test_those_of_a_topic_are_listed_with_those_of_all_topics(acl: AclCommands) 
     assert len(acl.shown) == 5
 
 
+def test_rules_of_prefixes_are_added_listed_and_removed(acl: AclCommands) -> None:
+    prefixed = ("--resource-pattern-type", "prefixed")
+    prefix = Resource(ResourceType.TOPIC, "t", PatternType.PREFIXED)
+    assert acl("add", *ALICE, "--operation", "Read", "--topic", "t", *prefixed) == 0
+    assert acl.lines[1:] == ["Topic     t*    User:alice  Allow       Read       *"]
+    assert acl("add", *ALICE, "--operation", "Write", "--topic", "t") == 0
+    assert acl.rules == {prefix: {allow(Operation.READ)}, TOPIC: {allow(Operation.WRITE)}}
+    assert acl("list", "--topic", "tea") == 0
+    assert acl.lines[1:] == ["Topic     t*    User:alice  Allow       Read       *"]
+    assert acl("remove", "--topic", "t", *prefixed) == 0
+    assert acl.rules == {TOPIC: {allow(Operation.WRITE)}}
+
+
 def test_an_empty_list_says_so(acl: AclCommands) -> None:
     assert acl("list") == 0
     assert (acl.out, acl.err) == ("", "minikafka: no matching rules\n")
@@ -195,6 +208,12 @@ BAD = [
     ),
     (("add", *ALICE, "--idempotent", "--topic", "t"), "requires --producer"),
     (("remove", "--producer", "--topic", "t"), "--allow-principal: required"),
+    (
+        ("add", *ALICE, "--topic", "*", "--resource-pattern-type", "prefixed"),
+        "--resource-pattern-type='prefixed': requires prefixes of names",
+    ),
+    (("add", *ALICE, "--cluster", "--resource-pattern-type", "prefixed"), "not --cluster or '*'"),
+    (("add", *ALICE, "--topic", "t", "--resource-pattern-type", "match"), "'match'"),
     (("remove",), "--topic: required; or set --group G or --cluster"),
     (("list", "--principal", "bob"), "--principal='bob'"),
 ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.base.acls import CLUSTER, Acl, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import CLUSTER, Acl, Operation, PatternType, Permission, Resource, ResourceType
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import BrokerError, CoordinationError
 from minikafka.registry.acls import (
     ACL_CHANGES,
+    EXTENDED_ACL_CHANGES,
     AclChange,
     Acls,
     AclsChanged,
@@ -18,11 +19,11 @@ from minikafka.registry.acls import (
     delete_resource,
     read_acls,
     read_resource,
-    resource_type_of,
 )
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 
 TOPIC = Resource(ResourceType.TOPIC, "t")
+PREFIX = Resource(ResourceType.TOPIC, "t", PatternType.PREFIXED)
 READ = Acl("User:alice", Permission.ALLOW, "*", Operation.READ)
 WRITE = Acl("User:bob", Permission.DENY, "*", Operation.WRITE)
 ALTER = Acl("User:eve", Permission.ALLOW, "*", Operation.ALTER)
@@ -143,14 +144,33 @@ def test_acls_are_stored_below_their_resource_type() -> None:
     assert acl_path(Resource(ResourceType.TOPIC, "orders")) == "/kafka-acl/Topic/orders"
     assert acl_path(Resource(ResourceType.GROUP, "*")) == "/kafka-acl/Group/*"
     assert acl_path(CLUSTER) == "/kafka-acl/Cluster/kafka-cluster"
-    assert resource_type_of("Topic") is ResourceType.TOPIC
+    assert acl_path(PREFIX) == "/kafka-acl-extended/prefixed/Topic/t"
 
 
-def test_unknown_resource_type_is_refused() -> None:
-    with pytest.raises(
-        CoordinationError, match=r"/kafka-acl/Planet: .*'Planet'; expected one of Topic, Group, Cluster"
-    ):
-        resource_type_of("Planet")
+def test_acls_of_a_prefix_are_apart_from_those_of_the_name(store: MemoryStore) -> None:
+    change_resource(store, TOPIC, lambda acls: acls | {READ})
+    change_resource(store, PREFIX, lambda acls: acls | {WRITE})
+    assert read_acls(store).acls == {TOPIC: {READ}, PREFIX: {WRITE}}
+    assert read_resource(store, PREFIX) == {WRITE}
+    assert notifications(store) == [b"Topic:t"]
+    (name,) = store.children(EXTENDED_ACL_CHANGES)
+    assert store.read(f"{EXTENDED_ACL_CHANGES}/{name}")[0] == (
+        b'{"version":1,"resourceType":"TOPIC","name":"t","patternType":"PREFIXED"}'
+    )
+    assert delete_resource(store, PREFIX) == {WRITE}
+    assert read_acls(store).acls == {TOPIC: {READ}}
+
+
+def test_unreadable_acls_of_a_prefix_are_named(store: MemoryStore) -> None:
+    store.create(acl_path(PREFIX), b"{}", make_parents=True)
+    stored = read_acls(store)
+    assert acl_path(PREFIX) in stored.unreadable[PREFIX]
+
+
+@pytest.mark.parametrize("kind", ResourceType)
+def test_change_of_a_prefix_is_read_as_it_is_written(kind: ResourceType) -> None:
+    change = AclChange(Resource(kind, "a:b", PatternType.PREFIXED))
+    assert AclChange.from_json(change.to_json(), "/p") == change
 
 
 @pytest.mark.parametrize("name", ["", "a/b", ".", "..", "a\0b"])
@@ -191,9 +211,14 @@ def test_invalid_acls_are_refused_with_their_path(data: bytes) -> None:
         (b"Group:a:b", Resource(ResourceType.GROUP, "a:b")),
         (b"Cluster:kafka-cluster", CLUSTER),
         ("Group:größer".encode(), Resource(ResourceType.GROUP, "größer")),
+        (b"TRANSACTIONAL_ID:t", Resource(ResourceType.TRANSACTIONAL_ID, "t")),
     ],
-    ids=["a topic", "a name with a colon", "the cluster", "a name outside ASCII"],
+    ids=["a topic", "a name with a colon", "the cluster", "a name outside ASCII", "two words"],
 )
 def test_acl_change_is_plain_text(data: bytes, resource: Resource) -> None:
-    assert AclChange.from_json(data, "/p") == AclChange(resource)
-    assert AclChange(resource).to_json() == data
+    assert AclChange.from_text(data, "/p") == AclChange(resource)
+    assert AclChange(resource).to_text() == data
+
+
+def test_acl_change_of_newer_releases_is_read() -> None:
+    assert AclChange.from_text(b"TOPIC:orders", "/p") == AclChange(Resource(ResourceType.TOPIC, "orders"))

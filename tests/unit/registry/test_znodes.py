@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import CoordinationError, NoNode
-from minikafka.registry.acls import ACL_CHANGE, RESOURCE_ACLS
+from minikafka.registry.acls import ACL_CHANGE, EXTENDED_ACL_CHANGE, PREFIX_ACLS, RESOURCE_ACLS
 from minikafka.registry.brokers import BROKER
 from minikafka.registry.cluster import CLUSTER, PRODUCER_ID_BLOCK, UNKNOWN_USERS_SECRET
 from minikafka.registry.consumer_offsets import OFFSET
@@ -64,6 +64,12 @@ LIKE_RECORDED = {
         b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}'
     ),
     f"{ACL_CHANGE.path[:-1]}0000000000": b"Topic:orders",
+    "/kafka-acl-extended/prefixed/Topic/or": (
+        b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}'
+    ),
+    f"{EXTENDED_ACL_CHANGE.path[:-1]}0000000000": (
+        b'{"version":1,"resourceType":"TOPIC","name":"or","patternType":"PREFIXED"}'
+    ),
 }
 """Kinds that were not recorded, in the form of their sources."""
 
@@ -130,6 +136,7 @@ NONSENSE = {
 ACCEPTED = {
     ENTITY_CONFIG.path: {"empty"},  # no settings
     RESOURCE_ACLS.path: {"empty"},  # no ACLs
+    PREFIX_ACLS.path: {"empty"},
 }
 
 
@@ -313,6 +320,10 @@ def test_a_list_with_something_that_is_no_partition_is_invalid(kind: Kind[Any], 
         (ACL_CHANGE, b"Topic:"),
         (ACL_CHANGE, b"Topic:a/b"),
         (ACL_CHANGE, b"Planet:x"),
+        (EXTENDED_ACL_CHANGE, b'{"version":2,"resourceType":"TOPIC","name":"a","patternType":"PREFIXED"}'),
+        (EXTENDED_ACL_CHANGE, b'{"version":1,"resourceType":"PLANET","name":"a","patternType":"PREFIXED"}'),
+        (EXTENDED_ACL_CHANGE, b'{"version":1,"resourceType":"TOPIC","name":"a/b","patternType":"PREFIXED"}'),
+        (EXTENDED_ACL_CHANGE, b'{"version":1,"resourceType":"TOPIC","name":"a","patternType":"MATCH"}'),
         (LOG_FAILURE, b'{"version":1,"broker":0,"event":2,"partitions":[]}'),
         (CLUSTER, rb'{"version":"1","id":"\uD800"}'),
         (CLUSTER, b'{"version":"1","id":"\xed\xa0\x80"}'),

@@ -12,6 +12,7 @@ from minikafka.base.acls import (
     Acl,
     AclFilter,
     Operation,
+    PatternType,
     Permission,
     Resource,
     ResourceType,
@@ -77,6 +78,65 @@ def test_one_resource_of_a_type_is_enough(acls: dict[Resource, list[Acl]], allow
         authorizer = authorizer.with_acls(resource, frozenset(rules))
     assert authorizer.allows_on_any(ALICE, HERE, WRITE, ResourceType.TOPIC) == allowed
     assert authorizer.allows_on_any(ROOT, HERE, WRITE, ResourceType.TOPIC)
+
+
+OR, ORD = (Resource(ResourceType.TOPIC, name, PatternType.PREFIXED) for name in ("or", "ord"))
+
+
+def test_rule_of_a_prefix_holds_for_names_that_begin_with_it() -> None:
+    rules = about(OR, allow(ALICE, READ))
+    for name, allowed in (("orders", True), ("or", True), ("o", False), ("to", False), ("", False)):
+        assert rules.allows(ALICE, HERE, READ, Resource(ResourceType.TOPIC, name)) == allowed
+    assert not rules.allows(ALICE, HERE, READ, Resource(ResourceType.GROUP, "orders"))
+    assert not rules.allows(ALICE, HERE, WRITE, ORDERS)
+
+
+@pytest.mark.parametrize("denied", [OR, ORD, ORDERS, EVERY_TOPIC], ids=str)
+@pytest.mark.parametrize("allowed", [OR, ORD, ORDERS, EVERY_TOPIC], ids=str)
+def test_denial_wins_whatever_pattern_it_has(allowed: Resource, denied: Resource) -> None:
+    both = {allowed: frozenset({allow(ALICE, READ)})}
+    assert Authorizer().with_all_acls(both).allows(ALICE, HERE, READ, ORDERS)
+    both[denied] = both.get(denied, frozenset()) | {deny(ALICE, READ)}
+    assert not Authorizer().with_all_acls(both).allows(ALICE, HERE, READ, ORDERS)
+
+
+def test_rule_of_a_prefix_ends_access_for_everyone() -> None:
+    anybody = Authorizer(allow_everyone_if_no_acl_found=True)
+    assert not anybody.with_acls(OR, frozenset({allow(BOB, READ)})).allows(ALICE, HERE, READ, ORDERS)
+    assert anybody.with_acls(OR, frozenset({allow(BOB, READ)})).allows(
+        ALICE, HERE, READ, Resource(ResourceType.TOPIC, "t")
+    )
+
+
+def test_rule_of_a_prefix_that_went_holds_no_more() -> None:
+    rules = about(OR, allow(ALICE, READ)).with_acls(ORD, frozenset({allow(BOB, READ)}))
+    rules = rules.with_acls(OR, frozenset())
+    assert not rules.allows(ALICE, HERE, READ, ORDERS)
+    assert rules.allows(BOB, HERE, READ, ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "denied", "any_of_them"),
+    [
+        (OR, None, True),
+        (OR, ORDERS, True),
+        (OR, ORD, True),
+        (ORD, OR, False),
+        (OR, OR, False),
+        (OR, EVERY_TOPIC, False),
+        (ORDERS, OR, False),
+        (ORDERS, ORD, False),
+    ],
+    ids=str,
+)
+def test_a_prefix_is_one_resource_of_a_type(
+    allowed: Resource, denied: Resource | None, any_of_them: bool
+) -> None:
+    acls = {allowed: frozenset({allow(ALICE, WRITE)})}
+    if denied is not None:
+        acls[denied] = acls.get(denied, frozenset()) | {deny(ALICE, WRITE)}
+    rules = Authorizer().with_all_acls(acls)
+    assert rules.allows_on_any(ALICE, HERE, WRITE, ResourceType.TOPIC) == any_of_them
 
 
 def test_if_everybody_may_only_a_rule_about_all_resources_denies() -> None:

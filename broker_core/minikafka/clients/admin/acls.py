@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from minikafka.base.acls import CLUSTER, Acl, AclFilter, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import (
+    CLUSTER,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    Resource,
+    ResourceType,
+)
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
@@ -21,14 +30,7 @@ from minikafka.registry.acls import change_resource, delete_resource, read_acls
 from minikafka.registry.store import Store
 from minikafka.wire.apis.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
 from minikafka.wire.apis.delete_acls import DELETE_ACLS, DeleteAclsFilter, DeleteAclsRequest
-from minikafka.wire.apis.describe_acls import (
-    ANY,
-    DESCRIBE_ACLS,
-    LITERAL,
-    MATCH,
-    PREFIXED,
-    DescribeAclsRequest,
-)
+from minikafka.wire.apis.describe_acls import ANY, DESCRIBE_ACLS, MATCH, DescribeAclsRequest
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +41,6 @@ class AclBinding:
 
     resource: Resource
     acl: Acl
-    prefixed: bool = False
-    """True if the resource's name is a prefix of names: Kafka from 2.0 on, not minikafka."""
 
     @property
     def filter(self) -> AclFilter:
@@ -52,6 +52,7 @@ class AclBinding:
             self.acl.host,
             self.acl.operation,
             self.acl.permission,
+            self.resource.pattern,
         )
 
 
@@ -92,7 +93,7 @@ def describe_acls(cluster: ClusterClient, wanted: AclFilter, deadline: Deadline)
 def enforces_rules(cluster: ClusterClient, deadline: Deadline) -> bool:
     """Return True if brokers have an authorizer. Brokers before 0.11 do not report it: False."""
     try:
-        describe_acls(cluster, AclFilter(CLUSTER.type, CLUSTER.name), deadline)  # a small result
+        describe_acls(cluster, AclFilter.of(CLUSTER), deadline)  # a small result
     except BrokerError as error:
         return error.code not in (ErrorCode.SECURITY_DISABLED, ErrorCode.UNSUPPORTED_VERSION)
     return True
@@ -165,7 +166,7 @@ def _raise_first(outcomes: Mapping[Any, object]) -> None:
 
 
 def _filter_fields(wanted: AclFilter) -> tuple[int, str | None, int, str | None, str | None, int, int]:
-    pattern = ANY if wanted.resource_name is None else MATCH if wanted.match_wildcard else LITERAL
+    pattern = MATCH if wanted.match else ANY if wanted.pattern is None else wanted.pattern
     return (
         ANY if wanted.resource_type is None else wanted.resource_type,
         wanted.resource_name,
@@ -179,10 +180,8 @@ def _filter_fields(wanted: AclFilter) -> tuple[int, str | None, int, str | None,
 
 def _creation(binding: AclBinding) -> AclCreation:
     resource, acl = binding.resource, binding.acl
-    pattern = PREFIXED if binding.prefixed else LITERAL
-    return AclCreation(
-        resource.type, resource.name, pattern, acl.principal, acl.host, acl.operation, acl.permission
-    )
+    about = (resource.type, resource.name, resource.pattern)
+    return AclCreation(*about, acl.principal, acl.host, acl.operation, acl.permission)
 
 
 def _binding(about: tuple[int, str, int], rule: tuple[str, int, str, int]) -> AclBinding | None:
@@ -190,9 +189,8 @@ def _binding(about: tuple[int, str, int], rule: tuple[str, int, str, int]) -> Ac
     principal, permission, host, operation = rule
     try:
         return AclBinding(
-            Resource(ResourceType(kind), name),
+            Resource(ResourceType(kind), name, PatternType(pattern)),
             Acl(principal, Permission(permission), host, Operation(operation)),
-            prefixed=pattern == PREFIXED,
         )
     except ValueError:
         # From a newer Kafka, with more kinds.

@@ -411,7 +411,15 @@ class BrokerConfig:
     @property
     def gives_topic_ids(self) -> bool:
         """Return False if brokers before 2.8, which know no topic ids, may be in the cluster."""
-        return _PROTOCOL not in self.properties or self.protocol_version.numbers >= (2, 8)
+        return self._all_brokers_know(2, 8)
+
+    @property
+    def all_brokers_enforce_prefixes(self) -> bool:
+        """Return False if brokers before 2.0, which ignore ACLs of prefixes, may be in the cluster."""
+        return self._all_brokers_know(2, 0)
+
+    def _all_brokers_know(self, *release: int) -> bool:
+        return _PROTOCOL not in self.properties or self.protocol_version.numbers >= release
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:

@@ -28,7 +28,11 @@ def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) 
         refused = AclCreationResult(error.code, error_message_of(error))
         context.reply(CreateAclsResponse(0, (refused,) * len(request.creations)))
         return
-    rules = [value_or_error(partial(acl_of_creation, creation)) for creation in request.creations]
+    enforces_prefixes = broker.config.all_brokers_enforce_prefixes
+    rules = [
+        value_or_error(partial(acl_of_creation, creation, enforces_prefixes=enforces_prefixes))
+        for creation in request.creations
+    ]
     wanted: dict[Resource, frozenset[Acl]] = {}
     for rule in rules:
         if not isinstance(rule, BrokerError):

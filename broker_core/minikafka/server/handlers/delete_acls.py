@@ -23,7 +23,6 @@ from minikafka.wire.apis.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from minikafka.wire.apis.describe_acls import LITERAL
 
 _Found = list[tuple[Resource, Acl]]
 
@@ -68,7 +67,7 @@ def _result(rules: _Found | BrokerError, failed: Mapping[Resource, BrokerError])
                 error_message_of(failed.get(resource)),
                 resource.type,
                 resource.name,
-                LITERAL,
+                resource.pattern,
                 acl.principal,
                 acl.host,
                 acl.operation,

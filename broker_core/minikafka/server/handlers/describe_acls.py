@@ -12,7 +12,6 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.security.acl_requests import check_authorizer, find_matching_acls
 from minikafka.wire.apis.describe_acls import (
-    LITERAL,
     AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,
@@ -31,7 +30,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeAclsRequest
         DescribeAclsResource(
             resource.type,
             resource.name,
-            LITERAL,
+            resource.pattern,
             tuple(AclDescription(acl.principal, acl.host, acl.operation, acl.permission) for _, acl in group),
         )
         for resource, group in groupby(rules, key=lambda rule: rule[0])

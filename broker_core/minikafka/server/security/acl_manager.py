@@ -1,9 +1,10 @@
 """ACLs in ZooKeeper, loaded into this broker's ``AccessControl`` and kept up to date.
 
-ACLs are read before the broker serves, updated by the notifications in ``/kafka-acl-changes``, and read again
-after an expired session. Everything except the constructor and the watch's callback runs as a job of the
-worker, or before it starts; each job can be repeated. A resource whose ACLs cannot be read is closed to
-everybody but super users (0.10.1's broker does not start, or keeps the ACLs that it knew).
+ACLs are read before the broker serves, updated by the notifications in ``/kafka-acl-changes`` and
+``/kafka-acl-extended-changes``, and read again after an expired session. Everything except the constructor
+and the watch's callback runs as a job of the worker, or before it starts; each job can be repeated. A
+resource whose ACLs cannot be read is closed to everybody but super users (0.10.1's broker does not start, or
+keeps the ACLs that it knew).
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from minikafka.registry.acls import (
     ACL_CHANGE_PREFIX,
     ACL_CHANGES,
     ACLS,
+    EXTENDED_ACL_CHANGE,
+    EXTENDED_ACL_CHANGES,
+    PREFIXED_ACLS,
     AclChange,
     Acls,
     AclsChanged,
@@ -55,18 +59,20 @@ class AclManager:
         self._worker = worker
         self._bare = bare
         self._permissions = permissions
-        self._notifications = Notifications(
-            store, clock, ACL_CHANGES, ACL_CHANGE_PREFIX, ACL_CHANGE, "changed ACLs"
-        )
+        self._notifications = [
+            Notifications(store, clock, directory, ACL_CHANGE_PREFIX, kind, "changed ACLs")
+            for directory, kind in ((ACL_CHANGES, ACL_CHANGE), (EXTENDED_ACL_CHANGES, EXTENDED_ACL_CHANGE))
+        ]
         self._expired = False
 
     def start(self) -> None:
         """Read all ACLs and watch for changes from now on. Raises CoordinationError."""
-        for path in (ACLS, ACL_CHANGES):
+        for path in (ACLS, ACL_CHANGES, PREFIXED_ACLS, EXTENDED_ACL_CHANGES):
             make(self._store, path)
         self.read_all()
         self._store.on_session(self._session_changed)
-        self._store.watch_children(ACL_CHANGES, lambda _: self._worker.submit(self._follow))
+        for path in (ACL_CHANGES, EXTENDED_ACL_CHANGES):
+            self._store.watch_children(path, lambda _: self._worker.submit(self._follow))
 
     def change(self, resource: Resource, change: Callable[[Acls], Acls]) -> AclsChanged:
         """Change the ACLs of a resource, which are in force on this broker when this returns. A job.
@@ -103,7 +109,8 @@ class AclManager:
 
     def _follow(self) -> None:
         self._store.check()
-        self._notifications.follow(self._reread)
+        for notifications in self._notifications:
+            notifications.follow(self._reread)
 
     def _reread(self, change: AclChange) -> None:
         acls = read_resource(self._store, change.resource)

@@ -1,7 +1,6 @@
 """Conversion of ACLs and filters between the wire (numbers) and ``base.acls``.
 
-ACLs are stored as 0.10.1 stores them, with literal resource names only: a PREFIXED pattern (since 2.0) is
-rejected in an ACL and matches nothing in a filter.
+ACLs of prefixes are refused beside brokers before 2.0, which would not enforce them.
 """
 
 from __future__ import annotations
@@ -9,7 +8,16 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TypeVar
 
-from minikafka.base.acls import CLUSTER, Acl, AclFilter, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import (
+    CLUSTER,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    Resource,
+    ResourceType,
+)
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.security.authorizer import Authorizer
 from minikafka.security.principals import KafkaPrincipal
@@ -28,16 +36,17 @@ def check_authorizer(authorizer: Authorizer | None) -> Authorizer:
     return authorizer
 
 
-def acl_of_creation(creation: AclCreation) -> tuple[Resource, Acl]:
-    """Return the resource and the ACL. Raise INVALID_REQUEST, or UNSUPPORTED_VERSION for PREFIXED."""
-    if creation.resource_pattern_type == PREFIXED:
+def acl_of_creation(creation: AclCreation, *, enforces_prefixes: bool) -> tuple[Resource, Acl]:
+    """Return the resource and the ACL.
+
+    Raise INVALID_REQUEST, or UNSUPPORTED_VERSION for a prefix if not all brokers enforce those.
+    """
+    pattern = _known(PatternType, creation.resource_pattern_type, "resource pattern type")
+    if pattern is PatternType.PREFIXED and not enforces_prefixes:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_VERSION,
-            "prefixed resource patterns are not supported: use a literal name or *",
-        )
-    if creation.resource_pattern_type != LITERAL:
-        raise _invalid(
-            f"invalid resource_pattern_type {creation.resource_pattern_type}: expected 3 (LITERAL)"
+            "ACLs of prefixes require inter.broker.protocol.version of 2.0 or newer: older brokers do not "
+            "enforce them",
         )
     kind = _known(ResourceType, creation.resource_type, "resource type")
     if not creation.resource_name:
@@ -50,7 +59,7 @@ def acl_of_creation(creation: AclCreation) -> tuple[Resource, Acl]:
         raise _invalid(str(error)) from None
     if not creation.host:
         raise _invalid("the host is empty: expected an address, or * for all hosts")
-    return Resource(kind, creation.resource_name), Acl(
+    return Resource(kind, creation.resource_name, pattern), Acl(
         creation.principal,
         _known(Permission, creation.permission_type, "permission"),
         creation.host,
@@ -69,10 +78,11 @@ def find_matching_acls(authorizer: Authorizer, fields: AclBindingFilter) -> list
         host=fields.host_filter,
         operation=_known_or_any(Operation, fields.operation, "operation"),
         permission=_known_or_any(Permission, fields.permission_type, "permission"),
-        match_wildcard=fields.pattern_type_filter == MATCH,
+        pattern=(
+            None if fields.pattern_type_filter in (ANY, MATCH) else PatternType(fields.pattern_type_filter)
+        ),
+        match=fields.pattern_type_filter == MATCH,
     )
-    if fields.pattern_type_filter == PREFIXED:
-        return []
     return sorted(authorizer.matching_acls([wanted]))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.acls import Acl, AclFilter, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import Acl, AclFilter, Operation, PatternType, Permission, Resource, ResourceType
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.clients.admin.acls import AclBinding, BrokerAcls
 from minikafka.clients.admin.admin import Admin
@@ -62,19 +62,25 @@ def test_rules_come_in_order_and_newer_kinds_are_left_out(brokers: BrokerHarness
     )
     rows = (DescribeAclsResource(2, "t", 3, acls), DescribeAclsResource(2, "t", 4, acls[1:2]))
     requests = asked(brokers, ApiKey.DESCRIBE_ACLS, DescribeAclsResponse(0, 0, None, rows))
-    prefixed = AclBinding(TOPIC, READ.acl, prefixed=True)
-    assert admin.describe_acls() == [READ, prefixed, WRITE]
+    prefixed = AclBinding(Resource(ResourceType.TOPIC, "t", PatternType.PREFIXED), READ.acl)
+    assert admin.describe_acls() == [READ, WRITE, prefixed]
     assert requests == [DescribeAclsRequest(1, None, 1, None, None, 1, 1)]
 
 
-@pytest.mark.parametrize(("match_wildcard", "pattern"), [(False, 3), (True, 2)])
+@pytest.mark.parametrize(
+    ("meant", "pattern"),
+    [
+        ({}, 1),
+        ({"match": True}, 2),
+        ({"pattern": PatternType.LITERAL}, 3),
+        ({"pattern": PatternType.PREFIXED}, 4),
+    ],
+)
 def test_a_filter_says_how_its_name_is_meant(
-    brokers: BrokerHarness, admin: Admin, match_wildcard: bool, pattern: int
+    brokers: BrokerHarness, admin: Admin, meant: dict[str, Any], pattern: int
 ) -> None:
     requests = asked(brokers, ApiKey.DESCRIBE_ACLS, DescribeAclsResponse(0, 0, None, ()))
-    wanted = AclFilter(
-        ResourceType.TOPIC, "t", "User:a", "*", Operation.READ, Permission.DENY, match_wildcard
-    )
+    wanted = AclFilter(ResourceType.TOPIC, "t", "User:a", "*", Operation.READ, Permission.DENY, **meant)
     assert admin.describe_acls(wanted) == []
     assert requests == [DescribeAclsRequest(2, "t", pattern, "User:a", "*", 3, 2)]
 

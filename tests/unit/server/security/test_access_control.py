@@ -15,6 +15,7 @@ from minikafka.base.acls import (
     WILDCARD_RESOURCE,
     Acl,
     Operation,
+    PatternType,
     Permission,
     Resource,
     ResourceType,
@@ -527,6 +528,30 @@ def test_at_the_start_too_what_cannot_be_read_is_closed(caplog: pytest.LogCaptur
     assert world.produce("t", b"x").error_code == TOPIC_DENIED
     assert "/kafka-acl/Topic/t" in caplog.text
     assert "/kafka-acl/Nonsense" in caplog.text
+
+
+def test_rule_of_a_prefix_by_another_broker_holds_at_once(world: Guarded) -> None:
+    prefix = Resource(ResourceType.TOPIC, "oth", PatternType.PREFIXED)
+    change_resource(world.rules, prefix, lambda rules: rules | {Acl(ANONYMOUS, Permission.ALLOW, "*", WRITE)})
+    world.settle()
+    assert world.produce("other", b"x").error_code == ErrorCode.NONE
+    assert world.produce("t", b"x").error_code == TOPIC_DENIED
+
+
+def test_prefix_whose_rules_cannot_be_read_is_closed(
+    world: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.allow(WRITE, OTHER)
+    world.allow(WRITE, TOPIC)
+    prefix = Resource(ResourceType.TOPIC, "oth", PatternType.PREFIXED)
+    change_resource(world.rules, prefix, lambda rules: rules | {Acl(ANONYMOUS, Permission.ALLOW, "*", WRITE)})
+    world.rules.write(acl_path(prefix), b"{nonsense")
+    change = b'{"version":1,"resourceType":"TOPIC","name":"oth","patternType":"PREFIXED"}'
+    world.rules.create("/kafka-acl-extended-changes/acl_changes_", change, sequential=True)
+    world.settle()
+    assert world.produce("other", b"x").error_code == TOPIC_DENIED
+    assert world.produce("t", b"x").error_code == ErrorCode.NONE
+    assert acl_path(prefix) in caplog.text
 
 
 def test_after_an_expired_session_rules_are_read_anew(world: Guarded) -> None:

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.acls import ANONYMOUS, CLUSTER, Acl, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import (
+    ANONYMOUS,
+    CLUSTER,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    Resource,
+    ResourceType,
+)
 from minikafka.base.errors import ErrorCode
 from minikafka.registry.acls import acl_path, read_acls
 from minikafka.wire.api import ApiKey
@@ -20,6 +29,7 @@ from tests.support.simulation import Simulation
 AUTHORIZER = {"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer", "super.users": ANONYMOUS}
 TOPIC = Resource(ResourceType.TOPIC, "t")
 EVERY = Resource(ResourceType.TOPIC, "*")
+PREFIX = Resource(ResourceType.TOPIC, "t", PatternType.PREFIXED)
 READ = Acl("User:alice", Permission.ALLOW, "*", Operation.READ)
 WRITE = Acl("User:bob", Permission.DENY, "10.0.0.1", Operation.WRITE)
 EVERYTHING = DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY)
@@ -31,9 +41,8 @@ def world() -> Simulation:
 
 
 def creation(resource: Resource, acl: Acl) -> AclCreation:
-    return AclCreation(
-        resource.type, resource.name, LITERAL, acl.principal, acl.host, acl.operation, acl.permission
-    )
+    about = (resource.type, resource.name, resource.pattern)
+    return AclCreation(*about, acl.principal, acl.host, acl.operation, acl.permission)
 
 
 def create(world: Simulation, *creations: AclCreation) -> list[tuple[ErrorCode, str | None]]:
@@ -46,7 +55,11 @@ def described(world: Simulation, wanted: DescribeAclsRequest = EVERYTHING) -> se
     assert answer.error_code == ErrorCode.NONE, answer
     return {
         (
-            Resource(ResourceType(resource.resource_type), resource.resource_name),
+            Resource(
+                ResourceType(resource.resource_type),
+                resource.resource_name,
+                PatternType(resource.pattern_type),
+            ),
             Acl(acl.principal, Permission(acl.permission_type), acl.host, Operation(acl.operation)),
         )
         for resource in answer.resources
@@ -92,7 +105,6 @@ GOOD = creation(TOPIC, READ)
         (replace(GOOD, resource_name=""), ErrorCode.INVALID_REQUEST, "name is empty"),
         (replace(GOOD, resource_name="a/b"), ErrorCode.INVALID_REQUEST, "a/b"),
         (replace(GOOD, resource_type=4), ErrorCode.INVALID_REQUEST, "kafka-cluster"),
-        (replace(GOOD, resource_pattern_type=PREFIXED), ErrorCode.UNSUPPORTED_VERSION, "prefixed"),
         (replace(GOOD, resource_pattern_type=ANY), ErrorCode.INVALID_REQUEST, "LITERAL"),
         (replace(GOOD, principal="alice"), ErrorCode.INVALID_REQUEST, "alice"),
         (replace(GOOD, principal="User:"), ErrorCode.INVALID_REQUEST, "User:"),
@@ -124,6 +136,36 @@ def test_filters_find_by_name_and_match_what_is_about_all(world: Simulation) -> 
         (TOPIC, READ),
         (CLUSTER, READ),
     }
+
+
+def test_rules_of_prefixes_are_created_found_and_deleted(world: Simulation) -> None:
+    assert create(world, creation(TOPIC, READ), creation(PREFIX, WRITE)) == [(ErrorCode.NONE, None)] * 2
+    assert read_acls(world.zookeeper.connect()).acls == {TOPIC: {READ}, PREFIX: {WRITE}}
+    assert described(world) == {(TOPIC, READ), (PREFIX, WRITE)}
+    named = replace(EVERYTHING, resource_type_filter=2, resource_name_filter="t")
+    assert described(world, named) == {(TOPIC, READ), (PREFIX, WRITE)}
+    assert described(world, replace(named, pattern_type_filter=PREFIXED)) == {(PREFIX, WRITE)}
+    longer = replace(named, resource_name_filter="tt", pattern_type_filter=MATCH)
+    assert described(world, longer) == {(PREFIX, WRITE)}
+    (result,) = delete(world, DeleteAclsFilter(ANY, None, PREFIXED, None, None, ANY, ANY))
+    assert [(acl.resource_name, acl.pattern_type) for acl in result.matching_acls] == [("t", PREFIXED)]
+    assert described(world) == {(TOPIC, READ)}
+
+
+def test_old_versions_see_only_rules_of_names(world: Simulation) -> None:
+    create(world, creation(TOPIC, READ), creation(PREFIX, WRITE))
+    answer = world.call(Request(ApiKey.DESCRIBE_ACLS, 0, replace(EVERYTHING, pattern_type_filter=LITERAL)))
+    assert [len(resource.acls) for resource in answer.resources] == [1]
+
+
+@pytest.mark.parametrize(
+    ("release", "code"), [("1.1", ErrorCode.UNSUPPORTED_VERSION), ("2.0", ErrorCode.NONE)]
+)
+def test_rules_of_prefixes_are_refused_beside_old_brokers(release: str, code: ErrorCode) -> None:
+    world = Simulation.serving(properties={**AUTHORIZER, "inter.broker.protocol.version": release})
+    ((found, message),) = create(world, creation(PREFIX, READ))
+    assert found is code
+    assert (message is None) == (code is ErrorCode.NONE)
 
 
 def test_a_filter_of_nonsense_is_refused(world: Simulation) -> None:
