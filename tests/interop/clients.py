@@ -17,7 +17,7 @@ import pytest
 
 from minikafka.embedded.java import find_java
 from tests.interop.driver import Program
-from tests.interop.releases import JVM, KAFKA_0_10, java_environment
+from tests.interop.releases import JVM, KAFKA_0_10, folder_of, java_environment, version_in
 
 HERE = Path(__file__).parent
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -74,21 +74,22 @@ def java(variable: str, pattern: str, main: str) -> Callable[[Path], Prepared]:
     """A program in Java, compiled against the jars in the folder that ``variable`` names."""
 
     def prepare(directory: Path) -> Prepared:
-        folder = os.environ.get(variable)
-        jars = sorted(Path(folder).glob(pattern)) if folder else []
-        if not folder or not jars:
-            pytest.skip(f"{variable} does not name a folder with {pattern} and what it needs")
-        compiler = shutil.which("javac")
-        if compiler is None:
-            pytest.skip("javac is not on PATH: a JDK is needed, 17 or newer")
-        sources = [str(HERE / "java" / f"{name}.java") for name in ("Lines", "Client", main)]
-        command = [compiler, "-d", str(directory), "-cp", f"{folder}/*", *sources]
-        run_to_its_end(command, java_environment())
-        path = f"{directory}:{folder}/*"
-        number = jars[-1].stem.rpartition("-")[2]
-        return Prepared((find_java().path, *JVM, "-cp", path, main), number, java_environment())
+        folder = folder_of(variable, pattern)
+        compile_java(directory, folder, "Lines", "Client", main)
+        command = (find_java().path, *JVM, "-cp", f"{directory}:{folder}/*", main)
+        return Prepared(command, version_in(folder, pattern), java_environment())
 
     return prepare
+
+
+def compile_java(directory: Path, libs: Path, *names: str) -> None:
+    """Compile programs in ``java`` against the jars in a folder."""
+    compiler = shutil.which("javac")
+    if compiler is None:
+        pytest.skip("javac is not on PATH: a JDK is needed, 17 or newer")
+    sources = [str(HERE / "java" / f"{name}.java") for name in names]
+    command = [compiler, "-nowarn", "-d", str(directory), "-cp", f"{libs}/*", *sources]
+    run_to_its_end(command, java_environment())
 
 
 def go(package: str, module: str) -> Callable[[Path], Prepared]:

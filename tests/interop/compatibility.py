@@ -2,10 +2,11 @@
 
     python -m tests.interop.compatibility CLIENTS.xml docs/reference/compatibility.md
 
-CLIENTS.xml: pytest's report of ``test_clients.py``, ``test_secured_listeners.py`` and
-``test_spark_kafka_format.py``, whose tests put down ``client``, ``version`` and ``feature``, and of those of
-our clients on secured brokers of Apache Kafka, which put down ``broker`` as well. What the page says of other
-projects' own tests stays: ``tests.interop.suites.page`` writes it.
+CLIENTS.xml: pytest's report of ``test_clients.py``, ``test_secured_listeners.py``,
+``test_spark_kafka_format.py``, ``test_frameworks.py`` and ``test_connect.py``, whose tests put down
+``client``, ``version`` and ``feature``, and of those of our clients on secured brokers of Apache Kafka, which
+put down ``broker`` as well. What the page says of other projects' own tests stays:
+``tests.interop.suites.page`` writes it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ SPARK = "Spark's kafka format"
 PRODUCER_AND_CONSUMER, COMMANDS, SPARK_SOURCE = OURS = ("producer and consumer", "commands", "Spark source")
 """Our clients that tests run on secured brokers of Apache Kafka."""
 
+FRAMEWORKS = ("Kafka Streams", "Kafka Connect", "MirrorMaker", "Flink", "Debezium", "Spring for Apache Kafka")
+
 TEXT = """\
 # Compatibility
 
@@ -45,6 +48,14 @@ the note says why.
 {numbers}.
 
 {table}
+
+## Frameworks
+
+Each framework, with its own defaults, makes its topics on our brokers, and what comes out is compared record
+by record (`test_frameworks.py`, `test_connect.py`). Exactly-once is left out: it needs transactions.
+{numbers_of_frameworks}.
+
+{table_of_frameworks}
 
 ## Our clients on secured brokers of Apache Kafka
 
@@ -136,6 +147,23 @@ def table(cells: Sequence[Cell]) -> str:
     return "\n".join([*lines, "", *remarks] if remarks else lines)
 
 
+def framework_table(cells: Sequence[Cell]) -> str:
+    """A row for each feature of each framework, with the reason why it did not pass."""
+    order = sorted(cells, key=lambda cell: (FRAMEWORKS.index(cell.client), cell.version, cell.feature))
+    lines = [row(["framework", "does", "result"]), row(["---"] * 3)]
+    lines += [
+        row(
+            [
+                head(cell.client, cell.version),
+                cell.feature,
+                f"{cell.result}: {cell.why}" if cell.why else cell.result,
+            ]
+        )
+        for cell in order
+    ]
+    return "\n".join(lines)
+
+
 def head(client: str, version: str) -> str:
     """A client and its version, where that is not in the name already."""
     name, _, release = client.rpartition(" ")
@@ -153,7 +181,8 @@ def numbers(cells: Iterable[Cell]) -> str:
 def document(cells: Sequence[Cell], before: str = "") -> str:
     """The whole text. The part about other projects' tests is as ``before``, in the text of the last run."""
     ours = [cell for cell in cells if cell.broker]
-    others = [cell for cell in cells if not cell.broker]
+    frameworks = [cell for cell in cells if cell.client in FRAMEWORKS]
+    others = [cell for cell in cells if not cell.broker and cell.client not in FRAMEWORKS]
     _, heading, suites = before.partition(HEADING)
     return TEXT.format(
         date=datetime.datetime.now(datetime.timezone.utc).date(),
@@ -163,6 +192,8 @@ def document(cells: Sequence[Cell], before: str = "") -> str:
         pyspark=distribution_version("pyspark"),
         numbers=numbers(others),
         table=table(others),
+        numbers_of_frameworks=numbers(frameworks),
+        table_of_frameworks=framework_table(frameworks),
         numbers_of_ours=numbers(ours),
         table_of_ours=table(ours),
         suites=heading + suites,

@@ -31,6 +31,19 @@ class Printed:
     err: str
 
 
+def folder_of(variable: str, jar: str) -> Path:
+    """The folder with ``jar``, a pattern, that ``variable`` names; skips the test where there is none."""
+    folder = os.environ.get(variable)
+    if not folder or not list(Path(folder).glob(jar)):
+        pytest.skip(f"{variable} does not name a folder with {jar} and what it needs")
+    return Path(folder)
+
+
+def version_in(folder: Path, jar: str) -> str:
+    """The version in the name of the jar."""
+    return max(folder.glob(jar)).stem.rpartition("-")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Release:
     """One release: ``variable`` of the environment names the folder with its jars."""
@@ -48,19 +61,12 @@ class Release:
 
     def libs(self) -> Path:
         """The folder with the jars; skips the test where nobody gave one."""
-        folder = os.environ.get(self.variable)
-        if not folder or not list(Path(folder).glob(self.broker_jar)):
-            pytest.skip(
-                f"{self.variable} does not name a folder with the jars of Apache Kafka {self.number} "
-                f"({self.broker_jar} and what it needs)"
-            )
-        return Path(folder)
+        return folder_of(self.variable, self.broker_jar)
 
     @property
     def version(self) -> str:
         """The number of the release that is in the folder."""
-        (jar,) = self.libs().glob(self.broker_jar)
-        return jar.stem.rpartition("-")[2]
+        return version_in(self.libs(), self.broker_jar)
 
     def run(self, *arguments: str) -> Printed:
         """Run a program of the release, to its end; it must succeed."""

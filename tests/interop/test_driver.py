@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.compatibility import Cell, cells_of, table
+from tests.interop.compatibility import Cell, cells_of, framework_table, table
 from tests.interop.driver import Message, Program, Refused
 
 ECHO = """
@@ -104,6 +104,19 @@ def test_the_table_shows_no_skipped_test_as_passed(tmp_path: Path) -> None:
         "- [2] failed: AssertionError: 4 != 5",
         "- [3] not in this client: it has no threes",
         "- [4] not run: go is not on PATH",
+    ]
+
+
+def test_table_of_frameworks_says_why_one_did_not_pass() -> None:
+    cells = [
+        Cell("Flink", "2.2.1", "copy a topic", "failed", "AssertionError: 4 != 5"),
+        Cell("Kafka Streams", "4.3.1", "count words", "passed"),
+        Cell("Kafka Streams", "3.9.1", "count words", "passed"),
+    ]
+    assert framework_table(cells).splitlines()[2:] == [
+        "| Kafka Streams 3.9.1 | count words | passed |",
+        "| Kafka Streams 4.3.1 | count words | passed |",
+        "| Flink 2.2.1 | copy a topic | failed: AssertionError: 4 != 5 |",
     ]
 
 

@@ -1,118 +1,55 @@
-"""Programs that are built on Kafka, with their own defaults: Kafka Streams, Kafka Connect and MirrorMaker.
+"""Frameworks on Kafka with their own defaults: Streams, MirrorMaker, Flink, Debezium and Spring.
 
-They make topics by themselves, and what comes out is compared record by record.
+They make topics by themselves, and what comes out is compared record by record. ``test_connect.py`` has
+Kafka Connect.
 """
 
 from __future__ import annotations
 
-import contextlib
 import random
-import shutil
-import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import confluent_kafka
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
+from minikafka.clients.admin.admin import Admin
 from minikafka.clients.network.cluster import ClusterClient as Client
-from minikafka.embedded.cluster import Cluster
-from minikafka.embedded.java import find_java
-from minikafka.embedded.process import ChildProcess, wait_until
-from minikafka.net.ports import free_port
-from tests.interop.clients import HERE, kafkajs, run_to_its_end
+from minikafka.wire.apis.describe_configs import ConfigResourceType
+from tests.interop.clients import kafkajs
 from tests.interop.driver import Program
-from tests.interop.releases import JVM, KAFKA_0_10, KAFKA_3_9, KAFKA_4, QUIET, Release, java_environment
+from tests.interop.frameworks import (
+    JavaProgram,
+    Record,
+    brokers,
+    commit,
+    committed,
+    create,
+    ends,
+    framework,
+    of_release,
+    properties,
+    read,
+    send,
+    started,
+    until,
+    values,
+)
+from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, KAFKA_4, Release
 from tests.support.kafka_broker import running
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(420)]
 
-PATIENCE_S = 150.0
-
-Record = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+FLINK = ("Flink", "MINIKAFKA_FLINK_LIBS", "flink-clients-*.jar")
+DEBEZIUM = ("Debezium", "MINIKAFKA_DEBEZIUM_LIBS", "debezium-embedded-*.jar")
+SPRING_KAFKA = ("Spring for Apache Kafka", "MINIKAFKA_SPRING_KAFKA_LIBS", "spring-kafka-*.jar")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(data_dir=tmp_path_factory.mktemp("frameworks"), config={"num.partitions": "3"}) as cluster:
-        yield cluster
-
-
-def send(bootstrap: str, topic: str, records: Sequence[Record], **config: str) -> None:
-    """Produce records with librdkafka."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, **config})
-    for key, value, headers in records:
-        producer.produce(topic, value, key, headers=list(headers) or None)
-        producer.poll(0)
-    assert producer.flush(PATIENCE_S) == 0
-
-
-def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Record]:
-    """All records that the topic has now, by partition and offset; none where there is no topic yet."""
-    config = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True}
-    consumer = confluent_kafka.Consumer(
-        {**config, "isolation.level": isolation, "auto.offset.reset": "error"}
-    )
-    try:
-        known = consumer.list_topics(topic, 30).topics[topic]
-        partitions = sorted(known.partitions) if known.error is None else []
-        found: dict[int, list[Record]] = {partition: [] for partition in partitions}
-        beginning = confluent_kafka.OFFSET_BEGINNING
-        consumer.assign([confluent_kafka.TopicPartition(topic, number, beginning) for number in partitions])
-        unfinished = set(partitions)
-        while unfinished:
-            message = consumer.poll(30)
-            assert message is not None, f"nothing came of {topic}"
-            error = message.error()
-            if error is None:
-                headers = tuple(message.headers() or [])
-                found[message.partition()].append((message.key(), message.value(), headers))
-            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                unfinished.discard(message.partition())
-            else:
-                raise AssertionError(str(error))
-        return [record for partition in partitions for record in found[partition]]
-    finally:
-        consumer.close()
-
-
-def latest(records: Sequence[Record]) -> dict[bytes | None, bytes | None]:
-    """The last value of each key."""
-    return {key: value for key, value, _ in records}
-
-
-def properties(path: Path, settings: Mapping[str, object]) -> str:
-    """Write a properties file and return its path."""
-    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    return str(path)
-
-
-@contextlib.contextmanager
-def started(
-    release: Release, directory: Path, *arguments: str, name: str = "program"
-) -> Iterator[ChildProcess]:
-    """A program of the release, which is stopped with SIGTERM; its output is in ``directory``."""
-    logging = directory / "log4j.properties"
-    logging.write_text(QUIET)
-    options = f"-Dlog4j.configuration=file:{logging}"
-    command = [find_java().path, *JVM, options, "-cp", f"{release.libs()}/*", *arguments]
-    log = str(directory / f"{name}.log")
-    process = ChildProcess(command, name=name, log=log, environment=java_environment(), grace_s=60.0)
-    try:
-        yield process
-    finally:
-        process.stop()
-
-
-def until(process: ChildProcess, condition: object, what: str) -> None:
-    """Wait for something that the running process does."""
-    assert callable(condition)
-    holds = wait_until(lambda: process.exit_code is not None or condition(), PATIENCE_S, every_s=0.5)
-    if not holds or process.exit_code is not None:
-        raise process.failure(f"has not done it: {what}")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with brokers(tmp_path_factory.mktemp("frameworks")) as addresses:
+        yield addresses
 
 
 # Kafka Streams.
@@ -120,44 +57,24 @@ def until(process: ChildProcess, condition: object, what: str) -> None:
 
 @pytest.mark.parametrize("release", [KAFKA_3_9, KAFKA_4], ids=str)
 def test_kafka_streams_counts_words_with_topics_of_its_own(
-    cluster: Cluster, tmp_path: Path, release: Release
+    request: pytest.FixtureRequest, bootstrap: str, tmp_path: Path, release: Release
 ) -> None:
-    libs, bootstrap = release.libs(), cluster.bootstrap_servers
-    if shutil.which("javac") is None:
-        pytest.skip("javac is not on PATH: a JDK is needed, 17 or newer")
-    compiled = ["javac", "-d", str(tmp_path), "-cp", f"{libs}/*", str(HERE / "java" / "WordCount.java")]
-    run_to_its_end(compiled, java_environment())
+    """Count words, with repartition and changelog topics of the brokers' replication factor."""
+    libs = of_release(request, "Kafka Streams", release)
     application, lines, counts = (f"{name}-{release.number}" for name in ("words", "lines", "counts"))
-    cluster.create_topic(lines, partitions=3)
-    cluster.create_topic(counts, partitions=2)
+    create(bootstrap, lines, 3)
+    create(bootstrap, counts)
     chance = random.Random(release.number)
     words = ["alpha", "beta", "gamma", "delta", "epsilon"]
     texts = [" ".join(chance.choices(words, k=7)) for _ in range(500)]
     expected = {
         word.encode(): str(count).encode() for word, count in Counter(" ".join(texts).split()).items()
     }
-    command = [find_java().path, *JVM, "-cp", f"{tmp_path}:{libs}/*", "WordCount"]
-    command += [bootstrap, application, str(tmp_path / "state"), lines, counts]
-    said = tmp_path / "said"
-    with (
-        said.open("w") as out,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=out, stdout=out, text=True) as program,
-    ):
-        try:
-            for half in (texts[:250], texts[250:]):
-                send(bootstrap, lines, [(None, text.encode(), ()) for text in half])
-            wait_until(
-                lambda: program.poll() is not None or latest(read(bootstrap, counts)) == expected,
-                PATIENCE_S,
-                every_s=1.0,
-            )
-            assert program.poll() is None, said.read_text()[-3000:]
-            assert latest(read(bootstrap, counts)) == expected, said.read_text()[-3000:]
-            assert program.stdin is not None
-            program.stdin.close()
-            assert program.wait(60) == 0, said.read_text()[-3000:]
-        finally:
-            program.kill()
+    counting = JavaProgram("WordCount", libs, tmp_path)
+    with counting.running(bootstrap, application, str(tmp_path / "state"), lines, counts) as program:
+        for half in (texts[:250], texts[250:]):
+            send(bootstrap, lines, [(None, text.encode(), ()) for text in half])
+        program.until(lambda: latest(read(bootstrap, counts)) == expected, "count all words")
     assert latest(read(bootstrap, counts)) == expected
     store = f"{application}-counts"
     changes = latest(read(bootstrap, f"{store}-changelog"))
@@ -165,61 +82,12 @@ def test_kafka_streams_counts_words_with_topics_of_its_own(
         key: int(count) for key, count in expected.items()
     }
     # What it has counted it deletes from the repartition topic: only the offsets tell of it.
-    with Client(bootstrap) as client:
-        partitions = [TopicPartition(f"{store}-repartition", number) for number in range(3)]
-        ends = Admin(client).offsets(dict.fromkeys(partitions, LATEST))
-    assert sum(end or 0 for end in ends.values()) == 7 * len(texts)
+    assert sum(ends(bootstrap, f"{store}-repartition").values()) == 7 * len(texts)
 
 
-# Kafka Connect.
-
-
-def test_connect_carries_a_file_through_a_topic_exactly(cluster: Cluster, tmp_path: Path) -> None:
-    source, sink, topic = tmp_path / "source.txt", tmp_path / "sink.txt", "connected"
-    cluster.create_topic(topic, 1)  # of several, each worker's producer would take one by chance
-    text = "org.apache.kafka.connect.storage.StringConverter"
-    worker = {
-        "bootstrap.servers": cluster.bootstrap_servers,
-        "key.converter": text,
-        "value.converter": text,
-        "offset.storage.file.filename": tmp_path / "offsets",
-        "offset.flush.interval.ms": 1000,
-        "listeners": f"http://127.0.0.1:{free_port()}",
-    }
-    connectors = "org.apache.kafka.connect.file.FileStream"
-    reading = {
-        "name": "reading",
-        "connector.class": f"{connectors}SourceConnector",
-        "file": source,
-        "topic": topic,
-    }
-    writing = {
-        "name": "writing",
-        "connector.class": f"{connectors}SinkConnector",
-        "file": sink,
-        "topics": topic,
-    }
-    files = [
-        properties(tmp_path / f"{name}.properties", settings)
-        for name, settings in (("worker", worker), ("reading", reading), ("writing", writing))
-    ]
-    lines = [f"line {number}" for number in range(1_000)]
-    for begin in (0, 500):
-        # The second worker goes on where the first one stopped.
-        with source.open("a") as file:
-            file.writelines(f"{line}\n" for line in lines[begin : begin + 500])
-        main = "org.apache.kafka.connect.cli.ConnectStandalone"
-        with started(KAFKA_3_9, tmp_path, main, *files, name="connect") as process:
-            wanted = begin + 500
-            until(process, lambda: written(sink) >= wanted, f"{wanted} lines in {sink}")  # noqa: B023
-    assert sorted(sink.read_text().splitlines()) == sorted(lines)
-    sent = [(value or b"").decode() for _, value, _ in read(cluster.bootstrap_servers, topic)]
-    assert sent == lines
-
-
-def written(path: Path) -> int:
-    """Lines in the file, if there is one."""
-    return path.read_text().count("\n") if path.exists() else 0
+def latest(records: Sequence[Record]) -> dict[bytes | None, bytes | None]:
+    """The last value of each key."""
+    return {key: value for key, value, _ in records}
 
 
 # MirrorMaker.
@@ -243,10 +111,14 @@ def sorted_records(records: Sequence[Record]) -> list[Record]:
 
 
 @pytest.mark.parametrize("ours_first", [True, False], ids=["ours to theirs", "theirs to ours"])
-def test_mirror_maker_of_0_10_copies_exactly(cluster: Cluster, tmp_path: Path, ours_first: bool) -> None:
+def test_mirror_maker_of_0_10_copies_exactly(
+    request: pytest.FixtureRequest, bootstrap: str, tmp_path: Path, ours_first: bool
+) -> None:
+    """Copy a topic from and to a broker of its release."""
+    of_release(request, "MirrorMaker", KAFKA_0_10)
     records, topic = hard_records(headers=False), f"mirrored-{ours_first}"
     with running(KAFKA_0_10, tmp_path / "theirs") as broker:
-        servers = [cluster.bootstrap_servers, broker.bootstrap]
+        servers = [bootstrap, broker.bootstrap]
         source, target = servers if ours_first else servers[::-1]
         for server in servers:
             create(server, topic)
@@ -263,55 +135,154 @@ def test_mirror_maker_of_0_10_copies_exactly(cluster: Cluster, tmp_path: Path, o
         assert sorted_records(read(target, topic)) == sorted_records(records)
 
 
-def create(bootstrap: str, topic: str) -> None:
-    """A topic with two partitions."""
-    with Client(bootstrap) as client:
-        Admin(client).create_topic(NewTopic(topic, 2))
-
-
-def test_mirror_maker_2_copies_both_ways_exactly(cluster: Cluster, tmp_path: Path) -> None:
-    records = hard_records(headers=True)
+@pytest.mark.parametrize("release", [KAFKA_3_9, KAFKA_4], ids=str)
+def test_mirror_maker_2_copies_both_ways_exactly(
+    request: pytest.FixtureRequest, bootstrap: str, tmp_path: Path, release: Release
+) -> None:
+    """Copy topics from and to Kafka 3.9.1, with their settings and the offsets of groups."""
+    of_release(request, "MirrorMaker", release)
+    records, own = hard_records(headers=True), release.number
     with running(KAFKA_3_9, tmp_path / "theirs") as broker:
-        servers = {"ours": cluster.bootstrap_servers, "theirs": broker.bootstrap}
-        settings: dict[str, object] = {
-            "clusters": "ours, theirs",
-            **{f"{name}.bootstrap.servers": server for name, server in servers.items()},
-            "ours->theirs.enabled": "true",
-            "theirs->ours.enabled": "true",
-            "topics": "both-.*",
-            "sync.topic.acls.enabled": "false",
-            "refresh.topics.interval.seconds": 5,
-            "replication.factor": 1,
-            **{
-                f"{name}.topic.replication.factor": 1
-                for name in ("checkpoints", "heartbeats", "offset-syncs")
-            },
-            **{f"{name}.storage.replication.factor": 1 for name in ("offset", "status", "config")},
-            "dedicated.mode.enable.internal.rest": "false",
-        }
+        servers = {"ours": bootstrap, "theirs": broker.bootstrap}
         for name, server in servers.items():
-            create(server, f"both-{name}")
-            send(server, f"both-{name}", records)
+            topic = f"both-{own}-{name}"
+            create(server, topic)
+            send(server, topic, records)
+            with Client(server) as client:
+                Admin(client).change_configs(ConfigResourceType.TOPIC, topic, {"retention.ms": "123456789"})
+            commit(server, f"readers-of-{topic}", topic)
         main = "org.apache.kafka.connect.mirror.MirrorMaker"
-        file = properties(tmp_path / "mirror.properties", settings)
-        copies = {"theirs": "ours.both-ours", "ours": "theirs.both-theirs"}
-        with started(KAFKA_3_9, tmp_path, main, file, name="mirror") as process:
-            for name, topic in copies.items():
-                until(
-                    process,
-                    lambda: len(read(servers[name], topic)) >= len(records),  # noqa: B023
-                    f"{len(records)} records in {topic}",
-                )
-        for name, topic in copies.items():
-            assert sorted_records(read(servers[name], topic)) == sorted_records(records)
+        file = properties(tmp_path / "mirror.properties", mirror_settings(servers, f"both-{own}-.*"))
+        copies = {
+            "theirs": (f"both-{own}-ours", f"ours.both-{own}-ours"),
+            "ours": (f"both-{own}-theirs", f"theirs.both-{own}-theirs"),
+        }
+        with started(release, tmp_path, main, file, name="mirror") as process:
+            for name, (topic, copy) in copies.items():
+                server, group = servers[name], f"readers-of-{topic}"
+                until(process, reads(server, copy, len(records)), f"{len(records)} records in {copy}")
+                until(process, has_committed(server, group, copy), f"offsets of {group} in {copy}")
+        for name, (_, copy) in copies.items():
+            assert sorted_records(read(servers[name], copy)) == sorted_records(records)
+            with Client(servers[name]) as client:
+                described = Admin(client).describe_configs(ConfigResourceType.TOPIC, copy)
+            assert next(config.value for config in described if config.name == "retention.ms") == "123456789"
+
+
+def mirror_settings(servers: Mapping[str, str], topics: str) -> dict[str, object]:
+    """Both directions between two clusters of one broker, with short intervals."""
+    names = list(servers)
+    internal = ("checkpoints", "heartbeats", "offset-syncs")
+    return {
+        "clusters": ", ".join(names),
+        **{f"{name}.bootstrap.servers": server for name, server in servers.items()},
+        **{f"{source}->{target}.enabled": "true" for source, target in (names, names[::-1])},
+        "topics": topics,
+        "refresh.topics.interval.seconds": 5,
+        "refresh.groups.interval.seconds": 5,
+        "emit.checkpoints.interval.seconds": 1,
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": 1,
+        "sync.topic.configs.interval.seconds": 5,
+        **{f"{name}.offset.flush.interval.ms": 1000 for name in names},
+        "replication.factor": 1,
+        **{f"{name}.topic.replication.factor": 1 for name in internal},
+        **{f"{name}.storage.replication.factor": 1 for name in ("offset", "status", "config")},
+    }
+
+
+def reads(bootstrap: str, topic: str, count: int) -> Callable[[], bool]:
+    """Whether the topic has so many records."""
+    return lambda: len(read(bootstrap, topic)) >= count
+
+
+def has_committed(bootstrap: str, group: str, topic: str) -> Callable[[], bool]:
+    """Whether the group has the ends of all partitions of the topic."""
+    return lambda: committed(bootstrap, group, topic) == ends(bootstrap, topic)
+
+
+# Flink.
+
+
+def test_flink_goes_on_from_the_offsets_of_its_checkpoints(
+    request: pytest.FixtureRequest, bootstrap: str, tmp_path: Path
+) -> None:
+    """Copy a topic at least once, and go on from the committed offsets in another job."""
+    libs = framework(request, *FLINK)
+    source, target = "flink-in", "flink-out"
+    create(bootstrap, source)
+    create(bootstrap, target)
+    copying = JavaProgram("FlinkCopy", libs, tmp_path)
+    lines = [f"line {number:04}" for number in range(1_000)]
+    for half in (lines[:500], lines[500:]):
+        send(bootstrap, source, [(line.encode(), line.encode(), ()) for line in half])
+        with copying.running(bootstrap, source, target, (tmp_path / "savepoints").as_uri()) as program:
+            program.until(has_committed(bootstrap, source, source), "commit the ends of its input")
+        assert values(bootstrap, target)[-len(half) :] == half
+    assert values(bootstrap, target) == lines
+
+
+# Debezium.
+
+
+def test_debeziums_engine_keeps_its_offsets_in_a_topic(
+    request: pytest.FixtureRequest, bootstrap: str, tmp_path: Path
+) -> None:
+    """Go on from the offsets that the engine keeps in a topic."""
+    libs = framework(request, *DEBEZIUM)
+    file, topic = tmp_path / "lines.txt", "debezium-offsets"
+    engine = JavaProgram("DebeziumFile", libs, tmp_path)
+    for half in ([f"line {number}" for number in range(begin, begin + 50)] for begin in (0, 50)):
+        with file.open("a") as out:
+            out.writelines(f"{line}\n" for line in half)
+        before = sum(ends(bootstrap, topic).values())
+        with engine.running(bootstrap, str(file), topic) as program:
+            program.until(lambda: half[-1] in program.lines(), f"{half[-1]} printed")  # noqa: B023
+            program.until(lambda: sum(ends(bootstrap, topic).values()) > before, "an offset kept")  # noqa: B023
+            printed = program.lines()
+        assert printed == half
+
+
+def test_debeziums_schema_history_comes_back_from_its_topic(
+    request: pytest.FixtureRequest, bootstrap: str, tmp_path: Path
+) -> None:
+    """Keep changes of tables in a topic of the brokers' replication factor, and recover them."""
+    libs = framework(request, *DEBEZIUM)
+    history = JavaProgram("DebeziumHistory", libs, tmp_path)
+    with history.running(bootstrap, "debezium-history") as program:
+        program.until(lambda: len(program.lines()) >= 4, "print the tables")
+    assert program.lines() == ["exists false", "exists true", "db.t0 [a, b0]", "db.t2 [a, b2]"]
+    with Client(bootstrap) as client:
+        described = Admin(client).describe_configs(ConfigResourceType.TOPIC, "debezium-history")
+    settings = {config.name: config.value for config in described}
+    assert settings["retention.ms"] == str(2**63 - 1)
+    assert settings["retention.bytes"] == "-1"
+
+
+# Spring.
+
+
+def test_spring_retries_by_topics_and_ends_with_dead_letters(
+    request: pytest.FixtureRequest, bootstrap: str, tmp_path: Path
+) -> None:
+    """Answer records in another topic; those that fail go through a retry topic to dead letters."""
+    libs = framework(request, *SPRING_KAFKA)
+    answers = {str(number) for number in range(1, 101) if number % 10}
+    dead = {f"dead letter {number}" for number in range(10, 101, 10)}
+    with JavaProgram("SpringRetries", libs, tmp_path).running(bootstrap) as program:
+        program.until(lambda: dead <= set(program.lines()), "all dead letters")
+        program.until(lambda: answers <= set(values(bootstrap, "answers")), "all answers")
+    assert values(bootstrap, "answers") == sorted(answers)
+    assert values(bootstrap, "numbers-dlt") == sorted(letter.split()[-1] for letter in dead)
+    assert set(ends(bootstrap, "numbers")) == {TopicPartition("numbers", number) for number in range(3)}
 
 
 # KafkaJS.
 
 
-def test_kafkajs_makes_a_topic_with_the_brokers_defaults(cluster: Cluster, tmp_path: Path) -> None:
+def test_kafkajs_makes_a_topic_with_the_brokers_defaults(bootstrap: str, tmp_path: Path) -> None:
     prepared = kafkajs(tmp_path)
-    program = Program([*prepared.command, cluster.bootstrap_servers], prepared.environment)
+    program = Program([*prepared.command, bootstrap], prepared.environment)
     try:
         program.ask("create", "by-default", "default")
         assert sorted(program.ask("describe", "by-default")) == [[str(n), "0", "1"] for n in range(3)]
