@@ -271,7 +271,9 @@ def change_resource(broker: Broker, kind: int, name: str, change: Change, *, val
         return
     if kind != ConfigResourceType.TOPIC:
         raise BrokerError(
-            ErrorCode.INVALID_REQUEST, f"unsupported resource type {kind}: expected TOPIC or BROKER"
+            ErrorCode.INVALID_REQUEST,
+            f"unsupported resource type {kind}: expected TOPIC or BROKER, or BROKER_LOGGER by "
+            "IncrementalAlterConfigs",
         )
     check_topic(broker, name)
     before = refresh_topic(broker, name)
@@ -385,7 +387,7 @@ def alter_some(broker: Broker, given: Sequence[IncrementalAlterableConfig]) -> C
     """Return the change of IncrementalAlterConfigs: only these configs."""
 
     def change(before: Settings) -> dict[str, str]:
-        _check_once(entry.name for entry in given)
+        check_once(entry.name for entry in given)
         after = dict(before)
         for entry in given:
             match entry.config_operation:
@@ -437,7 +439,8 @@ def _required_value(name: str, value: str | None) -> str:
     return value
 
 
-def _check_once(names: Iterable[str]) -> None:
+def check_once(names: Iterable[str]) -> None:
+    """Raise INVALID_REQUEST when a name is repeated."""
     for name, times in Counter(names).items():
         if times > 1:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} appears {times} times")

@@ -11,16 +11,17 @@ still be made.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.server.admin.dynamic_config import Change, change_resource, replace_all
+from minikafka.server.admin.dynamic_config import change_resource, replace_all
 from minikafka.server.admin.topics import error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_by_jobs
 from minikafka.wire.apis.alter_configs import (
     AlterConfigsRequest,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
@@ -31,28 +32,34 @@ ROW_BYTES = 300
 
 def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> None:
     """Serve one AlterConfigs request."""
-    wanted = [
-        (resource.resource_type, resource.resource_name, replace_all(resource.configs))
-        for resource in request.resources
-    ]
-    alter(broker, context, wanted, validate_only=request.validate_only)
+    validate_only = request.validate_only
+
+    def step(resource: AlterConfigsResource) -> Callable[[], None]:
+        kind, name, change = resource.resource_type, resource.resource_name, replace_all(resource.configs)
+        return lambda: change_resource(broker, kind, name, change, validate_only=validate_only)
+
+    alter(
+        broker,
+        context,
+        [(resource.resource_type, resource.resource_name, step(resource)) for resource in request.resources],
+    )
 
 
 def alter(
-    broker: Broker, context: RequestContext, wanted: Sequence[tuple[int, str, Change]], *, validate_only: bool
+    broker: Broker, context: RequestContext, wanted: Sequence[tuple[int, str, Callable[[], None]]]
 ) -> None:
-    """Change the configs of resources, each given as type, name and change, and reply."""
+    """Change the configs of resources, each given as type, name and a function that does it, and reply."""
     named = Counter((kind, name) for kind, name, _ in wanted)
 
     outcomes: list[AlterConfigsResourceResponse] = []
 
-    def outcome(kind: int, name: str, change: Change) -> AlterConfigsResourceResponse:
+    def outcome(kind: int, name: str, change: Callable[[], None]) -> AlterConfigsResourceResponse:
         try:
             if named[kind, name] > 1:
                 raise BrokerError(
                     ErrorCode.INVALID_REQUEST, f"resource {name} appears {named[kind, name]} times"
                 )
-            change_resource(broker, kind, name, change, validate_only=validate_only)
+            change()
         except BrokerError as error:
             return AlterConfigsResourceResponse(error.code, error_message_of(error), kind, name)
         return AlterConfigsResourceResponse(ErrorCode.NONE, None, kind, name)

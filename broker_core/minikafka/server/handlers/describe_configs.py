@@ -1,4 +1,4 @@
-"""DescribeConfigs: the configs of topics and of this broker, with their sources.
+"""DescribeConfigs: the configs of topics and of this broker, with their sources, and levels of its loggers.
 
 Configs of topics are read from ZooKeeper; while it is unavailable the response is REQUEST_TIMED_OUT. Configs
 of another broker are rejected, as in Kafka: that broker must be asked. The empty name stands for all brokers:
@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.server.admin.broker_loggers import BrokerLoggers
 from minikafka.server.admin.dynamic_config import (
     Settings,
     check_broker,
@@ -124,9 +125,13 @@ class _Described:
                     describe_topic(self._broker.logs.defaults, dynamic, own)
                 )
             return self._rows[settings]
+        if kind == ConfigResourceType.BROKER_LOGGER:
+            check_broker(self._broker, name)
+            return self._as_requested(BrokerLoggers().describe())
         if kind != ConfigResourceType.BROKER:
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, f"unsupported resource type {kind}: expected TOPIC or BROKER"
+                ErrorCode.INVALID_REQUEST,
+                f"unsupported resource type {kind}: expected TOPIC, BROKER or BROKER_LOGGER",
             )
         if not name:
             return self._as_requested(describe_cluster_defaults(dynamic))

@@ -18,6 +18,7 @@ class ConfigResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
 
 
 class ConfigSource(IntEnum):
@@ -29,13 +30,17 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
 
 
 @fast_value
 class DescribeConfigsResource:
-    """A topic (by name) or a broker (by id) to describe. ``configuration_keys`` None requests all configs."""
+    """A topic (by name), a broker or its loggers (by its id) to describe.
 
-    resource_type: Annotated[Int8, "2 topic, 4 broker"]
+    ``configuration_keys`` None requests all configs.
+    """
+
+    resource_type: Annotated[Int8, "2 topic, 4 broker, 8 its loggers"]
     resource_name: str
     configuration_keys: Annotated[tuple[str, ...] | None, "null: all"]
 
@@ -69,7 +74,7 @@ class DescribeConfigsResourceResult:
     read_only: bool
     is_default: Annotated[bool, until(0, default=False)]
     config_source: Annotated[
-        Int8, since(1, default=int(ConfigSource.UNKNOWN)), "1 topic, 4 broker's file, 5 default"
+        Int8, since(1, default=int(ConfigSource.UNKNOWN)), "1 topic, 4 broker's file, 5 default, 6 logger"
     ]
     is_sensitive: bool
     synonyms: Annotated[tuple[DescribeConfigsSynonym, ...], since(1, default=()), "in order of precedence"]

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: change some configs of a topic and keep the others.
+"""IncrementalAlterConfigs: change some configs of a topic or broker, or levels of loggers; keep the others.
 
 Of Kafka 2.3. Sent to any broker. Both versions are the same.
 """
@@ -32,9 +32,9 @@ class IncrementalAlterableConfig:
 
 @fast_value
 class IncrementalAlterConfigsResource:
-    """The changes for a topic or broker; ``resource_type`` as in DescribeConfigs."""
+    """The changes for a topic, a broker or its loggers; ``resource_type`` as in DescribeConfigs."""
 
-    resource_type: Annotated[Int8, "2 topic, 4 broker"]
+    resource_type: Annotated[Int8, "2 topic, 4 broker, 8 its loggers"]
     resource_name: str
     configs: tuple[IncrementalAlterableConfig, ...]
 
