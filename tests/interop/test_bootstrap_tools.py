@@ -40,21 +40,39 @@ class Tools:
     """The tools of a release, used on a cluster."""
 
     def __init__(self, release: Release, cluster: Cluster) -> None:
-        self._release = release
-        self._servers = ("--bootstrap-server", cluster.bootstrap_servers)
+        self.release = release
+        self.bootstrap = cluster.bootstrap_servers
+        self._servers = ("--bootstrap-server", self.bootstrap)
+
+    def run(self, tool: str, *options: str, succeeds: bool = True) -> Printed:
+        """Run one of the package of tools."""
+        return self.release.run(f"org.apache.kafka.tools.{tool}", *self._servers, *options, succeeds=succeeds)
 
     def topics(self, *options: str) -> Printed:
-        return self._release.run("org.apache.kafka.tools.TopicCommand", *self._servers, *options)
+        return self.run("TopicCommand", *options)
 
     def configs(self, *options: str) -> Printed:
-        return self._release.run("kafka.admin.ConfigCommand", *self._servers, *options)
+        return self.release.run("kafka.admin.ConfigCommand", *self._servers, *options)
 
     def elect(self, *options: str) -> Printed:
-        return self._release.run("org.apache.kafka.tools.LeaderElectionCommand", *self._servers, *options)
+        return self.run("LeaderElectionCommand", *options)
 
     def reassign(self, *options: str) -> Printed:
-        command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-        return self._release.run(command, *self._servers, *options)
+        return self.run("reassign.ReassignPartitionsCommand", *options)
+
+    def groups(self, *options: str) -> Printed:
+        return self.run("consumer.group.ConsumerGroupCommand", *options)
+
+    def offsets(self, topic: str, time: str) -> str:
+        return self.run("GetOffsetShell", "--topic-partitions", f"{topic}:0", "--time", time).out.strip()
+
+    def produce(self, topic: str, count: int) -> Printed:
+        """Run ``kafka-producer-perf-test``."""
+        load = ("--topic", topic, "--num-records", str(count), "--record-size", "50", "--throughput", "-1")
+        tool = "org.apache.kafka.tools.ProducerPerformance"
+        if self.release is KAFKA_3_9:
+            return self.release.run(tool, *load, "--producer-props", f"bootstrap.servers={self.bootstrap}")
+        return self.release.run(tool, *load, *self._servers)
 
 
 @pytest.fixture
@@ -163,3 +181,122 @@ def test_topics_are_grown_described_and_deleted(tools: Tools, topic: str) -> Non
     assert "PartitionCount: 3" in tools.topics("--describe", "--topic", topic).out
     tools.topics("--delete", "--topic", topic)
     assert topic not in tools.topics("--list").out
+
+
+def test_records_are_produced_and_consumed_by_the_performance_tools(tools: Tools, topic: str) -> None:
+    assert "100 records sent" in tools.produce(topic, 100).out
+    count = "--messages" if tools.release is KAFKA_3_9 else "--num-records"
+    consumed = tools.run("ConsumerPerformance", "--topic", topic, count, "100", "--timeout", "30000").out
+    assert re.search(r", 100, ", consumed.splitlines()[-1]), consumed
+
+
+def test_records_go_through_the_verifiable_clients(tools: Tools, topic: str) -> None:
+    sent = tools.run("VerifiableProducer", "--topic", topic, "--max-messages", "5").out
+    assert sent.count('"producer_send_success"') == 5
+    limits = ("--group-id", topic, "--max-messages", "5", "--reset-policy", "earliest")
+    received = tools.run("VerifiableConsumer", "--topic", topic, *limits).out
+    events = [json.loads(line) for line in received.splitlines() if line.startswith("{")]
+    assert sum(event["count"] for event in events if event["name"] == "records_consumed") == 5
+    assert [event["success"] for event in events if event["name"] == "offsets_committed"][-1]
+
+
+def test_latency_from_end_to_end_is_measured(tools: Tools, topic: str) -> None:
+    tool = "org.apache.kafka.tools.EndToEndLatency"
+    if tools.release is KAFKA_3_9:
+        printed = tools.release.run(tool, tools.bootstrap, topic, "20", "all", "20")
+    else:
+        load = ("--topic", topic, "--num-records", "20", "--producer-acks", "all", "--record-size", "20")
+        printed = tools.run("EndToEndLatency", *load)
+    assert re.search(r"Avg latency: [\d.]+ ms", printed.out)
+
+
+def test_records_are_deleted_up_to_an_offset(tools: Tools, topic: str, tmp_path: Path) -> None:
+    tools.produce(topic, 100)
+    file, wanted = tmp_path / "offsets.json", {"topic": topic, "partition": 0, "offset": 30}
+    file.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+    printed = tools.run("DeleteRecordsCommand", "--offset-json-file", str(file)).out
+    assert f"partition: {topic}-0\tlow_watermark: 30" in printed
+    assert tools.offsets(topic, "-2") == f"{topic}:0:30"
+    assert tools.offsets(topic, "-1") == f"{topic}:0:100"
+
+
+def test_offsets_of_a_group_are_reset_described_and_deleted(tools: Tools, topic: str) -> None:
+    tools.produce(topic, 100)
+    group = ("--group", topic)
+    tools.groups("--reset-offsets", *group, "--topic", topic, "--to-earliest", "--execute")
+    assert re.search(rf"{topic} +0 +.*\b0 +100 +100 ", tools.groups("--describe", *group).out)
+    tools.groups("--reset-offsets", *group, "--topic", topic, "--shift-by", "60", "--execute")
+    assert re.search(rf"{topic} +0 +.*\b60 +100 +40 ", tools.groups("--describe", *group).out)
+    assert "Successful" in tools.groups("--delete-offsets", *group, "--topic", topic).out
+    assert topic not in tools.groups("--list").out
+
+
+def test_an_application_of_streams_is_reset(tools: Tools, topic: str) -> None:
+    tools.produce(topic, 100)
+    tools.groups("--reset-offsets", "--group", topic, "--topic", topic, "--to-latest", "--execute")
+    asked = ("--application-id", topic, "--input-topics", topic, "--to-earliest")
+    printed = tools.run("StreamsResetter", *asked).out
+    assert f"Topic: {topic} Partition: 0 Offset: 0" in printed
+
+
+def test_directories_and_sizes_of_logs_are_described(tools: Tools, topic: str) -> None:
+    tools.produce(topic, 100)
+    printed = tools.run("LogDirsCommand", "--describe", "--topic-list", topic).out
+    found = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
+    logs = {row["broker"]: row["logDirs"][0]["partitions"] for row in found["brokers"]}
+    assert {broker: [log["partition"] for log in of_broker] for broker, of_broker in logs.items()} == {
+        0: [f"{topic}-0"],
+        1: [f"{topic}-0"],
+        2: [],
+    }
+    assert logs[0][0]["size"] > 5_000
+
+
+def test_versions_of_all_brokers_are_shown(tools: Tools) -> None:
+    package = "kafka.admin" if tools.release is KAFKA_3_9 else "org.apache.kafka.tools"
+    servers = ("--bootstrap-server", tools.bootstrap)
+    printed = tools.release.run(f"{package}.BrokerApiVersionsCommand", *servers).out
+    brokers = re.findall(r"\(id: (\d) rack: .*\) -> \(\n\tProduce\(0\): 0 to 11 ", printed)
+    assert sorted(brokers) == ["0", "1", "2"]
+
+
+def test_producers_of_a_partition_are_described(tools: Tools, topic: str) -> None:
+    tools.produce(topic, 100)
+    transactions = ("describe-producers", "--topic", topic, "--partition", "0")
+    assert re.search(
+        r"^\d+ *\t0 +\t-1 +\t99 ", tools.run("TransactionsCommand", *transactions).out, re.MULTILINE
+    )
+
+
+def test_levels_of_loggers_are_changed_and_described(tools: Tools) -> None:
+    loggers = ("--entity-type", "broker-loggers", "--entity-name", "1")
+    assert "root=INFO sensitive=false" in tools.configs("--describe", *loggers).out
+    name = "minikafka.net"
+    tools.configs("--alter", *loggers, "--add-config", f"{name}=WARN")
+    assert f"{name}=WARN sensitive=false" in tools.configs("--describe", *loggers).out
+    tools.configs("--alter", *loggers, "--delete-config", name)
+    assert f"{name}=INFO sensitive=false" in tools.configs("--describe", *loggers).out
+
+
+def test_all_preferred_leaders_and_an_unclean_one_are_elected(tools: Tools, topic: str) -> None:
+    tools.elect("--election-type", "preferred", "--all-topic-partitions")
+    unclean = ("--election-type", "unclean", "--topic", topic, "--partition", "0")
+    assert f"Valid replica already elected for partitions {topic}-0" in tools.elect(*unclean).out
+
+
+def test_the_id_of_the_cluster_is_shown(tools: Tools, cluster: Cluster) -> None:
+    with ClusterClient(cluster.bootstrap_servers) as client:
+        own = Admin(client).describe_cluster().cluster_id
+    servers = ("--bootstrap-server", cluster.bootstrap_servers)
+    tool = "org.apache.kafka.tools.ClusterTool"
+    assert f"Cluster ID: {own}" in tools.release.run(tool, "cluster-id", *servers).out
+
+
+def test_what_only_kraft_has_is_refused(tools: Tools) -> None:
+    change = ("--name", "x", "--metrics", "org.apache.kafka.", "--interval", "1000")
+    refused = tools.run("ClientMetricsCommand", "--alter", *change, succeeds=False).out
+    assert "unsupported resource type 16: expected TOPIC" in refused
+    refused = tools.run("FeatureCommand", "disable", "--feature", "group.version", succeeds=False).out
+    assert "Could not disable group.version. The node does not support UPDATE_FEATURES" in refused
+    refused = tools.run("MetadataQuorumCommand", "describe", "--status", succeeds=False).err
+    assert "UnsupportedVersionException" in refused

@@ -1,15 +1,15 @@
-"""Logs are moved between the disks of a broker by Kafka 3.9.1's tools."""
+"""Logs are moved between the disks of a broker by the tools of Apache Kafka 3.9.1 and 4."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from minikafka.embedded.cluster import Cluster
-from tests.interop.releases import KAFKA_3_9, Printed
+from tests.interop.releases import KAFKA_3_9, KAFKA_4, Release
 
 
 @pytest.fixture
@@ -25,15 +25,13 @@ def cluster(tmp_path: Path, disks: list[Path]) -> Iterator[Cluster]:
         yield cluster
 
 
-def run(cluster: Cluster, tool: str, *options: str) -> Printed:
-    return KAFKA_3_9.run(
-        f"org.apache.kafka.tools.{tool}", "--bootstrap-server", cluster.bootstrap_servers, *options
-    )
+Run = Callable[..., str]
+"""Runs a tool and returns its output."""
 
 
-def described(cluster: Cluster) -> dict[str, list[dict[str, object]]]:
+def described(run: Run) -> dict[str, list[dict[str, object]]]:
     """Directory -> its logs, as ``kafka-log-dirs`` prints them."""
-    printed = run(cluster, "LogDirsCommand", "--describe", "--topic-list", "t").out
+    printed = run("LogDirsCommand", "--describe", "--topic-list", "t")
     found = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
     (broker,) = found["brokers"]
     return {log_dir["logDir"]: log_dir["partitions"] for log_dir in broker["logDirs"]}
@@ -41,11 +39,16 @@ def described(cluster: Cluster) -> dict[str, list[dict[str, object]]]:
 
 @pytest.mark.interop
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("release", [KAFKA_3_9, KAFKA_4], ids=str)
 def test_kafka_reassign_partitions_moves_a_log_to_another_disk(
-    cluster: Cluster, disks: list[Path], tmp_path: Path
+    cluster: Cluster, disks: list[Path], tmp_path: Path, release: Release
 ) -> None:
+    def run(tool: str, *options: str) -> str:
+        servers = ("--bootstrap-server", cluster.bootstrap_servers)
+        return release.run(f"org.apache.kafka.tools.{tool}", *servers, *options).out
+
     cluster.create_topic("t")
-    before = described(cluster)
+    before = described(run)
     source = next(path for path, logs in before.items() if logs)
     target = next(str(disk) for disk in disks if str(disk) != source)
     plan = tmp_path / "plan.json"
@@ -53,12 +56,12 @@ def test_kafka_reassign_partitions_moves_a_log_to_another_disk(
     plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
     file = ("--reassignment-json-file", str(plan))
     rate = ("--replica-alter-log-dirs-throttle", "1000000")
-    begun = run(cluster, "reassign.ReassignPartitionsCommand", "--execute", *file, *rate).out
+    begun = run("reassign.ReassignPartitionsCommand", "--execute", *file, *rate)
     assert f"Successfully started moving log directory to {target} for replica t-0 with broker 0" in begun
     assert "The replica-alter-dir throttle limit was set to 1000000 B/s" in begun
-    verified = run(cluster, "reassign.ReassignPartitionsCommand", "--verify", *file).out
+    verified = run("reassign.ReassignPartitionsCommand", "--verify", *file)
     assert "Reassignment of replica t-0-0 completed successfully." in verified
     assert "Clearing broker-level throttles on broker 0" in verified
-    after = described(cluster)
+    after = described(run)
     assert after[source] == []
     assert [log["isFuture"] for log in after[target]] == [False]
