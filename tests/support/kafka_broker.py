@@ -33,7 +33,8 @@ class KafkaBroker:
 
     ``directory`` gets its properties and output; ``data`` is its data directory. ``zookeeper`` is not looked
     at by releases that have none. ``jvm``: options of Java. ``listeners``: those beside PLAINTEXT. ``scram``:
-    arguments of ``--add-scram``, without a ZooKeeper.
+    arguments of ``--add-scram``, without a ZooKeeper. ``controller``: that of broker 0, which is this one's
+    too, without a ZooKeeper.
     """
 
     def __init__(
@@ -48,10 +49,13 @@ class KafkaBroker:
         jvm: Sequence[str] = (),
         listeners: Sequence[str] = (),
         scram: Sequence[str] = (),
+        controller: str = "",
     ) -> None:
         self._jvm = jvm
         self._listeners = listeners
         self._scram = scram
+        self._has_own_controller = not controller
+        self.controller = controller or f"127.0.0.1:{free_port()}"
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.number = number
@@ -88,14 +92,14 @@ class KafkaBroker:
                 "zookeeper.connect": zookeeper,
                 "zookeeper.session.timeout.ms": 2000,
             }
-        controller = f"127.0.0.1:{free_port()}"
+        own = self._has_own_controller
         return {
             "node.id": self.number,
-            "process.roles": "broker,controller",
-            "listeners": f"{listeners},CONTROLLER://{controller}",
+            "process.roles": "broker,controller" if own else "broker",
+            "listeners": f"{listeners},CONTROLLER://{self.controller}" if own else listeners,
             "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": f"{self.number}@{controller}",
+            "controller.quorum.voters": f"{self.number if own else 0}@{self.controller}",
         }
 
     def start(self) -> None:

@@ -234,9 +234,8 @@ class Admin:
     ) -> list[LogDir]:
         """Return the data directories of brokers (default: all), with log sizes. Raises BrokerError."""
         deadline = self._cluster.deadline(timeout_ms)
-        if brokers is None:
-            brokers = self._cluster.metadata(None, timeout_ms=timeout_ms).brokers
-        return describe_log_dirs(self._cluster, sorted(brokers), deadline)
+        known = self._cluster.metadata(None, timeout_ms=timeout_ms).brokers
+        return describe_log_dirs(self._cluster, sorted(known if brokers is None else brokers), deadline)
 
     def alter_replica_log_dirs(
         self, broker_id: int, paths: Mapping[TopicPartition, str], *, timeout_ms: int | None = None

@@ -221,22 +221,21 @@ class BrokerUsers:
                 raise error
             else:
                 held = _mechanisms(result)
-        changes = change(held)
-        request = AlterUserScramCredentialsRequest(
-            tuple(ScramCredentialDeletion(user, key.number) for key, new in changes.items() if new is None),
-            tuple(
-                ScramCredentialUpsertion(user, key.number, new.iterations, new.salt, new.salted_password)
-                for key, new in changes.items()
-                if new is not None
-            ),
-        )
-        ask_controller(
-            self._cluster,
-            ALTER_USER_SCRAM_CREDENTIALS,
-            lambda: request,
-            self._cluster.deadline(),
-            _first_error,
-        )
+        for mechanism, new in change(held).items():
+            self._alter(user, mechanism, new)
+
+    def _alter(self, user: str, mechanism: ScramMechanism, new: SaltedPassword | None) -> None:
+        """Change one credential: Kafka 4 takes no two of a user in a request."""
+        deletions: tuple[ScramCredentialDeletion, ...] = ()
+        upsertions: tuple[ScramCredentialUpsertion, ...] = ()
+        if new is None:
+            deletions = (ScramCredentialDeletion(user, mechanism.number),)
+        else:
+            number, work = mechanism.number, new.iterations
+            upsertions = (ScramCredentialUpsertion(user, number, work, new.salt, new.salted_password),)
+        request = AlterUserScramCredentialsRequest(deletions, upsertions)
+        deadline = self._cluster.deadline()
+        ask_controller(self._cluster, ALTER_USER_SCRAM_CREDENTIALS, lambda: request, deadline, _first_error)
 
     def _describe(
         self, users: tuple[ScramUserName, ...] | None
