@@ -1,4 +1,4 @@
-"""``minikafka group``: lists, describes, resets and deletes consumer groups.
+"""``minikafka group``: lists, describes, resets and deletes consumer groups, and removes their members.
 
 Groups are found at the brokers, and with ``--zookeeper`` or ``--data-dir`` in ZooKeeper too. Status 1 if only
 a part of the request is known or done.
@@ -91,6 +91,9 @@ def list_(
 @app.command()
 def describe(
     name: Name,
+    members: Annotated[
+        bool, typer.Option("--members", help="Show the members instead, with their instance ids.")
+    ] = False,
     zookeeper: GroupsZooKeeper = None,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
@@ -106,6 +109,10 @@ def describe(
         _zookeeper_hint(places),
     ):
         found = places.stores.describe(name)
+    if members:
+        rows = group_rows.member_rows(found.zookeeper, found.kafka)
+        print_rows(rows, group_rows.MEMBER_COLUMNS, style, nothing=f"group {name!r} has no members")
+        return completeness_status(places)
     if found.zookeeper is not None:
         if style is Format.TABLE:
             say(group_rows.zookeeper_title(found.zookeeper, found.partition_offsets))
@@ -391,9 +398,7 @@ def delete(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)] = None,
     topic: Annotated[
         str | None,
-        value_option(
-            "--topic", "T", "Only this topic's offsets in ZooKeeper, or the whole group if it has no others."
-        ),
+        value_option("--topic", "T[:P,P]", "Only the offsets of this topic, or of some of its partitions."),
     ] = None,
     all_groups: Annotated[
         bool, typer.Option("--all-groups", help="With --topic: all groups that have offsets of it.")
@@ -406,12 +411,15 @@ def delete(
 ) -> int:
     """Delete groups without members, with all their offsets. Status 1 if one remains.
 
-    Groups and offsets in ZooKeeper are deleted only with --zookeeper or --data-dir.
+    With --topic, a group may have members that do not read the topic (brokers since Kafka 2.4). Groups and
+    offsets in ZooKeeper are deleted only with --zookeeper or --data-dir; a group there that has no other
+    topic goes as a whole.
     """
-    _check_deletion(names, topic, all_groups, bool(zookeeper) or data_dir is not None)
+    part = None if topic is None else parse_topic(topic)
+    _check_deletion(names, part, all_groups)
     errors: list[MinikafkaError] = []
     with connect.group_access(zookeeper, bootstrap, data_dir, command_config) as places:
-        wanted = list(dict.fromkeys(names or _groups_of(places, topic or "")))
+        wanted = list(dict.fromkeys(names or places.stores.groups_of(part[0] if part else "")))
         with Progress("deleting", len(wanted)) as progress:
             for name in wanted:
                 try:
@@ -430,49 +438,70 @@ def delete(
 
 
 def _check_deletion(
-    names: list[str] | None, topic: str | None, all_groups: bool, zookeeper_known: bool
+    names: list[str] | None, part: tuple[str, tuple[int, ...] | None] | None, all_groups: bool
 ) -> None:
     """Raise ConfigError for options that name no group, or too many."""
-    if topic is None and all_groups:
+    if part is None and all_groups:
         raise ConfigError("--all-groups", "given", "requires --topic T")
     if bool(names) is all_groups:
         what = "conflicts with --all-groups" if names else "required"
         raise ConfigError(
             "NAME", ", ".join(names or ()), f"{what}; set either NAME or --topic T --all-groups"
         )
-    if topic is not None:
-        check_topic_name(topic)
-        if not zookeeper_known:
-            allowed = "requires --zookeeper: brokers of these releases cannot delete a part of a group"
-            raise ConfigError("--topic", topic, allowed)
-
-
-def _groups_of(found: GroupAccess, topic: str) -> list[str]:
-    from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
-
-    assert found.store is not None
-    return ZooKeeperGroups(found.store).groups_of(topic)
+    if part is not None:
+        check_topic_name(part[0])
 
 
 def _delete(found: GroupAccess, name: str, topic: str | None, style: Format) -> None:
     from minikafka.clients.admin.group_stores import OffsetsStorage
-    from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 
     stores = found.stores
-    if topic is None:
-        places: OffsetsStorages = stores.delete(name)
-    else:
-        assert found.store is not None
-        places = (OffsetsStorage.ZOOKEEPER,)
-        ZooKeeperGroups(found.store).delete_topic(name, topic)
+    places: OffsetsStorages = (
+        stores.delete(name) if topic is None else stores.delete_offsets(name, *parse_topic(topic))
+    )
     if style is Format.JSON:
         part = {} if topic is None else {"topic": topic}
         print_json({"group": name, **part, "deleted": True, "stores": [place.value for place in places]})
     else:
         where = f" {_where(places)}" if OffsetsStorage.ZOOKEEPER in places else ""
         say(f"deleted {name}{where}" if topic is None else f"deleted {topic} of {name}{where}")
-    if topic is not None and stores.has_in_kafka(name, topic):
-        note(
-            f"minikafka: the brokers still have offsets of {topic} for {name}: "
-            "these releases cannot delete a part of a group there"
-        )
+
+
+@app.command("remove-members", short_help="Remove static members.")
+def remove_members(
+    name: Name,
+    instance_ids: Annotated[
+        list[str], value_option("--instance-id", "I", "The group.instance.id of a member; may be repeated.")
+    ],
+    reason: Annotated[str, typer.Option("--reason", metavar="R", help="For the broker's log.")] = "",
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> int:
+    """Remove static members that do not come back, so that the others get their partitions at once.
+
+    A member that still runs joins again. Status 1 if one is not a member. Needs brokers of Kafka 2.4.
+    """
+    from minikafka.clients.admin.groups import GroupAdmin
+
+    with connect.cluster_client(bootstrap, data_dir, command_config) as cluster:
+        groups = GroupAdmin(cluster)
+        members = groups.describe(name).members
+        outcomes = groups.remove_static_members(name, instance_ids, reason=reason)
+    known = {member.group_instance_id for member in members if member.group_instance_id is not None}
+    removed_ids = {instance_id for instance_id, code in outcomes.items() if code is ErrorCode.NONE}
+    for instance_id, code in outcomes.items():
+        removed = instance_id in removed_ids
+        if style is Format.JSON:
+            error = None if removed else code.name
+            print_json({"group": name, "instance": instance_id, "removed": removed, "error": error})
+        elif removed:
+            say(f"removed {instance_id} of {name}")
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            has = ", ".join(sorted(known - removed_ids)) or "none"
+            text = f"group {name!r} has no static member {instance_id!r}; the others are {has}"
+            note(f"minikafka: {text}")
+        elif not removed:
+            note(f"minikafka: {code.name}: removing {instance_id!r} of group {name!r}")
+    return int(len(removed_ids) < len(outcomes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
 from minikafka.cli.output import utc_text
 from minikafka.clients.admin.group_stores import OffsetsStorage
@@ -18,6 +19,7 @@ KAFKA_COLUMNS = ["topic", "partition", "offset", "end_offset", "lag", "member", 
 OFFSET_COLUMNS = ["topic", "partition", "offset", "end_offset", "lag", "owner"]
 BOTH_COLUMNS = [*OFFSET_COLUMNS[:2], "offset_zookeeper", "offset_kafka", *OFFSET_COLUMNS[3:]]
 """The columns of a group with offsets in both storages; the larger offset counts."""
+MEMBER_COLUMNS = ["kind", "member", "instance", "client", "host", "partitions", "assigned"]
 CONSUMER_COLUMNS = ["consumer", "pattern", "subscription", "streams", "partitions", "since"]
 
 
@@ -79,11 +81,31 @@ def kafka_rows(group: GroupDescription, lags: tuple[PartitionLag, ...]) -> Rows:
                 "end_offset": lag and lag.end_offset,
                 "lag": lag and lag.lag,
                 "member": member and member.member_id,
+                "instance": member and member.group_instance_id,
                 "client": member and member.client_id,
                 "host": member and member.host,
             }
         )
     return rows
+
+
+def member_rows(zookeeper: ZooKeeperGroup | None, kafka: GroupDescription | None) -> Rows:
+    """Return a row for each member of a group in either storage, with the partitions that it has."""
+    rows: Rows = []
+    for member in kafka.members if kafka else ():
+        row: dict[str, object] = {"kind": OffsetsStorage.KAFKA.value, "member": member.member_id}
+        row |= {"instance": member.group_instance_id, "client": member.client_id, "host": member.host}
+        rows.append(row | _assigned(member.partitions))
+    for consumer in zookeeper.consumers if zookeeper else ():
+        row = {"kind": OffsetsStorage.ZOOKEEPER.value, "member": consumer.consumer_id}
+        row |= {"instance": None, "client": None, "host": None}
+        rows.append(row | _assigned(consumer.partitions))
+    return rows
+
+
+def _assigned(partitions: Iterable[TopicPartition]) -> dict[str, object]:
+    names = [str(tp) for tp in sorted(partitions)]
+    return {"partitions": len(names), "assigned": names}
 
 
 def zookeeper_title(group: ZooKeeperGroup, found: tuple[PartitionOffsets, ...]) -> str:

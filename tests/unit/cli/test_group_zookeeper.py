@@ -376,11 +376,22 @@ def test_brokers_that_cannot_delete_groups_are_told_after_zookeeper_has(harness:
     assert harness.offsets() == ({}, {T0: 3})
 
 
-def test_one_topic_of_a_group_is_deleted_in_zookeeper(harness: GroupsHarness) -> None:
+def test_one_topic_of_a_group_is_deleted_in_both_places(harness: GroupsHarness) -> None:
+    harness.in_zookeeper(offsets={T0: 1, U0: 2})
+    harness.in_kafka(offsets={T0: 3, U0: 2})
+    status, printed = harness.failed("delete", "g", "--topic", "u:0", *AT)
+    assert (status, "where only whole topics are deleted; leave out the partitions" in printed) == (1, True)
+    assert harness.lines("delete", "g", "--topic", "u") == ["deleted u of g in ZooKeeper and at the brokers"]
+    assert harness.offsets() == ({T0: 1}, {T0: 3})
+
+
+def test_brokers_that_delete_no_single_offsets_are_told(harness: GroupsHarness) -> None:
     harness.in_zookeeper(offsets={T0: 1, U0: 2})
     harness.in_kafka(offsets={U0: 2})
+    harness.brokers.unknown.add(ApiKey.OFFSET_DELETE)
     status, printed = harness.failed("delete", "g", "--topic", "u", *AT)
-    assert (status, "the brokers still have offsets of u for g" in printed) == (0, True)
+    assert (status, "needs Kafka 2.4 or newer" in printed) == (1, True)
+    assert "topic 'u' of group 'g' is deleted in ZooKeeper, its offsets at the brokers stay" in printed
     assert harness.offsets() == ({T0: 1}, {U0: 2})
 
 
@@ -405,7 +416,7 @@ def test_topic_is_deleted_of_all_groups_without_live_consumers(harness: GroupsHa
         ([], "required; set either NAME or --topic T --all-groups"),
         (["--all-groups"], "requires --topic T"),
         (["g", "--topic", "t", "--all-groups"], "conflicts with --all-groups"),
-        (["g", "--topic", "t"], "requires --zookeeper"),
+        (["g", "--topic", "t:x"], "must be a topic, or topic:partition,partition"),
         (["g", "--topic", "no/topic", *AT], "no/topic"),
     ],
 )

@@ -7,7 +7,7 @@ larger of its two offsets, so that a smaller offset in one storage alone would h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -162,9 +162,72 @@ class GroupStores:
             )
         return storages
 
-    def has_in_kafka(self, group: str, topic: str) -> bool:
-        """Return True if the brokers have offsets of ``topic`` for ``group``."""
-        return any(tp.topic == topic for tp in self._in_kafka(group))
+    def groups_of(self, topic: str) -> list[str]:
+        """Return the groups that have offsets of ``topic``, or in ZooKeeper owners, sorted."""
+        found = set(self._zookeeper.groups_of(topic) if self._zookeeper else ())
+        at_brokers = self._brokers.names() if self._brokers else []
+        found.update(name for name in at_brokers if any(tp.topic == topic for tp in self._in_kafka(name)))
+        return sorted(found)
+
+    def delete_offsets(
+        self, group: str, topic: str, partitions: Collection[int] | None = None
+    ) -> OffsetsStorages:
+        """Delete the offsets of a topic (None: all) in every storage that has some, and return the storages.
+
+        In ZooKeeper its owners go too, or the whole group if it has no other topic. Raises NON_EMPTY_GROUP
+        while live consumers read the topic, and UNKNOWN_TOPIC_OR_PARTITION if there is no such offset.
+        Brokers before 2.4 cannot delete single offsets: UNSUPPORTED_VERSION, after ZooKeeper's are deleted.
+        """
+        wanted = [
+            tp
+            for tp in self._in_kafka(group)
+            if tp.topic == topic and (partitions is None or tp.partition in partitions)
+        ]
+        in_zookeeper = self._zookeeper is not None and topic in self._zookeeper.topics(group)
+        if in_zookeeper and partitions is not None:
+            text = f"group {group!r} has topic {topic!r} in ZooKeeper, where only whole topics are deleted"
+            raise MinikafkaError(f"{text}; leave out the partitions")
+        if not wanted and not in_zookeeper:
+            raise self._no_offsets(group, topic)
+        rejected = self._delete_in_kafka(group, wanted) if wanted else None
+        if rejected is not None and not in_zookeeper:
+            raise rejected
+        if in_zookeeper and self._zookeeper:
+            self._zookeeper.delete_topic(group, topic)
+        if rejected is not None:
+            text = (
+                f"topic {topic!r} of group {group!r} is deleted in ZooKeeper, its offsets at the brokers stay"
+            )
+            raise BrokerError(rejected.code, f"{rejected.detail}: {text}")
+        found = ((OffsetsStorage.ZOOKEEPER, in_zookeeper), (OffsetsStorage.KAFKA, bool(wanted)))
+        return tuple(storage for storage, has in found if has)
+
+    def _delete_in_kafka(self, group: str, wanted: list[TopicPartition]) -> BrokerError | None:
+        """Delete offsets at the brokers. Return UNSUPPORTED_VERSION if they cannot do so."""
+        assert self._brokers is not None, "there are offsets"
+        try:
+            results = self._brokers.delete_offsets(group, wanted)
+        except BrokerError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            return BrokerError(
+                error.code, f"{error.detail}; deleting single offsets needs Kafka 2.4 or newer"
+            )
+        for tp, code in sorted(results.items()):
+            if code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+                raise non_empty_group(group, f"the offsets of topic {tp.topic!r} cannot be deleted")
+            if code is not ErrorCode.NONE:
+                raise BrokerError(code, f"deleting the offset of {tp} of group {group!r}")
+        return None
+
+    def _no_offsets(self, group: str, topic: str) -> BrokerError:
+        if not self.storages_of(group):
+            return no_such_group(group, self.names())
+        has = {tp.topic for tp in self._in_kafka(group)}
+        has.update(self._zookeeper.topics(group) if self._zookeeper else ())
+        topics = ", ".join(sorted(has)) or "none"
+        text = f"group {group!r} has no such offsets of topic {topic!r}; it has offsets of {topics}"
+        return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
     def _in_kafka(self, group: str) -> dict[TopicPartition, int]:
         found = self._brokers.offsets(group) if self._brokers else {}

@@ -1,4 +1,4 @@
-"""``elect``, ``reassign``, ``user`` and quotas by ``--bootstrap`` alone, on real Kafka 3.9.1 and 4."""
+"""Commands by ``--bootstrap`` alone, on real Kafka 3.9.1 and 4 with two brokers and four disks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
+from minikafka.clients.group.config import GroupConsumerConfig
+from minikafka.clients.group.consumer import GroupConsumer
+from minikafka.clients.group.offsets import Committed
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.process import wait_until
@@ -208,3 +211,30 @@ def test_users_are_added_changed_listed_and_deleted(minikafka: CommandLine) -> N
     assert minikafka.run("user", "delete", "bo b") == 0
     assert minikafka.run("user", "delete", "bo b") == 1
     assert "there is no user bo b with a password" in minikafka.err
+
+
+def test_single_offsets_are_deleted_and_a_static_member_removed(
+    kafka: KafkaCluster, minikafka: CommandLine, topic: str
+) -> None:
+    assert minikafka.run("topic", "alter", topic, "--partitions", "2") == 0, minikafka.err
+    group = f"readers-of-{topic}"
+    with ClusterClient(kafka.bootstrap) as client:
+        config = GroupConsumerConfig(group, auto_commit=False, group_instance_id="worker-1")
+        consumer = GroupConsumer(client, config)
+        consumer.subscribe([topic])
+        assert wait_until(
+            lambda: consumer.poll(100) is not None and len(consumer.assignment) == 2, PATIENCE_S
+        )
+        consumer.commit_sync({TopicPartition(topic, number): Committed(0) for number in (0, 1)})
+        assert minikafka.run("group", "describe", group, "--members", *JSON) == 0, minikafka.err
+        assert [(row["instance"], row["partitions"]) for row in minikafka.rows] == [("worker-1", 2)]
+        assert minikafka.run("group", "delete", group, "--topic", topic) == 1
+        assert f"the offsets of topic '{topic}' cannot be deleted" in minikafka.err
+        consumer.close()  # a static member stays
+    wanted = ("--instance-id", "worker-1", "--instance-id", "worker-2")
+    assert minikafka.run("group", "remove-members", group, *wanted) == 1
+    assert minikafka.out == f"removed worker-1 of {group}\n"
+    assert "has no static member 'worker-2'" in minikafka.err
+    assert minikafka.run("group", "delete", group, "--topic", f"{topic}:1") == 0, minikafka.err
+    assert minikafka.run("group", "describe", group, *JSON) == 0
+    assert [row["partition"] for row in minikafka.rows] == [0]
