@@ -112,14 +112,20 @@ def shortest(direction: str) -> list[Recorded]:
 
 
 @pytest.mark.parametrize("exchange", shortest("request"), ids=str)
-def test_request_one_byte_off_is_the_peers_fault(exchange: Recorded) -> None:
+def test_cut_request_is_the_peers_fault(exchange: Recorded) -> None:
     _, body = RequestHeader.decode(frame_of(exchange.request))
     api = APIS[ApiKey(exchange.key)]
     for size in range(len(body)):
         with pytest.raises(RemoteWireError):
             api.decode_request(exchange.version, body[:size])
-    with pytest.raises(RemoteWireError):
-        api.decode_request(exchange.version, bytes(body) + b"\0")
+
+
+@pytest.mark.parametrize("exchange", shortest("request"), ids=str)
+def test_bytes_behind_a_request_are_ignored(exchange: Recorded) -> None:
+    _, body = RequestHeader.decode(frame_of(exchange.request))
+    api = APIS[ApiKey(exchange.key)]
+    followed = api.decode_request(exchange.version, bytes(body) + b"\0\0\0")
+    assert followed == api.decode_request(exchange.version, body)
 
 
 @pytest.mark.parametrize("exchange", shortest("response"), ids=str)

@@ -6,9 +6,6 @@ throttle_time_ms. Version 4: the client can prevent the automatic creation of to
 replicas; version 7: leader epochs; version 8: the operations that the client is authorized to do; version 10:
 topic ids; version 11: no more operations on the cluster; version 12: topics may be requested by id. Versions
 6 and 9 have no new fields.
-
-librdkafka (2.16) sends three zero bytes too many in flexible requests for all topics, where it reserves four
-bytes for the number of topics. So the rest of a request is ignored, as by Kafka.
 """
 
 from collections.abc import Iterable
@@ -115,4 +112,4 @@ class MetadataResponse:
 BY_ID_SINCE = 12
 """The first version with requests by topic id."""
 
-METADATA = Api(ApiKey.METADATA, "Metadata", 0, 12, MetadataRequest, MetadataResponse, ignores_rest=True)
+METADATA = Api(ApiKey.METADATA, "Metadata", 0, 12, MetadataRequest, MetadataResponse)
