@@ -109,7 +109,7 @@ def test_a_deleted_credential_is_gone_and_quotas_stay(world: Simulation) -> None
         (upsertion("", iterations=4096), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (upsertion("ANONYMOUS"), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (upsertion("alice", mechanism=3), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
-        (ScramCredentialUpsertion("alice", 1, 4096, SALT, b"short"), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (ScramCredentialUpsertion("alice", 1, 4096, SALT, b""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (ScramCredentialUpsertion("alice", 1, 4096, b"", b"x" * 32), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (ScramCredentialDeletion("alice", 0), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
         (ScramCredentialDeletion("alice", 1), ErrorCode.RESOURCE_NOT_FOUND),
@@ -123,6 +123,12 @@ def test_one_fault_of_a_user_drops_all_changes_of_the_user(
     assert results[change.name][0] == code
     assert results["bob"] == (0, None)
     assert "alice" not in [user for user, *_ in described(world)]
+
+
+def test_salted_password_may_have_any_length(world: Simulation) -> None:
+    change = ScramCredentialUpsertion("alice", 2, 15_000, b"my-salt", b"my-salted-password")
+    assert alter(world, change) == {"alice": (0, None)}
+    assert described(world) == [("alice", 0, [(2, 15_000)])]
 
 
 def test_a_credential_cannot_be_changed_twice_in_a_request(world: Simulation) -> None:
