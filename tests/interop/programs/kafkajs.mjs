@@ -1,7 +1,7 @@
 // kafkajs.mjs MODULES BOOTSTRAP: KafkaJS, with its own defaults, under the commands of tests/interop/driver.py.
 // MODULES is the folder with node_modules in it.
 import { createRequire } from "node:module";
-import { createInterface } from "node:readline";
+import { event, numbers, parse, reply, serve, settings, show } from "./lines.mjs";
 
 const [modules, bootstrap] = process.argv.slice(2);
 const require = createRequire(`${modules}/package.json`);
@@ -12,37 +12,23 @@ const kafka = new Kafka({ clientId: "kafkajs", brokers: [bootstrap], logLevel: l
 const codecs = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy };
 const members = new Map();
 
-const encode = (bytes) => (bytes === null || bytes === undefined ? "-" : `=${Buffer.from(bytes).toString("base64")}`);
-const decode = (word) => (word === "-" ? null : Buffer.from(word.slice(1), "base64"));
-const say = (line) => process.stdout.write(`${line}\n`);
-const reply = (...words) => say(`> ${words.join(" ")}`);
-const event = (member, ...words) => say(`@ ${member} ${words.join(" ")}`);
-const numbers = (partitions) => [...partitions].sort((a, b) => a - b).join(",") || "-";
-const settings = (words) => words.map((word) => /^([^=]*)=(.*)$/.exec(word)).map(([, name, value]) => ({ name, value }));
-
-function parse(line) {
-  const [partition, timestamp, key, value, headers] = line.split(" ");
-  const pairs = {};
-  for (const header of headers === "-" ? [] : headers.split(",")) {
-    const [name, content] = header.split(":");
-    const text = decode(name).toString("utf8");
-    pairs[text] = text in pairs ? [pairs[text], decode(content)].flat() : decode(content);
-  }
-  return { partition: Number(partition), timestamp, key: decode(key), value: decode(value), headers: pairs };
+// Values of one name are a list.
+function byName(pairs) {
+  const found = {};
+  for (const [name, value] of pairs) found[name] = name in found ? [found[name], value].flat() : value;
+  return found;
 }
 
-function show(partition, message) {
-  const pairs = Object.entries(message.headers ?? {}).flatMap(([name, values]) =>
-    [values].flat().map((value) => `${encode(Buffer.from(name, "utf8"))}:${encode(value)}`));
-  return [partition, message.offset, message.timestamp, encode(message.key), encode(message.value),
-    pairs.join(",") || "-"].join(" ");
+function shown(partition, { offset, timestamp, key, value, headers }) {
+  const pairs = Object.entries(headers ?? {}).flatMap(([name, values]) => [values].flat().map((one) => [name, one]));
+  return show(partition, offset, timestamp, key, value, pairs);
 }
 
 async function produce(topic, codec, mode, lines) {
   const producer = kafka.producer({ idempotent: mode === "idempotent" });
   await producer.connect();
   try {
-    const messages = lines.map(parse);
+    const messages = lines.map(parse).map((message) => ({ ...message, headers: byName(message.headers) }));
     const sent = await producer.send({ topic, messages, compression: codecs[codec] });
     const next = new Map(sent.map(({ partition, baseOffset }) => [partition, Number(baseOffset)]));
     for (const { partition } of messages) {
@@ -69,7 +55,7 @@ async function read(topic, partition, count, level) {
       autoCommit: false,
       eachMessage: async ({ partition: from, message }) => {
         if (from !== partition || seen >= count) return;
-        reply(show(partition, message));
+        reply(shown(partition, message));
         if (++seen === count) resolve();
       },
     }).catch(reject);
@@ -100,7 +86,7 @@ async function join(name, groupId, topic, mode) {
   await consumer.run({
     autoCommit: mode === "commits",
     eachMessage: async ({ partition, message }) => {
-      event(name, "record", show(partition, message));
+      event(name, "record", shown(partition, message));
       received.set(partition, Number(message.offset));
     },
   });
@@ -169,17 +155,4 @@ async function run([name, ...words], lines) {
   }
 }
 
-const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-for (let { value: line, done } = await input.next(); !done; { value: line, done } = await input.next()) {
-  const words = line.split(" ");
-  const lines = [];
-  for (let more = words[0] === "produce" ? Number(words[4]) : 0; more > 0; more--) lines.push((await input.next()).value);
-  try {
-    await run(words, lines);
-    say("ok");
-  } catch (error) {
-    process.stderr.write(`${error.stack}\n`);
-    say(`failed ${String(error.message).replaceAll("\n", " ")}`);
-  }
-}
-process.exit(0);
+await serve(run);
