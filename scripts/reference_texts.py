@@ -196,7 +196,11 @@ PROTOCOL_VERSIONS = (
 
 NO_TRANSACTIONS = "there are no transactions"
 NO_TOKENS = "there are no delegation tokens"
-BETWEEN_BROKERS = "only brokers send it, and ours need no later version of each other"
+TO_KRAFT = "is for the move to KRaft"
+NO_BROKER_EPOCHS = (
+    "have the epochs of brokers and leaders, by which Kafka tells late requests: here the requests to a broker "
+    "come one after the other, on a connection that ends with its session in ZooKeeper"
+)
 NEW_GROUPS = (
     "Kafka too refuses it with ZooKeeper (UNSUPPORTED_VERSION): it is for the new coordinator of groups"
 )
@@ -223,10 +227,12 @@ OTHER_APIS: dict[int, str] = {
 """APIs of Kafka 3.9.1 that have no schema."""
 
 OLDER_VERSIONS: dict[str, str] = {
-    "LeaderAndIsr": BETWEEN_BROKERS,
-    "StopReplica": BETWEEN_BROKERS,
-    "UpdateMetadata": BETWEEN_BROKERS,
-    "ControlledShutdown": BETWEEN_BROKERS,
+    "LeaderAndIsr": (
+        "6 names a leader that recovers from an unclean election, which AlterPartition records; 7 " + TO_KRAFT
+    ),
+    "StopReplica": f"1 to 3 {NO_BROKER_EPOCHS}; 4 {TO_KRAFT}",
+    "UpdateMetadata": f"8 {TO_KRAFT}",
+    "ControlledShutdown": "2 has the epoch of the broker, by which Kafka tells a late request: here it would only move leaders once more",
     "AddPartitionsToTxn": NO_TRANSACTIONS,
     "AddOffsetsToTxn": NO_TRANSACTIONS,
     "EndTxn": NO_TRANSACTIONS,

@@ -75,6 +75,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/embedded/pytest_plugin.py": "an entry point",
     "broker_core/minikafka/groups/states.py": "a table",
     "broker_core/minikafka/server/config/releases.py": "a table",
+    "broker_core/minikafka/log/checkpoints/partition_metadata.py": "the format of a file",
     "broker_core/minikafka/log/cleanup/cleaner_control.py": "a port",
     "broker_core/minikafka/log/probe.py": "writes to a disk that the log does not use",
     "broker_core/minikafka/log/recovery/opening_progress.py": "structured lines that a parent process reads",

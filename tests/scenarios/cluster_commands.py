@@ -138,9 +138,9 @@ def leader_and_isr(
         number: BrokerAddress(number, machine.host, PORT) for number, machine in simulation.machines.items()
     }
     body = messages.leader_and_isr(
-        CONTROLLER, controller_epoch, {TopicPartition(topic, partition): known}, brokers
+        CONTROLLER, controller_epoch, {TopicPartition(topic, partition): known}, brokers, {}, 0
     )
-    return ScriptRequest(Request(ApiKey.LEADER_AND_ISR, messages.LEADER_AND_ISR_VERSION, body), _errors)
+    return ScriptRequest(Request(ApiKey.LEADER_AND_ISR, 0, body), _errors)
 
 
 @VOCABULARY.command

@@ -249,7 +249,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
         zk_client.settings.of_all_topics,
         zk_client.settings.of_clients_and_users,
         lambda: zk_client.settings.of(paths.BROKERS, "0"),
-        lambda: zk_client.creations(["t"]),
+        lambda: zk_client.topics.incarnations(["t"]),
         lambda: observe_topics(zk_client.store, broker.logs.topic_incarnations),
         lambda: zk_client.states.read({name: (0,)}),
         lambda: read_offsets(zk_client.store, "g", [name]),

@@ -96,6 +96,7 @@ def test_records_are_kept_in_a_new_cluster_on_the_operators_request() -> None:
     simulation.zookeeper.restore(None)
     leave_cluster(machine)
     machine.files.remove(f"{DATA_DIR}/topic-creations.json")
+    machine.files.remove(f"{DATA_DIR}/t_0/partition.metadata")
     machine.start()
     assert simulation.create_topic("t") == ErrorCode.NONE
     simulation.pass_time(10_000)

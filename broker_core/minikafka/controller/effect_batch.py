@@ -142,7 +142,7 @@ class EffectBatch:
             events.SendUpdateMetadata(broker_id, brokers, {}) for broker_id in self._send_live_brokers_to
         ]
         effects += [
-            events.SendLeaderAndIsr(broker_id, leaderships)
+            events.SendLeaderAndIsr(broker_id, leaderships, self._context.ids_of(leaderships))
             for broker_id, leaderships in self._leaderships.items()
         ]
         all_known = (

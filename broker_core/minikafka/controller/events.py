@@ -230,10 +230,14 @@ class WriteLeaderships:
 
 @dataclass(frozen=True, slots=True)
 class SendLeaderAndIsr:
-    """Send LeaderAndIsr: the partitions that a broker leads or follows."""
+    """Send LeaderAndIsr: the partitions that a broker leads or follows.
+
+    ``topic_ids``: of their topics, if they have one.
+    """
 
     broker_id: int
     leaderships: Mapping[TopicPartition, LeaderAndIsr]
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

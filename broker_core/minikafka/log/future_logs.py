@@ -182,6 +182,7 @@ class FutureLogs:
         elif mark is not None:
             old = self._current.get(partition)
             if mark == _COMPLETE or old_home is None or (old is not None and _is_prefix(old, log)):
+                self._current.topic_incarnations.load(partition, home)
                 self._current.adopt(partition, log, home)
                 del self._futures[partition]
                 if old_home is not None or not some_offline:
@@ -396,6 +397,7 @@ class FutureLogs:
         if log.end_offset < newest and current.read(log.end_offset, 1, up_to=newest).slice is None:
             # Compaction has removed the messages before the newest segment.
             create_segment(self._files, log.directory, log.layout, newest)
+        self._current.topic_incarnations.save_topic_id_of_copy(partition, log.directory)
         self._mark(log.directory, _PENDING)
         path = home.partition_path(partition)
         home.rename(log.directory, path)

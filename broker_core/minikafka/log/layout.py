@@ -55,6 +55,8 @@ CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 TOPIC_INCARNATIONS_FILE = "topic-creations.json"
 LEADER_EPOCH_JOURNAL_FILE = "leader-epochs-begun.json"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
+"""In a partition's directory: the id of its topic (``partition_metadata``)."""
 LOG_REPLACEMENT_FILE = "log-replacement"
 """In a partition's directory while it replaces the log in another data directory (``future_logs``)."""
 

@@ -45,9 +45,7 @@ Overrides = Mapping[str, Mapping[str, str]]
 
 Jobs = Sequence[Callable[[], None]]
 
-
 _LONG_AGO_MS = -(1 << 62)
-
 _logger = logging.getLogger(__name__)
 
 
@@ -98,7 +96,7 @@ class LogManager:
         self.file_deletion = FileDeletion(files, clock)
         self._warned: dict[str, list[str]] = {}
         self.high_watermarks = HighWatermarkCheckpoints()
-        self.topic_incarnations = TopicIncarnations(files)
+        self.topic_incarnations = TopicIncarnations(files, new_mutex())
         """The incarnation of the topic of each log."""
         self.epoch_journal = LeaderEpochJournal(files)
         self.cleaner_control: CleanerControl | None = None
@@ -467,6 +465,7 @@ class LogManager:
         StorageError of a log is raised at the end: messages may be lost.
         """
         first: StorageError | None = None
+        self.topic_incarnations.save_topic_ids()
         for directory in self._directories:
             try:
                 self._close_directory(directory)
@@ -552,6 +551,7 @@ class LogManager:
         self._directory_of[partition] = directory
         known = replace(known, journal_epochs=self.epoch_journal.of(partition))
         self._unopened[partition] = replace(known, clean=False)
+        self.topic_incarnations.load(partition, directory)
         log = Log.open(
             self._files,
             directory.partition_path(partition),

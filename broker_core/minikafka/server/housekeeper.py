@@ -30,6 +30,8 @@ _FIRST_RETENTION_MS = 30_000
 """The delay of the first retention check, as in 0.10.1."""
 _CERTIFICATES_MS = 10_000
 """The interval of looks at the files of certificates."""
+_TOPIC_IDS_AT_ONCE = 50
+"""The most topic ids that are written, a flush each, before other tasks."""
 _COUNTERS_MS = 60_000
 """The interval of checks that ZooKeeper's counters, after a restore or an edit, are above the ids in use."""
 
@@ -160,6 +162,7 @@ class Housekeeper:
         self._control.retry()
         self._failing.look()
         self._broker.logs.file_deletion.remove_due()
+        self._broker.logs.topic_incarnations.save_topic_ids(_TOPIC_IDS_AT_ONCE)
 
     def _delete_old(self) -> None:
         self._broker.logs.delete_old_segments(self._broker.readable_up_to)

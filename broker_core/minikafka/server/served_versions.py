@@ -14,7 +14,7 @@ NEWEST_SERVED: dict[ApiKey, int] = {
     ApiKey.FETCH: 17,
     ApiKey.LIST_OFFSETS: 9,
     ApiKey.METADATA: 12,
-    ApiKey.LEADER_AND_ISR: 1,
+    ApiKey.LEADER_AND_ISR: 5,
     ApiKey.STOP_REPLICA: 0,
     ApiKey.UPDATE_METADATA: 7,
     ApiKey.CONTROLLED_SHUTDOWN: 1,

@@ -12,6 +12,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.checkpoints.topic_incarnations import TopicIncarnation
 from minikafka.log.future_logs import SLICE_BYTES
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
@@ -391,11 +392,12 @@ def test_a_log_is_not_cleaned_while_it_moves(manager: LogManager) -> None:
 
 def test_the_topic_of_a_log_is_known_in_its_new_directory(manager: LogManager, files: MemoryFiles) -> None:
     manager.topic_incarnations.begin(("cluster", 1))
-    manager.topic_incarnations.record({ONE: 77})
+    topic = TopicIncarnation(77, bytes(range(16)))
+    manager.topic_incarnations.record({ONE: topic})
     move(manager, "d2")
     manager.close()
     again = manager_of(files, "d1", "d2")
-    assert again.topic_incarnations.of(ONE) == 77
+    assert again.topic_incarnations.of(ONE) == topic
     assert '"my_topic"' not in read_file(files, "d1/topic-creations.json").decode()
 
 

@@ -311,7 +311,7 @@ class Door:
 
 
 def manager_behind(files: MemoryFiles, lock: Callable[[], D]) -> tuple[LogManager, list[D]]:
-    """A broker's logs, and the locks that they make."""
+    """A broker's logs, and the locks that are made when they are opened."""
     locks: list[D] = []
 
     def new_lock() -> D:
@@ -319,6 +319,7 @@ def manager_behind(files: MemoryFiles, lock: Callable[[], D]) -> tuple[LogManage
         return locks[-1]
 
     manager = LogManager(files, ["d1"], SMALL, Layout.CLASSIC, ManualClock(), new_mutex=new_lock)
+    locks.clear()
     manager.open_all()
     return manager, locks
 

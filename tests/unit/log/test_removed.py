@@ -15,6 +15,7 @@ from minikafka.base.errors import DirectoryLocked, StorageError
 from minikafka.base.files import RealFiles
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.checkpoints.meta_properties import MetaProperties, write_meta
+from minikafka.log.checkpoints.topic_incarnations import TopicIncarnation
 from minikafka.log.manager import LogManager
 from tests.support.logs import HOME, ONE, OTHER, TWO, fill, log_of, manager_of, open_log, read_all
 
@@ -119,7 +120,7 @@ def test_logs_of_a_removed_directory_take_no_more_messages(
     manager.checkpoint_offsets()
     manager.high_watermarks.write({ONE: 10, TWO: 15})
     manager.topic_incarnations.begin(("cluster", 1))
-    manager.topic_incarnations.record({ONE: 7, TWO: 7})
+    manager.topic_incarnations.record({ONE: TopicIncarnation(7), TWO: TopicIncarnation(7)})
     manager.epoch_journal.record({ONE: ((1, 10),), TWO: ((1, 15),)})
     manager.flush_names()
     assert not files.exists("d1")

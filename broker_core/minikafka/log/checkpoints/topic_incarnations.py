@@ -1,4 +1,5 @@
-"""The topic incarnation of each log, as one name may be used by several topics: ``topic-creations.json``.
+"""The topic incarnation of each log, as one name may be used by several topics: ``topic-creations.json``, and
+the ids of topics (``partition_metadata``).
 
 ZooKeeper identifies a topic by the change that created it (the ``czxid`` of ``/brokers/topics/T``). When only
 a topic's znodes were removed and it is created again, its old logs still exist, also on brokers that were
@@ -24,6 +25,13 @@ before 3.6 may lose the change of a deletion when it is restarted (ZOOKEEPER-312
 
 One file in each data directory. It is written before a log takes its first message: a missing record only
 makes a log look like the current topic's own, a record of an earlier change would have it set aside.
+
+The id of its topic is in the directory of each log, as in Kafka. A log with the id of a topic belongs to it,
+whatever is recorded: another program may have created the topic and the log meanwhile (a broker of Kafka
+that used the data directory). With another id, the changes decide; an id does not tell which of two topics is
+the later one, and an earlier tool may have written the znode anew without the id, and the controller a new
+one. Without a recorded change such a log belongs to another topic. The files of ids are written some time
+after the log gets its first leader, one flush for each, by the housekeeper: until then, the record suffices.
 """
 
 from __future__ import annotations
@@ -31,12 +39,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file
 from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.log.checkpoints.data_directory import DataDirectory
+from minikafka.log.checkpoints.partition_metadata import read_topic_id, write_topic_id
 from minikafka.log.layout import TOPIC_INCARNATIONS_FILE
 
 _logger = logging.getLogger(__name__)
@@ -64,17 +74,37 @@ class Children:
         return self.made_at or 0, self.changes, self.changed_at
 
 
+@dataclass(frozen=True, slots=True)
+class TopicIncarnation:
+    """One of the topics that have had a name."""
+
+    created: int | None = None
+    """The change that created it (``czxid``); None when it is not known."""
+    topic_id: bytes | None = None
+    """None when it is not known, or the topic has none."""
+
+
 Tree = tuple[str, int]
 """The cluster's id, and the change of ZooKeeper that created its znode."""
 
 
 class TopicIncarnations:
-    """The topic incarnations of all data directories. Used by the thread that opens and creates logs."""
+    """The topic incarnations of all data directories.
 
-    def __init__(self, files: Files) -> None:
+    Used by the thread that opens and creates logs; ``load`` and ``save_topic_ids`` may run on others.
+    """
+
+    def __init__(self, files: Files, mutex: AbstractContextManager[object]) -> None:
         self._files = files
         self._directories: list[DataDirectory] = []
         self._known: dict[TopicPartition, int] = {}
+        self._ids: dict[TopicPartition, bytes] = {}
+        self._unsaved: dict[TopicPartition, None] = {}
+        """Partitions whose files lack the id."""
+        self._unwritable: set[str] = set()
+        """Data directories in which ids could not be written."""
+        self._mutex = mutex
+        """Held while a file of an id is written, and while ``_unsaved`` is changed."""
         self._tree: Tree | None = None
         self._stale: dict[str, Tree | None] = {}
         """Directory whose file must be written -> the tree of its file."""
@@ -163,37 +193,63 @@ class TopicIncarnations:
             return any(self._known[key] > now.changed_at for key in self._known.keys() - self._rolled_back)
         return now.changed_at > before.changed_at
 
-    def of(self, partition: TopicPartition) -> int | None:
-        """Return the change that created the topic of a log; None when it is not known."""
-        return self._known.get(partition)
+    def of(self, partition: TopicPartition) -> TopicIncarnation:
+        """Return what is known of the topic of a log."""
+        return TopicIncarnation(self._known.get(partition), self._ids.get(partition))
 
-    def is_of_another(self, partition: TopicPartition, created: int) -> bool:
-        """Return whether the log certainly belongs to an earlier topic than the change ``created``."""
-        known = self._known.get(partition)
-        return known is not None and known < created and partition not in self._rolled_back
-
-    def is_of_later(self, partition: TopicPartition, created: int) -> bool:
-        """Return whether the log may belong to a later topic, which ZooKeeper has lost."""
-        known = self._known.get(partition)
-        if known is None or known in {created, _ELSEWHERE}:
+    def is_of_another(self, partition: TopicPartition, topic: TopicIncarnation) -> bool:
+        """Return whether the log certainly belongs to another topic of that name, which ZooKeeper has not
+        lost.
+        """
+        log = self.of(partition)
+        if log.topic_id is not None and log.topic_id == topic.topic_id:
             return False
-        return known > created or partition in self._rolled_back
+        if log.created is None or topic.created is None:
+            return log.topic_id is not None and topic.topic_id is not None
+        return log.created < topic.created and partition not in self._rolled_back
+
+    def is_of_later(self, partition: TopicPartition, topic: TopicIncarnation) -> bool:
+        """Return whether the log may belong to a later topic, which ZooKeeper has lost."""
+        log = self.of(partition)
+        if log.topic_id is not None and log.topic_id == topic.topic_id:
+            return False
+        if log.created is None or topic.created is None or log.created in {topic.created, _ELSEWHERE}:
+            return False
+        return log.created > topic.created or partition in self._rolled_back
+
+    def load(self, partition: TopicPartition, home: DataDirectory) -> None:
+        """Read the topic id of a log that is being opened. Raises StorageError."""
+        topic_id = read_topic_id(self._files, home.partition_path(partition))
+        with self._mutex:
+            if topic_id is not None and partition not in self._unsaved:
+                self._ids[partition] = topic_id
 
     def forget(self, partition: TopicPartition) -> None:
-        """Remove the record of a deleted log. The file may be updated later."""
+        """Remove the record of a deleted log, whose directory has another name now. The file may be updated
+        later.
+        """
         self._known.pop(partition, None)
         self._rolled_back.discard(partition)
+        with self._mutex:
+            self._ids.pop(partition, None)
+            self._unsaved.pop(partition, None)
 
-    def record(self, changes: Mapping[TopicPartition, int]) -> None:
-        """Record the changes that created the topics of these logs. After a StorageError nothing may be
-        written to logs that were created or restarted.
+    def record(self, topics: Mapping[TopicPartition, TopicIncarnation]) -> None:
+        """Record the topics of these logs. After a StorageError nothing may be written to logs that were
+        created or restarted. The files of ids are written by ``save_topic_ids``.
         """
+        with self._mutex:
+            for key, topic in topics.items():
+                if topic.topic_id is not None and topic.topic_id != self._ids.get(key):
+                    self._ids[key] = topic.topic_id
+                    self._unsaved[key] = None
         if self._tree is None:
             return
         new = {
-            key: change
-            for key, change in changes.items()
-            if self._known.get(key) != change or key in self._rolled_back
+            key: topic.created
+            for key, topic in topics.items()
+            if topic.created is not None
+            and (self._known.get(key) != topic.created or key in self._rolled_back)
         }
         self._known |= new
         self._rolled_back -= new.keys()
@@ -201,6 +257,35 @@ class TopicIncarnations:
             home.path: None for home in self._directories if not home.partitions.isdisjoint(new.keys())
         }
         self._write_stale()
+
+    def save_topic_ids(self, most: int | None = None) -> None:
+        """Write the files of ids that are not written yet, at most so many. The next call tries again in a
+        directory that cannot be written, which is logged once.
+        """
+        failed = set()
+        for partition in list(self._unsaved)[:most]:
+            with self._mutex:
+                home = next((home for home in self._directories if partition in home.partitions), None)
+                if partition not in self._unsaved or home is None or home.failure or home.path in failed:
+                    continue
+                try:
+                    write_topic_id(self._files, home.partition_path(partition), self._ids[partition])
+                except StorageError as error:
+                    failed.add(home.path)
+                    if home.path not in self._unwritable:
+                        _logger.warning("failed to write the id of a topic, retrying: %s", error)
+                    continue
+                except FileNotFoundError:
+                    pass  # removed by hand, or being deleted
+                del self._unsaved[partition]
+                self._unwritable.discard(home.path)
+        self._unwritable |= failed
+
+    def save_topic_id_of_copy(self, partition: TopicPartition, directory: str) -> None:
+        """Write the topic id of a log into the directory of its copy. Raises StorageError."""
+        topic_id = self._ids.get(partition)
+        if topic_id is not None:
+            write_topic_id(self._files, directory, topic_id)
 
     def move(self, old: DataDirectory, new: DataDirectory) -> None:
         """Write the files of two directories, between which a log has moved. Raises StorageError."""

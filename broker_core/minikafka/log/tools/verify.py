@@ -28,12 +28,14 @@ from minikafka.base.files import Files, read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.log.checkpoints.leader_epochs import read_epochs
 from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint
+from minikafka.log.checkpoints.partition_metadata import read_topic_id
 from minikafka.log.layout import (
     CLEANED_SUFFIX,
     CORRUPT_SUFFIX,
     DELETE_DIR_SUFFIX,
     DELETED_FILE_SUFFIX,
     LOG_START_FILE,
+    PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
     SWAP_SUFFIX,
     Layout,
@@ -491,6 +493,8 @@ class _PartitionCheck:
         elif kind in {FileKind.TRANSACTION_INDEX, FileKind.PRODUCERS, FileKind.PROPERTIES}:
             try:
                 self._findings += verify_file(self._files, path).findings
+                if name == PARTITION_METADATA_FILE:
+                    read_topic_id(self._files, self._found.path)
             except FileNotFoundError:
                 pass
             except StorageError as error:

@@ -269,9 +269,12 @@ class ControllerEventManager:
         on_response = partial(self._on_response, effect.broker_id, epoch)
         message: tuple[Api[Any, Any], int, Any]
         match effect:
-            case events.SendLeaderAndIsr(_, leaderships):
-                body = requests.leader_and_isr(own, epoch, leaderships, self._addresses(brokers))
-                message = LEADER_AND_ISR, requests.LEADER_AND_ISR_VERSION, body
+            case events.SendLeaderAndIsr(_, leaderships, topic_ids):
+                version = self._leader_and_isr_version(effect)
+                addresses = self._addresses(brokers)
+                body = requests.leader_and_isr(own, epoch, leaderships, addresses, topic_ids, version)
+                message = LEADER_AND_ISR, version, body
+                on_response = partial(self._on_leader_and_isr_response, effect, epoch)
             case events.SendUpdateMetadata(_, known, leaderships, topic_ids):
                 version = self._update_metadata_version
                 update = requests.update_metadata(own, epoch, known, leaderships, topic_ids, version)
@@ -283,6 +286,13 @@ class ControllerEventManager:
                     on_response = partial(self._on_replica_deletion_response, effect.broker_id, epoch)
         api, version, request = message
         self._channels.send(effect.broker_id, QueuedRequest(api, version, request, on_response))
+
+    def _leader_and_isr_version(self, effect: events.SendLeaderAndIsr) -> int:
+        # The response has ids in place of names.
+        have_ids = all(topic_partition.topic in effect.topic_ids for topic_partition in effect.leaderships)
+        if have_ids and self._broker.config.gives_topic_ids:
+            return requests.LEADER_AND_ISR_VERSION
+        return requests.LEADER_AND_ISR_VERSION_WITHOUT_IDS
 
     @property
     def _update_metadata_version(self) -> int:
@@ -305,12 +315,12 @@ class ControllerEventManager:
         """Apply this broker's share of a decision of the local controller."""
         own = self._broker.broker_id
         match effect:
-            case events.SendLeaderAndIsr(_, leaderships):
+            case events.SendLeaderAndIsr(_, leaderships, topic_ids):
                 leaders = self._addresses(brokers)
-                codes = self._replicas.become_leader_or_follower(leaderships, leaders)
-                stale = [key for key, code in codes.items() if code is ErrorCode.STALE_CONTROLLER_EPOCH]
+                codes = self._replicas.become_leader_or_follower(leaderships, leaders, topic_ids)
+                stale = _partitions_with_newer_epoch(codes)
                 if stale:
-                    self.post(events.LeaderEpochsRefused(frozenset(stale)))
+                    self.post(events.LeaderEpochsRefused(stale))
             case events.SendUpdateMetadata(_, known, leaderships, topic_ids):
                 self._replicas.update_metadata(known, leaderships, topic_ids)
             case events.SendStopReplica(_, partitions, False):
@@ -331,10 +341,13 @@ class ControllerEventManager:
             _log.warning("broker %d rejected a request of this controller: %s", broker_id, code)
         if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
             self._broker.worker.submit(partial(self._broker.zk_client.epoch_refused, epoch))
-        elif isinstance(response, LeaderAndIsrResponse):
-            self._broker.worker.submit(
-                partial(self._on_newer_epochs, epoch, _partitions_with_newer_epoch(response))
-            )
+
+    def _on_leader_and_isr_response(
+        self, sent: events.SendLeaderAndIsr, epoch: int, response: LeaderAndIsrResponse
+    ) -> None:
+        self._on_response(sent.broker_id, epoch, response)
+        codes = requests.parse_leader_and_isr_response(response, sent.topic_ids)
+        self._broker.worker.submit(partial(self._on_newer_epochs, epoch, _partitions_with_newer_epoch(codes)))
 
     def _on_newer_epochs(self, epoch: int, partitions: frozenset[TopicPartition]) -> None:
         if partitions and epoch == self._broker.controller.epoch:
@@ -358,14 +371,9 @@ class ControllerEventManager:
                 self.post(events.ReplicaNotDeleted(broker_id, topic_partition))
 
 
-def _partitions_with_newer_epoch(response: LeaderAndIsrResponse) -> frozenset[TopicPartition]:
+def _partitions_with_newer_epoch(codes: Mapping[TopicPartition, ErrorCode]) -> frozenset[TopicPartition]:
     """Return the partitions for which the broker has a newer leader epoch than the request."""
-    stale = ErrorCode.STALE_CONTROLLER_EPOCH
-    return frozenset(
-        TopicPartition(partition.topic, partition.index)
-        for partition in response.partitions
-        if partition.error_code == stale
-    )
+    return frozenset(key for key, code in codes.items() if code is ErrorCode.STALE_CONTROLLER_EPOCH)
 
 
 def _local_broker_last(effects: Iterable[events.Effect], own: int) -> Iterator[events.Effect]:

@@ -1,23 +1,31 @@
 """Conversion between the controller's decisions and its requests.
 
-LeaderAndIsr and StopReplica have the versions that 0.10.1 reads. UpdateMetadata has version 7, with topic
-ids; beside brokers before 2.8 it has version 3, with names of listeners, and beside 0.10.1 brokers version 2,
-which knows an endpoint by its security protocol alone. The broker epoch of version 5 is always -1, unknown: a
-broker that returns has another session, and the requests for the former one are dropped
-(``controller_channel``).
+LeaderAndIsr has version 5 and UpdateMetadata version 7, with topic ids. Where topics have none, as brokers
+before 2.8 may be in the cluster, LeaderAndIsr has version 0; UpdateMetadata has version 3, with names of
+listeners, and beside 0.10.1 brokers version 2, which knows an endpoint by its security protocol alone.
+StopReplica always has the version that 0.10.1 reads. The broker epoch is always -1, unknown: a broker that
+returns has another session, and the requests for the former one are dropped (``controller_channel``).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from minikafka.base.endpoints import BrokerEndpoint, LiveBroker, SecurityProtocol
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name, rows_by_topic
 from minikafka.partition.replica import LeaderAndIsr
-from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest, LiveLeader
+from minikafka.wire.apis.leader_and_isr import (
+    LeaderAndIsrPartition,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+    LiveLeader,
+)
 from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRequest
 from minikafka.wire.apis.update_metadata import (
     UpdateMetadataBroker,
@@ -30,14 +38,30 @@ from minikafka.wire.fields import ZERO_UUID
 
 _log = logging.getLogger(__name__)
 
-LEADER_AND_ISR_VERSION = 0
+LEADER_AND_ISR_VERSION = 5
+LEADER_AND_ISR_VERSION_WITHOUT_IDS = 0
 STOP_REPLICA_VERSION = 0
 UPDATE_METADATA_VERSION = 7
 UPDATE_METADATA_VERSION_WITHOUT_IDS = 3
 UPDATE_METADATA_VERSION_IN_0_10_1 = 2
 _LISTENER_NAMES_SINCE = 3
 _BY_TOPIC_SINCE = 5
+_LEADER_AND_ISR_BY_TOPIC_SINCE = 2
+_RESPONSE_BY_TOPIC_ID_SINCE = 5
 _PROTOCOLS = frozenset(SecurityProtocol)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedLeaderAndIsr:
+    """The content of a LeaderAndIsr request."""
+
+    leaderships: Mapping[TopicPartition, LeaderAndIsr]
+    leaders: Mapping[int, BrokerAddress]
+    """The leaders' addresses."""
+    topic_ids: Mapping[str, bytes]
+    """The ids of the topics that have one."""
+    invalid: Mapping[TopicPartition, ErrorCode]
+    """The ``invalid_partitions``, which are not in ``leaderships``."""
 
 
 def leader_and_isr(
@@ -45,30 +69,66 @@ def leader_and_isr(
     controller_epoch: int,
     leaderships: Mapping[TopicPartition, LeaderAndIsr],
     brokers: Mapping[int, BrokerAddress],
+    topic_ids: Mapping[str, bytes],
+    version: int = LEADER_AND_ISR_VERSION,
 ) -> LeaderAndIsrRequest:
     """Return the request with the state of these partitions and the addresses of their leaders.
 
     ``brokers``: the addresses on the controller's inter-broker listener.
     """
     leaders = sorted({leadership.leader for leadership in leaderships.values()} & brokers.keys())
+    rows = [(key, LeaderAndIsrPartition(*_fields(key, found))) for key, found in leaderships.items()]
+    by_topic = version >= _LEADER_AND_ISR_BY_TOPIC_SINCE
     return LeaderAndIsrRequest(
         controller_id,
         controller_epoch,
-        tuple(LeaderAndIsrPartition(*_fields(key, found)) for key, found in leaderships.items()),
+        () if by_topic else tuple(row for _, row in rows),
         tuple(LiveLeader(leader, brokers[leader].host, brokers[leader].port) for leader in leaders),
+        topics=tuple(
+            LeaderAndIsrTopicState(topic, tuple(parts), topic_id=topic_ids.get(topic, ZERO_UUID))
+            for topic, parts in (rows_by_topic(rows) if by_topic else {}).items()
+        ),
     )
 
 
-def parse_leader_and_isr(
-    request: LeaderAndIsrRequest,
-) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[int, BrokerAddress], dict[TopicPartition, ErrorCode]]:
-    """Return the leaderships, the leaders' addresses, and the ``invalid_partitions``, which are left out."""
+def parse_leader_and_isr(request: LeaderAndIsrRequest) -> ParsedLeaderAndIsr:
+    """Return the content of the request, without ``invalid_partitions``."""
     leaders = {
         broker.broker_id: BrokerAddress(broker.broker_id, broker.host, broker.port)
         for broker in request.live_leaders
     }
-    wrong = invalid_partitions(request.partitions)
-    return _leaderships(request.partitions, wrong), leaders, wrong
+    partitions, topic_ids = _partitions_of(request)
+    wrong = invalid_partitions(partitions)
+    return ParsedLeaderAndIsr(_leaderships(partitions, wrong), leaders, topic_ids, wrong)
+
+
+def leader_and_isr_response(
+    codes: Mapping[TopicPartition, ErrorCode], topic_ids: Mapping[str, bytes], version: int
+) -> LeaderAndIsrResponse:
+    """Return the response with the results for partitions. ``topic_ids``: those in the request."""
+    rows = [(key, LeaderAndIsrPartitionError(*key, code)) for key, code in codes.items()]
+    if version < _RESPONSE_BY_TOPIC_ID_SINCE:
+        return LeaderAndIsrResponse(ErrorCode.NONE, tuple(row for _, row in rows))
+    topics = tuple(
+        LeaderAndIsrTopicError(topic_ids.get(topic, ZERO_UUID), tuple(parts))
+        for topic, parts in rows_by_topic(rows).items()
+    )
+    return LeaderAndIsrResponse(ErrorCode.NONE, (), topics)
+
+
+def parse_leader_and_isr_response(
+    response: LeaderAndIsrResponse, topic_ids: Mapping[str, bytes]
+) -> dict[TopicPartition, ErrorCode]:
+    """Return the results for partitions. ``topic_ids``: those in the request; other ids are left out."""
+    names = {topic_id: topic for topic, topic_id in topic_ids.items()}
+    rows = [((row.topic, row.index), row.error_code) for row in response.partitions]
+    rows += [
+        ((names[topic.topic_id], row.index), row.error_code)
+        for topic in response.topics
+        if topic.topic_id in names
+        for row in topic.partitions
+    ]
+    return {TopicPartition(*key): ErrorCode.of(code) for key, code in rows}
 
 
 def stop_replica(
@@ -127,12 +187,19 @@ def parse_update_metadata(
         if broker.port >= 0:  # version 0
             known = LiveBroker.plaintext(broker.broker_id, broker.host, broker.port)
         brokers[broker.broker_id] = known
-    partitions = [
-        *request.partitions,
-        *(replace(row, topic=topic.topic) for topic in request.topics for row in topic.partitions),
-    ]
-    topic_ids = {topic.topic: topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID}
+    partitions, topic_ids = _partitions_of(request)
     return brokers, _leaderships(partitions, invalid_partitions(partitions)), topic_ids
+
+
+def _partitions_of(
+    request: LeaderAndIsrRequest | UpdateMetadataRequest,
+) -> tuple[list[LeaderAndIsrPartition | UpdateMetadataPartition], dict[str, bytes]]:
+    """Return the partitions of all versions with their topics' names, and the ids of the topics with one."""
+    partitions: list[LeaderAndIsrPartition | UpdateMetadataPartition] = list(request.partitions)
+    for topic in request.topics:
+        partitions += (replace(row, topic=topic.topic) for row in topic.partitions)
+    topic_ids = {topic.topic: topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID}
+    return partitions, topic_ids
 
 
 def _endpoints(broker: UpdateMetadataBroker) -> Iterator[BrokerEndpoint]:

@@ -1,8 +1,13 @@
 """LeaderAndIsr: the controller assigns the partitions that this broker leads or follows.
 
-Version 1 marks new replicas. The response is sent once this broker has applied the states, with an error for
-each partition whose log cannot be opened or that is not valid. A request of a former controller gets
-STALE_CONTROLLER_EPOCH and changes nothing.
+The response is sent once this broker has applied the states, with an error for each partition whose log
+cannot be opened or that is not valid. A request of a former controller gets STALE_CONTROLLER_EPOCH, and a
+partition of another topic than the one that ZooKeeper has under that name INCONSISTENT_TOPIC_ID: they change
+nothing.
+
+Versions: 1 marks new replicas and 3 those of a reassignment, which makes no difference here; 2 has the
+broker's epoch, which is not checked; 5 has topic ids, and the type of the request, which a controller with
+ZooKeeper does not set.
 """
 
 from __future__ import annotations
@@ -17,11 +22,7 @@ from minikafka.server.context import RequestContext
 from minikafka.server.control import controller_requests as messages
 from minikafka.server.core.broker import Broker
 from minikafka.server.replication.replica_manager import ReplicaManager
-from minikafka.wire.apis.leader_and_isr import (
-    LeaderAndIsrPartitionError,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-)
+from minikafka.wire.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 _log = logging.getLogger(__name__)
 
@@ -30,14 +31,14 @@ def handle(
     broker: Broker, replicas: ReplicaManager, context: RequestContext, request: LeaderAndIsrRequest
 ) -> None:
     """Serve one LeaderAndIsr request, as a job."""
-    leaderships, named, refused = messages.parse_leader_and_isr(request)
+    parsed = messages.parse_leader_and_isr(request)
+    leaderships, topic_ids = parsed.leaderships, parsed.topic_ids
 
     def respond() -> LeaderAndIsrResponse:
-        leaders = _addresses(broker, named)
+        leaders = _addresses(broker, parsed.leaders)
         _report_unreachable(broker, leaders, {state.leader for state in leaderships.values()})
-        codes = {**replicas.become_leader_or_follower(leaderships, leaders), **refused}
-        answers = tuple(LeaderAndIsrPartitionError(*key, code) for key, code in codes.items())
-        return LeaderAndIsrResponse(ErrorCode.NONE, answers)
+        codes = {**replicas.become_leader_or_follower(leaderships, leaders, topic_ids), **parsed.invalid}
+        return messages.leader_and_isr_response(codes, topic_ids, context.version)
 
     def refuse() -> LeaderAndIsrResponse:
         return LeaderAndIsrResponse(ErrorCode.STALE_CONTROLLER_EPOCH, ())

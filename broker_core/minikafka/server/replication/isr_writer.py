@@ -106,7 +106,7 @@ class IsrWriter:
         name.
         """
         broker, name = self._broker, partition.topic_partition
-        made_by = broker.logs.topic_incarnations.of(name)
+        made_by = broker.logs.topic_incarnations.of(name).created
         if broker.partitions.get(name) is not partition:
             return True
         return made_by not in {None, created.get(name.topic)}

@@ -25,9 +25,9 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import portions
 from minikafka.server.groups.group_coordinator import GroupCoordinator
+from minikafka.server.replication.current_topics import CurrentTopics
 from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherManager
 from minikafka.server.replication.unassigned_logs import NAMED_MOST, UnassignedLogs, is_older
-from minikafka.server.zookeeper.counters import observe_topics
 
 _log = logging.getLogger(__name__)
 
@@ -160,27 +160,30 @@ class ReplicaManager:
         for key, (leadership, known) in self._not_opened.items():
             leaderships[key] = leadership
             leaders |= known
-        self.become_leader_or_follower(leaderships, leaders)
+        self.become_leader_or_follower(leaderships, leaders, {})
 
     # --- leading and following ------------------------------------------------------------------------------
 
     def become_leader_or_follower(
-        self, leaderships: Leaderships, leaders: Addresses
+        self, leaderships: Leaderships, leaders: Addresses, topic_ids: Mapping[str, bytes]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Lead or follow each partition; ``leaders`` has the addresses of the leaders.
+        """Lead or follow each partition; ``leaders`` has the addresses of the leaders, ``topic_ids`` the ids
+        of the topics that the controller means.
 
         Return the result of each. An older leader epoch than the known one changes nothing and results in
-        STALE_CONTROLLER_EPOCH, as in 0.10.1.
+        STALE_CONTROLLER_EPOCH, as in 0.10.1; another topic of that name in INCONSISTENT_TOPIC_ID.
         """
         broker = self._broker
         codes = dict.fromkeys(leaderships, ErrorCode.NONE)
         opened: dict[TopicPartition, Log] = {}
         # All reads come before any change: without ZooKeeper the job is run again from the start.
         configs = broker.zk_client.settings.of_topics(_topics(leaderships))
-        created = broker.zk_client.creations(configs)
-        observe_topics(broker.zk_client.store, broker.logs.topic_incarnations)
+        topics = self._read_topics(configs, topic_ids)
         held, registered_at = set(broker.logs.partitions()), self._registered()
-        leaderships = self._of_these_topics(leaderships, created, leaders)
+        inconsistent = topics.inconsistent(leaderships)
+        codes |= dict.fromkeys(inconsistent, ErrorCode.INCONSISTENT_TOPIC_ID)
+        leaderships = {key: value for key, value in leaderships.items() if key not in inconsistent}
+        leaderships = self._of_these_topics(leaderships, topics, leaders)
         behind = {key for key, leadership in leaderships.items() if self._is_behind(key, leadership)}
         codes |= dict.fromkeys(behind, ErrorCode.STALE_CONTROLLER_EPOCH)
         leaderships = {key: value for key, value in leaderships.items() if key not in behind}
@@ -197,14 +200,14 @@ class ReplicaManager:
                 if broker.broker_id not in leadership.replicas:
                     codes[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     continue
-                log = self._open(topic_partition, leadership, leaders, overrides)
+                log = self._open(topic_partition, leadership, leaders, overrides, topics)
                 if log is None:
                     codes[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 else:
                     opened[topic_partition] = log
-        made = [key for key in opened.keys() - held if created.get(key.topic, registered_at) < registered_at]
+        made = topics.created_before(registered_at, opened.keys() - held)
         self._warn_of_missing_logs(key for key in made if leaderships[key].leader == broker.broker_id)
-        self._record_topics(opened, created, leaderships, leaders)
+        self._record_topics(opened, topics, leaderships, leaders)
         self._record_epochs(opened, leaderships, leaders)
         self._resign(leaderships)
         broker.run(lambda: self._take_over(opened, leaderships))
@@ -218,6 +221,10 @@ class ReplicaManager:
                 self._ahead.discard(topic_partition)
         self._fetchers.sweep()
         return codes
+
+    def _read_topics(self, topics: Iterable[str], sent_ids: Mapping[str, bytes]) -> CurrentTopics:
+        broker = self._broker
+        return CurrentTopics.read(broker.zk_client, broker.logs.topic_incarnations, topics, sent_ids)
 
     def _registered(self) -> int:
         """Return the zxid of this process's first registration in ZooKeeper; 0 if it is unknown."""
@@ -290,7 +297,7 @@ class ReplicaManager:
         self._touch_topics(_topics(opened))
 
     def _of_these_topics(
-        self, leaderships: Leaderships, created: Mapping[str, int], leaders: Addresses
+        self, leaderships: Leaderships, topics: CurrentTopics, leaders: Addresses
     ) -> Leaderships:
         """Set aside the logs of earlier topics of these names; return the leaderships of the current topics.
 
@@ -298,13 +305,11 @@ class ReplicaManager:
         this broker or on one that was stopped. A leadership that differs from the state in ZooKeeper was sent
         for the earlier topic and is left out.
         """
-        logs, left = self._broker.logs, dict(leaderships)
+        left = dict(leaderships)
         strays = {
-            key: leadership.replicas
-            for key, leadership in leaderships.items()
-            if key.topic in created and logs.topic_incarnations.is_of_another(key, created[key.topic])
+            key: leadership.replicas for key, leadership in leaderships.items() if topics.is_of_another(key)
         }
-        for topic_partition in self._of_lost_topics(leaderships.keys() - strays.keys(), created):
+        for topic_partition in topics.lost(leaderships.keys() - strays.keys()):
             _log.warning(
                 "the log of %s may belong to a topic that ZooKeeper lost when it was restored from an older "
                 "copy: using it for the existing topic of that name",
@@ -324,15 +329,6 @@ class ReplicaManager:
                 if left.pop(topic_partition, None) is not None:
                     self._not_opened[topic_partition] = sent, leaders
         return left
-
-    def _of_lost_topics(
-        self, partitions: Iterable[TopicPartition], created: Mapping[str, int]
-    ) -> list[TopicPartition]:
-        """Return the partitions whose logs may belong to topics that ZooKeeper lost when it was restored."""
-        known = self._broker.logs.topic_incarnations
-        return sorted(
-            key for key in partitions if key.topic in created and known.is_of_later(key, created[key.topic])
-        )
 
     def _set_aside(self, topic_partition: TopicPartition, why: str) -> None:
         self.stop((topic_partition,))
@@ -377,17 +373,17 @@ class ReplicaManager:
     def _record_topics(
         self,
         opened: dict[TopicPartition, Log],
-        created: Mapping[str, int],
+        topics: CurrentTopics,
         leaderships: Leaderships,
         leaders: Addresses,
     ) -> None:
         """Record the topics of logs and the directory names of new logs: one flush for all of them."""
-        made = [key for key in opened if key not in self._broker.partitions]
-        changes = {key: created[key.topic] for key in opened if key.topic in created}
+        served = self._broker.partitions.keys() & leaderships.keys()
+        made = [key for key in opened if key not in served]
         try:
             if made:
                 self._broker.logs.flush_names()
-            self._broker.logs.topic_incarnations.record(changes)
+            topics.logs.record(topics.to_record(opened, served))
         except (MinikafkaError, FileNotFoundError) as error:
             if not made:
                 _log.warning("failed to record topics of logs, retrying at a leader change: %s", error)
@@ -430,6 +426,7 @@ class ReplicaManager:
         leadership: LeaderAndIsr,
         leaders: Addresses,
         overrides: Mapping[str, str],
+        topics: CurrentTopics,
     ) -> Log | None:
         logs, served = self._broker.logs, topic_partition in self._broker.partitions
         late = self._not_deleted.get(topic_partition)
@@ -443,6 +440,11 @@ class ReplicaManager:
                 self._differing.discard(topic_partition)
             new = topic_partition in self.new
             log = logs.create(topic_partition, overrides, new=new, flush_name=False)
+            if topics.is_of_another(topic_partition):
+                # Its topic id could not be read before. It is set aside at the next attempt.
+                logs.give_up(topic_partition)
+                self._not_opened[topic_partition] = leadership, leaders
+                return None
             if not served and log.needs_flush():
                 # The end that recovery found may not be durable, and is about to become readable.
                 try:
@@ -550,9 +552,7 @@ class ReplicaManager:
         The result is KAFKA_STORAGE_ERROR for those whose deletion failed and is retried.
         """
         partitions = tuple(partitions)
-        created = self._broker.zk_client.creations(_topics(partitions))
-        observe_topics(self._broker.zk_client.store, self._broker.logs.topic_incarnations)
-        self._spared.update(self._of_lost_topics(partitions, created))
+        self._spared.update(self._read_topics(_topics(partitions), {}).lost(partitions))
         self.stop(partitions)
         self._broker.run(lambda: self._stop_serving(partitions))
 

@@ -205,10 +205,11 @@ def _own_tree(store: Store, own: str) -> int:
             f"the data directories belong to cluster {own}, but ZooKeeper has no {paths.CLUSTER_ID}: its "
             "data was removed, or zookeeper.connect names another ZooKeeper. Nothing was changed. Restore "
             "ZooKeeper's data from a copy, or correct zookeeper.connect. To create a new cluster with these "
-            "records, remove the line cluster.id from meta.properties, and the file topic-creations.json, in "
-            "each data directory of all brokers, start them, and create the topics again (with the same "
-            "number of partitions, and with --replica-assignment if there are several brokers, since a "
-            "partition's records are where its log is), and their configs, quotas and ACLs"
+            "records, remove the line cluster.id from meta.properties, the file topic-creations.json, and "
+            "each partition's file partition.metadata, in each data directory of all brokers, start them, "
+            "and create the topics again (with the same number of partitions, and with --replica-assignment "
+            "if there are several brokers, since a partition's records are where its log is), and their "
+            "configs, quotas and ACLs"
         ) from None
     if found.id != own:
         raise InconsistentClusterId(

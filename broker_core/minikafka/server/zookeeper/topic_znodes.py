@@ -1,4 +1,4 @@
-"""The znodes of topics as this broker writes them: new topics, more partitions, and ids.
+"""The znodes of topics as this broker reads and writes them: incarnations, new topics, more partitions, ids.
 
 The broker that creates a topic gives it an id (KIP-516); the controller gives ids to topics without one,
 from an earlier release or a tool of one. An id is written on the condition that the znode is as it was read,
@@ -7,12 +7,14 @@ so that a topic never gets two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from minikafka.base.errors import BadVersion, NoNode
+from minikafka.base.errors import BadVersion, CoordinationError, NoNode
 from minikafka.base.ids import new_topic_id
 from minikafka.controller.assignment import Assignment
+from minikafka.log.checkpoints.topic_incarnations import TopicIncarnation
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import EntityConfig
 from minikafka.registry.store import Store
@@ -28,6 +30,17 @@ class TopicZnodes:
         self._store = store
         self._random_bytes = random_bytes
         self._znodes = Znodes(store)
+
+    def incarnations(self, topics: Iterable[str]) -> dict[str, TopicIncarnation]:
+        """Return the incarnation of each of the topics that exists."""
+        by_path = {paths.topic_path(topic): topic for topic in topics}
+        found = {}
+        for path, (data, stat) in self._store.read_all(by_path).items():
+            topic_id = None
+            with contextlib.suppress(CoordinationError):  # the controller reports an invalid znode
+                topic_id = TOPIC.decode(data, path).topic_id
+            found[by_path[path]] = TopicIncarnation(stat.created_at, topic_id)
+        return found
 
     def create(self, topics: Mapping[str, tuple[Assignment, Mapping[str, str]]]) -> frozenset[str]:
         """Write the configs of topics, then their assignments, which the controller watches; all at once.

@@ -4,8 +4,7 @@ All methods but the constructor and the watch callbacks run as jobs of the worke
 ZooKeeper's callbacks only submit jobs. After a lost connection the worker runs the job again once there is a
 session again, so every method here can be run twice.
 
-Where text and release disagree: the partitions' state znodes are persistent (the text says ephemeral); see
-ARCHITECTURE.md.
+Where text and release disagree (ARCHITECTURE.md): the partitions' state znodes are persistent, not ephemeral.
 """
 
 from __future__ import annotations
@@ -542,7 +541,8 @@ class ZooKeeperClient:
                 deleted.add(topic)  # Deleted and created again by hand between two reads.
             elif known is not None and held.topic_id is None:
                 without_id.add(topic)  # Written by a tool of a release without ids.
-            if topic in deleted or held.partitions != known:
+            new_id = held.topic_id not in {None, self._ids.get(topic)}
+            if topic in deleted or new_id or held.partitions != known:
                 other.append(topic)
         self.topics.give_ids({topic: self._ids.get(topic) for topic in without_id})
         for topic in other:

@@ -13,7 +13,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file, replace_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.checkpoints.topic_incarnations import Children
+from minikafka.log.checkpoints.topic_incarnations import Children, TopicIncarnation
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
@@ -41,7 +41,7 @@ def with_both(files: MemoryFiles) -> LogManager:
     manager = manager_of(files, "d1", "d2")
     for partition in (ONE, TWO):
         manager.create(partition)
-    manager.topic_incarnations.record({ONE: 7, TWO: 7})
+    manager.topic_incarnations.record({ONE: TopicIncarnation(7), TWO: TopicIncarnation(7)})
     return manager
 
 
@@ -56,8 +56,8 @@ def test_it_is_known_after_a_restart_and_not_written_again(files: MemoryFiles) -
     with_both(files).close()
     again = manager_of(files, "d1", "d2")
     before = len(files.operations)
-    again.topic_incarnations.record({ONE: 7, TWO: 7})
-    assert [again.topic_incarnations.of(partition) for partition in (ONE, TWO)] == [7, 7]
+    again.topic_incarnations.record({ONE: TopicIncarnation(7), TWO: TopicIncarnation(7)})
+    assert [again.topic_incarnations.of(partition).created for partition in (ONE, TWO)] == [7, 7]
     assert len(files.operations) == before
 
 
@@ -66,20 +66,20 @@ def test_failed_write_is_repeated_with_the_next_one(files: MemoryFiles) -> None:
     manager.create(ONE)
     files.fail_next_open(errno.ENOSPC, match=FILE)
     with pytest.raises(StorageError, match="No space"):
-        manager.topic_incarnations.record({ONE: 7})
-    manager.topic_incarnations.record({ONE: 7})
+        manager.topic_incarnations.record({ONE: TopicIncarnation(7)})
+    manager.topic_incarnations.record({ONE: TopicIncarnation(7)})
     manager.close()
-    assert manager_of(files, "d1").topic_incarnations.of(ONE) == 7
+    assert manager_of(files, "d1").topic_incarnations.of(ONE).created == 7
 
 
 def test_deleted_or_stray_log_has_no_record_even_if_the_file_has(files: MemoryFiles) -> None:
     manager = with_both(files)
     manager.delete(ONE)
     assert manager.mark_stray(TWO) in {"d1/my_topic_1.0-stray", "d2/my_topic_1.0-stray"}
-    assert [manager.topic_incarnations.of(partition) for partition in (ONE, TWO)] == [None, None]
+    assert [manager.topic_incarnations.of(partition).created for partition in (ONE, TWO)] == [None, None]
     manager.close()
     again = manager_of(files, "d1", "d2")
-    assert [again.topic_incarnations.of(partition) for partition in (ONE, TWO)] == [None, None]
+    assert [again.topic_incarnations.of(partition).created for partition in (ONE, TWO)] == [None, None]
     assert again.partitions_of("my_topic") == ()
 
 
@@ -94,7 +94,7 @@ def test_a_file_of_nonsense_is_named_and_nothing_is_known(
     replace_file(files, f"d2/{FILE}", data)
     with caplog.at_level(logging.WARNING):
         manager = manager_of(files, "d1", "d2")
-    assert [manager.topic_incarnations.of(partition) for partition in (ONE, TWO)] == [None, None]
+    assert [manager.topic_incarnations.of(partition).created for partition in (ONE, TWO)] == [None, None]
     assert f"d1/{FILE}" in caplog.text
 
 
@@ -112,12 +112,12 @@ def test_stray_log_keeps_its_files_and_a_new_one_is_created(files: MemoryFiles) 
 def test_restored_zookeeper_with_fewer_changes_keeps_the_logs(files: MemoryFiles) -> None:
     manager = with_both(files)
     manager.topic_incarnations.update_children(Children(5, 9, 3))
-    manager.topic_incarnations.record({ONE: 8, TWO: 8})
-    assert manager.topic_incarnations.is_of_another(ONE, 12)
+    manager.topic_incarnations.record({ONE: TopicIncarnation(8), TWO: TopicIncarnation(8)})
+    assert manager.topic_incarnations.is_of_another(ONE, TopicIncarnation(12))
     manager.topic_incarnations.update_children(Children(4, 7, 3))
-    assert not manager.topic_incarnations.is_of_another(ONE, 12)
-    assert manager.topic_incarnations.is_of_later(ONE, 12)
-    assert not manager.topic_incarnations.is_of_later(ONE, 8)
+    assert not manager.topic_incarnations.is_of_another(ONE, TopicIncarnation(12))
+    assert manager.topic_incarnations.is_of_later(ONE, TopicIncarnation(12))
+    assert not manager.topic_incarnations.is_of_later(ONE, TopicIncarnation(8))
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,15 @@ def test_a_start_tells_by_the_topics_whether_zookeeper_went_back(
 ) -> None:
     manager = with_both(files)
     manager.topic_incarnations.update_children(Children(5, 9, 3))
-    manager.topic_incarnations.record({ONE: 8, TWO: 8})
+    manager.topic_incarnations.record({ONE: TopicIncarnation(8), TWO: TopicIncarnation(8)})
     manager.close()
     for _ in range(2):  # what was seen once is known afterwards too
         again = opened_again(files, "d1", "d2")
         again.topic_incarnations.update_children(children)
-        assert [again.topic_incarnations.is_of_another(partition, 12) for partition in (ONE, TWO)] == [
-            is_another
-        ] * 2
+        assert [
+            again.topic_incarnations.is_of_another(partition, TopicIncarnation(12))
+            for partition in (ONE, TWO)
+        ] == [is_another] * 2
         again.close()
         children = Children(max(children.changes, 7), 20, children.made_at)
 
@@ -161,24 +162,23 @@ def test_log_belongs_to_its_topic_again_once_it_is_recorded() -> None:
     manager = with_both(MemoryFiles())
     manager.topic_incarnations.update_children(Children(5, 9, 3))
     manager.topic_incarnations.update_children(Children(4, 7, 3))
-    manager.topic_incarnations.record({ONE: 12})
-    assert [manager.topic_incarnations.is_of_another(partition, 15) for partition in (ONE, TWO)] == [
-        True,
-        False,
-    ]
+    manager.topic_incarnations.record({ONE: TopicIncarnation(12)})
+    assert [
+        manager.topic_incarnations.is_of_another(partition, TopicIncarnation(15)) for partition in (ONE, TWO)
+    ] == [True, False]
 
 
 def test_a_log_that_was_made_later_than_the_topic_is_taken_for_it() -> None:
     manager = with_both(MemoryFiles())
-    assert not manager.topic_incarnations.is_of_another(ONE, 3)
-    assert manager.topic_incarnations.is_of_later(ONE, 3)
+    assert not manager.topic_incarnations.is_of_another(ONE, TopicIncarnation(3))
+    assert manager.topic_incarnations.is_of_later(ONE, TopicIncarnation(3))
 
 
 def test_server_that_misses_a_deletion_is_not_a_restored_zookeeper() -> None:
     manager = with_both(MemoryFiles())
     for children in (Children(5, 9, 3), Children(5, 8, 3), Children(5, 9, 3)):
         manager.topic_incarnations.update_children(children)
-    assert manager.topic_incarnations.is_of_another(ONE, 12)
+    assert manager.topic_incarnations.is_of_another(ONE, TopicIncarnation(12))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_file_that_does_not_tell_which_change_made_the_znode_is_read(
 ) -> None:
     manager = with_both(files)
     manager.topic_incarnations.update_children(Children(5, 9, 3))
-    manager.topic_incarnations.record({ONE: 8, TWO: 8})
+    manager.topic_incarnations.record({ONE: TopicIncarnation(8), TWO: TopicIncarnation(8)})
     manager.close()
     for directory in ("d1", "d2"):
         held = json.loads(read_file(files, f"{directory}/{FILE}"))
@@ -197,22 +197,22 @@ def test_a_file_that_does_not_tell_which_change_made_the_znode_is_read(
         replace_file(files, f"{directory}/{FILE}", json.dumps(held).encode())
     again = opened_again(files, "d1", "d2")
     again.topic_incarnations.update_children(children)
-    assert [again.topic_incarnations.is_of_another(partition, 12) for partition in (ONE, TWO)] == [
-        is_another
-    ] * 2
+    assert [
+        again.topic_incarnations.is_of_another(partition, TopicIncarnation(12)) for partition in (ONE, TWO)
+    ] == [is_another] * 2
 
 
 def test_a_directory_without_logs_does_not_tell_how_far_zookeeper_came(files: MemoryFiles) -> None:
     manager = with_both(files)
     manager.topic_incarnations.update_children(Children(5, 9, 3))
-    manager.topic_incarnations.record({ONE: 8, TWO: 8})
+    manager.topic_incarnations.record({ONE: TopicIncarnation(8), TWO: TopicIncarnation(8)})
     manager.delete(ONE)  # its directory keeps its file
     manager.topic_incarnations.update_children(Children(4, 7, 3))
-    manager.topic_incarnations.record({TWO: 12})
+    manager.topic_incarnations.record({TWO: TopicIncarnation(12)})
     manager.close()
     again = opened_again(files, "d1", "d2")
     again.topic_incarnations.update_children(Children(4, 7, 3))
-    assert again.topic_incarnations.is_of_another(TWO, 13)
+    assert again.topic_incarnations.is_of_another(TWO, TopicIncarnation(13))
 
 
 def test_a_file_of_an_earlier_version_is_read(files: MemoryFiles) -> None:
@@ -222,4 +222,4 @@ def test_a_file_of_an_earlier_version_is_read(files: MemoryFiles) -> None:
     replace_file(files, f"d1/{FILE}", json.dumps(held).encode())
     again = opened_again(files, "d1")
     again.topic_incarnations.update_children(Children(1, 1, 1))
-    assert [again.topic_incarnations.of(partition) for partition in (ONE, TWO)].count(7) == 1
+    assert [again.topic_incarnations.of(partition).created for partition in (ONE, TWO)].count(7) == 1

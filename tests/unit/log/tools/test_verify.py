@@ -263,6 +263,15 @@ def test_leader_epochs_rise_and_begin_in_the_log(text: bytes, problem: str | Non
     assert [problem in text for text in problems] == [True] if problem else problems == []
 
 
+def test_a_topic_id_that_is_not_valid_is_told() -> None:
+    files = made()
+    overwrite(files, "d1/my_topic_0/partition.metadata", b"version: 0\ntopic_id: VNuEZmGWSK2D6MQIPJRByA")
+    assert verified(files)[1] == []
+    overwrite(files, "d1/my_topic_0/partition.metadata", b"version: 0\ntopic_id: ?NuEZmGWSK2D6MQIPJRByA")
+    (problem,) = verified(files)[1]
+    assert problem.startswith("d1/my_topic_0/partition.metadata is not a partition metadata file")
+
+
 def test_a_damaged_snapshot_and_transaction_index_are_told() -> None:
     files = made()
     overwrite(files, "d1/my_topic_0/00000000000000000050.snapshot", struct.pack(">hIi", 1, 7, 0))

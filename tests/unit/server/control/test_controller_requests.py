@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.endpoints import BrokerEndpoint, LiveBroker, SecurityProtocol
+from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.control import controller_requests as messages
-from minikafka.wire.apis.leader_and_isr import LiveLeader
+from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR, LiveLeader
 from minikafka.wire.apis.update_metadata import (
     UPDATE_METADATA,
     UpdateMetadataBroker,
@@ -61,7 +62,7 @@ def test_endpoint_with_an_unknown_protocol_is_left_out() -> None:
 
 def test_leader_and_isr_has_the_addresses_that_it_is_given() -> None:
     led = {T0: LeaderAndIsr(1, 0, (1,), (1, 2), 1), TopicPartition("t", 1): LeaderAndIsr(2, 0, (2,), (2,), 1)}
-    request = messages.leader_and_isr(0, 1, led, {1: BrokerAddress(1, "a", 9093)})
+    request = messages.leader_and_isr(0, 1, led, {1: BrokerAddress(1, "a", 9093)}, {})
     assert request.live_leaders == (LiveLeader(1, "a", 9093),)
 
 
@@ -73,3 +74,42 @@ def test_update_metadata_has_ids_of_topics_since_version_7(version: int, ids: di
     frame = join(UPDATE_METADATA.encode_request(version, request))
     parsed = messages.parse_update_metadata(UPDATE_METADATA.decode_request(version, memoryview(frame)))
     assert parsed == ({}, states, ids)
+
+
+@pytest.mark.parametrize(
+    ("version", "ids"), [*((version, {}) for version in range(5)), (5, {"t": b"1" * 16})]
+)
+def test_leader_and_isr_has_ids_of_topics_since_version_5(version: int, ids: dict[str, bytes]) -> None:
+    named = T0, TopicPartition("u", 3), TopicPartition("t", 1)
+    states = dict.fromkeys(named, LeaderAndIsr(1, 0, (1,), (1,), 1))
+    leaders = {1: BrokerAddress(1, "a", 9093)}
+    request = messages.leader_and_isr(0, 1, states, leaders, {"t": b"1" * 16}, version)
+    frame = join(LEADER_AND_ISR.encode_request(version, request))
+    parsed = messages.parse_leader_and_isr(LEADER_AND_ISR.decode_request(version, memoryview(frame)))
+    assert parsed == messages.ParsedLeaderAndIsr(states, leaders, ids, {})
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_results_of_leader_and_isr_are_by_name_or_by_id(version: int) -> None:
+    ids = {"t": b"1" * 16, "u": b"2" * 16}
+    codes = {T0: ErrorCode.NONE, TopicPartition("u", 3): ErrorCode.INCONSISTENT_TOPIC_ID}
+    response = messages.leader_and_isr_response(codes, ids, version)
+    frame = join(LEADER_AND_ISR.encode_response(version, response))
+    answered = LEADER_AND_ISR.decode_response(version, memoryview(frame))
+    assert messages.parse_leader_and_isr_response(answered, ids) == codes
+
+
+def test_result_for_an_unknown_topic_id_is_left_out() -> None:
+    response = messages.leader_and_isr_response({T0: ErrorCode.NONE}, {"t": b"1" * 16}, 5)
+    assert messages.parse_leader_and_isr_response(response, {"t": b"2" * 16}) == {}
+
+
+def test_invalid_partition_of_a_topic_state_is_refused() -> None:
+    states = {
+        TopicPartition("a/b", 0): LeaderAndIsr(1, 0, (1,), (1,), 1),
+        T0: LeaderAndIsr(1, 0, (1,), (1,), 1),
+    }
+    request = messages.leader_and_isr(0, 1, states, {}, {}, 5)
+    parsed = messages.parse_leader_and_isr(request)
+    assert parsed.invalid == {TopicPartition("a/b", 0): ErrorCode.INVALID_TOPIC}
+    assert parsed.leaderships.keys() == {T0}

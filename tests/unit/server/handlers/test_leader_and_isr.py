@@ -37,7 +37,10 @@ class Replicas:
         respond()
 
     def become_leader_or_follower(
-        self, leaderships: Mapping[TopicPartition, LeaderAndIsr], leaders: Mapping[int, BrokerAddress]
+        self,
+        leaderships: Mapping[TopicPartition, LeaderAndIsr],
+        leaders: Mapping[int, BrokerAddress],
+        topic_ids: Mapping[str, bytes],
     ) -> dict[TopicPartition, ErrorCode]:
         self.leaders = leaders
         return dict.fromkeys(leaderships, ErrorCode.NONE)
@@ -52,9 +55,12 @@ def leaders_of(protocol: SecurityProtocol, *known: SecurityProtocol) -> Mapping[
         metadata_cache=MetadataCache("c", 0, brokers),
         config=SimpleNamespace(inter_broker=InterBrokerSecurity(protocol.name, protocol)),
     )
-    replicas, request = Replicas(), leader_and_isr(0, 1, LED_BY_TWO, NAMED)
+    replicas, request = Replicas(), leader_and_isr(0, 1, LED_BY_TWO, NAMED, {})
     handle(
-        cast(Broker, broker), cast(ReplicaManager, replicas), cast(RequestContext, SimpleNamespace()), request
+        cast(Broker, broker),
+        cast(ReplicaManager, replicas),
+        cast(RequestContext, SimpleNamespace(version=5)),
+        request,
     )
     return replicas.leaders
 

@@ -76,6 +76,7 @@ def broker_of(files: MemoryFiles) -> Any:
         zk_client=SimpleNamespace(
             settings=SimpleNamespace(of_topics=lambda topics: {topic: {} for topic in topics}),
             creations=lambda _: {},
+            topics=SimpleNamespace(incarnations=lambda _: {}),
             store=MemoryZooKeeper().connect(),
         ),
         replication_quotas=SimpleNamespace(set_topic=nothing),
@@ -189,12 +190,12 @@ def test_former_leader_stops_leading_and_follows_after_a_disk_error(file: str) -
     fetching: Any = fetchers
     replicas = ReplicaManager(broker, coordinator, fetching, serving=nothing)
     for epoch in (0, 1):  # the first one is in the log's own file
-        replicas.become_leader_or_follower(led_by(OWN, epoch), BROKERS)
+        replicas.become_leader_or_follower(led_by(OWN, epoch), BROKERS, {})
     assert broker.partitions[ONE].is_leader
     assert broker.logs.epoch_journal.may_contain(ONE)
 
     files.fail_next_sync(match=file)
-    replicas.become_leader_or_follower(led_by(OTHER, 2), BROKERS)
+    replicas.become_leader_or_follower(led_by(OTHER, 2), BROKERS, {})
     assert ONE not in broker.partitions
     assert not fetchers.followed
     if file == "leader-epochs-begun":  # a second failure is none the less one
