@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from minikafka.base.ids import TopicPartition
+from minikafka.log.checkpoints.partition_metadata import read_topic_id
 from minikafka.records.format.message_set import iterate
 from minikafka.registry import paths
 from minikafka.registry.topics import PartitionState, TopicAssignment
@@ -211,9 +212,8 @@ class Oracle:
     def _watch_deletions(self) -> None:
         znodes = self.world.zookeeper._znodes
         for topic in self.deleted:
-            path = paths.topic_path(topic)
-            if path in znodes:
-                for number, replicas in TopicAssignment.from_json(znodes[path].data, path).partitions.items():
+            if paths.topic_path(topic) in znodes:
+                for number, replicas in self._assignment(topic).partitions.items():
                     self._last_replicas[TopicPartition(topic, number)] = replicas
 
     def _registrations(self, broker: int) -> Sequence[int | None]:
@@ -304,8 +304,7 @@ class Oracle:
                 if not all(self._may_keep_log(machine, name) for name in logs):
                     return f"{machine.host} still has logs of {topic}"
         for topic in sorted(topics):
-            path = paths.topic_path(topic)
-            for number, replicas in TopicAssignment.from_json(znodes[path].data, path).partitions.items():
+            for number, replicas in self._assignment(topic).partitions.items():
                 missing = self._missing(TopicPartition(topic, number), replicas, at_rest)
                 if missing:
                     return missing
@@ -339,6 +338,9 @@ class Oracle:
                 return f"{machine.host} follows {known.leader}, epoch {known.leader_epoch}, for {name}"
             if partition.log.failure is not None:
                 return f"{machine.host} cannot write {name}: {partition.log.failure}"
+            topic_id = self._assignment(name.topic).topic_id
+            if topic_id and read_topic_id(machine.disk, partition.log.directory) != topic_id:
+                return f"{machine.host} has another topic id in its log of {name}"
             ends.add(partition.log.end_offset)
             ends.add(partition.high_watermark)
             cached = machine.running.broker.metadata_cache.leadership(name)
@@ -347,10 +349,11 @@ class Oracle:
         return f"{name} ends at {sorted(ends)}" if at_rest and len(ends) > 1 else ""
 
     def _replicas(self, name: TopicPartition) -> tuple[int, ...]:
-        path = paths.topic_path(name.topic)
-        return TopicAssignment.from_json(self.world.zookeeper._znodes[path].data, path).partitions[
-            name.partition
-        ]
+        return self._assignment(name.topic).partitions[name.partition]
+
+    def _assignment(self, topic: str) -> TopicAssignment:
+        path = paths.topic_path(topic)
+        return TopicAssignment.from_json(self.world.zookeeper._znodes[path].data, path)
 
     # --- at the end -----------------------------------------------------------------------------------------
 
