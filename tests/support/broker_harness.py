@@ -9,7 +9,7 @@ the place of a broker, or changes its answer, where a test needs what a broker n
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -124,10 +124,11 @@ class BrokerHarness:
         topics: Mapping[str, int] | None = None,
         *,
         replicas: int = 1,
+        racks: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """``topics``: name -> number of partitions, each with so many ``replicas``; ``properties``: further
-        ones of the brokers.
+        """``topics``: name -> number of partitions, each with so many ``replicas``; ``racks``: of the first
+        brokers; ``properties``: further ones of the brokers.
         """
         self.simulation = Simulation(now_ms=ManualClock().now_ms())
         self.clock = self.simulation.clock
@@ -136,6 +137,7 @@ class BrokerHarness:
         self.waiter = self.make_waiter()
         self.count = count
         self.replicas = replicas
+        self._racks = dict(enumerate(racks, 1))
         self._properties = {**_PROPERTIES, **(properties or {})}
         self.requests: list[tuple[int, ApiKey, int, Any]] = []
         """Broker id, API, version and request of each request of a client, in order."""
@@ -181,6 +183,8 @@ class BrokerHarness:
         listeners = f"PLAINTEXT://{HOST}:{FIRST_PORT + broker_id},{_INTERNAL}://{machine.host}:{PORT}"
         protocols = f"PLAINTEXT:PLAINTEXT,{_INTERNAL}:PLAINTEXT"
         given = {"listeners": listeners, "listener.security.protocol.map": protocols}
+        if broker_id in self._racks:
+            given["broker.rack"] = self._racks[broker_id]
         assert machine.start(self._properties | given)
         self._running.add(broker_id)
 

@@ -44,6 +44,7 @@ class KafkaBroker:
         zookeeper: str = "",
         *,
         number: int = 0,
+        port: int | None = None,
         data: Path | None = None,
         config: Mapping[str, object] | None = None,
         jvm: Sequence[str] = (),
@@ -56,7 +57,7 @@ class KafkaBroker:
         self._scram = scram
         self._has_own_controller = not controller
         self.controller = controller or f"127.0.0.1:{free_port()}"
-        self.port = free_port()
+        self.port = free_port() if port is None else port
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.number = number
         self.log = directory / "broker.log"

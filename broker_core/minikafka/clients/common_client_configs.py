@@ -49,7 +49,6 @@ WITHOUT_EFFECT: dict[str, Type] = {
     "bootstrap.controllers": ANY_TEXT,
     "bootstrap.servers": ANY_TEXT,
     "client.dns.lookup": ANY_TEXT,
-    "client.rack": ANY_TEXT,
     "compression.gzip.level": int32(-1),
     "compression.lz4.level": int32(1),
     "compression.zstd.level": int32(-131_072),
@@ -95,6 +94,7 @@ WITHOUT_EFFECT: dict[str, Type] = {
 UNSUPPORTED_BY_CLIENTS = dict.fromkeys(
     (
         *WITHOUT_EFFECT,
+        "client.rack",
         "connections.max.idle.ms",
         "interceptor.classes",
         "key.deserializer",

@@ -20,7 +20,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from minikafka.base.config.config_def import ConfigDef, Faults, definition_of, setting
-from minikafka.base.config.types import BOOLEAN, LONG_MAX, TEXT, Type, capped_int64, int32, int64, text_type
+from minikafka.base.config.types import (
+    ANY_TEXT,
+    BOOLEAN,
+    LONG_MAX,
+    TEXT,
+    Type,
+    capped_int64,
+    int32,
+    int64,
+    text_type,
+)
 from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, closest_match
 from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError
@@ -102,6 +112,12 @@ class FetchOptions:
     check_crcs: bool = setting("check.crcs", BOOLEAN, True, "Whether checksums are verified.")
     isolation: IsolationLevel = setting(
         "isolation.level", ISOLATION_LEVEL, "read_uncommitted", "`read_uncommitted` or `read_committed`."
+    )
+    rack: str = setting(
+        "client.rack",
+        ANY_TEXT,
+        "",
+        "The rack of the executors: a leader may send them to a follower in it (KIP-392).",
     )
 
 

@@ -121,6 +121,7 @@ class _RangeReader:
             max_wait_ms=fetch.max_wait_ms,
             timeout_ms=self._options.poll_timeout_ms,
             isolation=fetch.isolation,
+            rack=fetch.rack,
         )
 
     def _restart_fetcher(self) -> None:

@@ -73,7 +73,7 @@ class RangeFetcher:
     NetworkError with the failed attempts when no set came in time. ``unretried_codes`` are retriable codes
     that are raised at once, for the caller to handle. With the ``isolation`` READ_COMMITTED the sets are
     without batches of aborted transactions, and the iterator waits until the ``last_stable_offset`` reaches
-    ``end_offset``.
+    ``end_offset``. With a ``rack`` the leader may name a follower in it to read from (KIP-392).
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class RangeFetcher:
         pool: ConnectionPool = ConnectionPool.FETCH,
         unretried_codes: Container[ErrorCode] = (),
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        rack: str = "",
     ) -> None:
         if start_offset < 0:
             raise ValueError(f"start_offset must be a real offset, not {start_offset}")
@@ -111,6 +112,7 @@ class RangeFetcher:
             max_wait_ms=max_wait_ms,
             isolation=isolation,
             retry_backoff=cluster.backoff,
+            rack=rack,
         )
         self._session = FetchSession(settings)
         self._pending: tuple[FetchRequestData, ResponseFuture[Any]] | None = None
@@ -202,8 +204,9 @@ class RangeFetcher:
         return found[0] if found else None
 
     def _send_fetch(self, leader: LeaderAndEpoch, deadline: Deadline) -> None:
-        broker_id, pool = leader.broker_id, self._pool
+        pool = self._pool
         for data in self._session.next_requests(lambda _: leader, leader, self._now_ms()):
+            broker_id = data.broker_id
             try:
                 reply = self._cluster.send(broker_id, data.api, data.request, pool=pool, deadline=deadline)
             except BaseException as error:

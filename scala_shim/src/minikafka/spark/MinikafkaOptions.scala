@@ -92,6 +92,7 @@ object MinikafkaOptions {
   val FetchMaxWaitMs = number("kafka.fetch.max.wait.ms")
   val CheckCrcs = truth("kafka.check.crcs")
   val IsolationLevel = text("kafka.isolation.level")
+  val ClientRack = text("kafka.client.rack")
   val Acks = text("kafka.acks")
   val CompressionType = text("kafka.compression.type")
   val Retries = number("kafka.retries")

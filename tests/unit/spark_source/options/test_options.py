@@ -284,6 +284,16 @@ def test_a_read_that_names_no_topic_says_what_it_takes(given: dict[str, str], sa
     assert str(refusal_of(given)) == said
 
 
+def test_rack_of_the_executors_is_taken_as_it_is() -> None:
+    assert source().fetch.rack == ""
+    given = source(kafka__client__rack="zone b")
+    assert (given.fetch.rack, given.warnings) == ("zone b", ())
+
+
+def test_rack_of_a_write_has_no_effect() -> None:
+    assert sink(kafka__client__rack="b").warnings == ("these options have no effect: kafka.client.rack",)
+
+
 def test_a_slip_in_how_brokers_are_reached_is_mentioned() -> None:
     (warning,) = source(kafka__securty__protocol="SASL_SSL").warnings
     assert warning == (
@@ -297,7 +307,7 @@ def test_a_slip_in_the_servers_is_refused(name: str) -> None:
     assert str(refusal).startswith(f"{name}='h:1': unknown option; did you mean kafka.bootstrap.servers?")
 
 
-@pytest.mark.parametrize("name", ["kafka.fetch.max.bytes", "kafka.max.poll.records", "kafka.client.rack"])
+@pytest.mark.parametrize("name", ["kafka.fetch.max.bytes", "kafka.max.poll.records"])
 def test_a_property_of_kafkas_own_is_no_slip(name: str) -> None:
     assert source(**{name: "1"}).warnings == (f"these options have no effect: {name}",)
 
