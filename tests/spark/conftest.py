@@ -118,7 +118,8 @@ class Kafka:
         deadline = time.monotonic() + 30
         while True:
             try:
-                return self.admin.create_topic(NewTopic(topic, partitions))
+                self.admin.create_topic(NewTopic(topic, partitions))
+                return
             except BrokerError as problem:
                 if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS or time.monotonic() > deadline:
                     raise

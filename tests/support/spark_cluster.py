@@ -25,6 +25,8 @@ class FakeCluster:
         self.unconfirmed: dict[TopicPartition, int] = {}
         """Where a log ends whose high watermark is behind it, as just after an election."""
         self.questions = 0
+        self.ids: dict[str, bytes] = {}
+        """Of the topics that have one."""
 
     def partitions(self, *, refresh: bool) -> Mapping[str, tuple[int, ...]]:
         self.questions += 1
@@ -34,6 +36,9 @@ class FakeCluster:
             if topic not in hidden:
                 found[topic] = (*found.get(topic, ()), partition)
         return found
+
+    def topic_ids(self) -> Mapping[str, bytes]:
+        return dict(self.ids)
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         self.questions += 1

@@ -45,6 +45,7 @@ class ClusterLookup:
         self._target = target
         self._clock = clock or SystemClock()
         self._topics: Mapping[str, tuple[int, ...]] = {}
+        self._ids: Mapping[str, bytes] = {}
         self._asked_ms: int | None = None
 
     def partitions(self, *, refresh: bool) -> Mapping[str, tuple[int, ...]]:
@@ -55,6 +56,9 @@ class ClusterLookup:
             self._topics = self._retried(self._all_topics)
             self._asked_ms = now_ms
         return self._topics
+
+    def topic_ids(self) -> Mapping[str, bytes]:
+        return self._ids
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         asked = {tp: _SPECIAL[special] for tp, special in wanted.items()}
@@ -92,6 +96,7 @@ class ClusterLookup:
 
     def _all_topics(self) -> Mapping[str, tuple[int, ...]]:
         metadata = self._cluster.metadata(None, refresh=True)
+        self._ids = {name: topic.topic_id for name, topic in metadata.topics.items() if any(topic.topic_id)}
         return {
             name: tuple(p.topic_partition.partition for p in topic.partitions)
             for name, topic in metadata.topics.items()

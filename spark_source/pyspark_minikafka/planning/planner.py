@@ -20,6 +20,7 @@ from pyspark_minikafka.options.options import SourceOptions
 from pyspark_minikafka.planning import ranges, rate
 from pyspark_minikafka.planning.pushdown import EVERYTHING, PushedFilters
 from pyspark_minikafka.planning.ranges import DataLoss, OffsetRange
+from pyspark_minikafka.planning.recreated import RecreatedTopics, loss_text
 from pyspark_minikafka.planning.splits import split
 from pyspark_minikafka.strategy import Assign, Subscribe
 
@@ -34,6 +35,9 @@ class Lookup(Protocol):
         """Return every topic with its partition numbers; with ``refresh`` not from the cache. Create no
         topic.
         """
+
+    def topic_ids(self) -> Mapping[str, bytes]:
+        """Return the ids of the topics that ``partitions`` returned last, where brokers have ids."""
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Return the offset of each partition at EARLIEST or LATEST, without partitions that do not exist."""
@@ -81,6 +85,7 @@ class Planner:
         self._now_ms = now_ms
         self._reads = reads(options.strategy)
         self._resume = Resume(options.checkpoint, self._reads, warn)
+        self._recreated = RecreatedTopics()
 
     def batch(self, filters: PushedFilters = EVERYTHING) -> tuple[OffsetRange, ...]:
         """Return the ranges of a batch query that its filters leave.
@@ -134,14 +139,27 @@ class Planner:
 
         Just after an election the high watermark may lag behind the positions until followers have fetched.
         If the log reaches that far, nothing is lost and there is nothing new to read.
+
+        A partition whose topic was created again ends at its first offset: the next batch takes the query
+        back to it.
         """
+        self._recreated.forget_taken_back()
+        return self._ends(known)
+
+    def _ends(self, known: Mapping[TopicPartition, int]) -> Offsets:
         known = {tp: offset for tp, offset in known.items() if self._reads(tp)}
         ends: Offsets = {}
         for attempt in range(self._options.offset_retries + 1):
             if attempt:
                 self._pause(self._options.offset_retry_interval_ms)
             found, _ = self._present(refresh=attempt > 0)
+            self._recreated.observe(self._lookup.topic_ids(), known)
+            recreated = self._recreated.partitions.intersection(found)
+            known = {tp: offset for tp, offset in known.items() if tp not in recreated}
             ends = dict(self._lookup.offsets(dict.fromkeys(found, LATEST)))
+            if recreated:
+                first = self._lookup.offsets(dict.fromkeys(recreated, EARLIEST))
+                ends |= self._recreated.to_take_back(first)
             behind = {tp: offset for tp, offset in known.items() if tp in ends and ends[tp] < offset}
             if behind:
                 ends |= {tp: behind[tp] for tp in self._lookup.logs_reach(behind)}
@@ -154,11 +172,13 @@ class Planner:
         a query that cannot reach its end must not look complete (as in Spark's connector).
         """
         target = {tp: offset for tp, offset in target.items() if self._reads(tp)}
-        found = self.available(target)
-        lost = [
+        found = self._ends(target)
+        recreated = self._recreated.partitions & target.keys()
+        lost = [loss_text(recreated)] if recreated else []
+        lost += [
             f"{tp} now ends at {found[tp]}, before {offset}" if tp in found else f"{tp} is gone"
             for tp, offset in sorted(target.items())
-            if found.get(tp, -1) < offset
+            if found.get(tp, -1) < offset and tp not in recreated
         ]
         if lost:
             raise TargetLost(
@@ -190,9 +210,10 @@ class Planner:
         if dropped:
             self._warn(subscription.dropped_warning(dropped, begin))
             begin = {tp: offset for tp, offset in begin.items() if tp not in dropped}
+        recreated = self._recreated.taken_back(begin)
         whole = [*ranges.new_partitions(begin, end.positions), *ranges.moved_back(begin, end.positions)]
         first = self._lookup.offsets(dict.fromkeys(whole, EARLIEST)) if whole else {}
-        plan = ranges.plan_stream(begin, end.positions, first)
+        plan = ranges.plan_stream(begin, end.positions, first, recreated)
         self._report_losses(plan.losses)
         return split(plan.ranges, self._options.min_partitions, self._options.max_records_per_partition)
 

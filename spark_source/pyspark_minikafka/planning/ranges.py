@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
+from pyspark_minikafka.planning.recreated import loss_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,15 @@ def plan_stream(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
+    recreated: Collection[TopicPartition] = (),
 ) -> Plan:
     """Plan the ranges of a micro-batch.
 
     earliest: the first offsets of ``new_partitions(start, end)`` and of ``moved_back(start, end)``; these are
     read from there. It is unknown which records of a log that moved back were read before, so none is left
     out.
+    recreated: partitions whose topic is known to be another one. The batch reads nothing of them, and ends
+    where the next one begins.
     """
     losses = []
     begins = {tp: offset for tp, offset in start.items() if tp in end}
@@ -95,6 +99,12 @@ def plan_stream(
     deleted = sorted(set(start) - set(end))
     if deleted:
         losses.append(f"partitions {', '.join(map(str, deleted))} are gone")
+    for tp in sorted(tp for tp in recreated if tp in begins):
+        losses.append(
+            f"{loss_text([tp])} after the query had read {tp} to offset {begins[tp]}; reading from its first "
+            f"offset, {end[tp]}"
+        )
+        begins[tp] = end[tp]
     for tp in moved_back(begins, end):
         loss = f"the end of {tp} moved back from offset {begins[tp]} to {end[tp]}"
         first = begins[tp] = min(earliest.get(tp, end[tp]), end[tp])

@@ -64,7 +64,7 @@ def test_importing_loads_nothing_but_the_standard_library_and_pyspark() -> None:
 @pytest.mark.parametrize(
     ("module", "packages", "apis"),
     [
-        ("reading.stream", "base clients net wire", "api_versions current_leader list_offsets metadata"),
+        ("reading.stream", "base clients net wire", "api_versions list_offsets metadata"),
         (
             "reading.task_reader",
             "base clients net records wire",

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import (
@@ -62,8 +62,10 @@ from minikafka.clients.network.retry import (
 from minikafka.clients.network.used_versions import NEWEST_USED
 from minikafka.net.interfaces import Connector
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.apis.current_leader import NodeEndpoint
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
+
+if TYPE_CHECKING:
+    from minikafka.wire.apis.current_leader import NodeEndpoint
 
 T = TypeVar("T")
 RequestT = TypeVar("RequestT")

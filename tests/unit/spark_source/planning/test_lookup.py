@@ -6,6 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.wire.api import ApiKey
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.options import Mode, source_options
 from pyspark_minikafka.planning import lookup
@@ -53,3 +54,24 @@ def test_logs_reach_as_far_as_their_leaders_have_them() -> None:
     assert found.logs_reach({T0: 2, T1: 1}) == {T0}
     assert found.logs_reach({T0: 3, T1: 0}) == {T1}
     assert found.logs_reach({T0: 2, T2: 0}) == {T0}  # the last one is not there
+
+
+def test_ids_are_those_of_the_topics_that_were_looked_up_last() -> None:
+    brokers = BrokerHarness(1, {"t": 2})
+    found = ClusterLookup(brokers.client(), source_options({"subscribe": "t"}, Mode.STREAM))
+    assert found.topic_ids() == {}
+    found.partitions(refresh=True)
+    before = found.topic_ids()["t"]
+    brokers.delete_topic("t")
+    brokers.add_topic("t", 1)
+    found.partitions(refresh=True)
+    assert found.topic_ids().keys() == {"t"}
+    assert found.topic_ids()["t"] != before
+
+
+def test_brokers_without_ids_name_none() -> None:
+    brokers = BrokerHarness(1, {"t": 2})
+    brokers.newest[ApiKey.METADATA] = 9
+    found = ClusterLookup(brokers.client(), source_options({"subscribe": "t"}, Mode.STREAM))
+    assert found.partitions(refresh=True) == {"t": (0, 1)}
+    assert found.topic_ids() == {}
