@@ -278,7 +278,7 @@ def test_levels_of_loggers_are_changed_and_described(tools: Tools) -> None:
     assert f"{name}=INFO sensitive=false" in tools.configs("--describe", *loggers).out
 
 
-def test_all_preferred_leaders_and_an_unclean_one_are_elected(tools: Tools, topic: str) -> None:
+def test_all_leader_elections_and_an_unclean_one_are_elected(tools: Tools, topic: str) -> None:
     tools.elect("--election-type", "preferred", "--all-topic-partitions")
     unclean = ("--election-type", "unclean", "--topic", topic, "--partition", "0")
     assert f"Valid replica already elected for partitions {topic}-0" in tools.elect(*unclean).out

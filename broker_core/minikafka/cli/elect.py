@@ -26,8 +26,8 @@ from minikafka.cli.output import note, print_rows
 from minikafka.cli.progress import spinner
 
 if TYPE_CHECKING:
+    from minikafka.clients.admin.leader_elections import Candidate
     from minikafka.clients.admin.partitions import ElectionRound
-    from minikafka.clients.admin.preferred_leaders import Candidate
 
 COLUMNS = ["topic", "partition", "leader", "preferred", "in_sync", "done"]
 
@@ -48,6 +48,14 @@ def elect(
         Path | None, value_option("--file", "J", '{"partitions": [{"topic": "t", "partition": 0}]}')
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every partition of the cluster.")] = False,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean",
+            help="For partitions without a leader: elect a live replica that is not in sync. Messages that "
+            "it does not have are lost.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the leaders and the preferred ones.")
     ] = False,
@@ -63,11 +71,16 @@ def elect(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Elect the preferred replica, the first one, as leader of each partition. Status 1 if that fails."""
-    from minikafka.clients.admin import plan_files, preferred_leaders
+    """Elect the preferred replica, the first one, as leader of each partition. Status 1 if that fails.
+
+    --unclean needs brokers since Kafka 2.4.
+    """
+    from minikafka.clients.admin import leader_elections, plan_files
     from minikafka.clients.admin.partitions import BrokerPartitions
     from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
+    from minikafka.wire.apis.elect_leaders import ElectionType
 
+    kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     named_by = [name for name, given in (("TOPIC", topics), ("--file", file), ("--all", everything)) if given]
     if len(named_by) != 1:
         raise NotExactlyOne(named_by, "no partitions are named", "TOPIC, --file J and --all")
@@ -76,26 +89,25 @@ def elect(
         BrokerPartitions, ZooKeeperPartitions, bootstrap, zookeeper, data_dir, command_config
     ) as backend:
         if topics:
-            named = preferred_leaders.partitions_of(backend, topics)
-        found = preferred_leaders.candidates(backend, named)
+            named = leader_elections.partitions_of(backend, topics)
+        found = leader_elections.candidates(backend, named, kind)
         if everything and (marked := sorted(backend.topics_to_delete())):
             note(f"minikafka: skipped, marked for deletion: {', '.join(marked)}")
         wanting = [candidate.topic_partition for candidate in found if not candidate.done]
         if dry_run or not wanting:
             print_rows(election_rows(found), COLUMNS, style)
-            note(f"minikafka: {forecast(found)}{'; nothing was changed' * dry_run}")
+            text = unclean_forecast(found) if unclean else forecast(found)
+            note(f"minikafka: {text}{'; nothing was changed' * dry_run}")
             return 0
         with spinner(f"electing leaders of {counted(len(wanting), 'partition')}"):
-            found, ended = preferred_leaders.elect(backend, wanting, timeout_s, print_round)
+            found, ended = leader_elections.elect(backend, wanting, kind, timeout_s, print_round)
     print_rows(election_rows(found), COLUMNS, style)
     left = sum(not candidate.done for candidate in found)
     if not ended:
         note(f"minikafka: the election has not ended after {timeout_s:g} s and continues; check again later")
     elif left:
-        note(
-            f"minikafka: no election in {left} of {counted(len(found), 'partition')}: the preferred replica "
-            "is dead or not in sync"
-        )
+        why = "no replica is alive" if unclean else "the preferred replica is dead or not in sync"
+        note(f"minikafka: no election in {left} of {counted(len(found), 'partition')}: {why}")
     return 1 if left or not ended else 0
 
 
@@ -141,3 +153,11 @@ def forecast(found: Sequence[Candidate]) -> str:
     rest = len(wanting) - possible
     text = f"{possible} of {counted(len(found), 'partition')} would get another leader"
     return text + f"; in {rest} the preferred replica is not in sync" * bool(rest)
+
+
+def unclean_forecast(found: Sequence[Candidate]) -> str:
+    """Describe the result of an unclean election."""
+    wanting = sum(not candidate.done for candidate in found)
+    if not wanting:
+        return "every partition has a leader"
+    return f"{wanting} of {counted(len(found), 'partition')} without a leader would get a live replica"

@@ -108,9 +108,10 @@ class Owner:
 
     def change(self, backend: QuotasBackend, changes: Mapping[str, str | None]) -> None:
         """Write the changed settings and delete those that are None. Raise ConfigError if one is missing."""
-        held = backend.read(*self.kind_and_name)
-        for key, value in changes.items():
-            if value is None and key not in held:
+        deleted = [key for key, value in changes.items() if value is None]
+        held = backend.read(*self.kind_and_name) if deleted else {}
+        for key in deleted:
+            if key not in held:
                 has = ", ".join(held) or "none"
                 raise ConfigError("--delete", key, f"{self.name} has no such setting; it has {has}")
         backend.change(*self.kind_and_name, changes)

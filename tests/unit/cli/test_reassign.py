@@ -127,6 +127,12 @@ def test_an_election_of_all_leaves_out_what_is_marked_for_deletion(harness: Reas
     assert harness.run("elect", "going") == 2
 
 
+def test_an_unclean_election_needs_the_brokers(harness: ReassignHarness) -> None:
+    set_state(harness.store, "t", 1, -1, (1,))
+    assert harness.run("elect", "t", "--unclean") == 2
+    assert "--unclean='given': must be asked of the brokers: leave out --zookeeper" in harness.err
+
+
 def test_an_election_that_nothing_wants_asks_nobody(harness: ReassignHarness) -> None:
     assert harness.run("elect", "--all") == 0
     assert "the preferred replica already leads every partition" in harness.err

@@ -75,6 +75,23 @@ def test_an_election_that_fails_is_status_one(brokers: BrokerHarness, cli: Comma
     assert "no election in 1 of 1 partition: the preferred replica is dead or not in sync" in cli.err
 
 
+def test_an_unclean_election_takes_a_replica_that_is_not_in_sync(
+    brokers: BrokerHarness, cli: CommandLine
+) -> None:
+    assert cli.run("elect", "--all", "--unclean") == 0
+    assert "every partition has a leader" in cli.err
+    brokers.stop(3)  # it has partition 1 with broker 2
+    brokers.advance(100_000)
+    brokers.stop(2)
+    brokers.start(3)
+    brokers.advance(1000)
+    assert brokers.leader(T1) == -1
+    assert cli.run("elect", "t", "--unclean", "--dry-run") == 0
+    assert "1 of 2 partitions without a leader would get a live replica; nothing was changed" in cli.err
+    assert cli.run("elect", "t", "--unclean", "--format", "json") == 0, cli.err
+    assert [(row["partition"], row["leader"], row["done"]) for row in cli.rows] == [(1, 3, True)]
+
+
 def test_a_plan_is_executed_to_its_end_and_verified(
     brokers: BrokerHarness, cli: CommandLine, plan: Callable[..., str]
 ) -> None:
@@ -115,6 +132,23 @@ def test_a_move_in_progress_is_listed_throttled_and_waited_for(
     assert own_settings(brokers, ConfigResourceType.TOPIC, "t") == {}
     assert cli.run("reassign", "list") == 0
     assert "no reassignment is in progress" in cli.err
+
+
+def test_the_throttle_of_a_deleted_topic_is_removed(
+    brokers: BrokerHarness, cli: CommandLine, plan: Callable[..., str]
+) -> None:
+    for _ in range(10):
+        brokers.fill(T0, bytes(50_000))
+    execute = ("reassign", "execute", "--file", plan(3, 1), "--no-wait", "--throttle", "1")
+    assert cli.run(*execute) == 0, cli.err
+    assert cli.run("reassign", "cancel", "--all") == 0, cli.err
+    with brokers.client() as client:
+        Admin(client).change_configs(ConfigResourceType.BROKER, "2", {LEADER_RATE: "1"})
+    brokers.delete_topic("t")
+    brokers.advance(1000)
+    assert cli.run("reassign", "verify", "--file", plan(3, 1)) == 1
+    assert "0 of 1 partition done, the rest deleted; the throttle is removed" in cli.err
+    assert own_settings(brokers, ConfigResourceType.BROKER, "2") == {}
 
 
 @pytest.mark.parametrize(

@@ -69,4 +69,4 @@ def _moved(response: ElectLeadersResponse) -> BrokerError | None:
         for topic in response.replica_election_results
         for row in topic.partition_result
     )
-    return error_of(ErrorCode.NOT_CONTROLLER if moved else response.error_code, None)
+    return error_of(ErrorCode.NOT_CONTROLLER if moved else response.error_code, None, "electing leaders")

@@ -97,10 +97,11 @@ class PartitionsBackend(Protocol):
     def elect(
         self,
         partitions: Collection[TopicPartition],
+        kind: ElectionType,
         timeout_s: float,
         report: Callable[[ElectionRound], None],
     ) -> ElectionOutcome:
-        """Elect the preferred replicas as leaders; ``report``: is called for each round in ZooKeeper."""
+        """Elect leaders; ``report`` is called for each round in ZooKeeper."""
 
     def settings(self, kind: str, names: Iterable[str] | None = None) -> dict[str, Settings]:
         """Return the own settings of topics or brokers (None: of all that have some), by name."""
@@ -184,29 +185,29 @@ class BrokerPartitions:
     def elect(
         self,
         partitions: Collection[TopicPartition],
+        kind: ElectionType,
         timeout_s: float,
         report: Callable[[ElectionRound], None],
     ) -> ElectionOutcome:
         """See ``PartitionsBackend``."""
         deadline = self._cluster.deadline(int(timeout_s * 1000) + _ANSWER_MS)
-        results = elect_leaders(self._cluster, ElectionType.PREFERRED, partitions, deadline)
+        results = elect_leaders(self._cluster, kind, partitions, deadline)
         codes = {tp: error and error.code for tp, error in results.items()}
         elected = (tp for tp, code in codes.items() if code in (None, ErrorCode.ELECTION_NOT_NEEDED))
         return ElectionOutcome(ErrorCode.REQUEST_TIMED_OUT not in codes.values(), frozenset(elected))
 
     def settings(self, kind: str, names: Iterable[str] | None = None) -> dict[str, Settings]:
-        """See ``PartitionsBackend``. Of brokers only those of live ones."""
+        """See ``PartitionsBackend``. Only those of live brokers, and of topics that exist."""
         resource, source = _RESOURCES[kind]
-        live = {str(number) for number in self.live_brokers()} if kind == paths.BROKERS else None
-        chosen = names if names is not None else (live or ())
+        known = set(map(str, self.live_brokers())) if kind == paths.BROKERS else set(self.topics())
         return {
             name: {
                 setting.name: setting.value
                 for setting in describe_configs(self._cluster, resource, name, self._cluster.deadline())
                 if setting.source is source and setting.value is not None
             }
-            for name in chosen
-            if live is None or name in live
+            for name in (sorted(known) if names is None else names)
+            if name in known
         }
 
     def change_settings(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:

@@ -27,6 +27,7 @@ from minikafka.registry.brokers import live_brokers
 from minikafka.registry.store import Store
 from minikafka.registry.topics import read_states
 from minikafka.registry.znodes import children
+from minikafka.wire.apis.elect_leaders import ElectionType
 
 
 class ZooKeeperPartitions:
@@ -76,10 +77,13 @@ class ZooKeeperPartitions:
     def elect(
         self,
         partitions: Collection[TopicPartition],
+        kind: ElectionType,
         timeout_s: float,
         report: Callable[[ElectionRound], None],
     ) -> ElectionOutcome:
-        """See ``PartitionsBackend``."""
+        """See ``PartitionsBackend``. Raises ConfigError for an unclean election, which needs the brokers."""
+        if kind is ElectionType.UNCLEAN:
+            raise ConfigError("--unclean", "given", "must be asked of the brokers: leave out --zookeeper")
         return ElectionOutcome(elections.elect(self._store, partitions, timeout_s, report), frozenset())
 
     def settings(self, kind: str, names: Iterable[str] | None = None) -> dict[str, Settings]:

@@ -4,7 +4,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin import plan_files, preferred_leaders
+from minikafka.clients.admin import leader_elections, plan_files
 from minikafka.clients.admin.zookeeper import elections
 from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
 from minikafka.registry import paths
@@ -23,7 +23,7 @@ def test_all_partitions_are_shown_with_who_leads_and_who_should() -> None:
     set_state(store, "u", 0, -1, (2,))
     found = {
         candidate.topic_partition: (candidate.leader, candidate.preferred, candidate.done)
-        for candidate in preferred_leaders.candidates(ZooKeeperPartitions(store))
+        for candidate in leader_elections.candidates(ZooKeeperPartitions(store))
     }
     assert found == {T0: (0, 0, True), T1: (2, 1, False), U0: (None, 2, False)}
 
@@ -34,7 +34,7 @@ def test_a_topic_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.Log
     store.write(paths.partition_state_path("u", 0), b"nonsense")
     found = {
         candidate.topic_partition: candidate.leader
-        for candidate in preferred_leaders.candidates(ZooKeeperPartitions(store))
+        for candidate in leader_elections.candidates(ZooKeeperPartitions(store))
     }
     assert found == {T0: 0, T1: 1, U0: None}
     assert "/brokers/topics/twice: " in caplog.text
@@ -45,7 +45,7 @@ def test_partition_of_an_invalid_topic_is_refused_with_the_reason() -> None:
     store = cluster(TOPICS)
     store.write("/brokers/topics/u", b"nonsense")
     with pytest.raises(ConfigError, match="see /brokers/topics/u"):
-        preferred_leaders.candidates(ZooKeeperPartitions(store), [U0])
+        leader_elections.candidates(ZooKeeperPartitions(store), [U0])
     assert store.exists(paths.PREFERRED_ELECTION) is None
 
 
@@ -83,14 +83,14 @@ def test_its_end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_there_is_not_is_refused(partitions: list[TopicPartition], words: str) -> None:
     store = cluster(TOPICS)
     with pytest.raises(ConfigError, match=words):
-        preferred_leaders.candidates(ZooKeeperPartitions(store), partitions)
+        leader_elections.candidates(ZooKeeperPartitions(store), partitions)
 
 
 def test_a_topic_that_is_marked_for_deletion_is_refused() -> None:
     store = cluster(TOPICS)
     store.create(f"{paths.DELETE_TOPICS}/t")
     with pytest.raises(ConfigError, match="'t': marked for deletion"):
-        preferred_leaders.candidates(ZooKeeperPartitions(store), [T0])
+        leader_elections.candidates(ZooKeeperPartitions(store), [T0])
 
 
 def test_a_second_request_is_refused_while_the_first_is_under_way() -> None:
@@ -134,9 +134,9 @@ def test_rounds_split_a_request_too_large_for_one_znode() -> None:
 
 def test_a_topic_stands_for_all_its_partitions() -> None:
     store = cluster(TOPICS)
-    assert preferred_leaders.partitions_of(ZooKeeperPartitions(store), ["t"]) == {T0, T1}
+    assert leader_elections.partitions_of(ZooKeeperPartitions(store), ["t"]) == {T0, T1}
     with pytest.raises(ConfigError, match="topic='v': there is no topic 'v'"):
-        preferred_leaders.partitions_of(ZooKeeperPartitions(store), ["t", "v"])
+        leader_elections.partitions_of(ZooKeeperPartitions(store), ["t", "v"])
 
 
 @pytest.mark.parametrize("key", ["partitions", "partition"])

@@ -1,7 +1,7 @@
-"""Elections of preferred replicas: the partitions that want one, and the leaders that they have.
+"""Elections of leaders: the partitions that want one, and the leaders that they have.
 
 ``kafka-preferred-replica-election`` of 0.10.1 (text 003, "Preferred replica election"), and
-``kafka-leader-election`` of 2.2 and later.
+``kafka-leader-election`` of 2.2 and later, which also elects replicas that are not in sync.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from minikafka.clients.admin.partitions import (
     settled,
 )
 from minikafka.clients.admin.plan_files import OPTION
+from minikafka.wire.apis.elect_leaders import ElectionType
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One partition with its leader and its preferred leader."""
+    """One partition with its leader and its preferred leader. ``kind``: that of the election."""
 
     topic_partition: TopicPartition
     leader: int | None
     preferred: int
     in_sync: tuple[int, ...]
+    kind: ElectionType = ElectionType.PREFERRED
 
     @property
     def done(self) -> bool:
-        """True if the preferred replica is the leader."""
-        return self.leader == self.preferred
+        """True if the preferred replica is the leader; for an unclean election, if there is any."""
+        return self.leader is not None if self.kind is ElectionType.UNCLEAN else self.leader == self.preferred
 
     @property
     def possible(self) -> bool:
@@ -41,7 +43,9 @@ class Candidate:
 
 
 def candidates(
-    backend: PartitionsBackend, partitions: Iterable[TopicPartition] | None = None
+    backend: PartitionsBackend,
+    partitions: Iterable[TopicPartition] | None = None,
+    kind: ElectionType = ElectionType.PREFERRED,
 ) -> list[Candidate]:
     """Return leaders and preferred leaders of partitions. None: all, except of topics marked for deletion.
 
@@ -61,6 +65,7 @@ def candidates(
             found[tp].leader if tp in found else None,
             known[tp][0],
             found[tp].in_sync if tp in found else (),
+            kind,
         )
         for tp in sorted(wanted)
         if known[tp]
@@ -75,13 +80,14 @@ def partitions_of(backend: PartitionsBackend, topics: Collection[str]) -> frozen
 def elect(
     backend: PartitionsBackend,
     partitions: Collection[TopicPartition],
+    kind: ElectionType,
     timeout_s: float,
     report: Callable[[ElectionRound], None],
 ) -> tuple[list[Candidate], bool]:
-    """Elect the preferred replicas. Return the leaders after that; False if it has not ended in time."""
-    outcome = backend.elect(partitions, timeout_s, report)
+    """Elect leaders. Return the leaders after that; False if it has not ended in time."""
+    outcome = backend.elect(partitions, kind, timeout_s, report)
 
     def known(found: list[Candidate]) -> bool:
         return all(row.done for row in found if row.topic_partition in outcome.elected)
 
-    return settled(backend, lambda: candidates(backend, partitions), known), outcome.ended
+    return settled(backend, lambda: candidates(backend, partitions, kind), known), outcome.ended
