@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, UserScramCredentialUpsertion
+from confluent_kafka.admin import ScramMechanism as ConfluentMechanism
 
 from minikafka.base.errors import CoordinationError
 from minikafka.base.secrets import Password
@@ -67,6 +68,18 @@ def fits(text: str, mechanism: ScramMechanism, password: str, iterations: int) -
     held = ScramCredential.parse(mechanism, text)
     made = ScramCredential.create(mechanism, Password(password), held.salt, iterations)
     return held == made
+
+
+def test_user_set_by_librdkafka_through_a_broker_is_stored() -> None:
+    upsertion = UserScramCredentialUpsertion(
+        "alice", ScramCredentialInfo(ConfluentMechanism.SCRAM_SHA_256, 8192), b"lion", b"salt"
+    )
+    with Cluster() as cluster, contextlib.closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        (changed,) = admin.alter_user_scram_credentials([upsertion]).values()
+        changed.result(PATIENCE_S)
+        held = read_config(store, paths.USERS, "alice")
+    assert fits(held[SHA_256.value], SHA_256, "lion", 8192)
 
 
 @pytest.mark.parametrize("user", USERS)

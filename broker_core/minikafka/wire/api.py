@@ -209,8 +209,8 @@ class Api(Generic[Request, Response]):
         """Decode ``body``, which follows the header.
 
         Bytes behind the request are ignored, as Kafka ignores them: librdkafka 2.16 leaves three behind a
-        Metadata request for all topics, kafka-go 0.4 one behind requests of ACLs. Raises RemoteWireError if
-        it is invalid, or for more than ``max_elements`` elements.
+        Metadata request for all topics, and one behind changes of SCRAM users, kafka-go 0.4 one behind
+        requests of ACLs. Raises RemoteWireError if it is invalid, or for more than ``max_elements`` elements.
         """
         flexible = self.is_flexible.get(version)
         if flexible is None:
