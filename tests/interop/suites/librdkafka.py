@@ -37,6 +37,10 @@ _OLD_FORMATS = (
     "stores to format 2, ours stores as sent"
 )
 KNOWN = {
+    "0081-admin": (
+        "its other parts pass, each by itself; this one changes sasl.kerberos.min.time.before.relogin, and "
+        "brokers here have no Kerberos"
+    ),
     "0052-msg_timestamps": _OLD_FORMATS,
     "0092-mixed_msgver": _OLD_FORMATS,
     "0098-consumer-txn": "wants a program of its own in Java, which is not built here",
