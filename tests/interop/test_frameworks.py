@@ -6,6 +6,7 @@ Kafka Connect.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from tests.interop.driver import Program
 from tests.interop.frameworks import (
     JavaProgram,
     Record,
+    RunningProgram,
     brokers,
     commit,
     committed,
@@ -55,6 +57,9 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 # Kafka Streams.
 
 
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
+
+
 @pytest.mark.parametrize("release", [KAFKA_3_9, KAFKA_4], ids=str)
 def test_kafka_streams_counts_words_with_topics_of_its_own(
     request: pytest.FixtureRequest, bootstrap: str, tmp_path: Path, release: Release
@@ -64,16 +69,12 @@ def test_kafka_streams_counts_words_with_topics_of_its_own(
     application, lines, counts = (f"{name}-{release.number}" for name in ("words", "lines", "counts"))
     create(bootstrap, lines, 3)
     create(bootstrap, counts)
-    chance = random.Random(release.number)
-    words = ["alpha", "beta", "gamma", "delta", "epsilon"]
-    texts = [" ".join(chance.choices(words, k=7)) for _ in range(500)]
-    expected = {
-        word.encode(): str(count).encode() for word, count in Counter(" ".join(texts).split()).items()
-    }
+    texts = some_texts(release.number)
+    expected = counted(texts)
     counting = JavaProgram("WordCount", libs, tmp_path)
     with counting.running(bootstrap, application, str(tmp_path / "state"), lines, counts) as program:
         for half in (texts[:250], texts[250:]):
-            send(bootstrap, lines, [(None, text.encode(), ()) for text in half])
+            send_texts(bootstrap, lines, half)
         program.until(lambda: latest(read(bootstrap, counts)) == expected, "count all words")
     assert latest(read(bootstrap, counts)) == expected
     store = f"{application}-counts"
@@ -83,6 +84,50 @@ def test_kafka_streams_counts_words_with_topics_of_its_own(
     }
     # What it has counted it deletes from the repartition topic: only the offsets tell of it.
     assert sum(ends(bootstrap, f"{store}-repartition").values()) == 7 * len(texts)
+
+
+def test_kafka_streams_hands_its_counts_to_other_instances(
+    request: pytest.FixtureRequest, bootstrap: str, tmp_path: Path
+) -> None:
+    """Share the work with a second instance, which takes over the counts when the first one ends."""
+    libs = of_release(request, "Kafka Streams", KAFKA_4)
+    application, lines, counts = "shared-words", "shared-lines", "shared-counts"
+    create(bootstrap, lines, 3)
+    create(bootstrap, counts)
+    texts = some_texts("shared")
+    first, second = (JavaProgram("WordCount", libs, tmp_path / name) for name in ("first", "second"))
+
+    def instance(program: JavaProgram) -> contextlib.AbstractContextManager[RunningProgram]:
+        program.directory.mkdir()
+        state = str(program.directory / "state")
+        return program.running(bootstrap, application, state, lines, counts)
+
+    with contextlib.ExitStack() as ends_second:
+        with instance(first) as one:
+            send_texts(bootstrap, lines, texts[:200])
+            one.until(lambda: latest(read(bootstrap, counts)) == counted(texts[:200]), "count alone")
+            two = ends_second.enter_context(instance(second))
+            two.until(lambda: two.lines()[-1:] == ["RUNNING"], "get its share")
+            send_texts(bootstrap, lines, texts[200:400])
+            two.until(lambda: latest(read(bootstrap, counts)) == counted(texts[:400]), "count together")
+        send_texts(bootstrap, lines, texts[400:])
+        two.until(lambda: latest(read(bootstrap, counts)) == counted(texts), "count what the first one had")
+
+
+def some_texts(seed: str) -> list[str]:
+    """Texts of a few words."""
+    chance = random.Random(seed)
+    return [" ".join(chance.choices(WORDS, k=7)) for _ in range(500)]
+
+
+def send_texts(bootstrap: str, topic: str, texts: Sequence[str]) -> None:
+    """Send each text as a record without a key."""
+    send(bootstrap, topic, [(None, text.encode(), ()) for text in texts])
+
+
+def counted(texts: Sequence[str]) -> dict[bytes, bytes]:
+    """The number of each word, as the program writes them."""
+    return {word.encode(): str(count).encode() for word, count in Counter(" ".join(texts).split()).items()}
 
 
 def latest(records: Sequence[Record]) -> dict[bytes | None, bytes | None]:

@@ -9,7 +9,7 @@ import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** WordCount BOOTSTRAP APPLICATION DIRECTORY IN OUT: count words with Kafka Streams until stdin ends. */
+/** WordCount BOOTSTRAP APPLICATION DIRECTORY IN OUT: count words with Kafka Streams until stdin ends; print its states. */
 public final class WordCount {
     public static void main(String[] args) throws Exception {
         Properties properties = new Properties();
@@ -31,6 +31,7 @@ public final class WordCount {
             System.exit(3);
             return null;
         });
+        streams.setStateListener((state, before) -> System.out.println(state));
         streams.start();
         while (System.in.read() >= 0) { }
         streams.close();
