@@ -15,6 +15,7 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
+from tests.interop.frameworks import started, until
 from tests.interop.releases import KAFKA_3_9, KAFKA_4, Printed, Release
 
 PATIENCE_S = 60
@@ -81,8 +82,12 @@ def tools(release: Release, cluster: Cluster) -> Tools:
 
 
 @pytest.fixture
-def topic(tools: Tools, cluster: Cluster) -> str:
-    """A topic of one partition, on brokers 0 and 1, with a record."""
+def topic(tools: Tools) -> str:
+    return created(tools)
+
+
+def created(tools: Tools) -> str:
+    """A new topic of one partition, on brokers 0 and 1."""
     name = f"moved-{uuid.uuid4().hex[:8]}"
     tools.topics("--create", "--topic", name, "--replica-assignment", "0:1")
     return name
@@ -282,6 +287,17 @@ def test_all_leader_elections_and_an_unclean_one_are_elected(tools: Tools, topic
     tools.elect("--election-type", "preferred", "--all-topic-partitions")
     unclean = ("--election-type", "unclean", "--topic", topic, "--partition", "0")
     assert f"Valid replica already elected for partitions {topic}-0" in tools.elect(*unclean).out
+
+
+def test_replicas_are_verified_by_fetches_from_each_of_them(cluster: Cluster, tmp_path: Path) -> None:
+    # It asks for the newest version that it knows: that of 4 is refused by 3.9.1 too.
+    tools = Tools(KAFKA_3_9, cluster)
+    topic = created(tools)
+    tools.produce(topic, 100)
+    asked = ("--broker-list", tools.bootstrap, "--topics-include", topic, "--report-interval-ms", "500")
+    with started(KAFKA_3_9, tmp_path, "org.apache.kafka.tools.ReplicaVerificationTool", *asked) as tool:
+        verified = f"max lag is 0 for partition {topic}-0 at offset 100 among 1 partitions"
+        until(tool, lambda: verified in (tmp_path / "program.log").read_text(), verified)
 
 
 def test_the_id_of_the_cluster_is_shown(tools: Tools, cluster: Cluster) -> None:
