@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.interop.suites import librdkafka
@@ -11,7 +13,7 @@ from tests.interop.suites.suite import APACHE_KAFKA, FAILED, MINIKAFKA, NOT_RUN,
 BEFORE = "# Compatibility\n\nClients.\n\n"
 
 
-def results(date: str, **tests: tuple[str, str]) -> dict[str, dict[str, object]]:
+def results(date: str, **tests: tuple[str, str]) -> dict[str, dict[str, Any]]:
     """The results of tests on Apache Kafka and here."""
     return {
         kind: {
@@ -44,6 +46,13 @@ def test_tests_are_grouped_by_the_brokers_they_passed_on() -> None:
     assert "| `b` | passed | failed | why failed |" in lines
     assert "| `c` | failed | passed | why failed |" in lines
     assert "Passed on both: `a`." in lines
+
+
+def test_subtests_of_a_test_that_was_left_out_have_its_reason() -> None:
+    of_suite = results("2026-11-26", t=(PASSED, NOT_RUN))
+    of_suite[APACHE_KAFKA]["outcomes"].append({"test": "t/sub", "result": PASSED, "why": ""})
+    page = with_suites(BEFORE, {"franz-go": of_suite})
+    assert "| `t/sub` | passed | not run | why not run |" in page.splitlines()
 
 
 def test_suite_without_new_results_keeps_its_section() -> None:

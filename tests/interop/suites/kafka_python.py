@@ -26,6 +26,13 @@ SETTINGS = {
     "num.partitions": "4",
 }
 
+KNOWN = {
+    "test_admin_integration::test_describe_configs_broker_resource_returns_configs": (
+        "advertised.listeners, which it looks at, cannot be changed while a broker runs here"
+    )
+}
+"""Tests that fail -> the reason."""
+
 
 def missing() -> str | None:
     """The reason if the tests are not here."""
@@ -66,7 +73,8 @@ def outcomes_of(report: Path) -> Iterator[Outcome]:
         faults = [fault for kind in ("failure", "error") for fault in case.iter(kind)]
         skipped = case.find("skipped")
         if faults:
-            yield Outcome(name, FAILED, ((faults[0].get("message") or "").splitlines() or [""])[0])
+            said = ((faults[0].get("message") or "").splitlines() or [""])[0]
+            yield Outcome(name, FAILED, KNOWN.get(name, said))
         elif skipped is not None:
             yield Outcome(name, NOT_RUN, skipped.get("message") or "")
         else:

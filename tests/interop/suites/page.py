@@ -51,9 +51,14 @@ def compared(results: Mapping[str, Mapping[str, Any]]) -> list[Compared]:
         for kind in (APACHE_KAFKA, MINIKAFKA)
     )
     none = {"result": NOT_RUN, "why": ""}
+
+    def outcome(side: Mapping[str, Mapping[str, str]], name: str) -> Mapping[str, str]:
+        # A test that was left out did not name its subtests.
+        return side.get(name) or {**none, "why": side.get(name.partition("/")[0], none)["why"]}
+
     tests = []
     for name in {**theirs, **ours}:
-        on_theirs, on_ours = theirs.get(name, none), ours.get(name, none)
+        on_theirs, on_ours = outcome(theirs, name), outcome(ours, name)
         why = on_ours["why"] or on_theirs["why"]
         tests.append(Compared(name, on_theirs["result"], on_ours["result"], why))
     return tests
