@@ -108,6 +108,11 @@ def uuid_text(uuid: bytes | bytearray) -> str:
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
 
 
+def topic_id_text(topic_id: bytes) -> str | None:
+    """Return a topic id as Kafka's tools show it; None for zero, an unknown id."""
+    return uuid_text(topic_id) if any(topic_id) else None
+
+
 def uuid_in(text: str) -> bytes | None:
     """Return the 16 bytes of ``uuid_text``; None if the text is something else."""
     try:

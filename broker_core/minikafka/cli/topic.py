@@ -9,7 +9,7 @@ import typer
 
 from minikafka.base.config.property_files import key_values
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
-from minikafka.base.ids import INTERNAL_TOPICS, uuid_text
+from minikafka.base.ids import INTERNAL_TOPICS, topic_id_text
 from minikafka.base.secrets import redact_all
 from minikafka.base.text import counted
 from minikafka.cli import connect
@@ -118,11 +118,6 @@ def created_topic(admin: Admin, topic: NewTopic) -> CreatedTopic:
             raise
     numbers = max(1, topic.partitions), max(1, topic.replication_factor)
     return admin.create_topic(replace(topic, partitions=numbers[0], replication_factor=numbers[1]))
-
-
-def topic_id_text(topic_id: bytes) -> str | None:
-    """Return an id as Kafka's tools show it; None if it is unknown."""
-    return uuid_text(topic_id) if any(topic_id) else None
 
 
 def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minikafka.base.ids import topic_id_text
 from minikafka.base.secrets import redact
 from minikafka.cli import health
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
@@ -25,6 +26,7 @@ def all_partition_rows(admin: Admin, known: ClusterMetadata) -> Rows:
     return [
         {
             **row,
+            "topic_id": topic_id_text(known.topic_id(partition.topic_partition.topic)),
             "start_offset": first.get(partition.topic_partition),
             "end_offset": end.get(partition.topic_partition),
         }

@@ -12,6 +12,7 @@ from minikafka.base.ids import (
     has_collision,
     host_port,
     new_topic_id,
+    topic_id_text,
     uuid_in,
     uuid_text,
 )
@@ -46,6 +47,11 @@ def test_a_uuid_has_22_characters() -> None:
 )
 def test_other_texts_are_no_uuid(text: str) -> None:
     assert uuid_in(text) is None
+
+
+def test_an_unknown_topic_id_has_no_text() -> None:
+    assert topic_id_text(bytes(16)) is None
+    assert topic_id_text(bytes(range(16))) == "AAECAwQFBgcICQoLDA0ODw"
 
 
 def test_a_new_topic_id_is_a_random_uuid_that_is_no_option() -> None:

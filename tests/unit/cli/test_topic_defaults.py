@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.cli.topic import created_topic, topic_id_text
+from minikafka.cli.topic import created_topic
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.admin.topics import BROKER_DEFAULT
 from minikafka.wire.api import ApiKey
-from minikafka.wire.fields import ZERO_UUID
 from tests.support.broker_harness import BrokerHarness
 
 
@@ -35,8 +34,3 @@ def test_other_errors_are_raised(brokers: BrokerHarness) -> None:
     with pytest.raises(BrokerError) as caught:
         created_topic(Admin(brokers.client()), NewTopic("a", BROKER_DEFAULT, 9))
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
-
-
-def test_an_unknown_id_has_no_text() -> None:
-    assert topic_id_text(ZERO_UUID) is None
-    assert topic_id_text(b"\0" * 15 + b"\1") == "AAAAAAAAAAAAAAAAAAAAAQ"

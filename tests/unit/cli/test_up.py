@@ -126,11 +126,12 @@ def test_topics_are_made_listed_described_and_deleted(cluster: Up, request: pyte
     topic, to = topic_of(request), ("--bootstrap", cluster.address)
     ok("topic", "create", topic, "--partitions", "2", "--config", "flush.messages=1", *to)
     listed = rows(ok("topic", "list", "--format", "json", *to))
-    assert {"topic": topic, "partitions": 2, "internal": False} in listed
+    (own,) = (row for row in listed if row["topic"] == topic)
+    assert own == {"topic": topic, "partitions": 2, "internal": False, "topic_id": own["topic_id"]}
     described = rows(ok("topic", "describe", topic, "--format", "json", *to))
-    assert [(row["partition"], row["leader"], row["end_offset"]) for row in described] == [
-        (0, 0, 0),
-        (1, 0, 0),
+    assert [(row["partition"], row["leader"], row["end_offset"], row["topic_id"]) for row in described] == [
+        (0, 0, 0, own["topic_id"]),
+        (1, 0, 0, own["topic_id"]),
     ]
     ok("topic", "delete", topic, *to)
     assert topic not in ok("topic", "list", *to)
