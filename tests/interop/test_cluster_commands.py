@@ -122,9 +122,10 @@ def test_a_partition_moves_and_its_preferred_replica_is_elected(
         (topic, [1, 0], "under way")
     ]
     assert minikafka.run("reassign", "execute", "--file", plan, "--throttle", "100000000") == 0, minikafka.err
-    assert minikafka.run("reassign", "execute", "--file", plan, *JSON) == 0, minikafka.err
+    assert wait_until(lambda: minikafka.run("reassign", "verify", "--file", plan, *JSON) == 0, PATIENCE_S)
     (row,) = minikafka.rows
     assert (row["replicas"], sorted(row["in_sync"]), row["status"]) == ([1, 0], [0, 1], "done")
+    assert "all is done; the throttle is removed" in minikafka.err
     assert minikafka.run("config", "get", "topic", topic) == 0
     assert "throttled" not in minikafka.out
     assert minikafka.run("reassign", "execute", "--file", plan) == 0

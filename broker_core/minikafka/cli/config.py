@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,6 +29,7 @@ from minikafka.cli.output import note, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.admin.client_quotas import QuotasBackend
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
 MIN_ISR = "min.insync.replicas"
@@ -99,14 +102,11 @@ def get(
     With --zookeeper, the settings of a broker that are stored there: replication throttles.
     """
     from minikafka.cli.entity_configs import Owner
-    from minikafka.clients.admin.client_quotas import BrokerQuotas, ZooKeeperConfigs
 
     if is_entity(kind, user, zookeeper):
         owner = Owner(kind.plural, name, user)
         owner.check_changes({})
-        with connect.backend(
-            BrokerQuotas, ZooKeeperConfigs, bootstrap, zookeeper, data_dir, command_config
-        ) as backend:
+        with _quotas(bootstrap, zookeeper, data_dir, command_config) as backend:
             found = owner.rows(backend, everything=everything)
             print_rows(found, ["setting", "value", "source"], style, nothing=no_settings_text(kind, name))
         return
@@ -172,7 +172,6 @@ def set_(
         raise ConfigError("K=V", None, "required; or set --delete K")
 
     from minikafka.cli.entity_configs import Owner
-    from minikafka.clients.admin.client_quotas import BrokerQuotas, ZooKeeperConfigs
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
     named: dict[str, object] = {kind.value: name}
@@ -180,9 +179,7 @@ def set_(
         owner = Owner(kind.plural, name, user)
         named = owner.named()
         owner.check_changes(changes)
-        with connect.backend(
-            BrokerQuotas, ZooKeeperConfigs, bootstrap, zookeeper, data_dir, command_config
-        ) as backend:
+        with _quotas(bootstrap, zookeeper, data_dir, command_config) as backend:
             owner.change(backend, changes)
     else:
         with connect.admin_client(bootstrap, data_dir, command_config) as admin:
@@ -196,6 +193,15 @@ def set_(
         print_json({**named, "config": redact_all(changes)})
     else:
         say(f"{name}{f' of user {user}' * bool(user)} has {format_changes(changes)}")
+
+
+def _quotas(
+    bootstrap: str | None, zookeeper: str | None, data_dir: Path | None, command_config: str | None
+) -> AbstractContextManager[QuotasBackend]:
+    """Return the quotas as the brokers know them, or with --zookeeper all settings that are stored there."""
+    from minikafka.clients.admin.client_quotas import BrokerQuotas, ZooKeeperConfigs
+
+    return connect.backend(BrokerQuotas, ZooKeeperConfigs, bootstrap, zookeeper, data_dir, command_config)
 
 
 def is_entity(kind: EntityType, user: str | None, zookeeper: str | None) -> bool:

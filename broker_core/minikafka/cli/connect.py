@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from minikafka.cli.command_config import CommandConfig
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.group_stores import GroupStores
+    from minikafka.clients.admin.partitions import PartitionsBackend
     from minikafka.clients.network.cluster import ClusterClient
     from minikafka.clients.network.metadata import TopicMetadata
     from minikafka.embedded.local_files import LocalCluster
@@ -225,6 +226,16 @@ def backend(
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
             raise BrokerError(error.code, f"{error.detail}; {ZOOKEEPER_ADVICE}") from None
+
+
+def partitions(
+    bootstrap: str | None, zookeeper: str | None, data_dir: Path | None, command_config: str | None
+) -> contextlib.AbstractContextManager[PartitionsBackend]:
+    """Return the partitions as the brokers know them, or with ``zookeeper`` as they are stored there."""
+    from minikafka.clients.admin.partitions import BrokerPartitions
+    from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
+
+    return backend(BrokerPartitions, ZooKeeperPartitions, bootstrap, zookeeper, data_dir, command_config)
 
 
 @dataclass(frozen=True, slots=True)

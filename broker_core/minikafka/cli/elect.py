@@ -76,8 +76,6 @@ def elect(
     --unclean needs brokers since Kafka 2.4.
     """
     from minikafka.clients.admin import leader_elections, plan_files
-    from minikafka.clients.admin.partitions import BrokerPartitions
-    from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
     from minikafka.wire.apis.elect_leaders import ElectionType
 
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
@@ -85,9 +83,7 @@ def elect(
     if len(named_by) != 1:
         raise NotExactlyOne(named_by, "no partitions are named", "TOPIC, --file J and --all")
     named = None if file is None else plan_files.read_election(read_file(file), "--file", str(file))
-    with connect.backend(
-        BrokerPartitions, ZooKeeperPartitions, bootstrap, zookeeper, data_dir, command_config
-    ) as backend:
+    with connect.partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
         if topics:
             named = leader_elections.partitions_of(backend, topics)
         found = leader_elections.candidates(backend, named, kind)

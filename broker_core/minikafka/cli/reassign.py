@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,7 +88,7 @@ def generate(
         )
     broker_ids = parse_broker_ids(brokers)
     names = topics or plan_files.read_topics(read_file(file or Path()), "--file", str(file))
-    with _partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
+    with connect.partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
         moves = reassignment_plans.generate(
             backend, names, broker_ids, replicas=replicas, rack_aware=not disable_rack_aware
         )
@@ -140,7 +139,7 @@ def execute(
 
     plan = plan_files.read_reassignment(read_file(file), "--file", str(file))
     throttle = reassignment_plans.Throttle(throttled, log_dirs_throttle)
-    with _partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
+    with connect.partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
         if reassignment_plans.is_under_way(backend, plan):
             return resume(
                 backend, plan, style, throttle=None if dry_run else throttle, wait=wait and not dry_run
@@ -194,7 +193,7 @@ def verify(
     from minikafka.clients.admin import plan_files, reassignment_plans
 
     plan = plan_files.read_reassignment(read_file(file), "--file", str(file))
-    with _partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
+    with connect.partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
         verdicts = reassignment_plans.verify(backend, plan)
         end_throttle(backend, verdicts)
     print_verdicts(verdicts, style)
@@ -269,7 +268,7 @@ def list_ongoing(
     """
     from minikafka.clients.admin import reassignment_plans
 
-    with _partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
+    with connect.partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
         found = reassignment_plans.ongoing(backend)
         throttled = throttle_text(backend, found)
     print_verdicts(found, style, ONGOING_COLUMNS)
@@ -278,18 +277,6 @@ def list_ongoing(
         note(f"minikafka: no reassignment{requested} is in progress")
     elif throttled:
         note(f"minikafka: {counted(len(found), 'partition')} in progress{throttled}")
-
-
-def _partitions(
-    bootstrap: str | None, zookeeper: str | None, data_dir: Path | None, command_config: str | None
-) -> AbstractContextManager[PartitionsBackend]:
-    """Return the partitions as the brokers know them, or with --zookeeper as they are stored there."""
-    from minikafka.clients.admin.partitions import BrokerPartitions
-    from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
-
-    return connect.backend(
-        BrokerPartitions, ZooKeeperPartitions, bootstrap, zookeeper, data_dir, command_config
-    )
 
 
 def resume(

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
 from minikafka.registry.entity_configs import ALTER_LOG_DIRS_RATE, LEADER_RATE
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
+from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
 from tests.support.broker_harness import BrokerHarness
 from tests.support.command_line import CommandLine
 
@@ -238,12 +240,30 @@ def test_a_log_that_moves_is_throttled_and_given_up(
     assert own_settings(two_disks, ConfigResourceType.BROKER, "1") == {ALTER_LOG_DIRS_RATE: "1"}
     assert cli.run("reassign", "verify", "--file", file) == 3
     assert "0 of 1 partition done; copying is throttled to 1 bytes per second" in cli.err
+    assert cli.run("reassign", "execute", "--file", file, throttle[0], "2") == 0, cli.err
+    assert "already in progress; brokers 1 are now throttled to 2 bytes per second" in cli.err
     assert cli.run("reassign", "cancel", "--file", file, "--format", "json") == 0, cli.err
     assert [row["to_dir"] for row in cli.rows] == [after]
     assert directories(two_disks) == {(1, False): before}
     assert own_settings(two_disks, ConfigResourceType.BROKER, "1") == {}
     assert cli.run("reassign", "cancel", "--file", file) == 0
     assert "no reassignment of this plan is in progress" in cli.err
+
+
+def test_a_log_whose_directory_is_offline_has_failed(
+    two_disks: BrokerHarness, cli: CommandLine, plan: Callable[..., str]
+) -> None:
+    def offline(_: int, request: object) -> DescribeLogDirsResponse:
+        error = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, "/second", ())
+        return DescribeLogDirsResponse(0, (error, DescribeLogDirsResult(ErrorCode.NONE, "/first", ())))
+
+    two_disks.always(ApiKey.DESCRIBE_LOG_DIRS, offline)
+    file = plan(1, log_dirs=["/second"])
+    assert cli.run("reassign", "verify", "--file", file, "--format", "json") == 1
+    reason = "the log of broker 1 is in an offline directory, wanted /second, and is not being moved"
+    assert [(row["status"], row["reason"]) for row in cli.rows] == [("failed", reason)]
+    assert cli.run("reassign", "execute", "--file", file) == 2
+    assert "log_dirs='/second': the directory of broker 1 is offline (KAFKA_STORAGE_ERROR)" in cli.err
 
 
 def test_a_new_replica_is_created_in_its_directory(

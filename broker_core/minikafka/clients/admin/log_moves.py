@@ -23,7 +23,8 @@ _NOT_THERE = (ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTIT
 class LogMove:
     """A log that is to be in another directory of its broker.
 
-    before: where it is now; None: the broker does not have it. begun: it is being copied there already.
+    before: where it is now; None: the broker does not have it, or its directory is offline. begun: it is
+    being copied there already.
     """
 
     topic_partition: TopicPartition
@@ -37,14 +38,25 @@ class LogMove:
 
 
 def log_moves(backend: PartitionsBackend, log_dirs: LogDirs) -> list[LogMove]:
+    """Return the logs that are not in their directories, sorted."""
+    return _log_moves(log_dirs, _found(backend, log_dirs))
+
+
+def checked_log_moves(backend: PartitionsBackend, log_dirs: LogDirs) -> list[LogMove]:
     """Return the logs that are not in their directories. Raises ConfigError for directories that a broker
     does not have, or that are offline.
     """
-    brokers = {broker_id for wanted in log_dirs.values() for broker_id in wanted}
-    if not brokers:
-        return []
-    found = backend.log_dirs(brokers)
+    found = _found(backend, log_dirs)
     _check_directories(log_dirs, found)
+    return _log_moves(log_dirs, found)
+
+
+def _found(backend: PartitionsBackend, log_dirs: LogDirs) -> list[LogDir]:
+    brokers = {broker_id for wanted in log_dirs.values() for broker_id in wanted}
+    return backend.log_dirs(brokers) if brokers else []
+
+
+def _log_moves(log_dirs: LogDirs, found: list[LogDir]) -> list[LogMove]:
     now, future = _logs(found, future=False), _logs(found, future=True)
     return [
         LogMove(tp, broker_id, now.get((tp, broker_id)), path, future.get((tp, broker_id)) == path)

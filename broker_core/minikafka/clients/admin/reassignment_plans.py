@@ -172,7 +172,7 @@ def changes_of(backend: PartitionsBackend, plan: ReassignmentPlan) -> PlanChange
     moves = [
         Move(tp, known[tp], replicas) for tp, replicas in sorted(wanted.items()) if known[tp] != replicas
     ]
-    return PlanChanges(moves, log_moves.log_moves(backend, plan.log_dirs))
+    return PlanChanges(moves, log_moves.checked_log_moves(backend, plan.log_dirs))
 
 
 def begin(backend: PartitionsBackend, changes: PlanChanges, throttle: Throttle = Throttle()) -> None:
@@ -246,14 +246,16 @@ def ongoing(backend: PartitionsBackend) -> list[PartitionReassignment]:
 
 
 def is_under_way(backend: PartitionsBackend, plan: ReassignmentPlan) -> bool:
-    """Return True if this very plan is in progress: each partition is requested so, or done.
+    """Return True if this very plan is in progress: each partition, and each log, is requested so or done.
 
     Raises CoordinationError if it waits for dead brokers.
     """
     wanted = plan.replicas
     requested = backend.under_way()  # first, as in ``verify``
     own = requested.keys() & wanted.keys()
-    if not own:
+    left = log_moves.log_moves(backend, plan.log_dirs)
+    moving = [move for move in left if move.topic_partition not in own]
+    if not (own or moving) or not all(move.begun for move in moving):
         return False
     known = backend.assigned({tp.topic for tp in wanted})
     if any(requested.get(tp, known.get(tp)) != replicas for tp, replicas in wanted.items()):
@@ -323,7 +325,8 @@ def _with_log_dirs(
 
 def _with_log_moves(row: PartitionReassignment, left: list[LogMove]) -> PartitionReassignment:
     reasons = [
-        f"the log of broker {move.broker_id} is in {move.before}, wanted {move.after}, and is not being moved"
+        f"the log of broker {move.broker_id} is in {move.before or 'an offline directory'}, wanted "
+        f"{move.after}, and is not being moved"
         for move in left
         if not move.begun
     ]
