@@ -30,7 +30,15 @@ from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersion
 from minikafka.wire.apis.describe_configs import ConfigResourceType
 from minikafka.wire.apis.describe_groups import DescribedGroup
-from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchResponse, FetchTopic, FetchTopicResponse
+from minikafka.wire.apis.fetch import (
+    FETCH,
+    TOPIC_IDS_SINCE,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    FetchTopicResponse,
+)
 from minikafka.wire.apis.incremental_alter_configs import (
     AlterOperation,
     IncrementalAlterableConfig,
@@ -436,6 +444,9 @@ class BrokerHarness:
         header, body = RequestHeader.decode(frame)
         api = APIS[ApiKey(header.api_key)]
         request = api.decode_request(header.api_version, body)
+        by_id = api is FETCH and header.api_version >= TOPIC_IDS_SINCE
+        if by_id:
+            request = self._with_names(request)
         self.requests.append((broker_id, api.key, header.api_version, request))
         scripts = self._scripts[api.key]
         answer = scripts.popleft() if scripts else self._standing.get(api.key)
@@ -444,7 +455,8 @@ class BrokerHarness:
             refused = getattr(response, "error_code", None) == ErrorCode.UNSUPPORTED_VERSION
             version = 0 if api is API_VERSIONS and refused else header.api_version
             head = response_header(header.correlation_id, api.has_tagged_response_header(version))
-            exchange.respond([head, *api.encode_response(version, response)])
+            answered = self._with_ids(response) if by_id else response
+            exchange.respond([head, *api.encode_response(version, answered)])
 
         if answer is None and api.key is ApiKey.API_VERSIONS:
             answer = self._versions
@@ -460,6 +472,27 @@ class BrokerHarness:
         else:
             send(response)
         self.settle()
+
+    def _with_names(self, request: FetchRequest) -> FetchRequest:
+        """A request by ids with the names of its topics too, for scripts and tests."""
+        names = {topic_id: topic for topic, topic_id in self.topic_ids.items()}
+        topics = (replace(topic, name=names.get(topic.topic_id, "")) for topic in request.topics)
+        forgotten = (replace(topic, name=names.get(topic.topic_id, "")) for topic in request.forgotten_topics)
+        return replace(request, topics=tuple(topics), forgotten_topics=tuple(forgotten))
+
+    def _with_ids(self, response: FetchResponse) -> FetchResponse:
+        """A script's response by names with the ids of its topics."""
+        topics = (
+            replace(topic, topic_id=self.topic_ids.get(topic.name, topic.topic_id))
+            for topic in response.topics
+        )
+        return replace(response, topics=tuple(topics))
+
+    @property
+    def topic_ids(self) -> Mapping[str, bytes]:
+        """Topic -> its id."""
+        brokers = [self.simulation.machine_of(broker_id).broker for broker_id in self._running]
+        return {name: known for broker in brokers for name, known in broker.metadata_cache.topic_ids.items()}
 
     def _versions(self, broker_id: int, request: object) -> Any:
         if not (self.newest or self.oldest or self.unknown):

@@ -26,6 +26,8 @@ READABLE_EVERY_MS = 5_000
 """The interval of checks, at the end of the log, that access rules still permit reading."""
 LAG_TIMEOUT_MS = 800
 """The time for which the end of a log may be before the position: a new leader may still catch up."""
+_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""The errors of a topic that was deleted, perhaps to be made again."""
 NAMED_MAX = 5
 """The most partitions that a note names."""
 
@@ -82,7 +84,7 @@ def read_partitions(
                 next_check = cluster.deadline(READABLE_EVERY_MS)
             deadline = cluster.deadline()
         except BrokerError as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or deadline.expired:
+            if error.code not in _GONE or deadline.expired:
                 raise
             _check_topic(cluster, positions)
             ends = {}
@@ -98,8 +100,7 @@ def _read(
     try:
         while positions[tp] < end:
             # The existence of the topic is checked here, sooner than a fetcher would give up.
-            at_once = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-            for data in RangeFetcher(cluster, tp, positions[tp], end, unretried_codes=at_once):
+            for data in RangeFetcher(cluster, tp, positions[tp], end, unretried_codes=_GONE):
                 for record in iterate(data):
                     # A compressed batch may start before the requested offset.
                     if positions[tp] <= record.offset < end:

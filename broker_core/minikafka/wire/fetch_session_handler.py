@@ -8,10 +8,13 @@ Pure: no clock, thread or socket.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.wire.apis.fetch import (
     NEW_SESSION_EPOCH,
+    NO_IDS,
     NO_SESSION,
     READ_UNCOMMITTED,
     FetchPartition,
@@ -21,6 +24,7 @@ from minikafka.wire.apis.fetch import (
     fetch_topics,
     next_session_epoch,
 )
+from minikafka.wire.fields import ZERO_UUID
 
 
 class FetchSessionHandler:
@@ -30,6 +34,9 @@ class FetchSessionHandler:
         self._id = NO_SESSION
         self._epoch = NEW_SESSION_EPOCH
         self._named: dict[TopicPartition, FetchPartition] = {}
+        self._topic_ids: Mapping[str, bytes] = NO_IDS
+        self._earlier_ids: dict[str, bytes] = {}
+        """Those of earlier requests of the session."""
         self._anew: set[TopicPartition] = set()
 
     def follow_anew(self, topic_partition: TopicPartition) -> None:
@@ -46,10 +53,16 @@ class FetchSessionHandler:
         isolation_level: int = READ_UNCOMMITTED,
         replica_id: int = -1,
         rack_id: str = "",
+        topic_ids: Mapping[str, bytes] = NO_IDS,
     ) -> FetchRequest:
         """Return the fetch of exactly these partitions. ``answered`` or ``begin_anew`` must follow. ``parts``
         must not be changed afterwards.
+
+        ``topic_ids``: of all their topics, if the request is by ids. The same object again has the same ids,
+        and perhaps more. A topic with another id than before begins a new session.
         """
+        if topic_ids is not self._topic_ids:
+            self._take_ids(topic_ids)
         changed, forgotten_keys = parts, []
         if self._epoch != NEW_SESSION_EPOCH:
             named, anew = self._named, self._anew
@@ -69,10 +82,24 @@ class FetchSessionHandler:
             isolation_level=isolation_level,
             session_id=self._id,
             session_epoch=self._epoch,
-            topics=fetch_topics(changed),
-            forgotten_topics=tuple(ForgottenTopic(topic, tuple(named)) for topic, named in forgotten.items()),
+            topics=fetch_topics(changed, topic_ids),
+            forgotten_topics=tuple(
+                ForgottenTopic(topic, tuple(named), topic_id=self._id_of(topic))
+                for topic, named in forgotten.items()
+            ),
             rack_id=rack_id,
         )
+
+    def _take_ids(self, topic_ids: Mapping[str, bytes]) -> None:
+        known = {**self._earlier_ids, **self._topic_ids}
+        changed = any(topic_ids.get(topic, known_id) != known_id for topic, known_id in known.items())
+        if changed or bool(topic_ids) != bool(known):
+            self.begin_anew()
+            known = {}
+        self._topic_ids, self._earlier_ids = topic_ids, known
+
+    def _id_of(self, topic: str) -> bytes:
+        return self._topic_ids.get(topic) or self._earlier_ids.get(topic, ZERO_UUID)
 
     def answered(self, response: FetchResponse) -> bool:
         """Return True if the session continues; otherwise the response is unusable and a new one starts."""
@@ -92,4 +119,4 @@ class FetchSessionHandler:
         """Start a new session with the next request, for example over another connection. The broker closes
         the earlier one then.
         """
-        self._epoch, self._named = NEW_SESSION_EPOCH, {}
+        self._epoch, self._named, self._earlier_ids = NEW_SESSION_EPOCH, {}, {}

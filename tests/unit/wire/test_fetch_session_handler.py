@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.wire.apis.fetch import NO_SESSION, FetchPartition, FetchRequest, FetchResponse, ForgottenTopic
+from minikafka.wire.apis.fetch import (
+    NEW_SESSION_EPOCH,
+    NO_IDS,
+    NO_SESSION,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ForgottenTopic,
+)
 from minikafka.wire.fetch_session_handler import FetchSessionHandler
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 ID = 7
+FIRST, SECOND = bytes(range(16)), bytes(range(16, 32))
+"""Ids of a topic."""
 
 
 @pytest.fixture
@@ -18,11 +30,13 @@ def session() -> FetchSessionHandler:
     return FetchSessionHandler()
 
 
-def request(session: FetchSessionHandler, **offsets: int) -> FetchRequest:
+def request(
+    session: FetchSessionHandler, topic_ids: Mapping[str, bytes] = NO_IDS, **offsets: int
+) -> FetchRequest:
     """The next request for these partitions, from these offsets on."""
     keys = {"a": A, "b": B}
     parts = {keys[name]: FetchPartition(keys[name].partition, 3, at, 0, 100) for name, at in offsets.items()}
-    return session.request(parts, max_wait_ms=0, min_bytes=1, max_bytes=100)
+    return session.request(parts, max_wait_ms=0, min_bytes=1, max_bytes=100, topic_ids=topic_ids)
 
 
 def answer(code: ErrorCode = ErrorCode.NONE, session_id: int = ID) -> FetchResponse:
@@ -102,6 +116,48 @@ def test_after_an_error_a_new_session_closes_the_earlier_one(
     assert not session.answered(answer(code, NO_SESSION))
     sent = request(session, a=0)
     assert (sent.session_id, sent.session_epoch, len(sent.topics)) == (closed, 0, 1)
+
+
+def begins_anew(session: FetchSessionHandler, topic_ids: Mapping[str, bytes]) -> bool:
+    """Whether the next request, by these ids, begins a new session, which closes the earlier one."""
+    sent = request(session, topic_ids, a=0)
+    assert session.answered(answer())
+    assert sent.session_epoch or sent.session_id == ID
+    return sent.session_epoch == NEW_SESSION_EPOCH
+
+
+def test_topics_are_named_and_forgotten_by_their_ids(session: FetchSessionHandler) -> None:
+    ids = {"t": FIRST}
+    (topic,) = request(session, ids, a=0, b=0).topics
+    assert (topic.name, topic.topic_id) == ("t", FIRST)
+    session.answered(answer())
+    # The leaders were looked up again: the topic has no partition that is still fetched.
+    other = request(session, {"other": SECOND}, b=0)
+    assert other.forgotten_topics == (ForgottenTopic("t", (0,), topic_id=FIRST),)
+
+
+def test_topics_looked_up_later_join_the_session(session: FetchSessionHandler) -> None:
+    ids = {"other": SECOND}
+    request(session, ids, a=0)
+    session.answered(answer())
+    ids["t"] = FIRST
+    assert not begins_anew(session, ids)
+    assert not begins_anew(session, {"t": FIRST})
+
+
+def test_topic_made_again_begins_a_new_session(session: FetchSessionHandler) -> None:
+    request(session, {"t": FIRST}, a=0)
+    session.answered(answer())
+    assert not begins_anew(session, {"t": FIRST})
+    assert begins_anew(session, {"t": SECOND})
+    assert not begins_anew(session, {"t": SECOND})
+
+
+def test_session_of_names_is_not_continued_by_ids(session: FetchSessionHandler) -> None:
+    named(session, a=0)
+    assert begins_anew(session, {"t": FIRST})
+    assert begins_anew(session, NO_IDS)
+    assert not begins_anew(session, NO_IDS)
 
 
 def test_a_lost_response_begins_a_new_session(session: FetchSessionHandler) -> None:

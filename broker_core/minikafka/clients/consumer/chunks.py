@@ -30,6 +30,7 @@ from minikafka.clients.group.fetched_records import bytes_of_rows
 from minikafka.clients.serializer import Decoder
 from minikafka.records.format.record import TimestampType
 from minikafka.records.kernels.layout import ENTRY_HEADER_BYTES, entry_size
+from minikafka.wire.fields import ZERO_UUID
 
 if TYPE_CHECKING:
     from minikafka.records.columns import Columns
@@ -181,6 +182,7 @@ class PartitionTopicInfo:
     fetched_offset   the offset of the next fetch. The fetcher moves it.
     epochs           the leader epochs of the fetched offset
     leader_epoch     that of the leader to fetch from; -1 if unknown
+    topic_id         that of the topic to fetch; zero if unknown
     fetch_size       bytes that one fetch may return
     high_watermark   that of the last fetch response; -1 before the first
     """
@@ -194,6 +196,7 @@ class PartitionTopicInfo:
         "high_watermark",
         "leader_epoch",
         "queue",
+        "topic_id",
         "topic_partition",
     )
 
@@ -215,6 +218,7 @@ class PartitionTopicInfo:
         self.client_id = client_id
         self.epochs = NO_EPOCHS
         self.leader_epoch = -1
+        self.topic_id = ZERO_UUID
         self.high_watermark = -1
 
     @property

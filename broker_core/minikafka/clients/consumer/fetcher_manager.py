@@ -192,7 +192,7 @@ class ConsumerFetcherManager:
                 connections.without_leader.discard(tp)
                 key = _BrokerAndFetcherId(leader.broker, self._fetcher_id(tp))
                 info = connections.infos[tp]
-                info.leader_epoch = leader.epoch
+                info.leader_epoch, info.topic_id = leader.epoch, leader.topic_id
                 groups.setdefault(key, []).append(info)
             for key, infos in groups.items():
                 fetcher = connections.fetchers.get(key)

@@ -51,6 +51,7 @@ from minikafka.clients.network.retry import Backoff, Deadline
 from minikafka.wire.api import partitions_of
 from minikafka.wire.apis.fetch import FetchResponse
 from minikafka.wire.apis.list_offsets import EARLIEST, LATEST, LIST_OFFSETS, found_offset, offsets_request
+from minikafka.wire.fields import ZERO_UUID
 
 _IDLE_MS = 1_000
 """Longest wait for work; new work wakes the thread."""
@@ -119,7 +120,8 @@ class ConsumerFetcherThread(ShutdownableThread):
                 max_wait_ms=config.fetch_wait_max_ms,
                 retry_backoff=Backoff(0, 0),  # the leader finder pauses
                 in_session=True,
-            )
+            ),
+            self._topic_id,
         )
         self._partitions: dict[TopicPartition, PartitionTopicInfo] = {}
         self._additions = 0
@@ -211,7 +213,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         return {tp: offset for tp, offset in positions.items() if offset >= 0}, wait_ms
 
     def _fetch(self, data: FetchRequestData) -> list[CompletedFetch]:
-        reply = self._connection.send(data.api, lambda _: data.request, self._deadline())
+        reply = self._connection.send(data.api, lambda _: data.request, self._deadline(), data.newest_version)
         response = reply.result(data.max_wait_ms + self._config.socket_timeout_ms)
         now_ms = self._clock.monotonic_ms()
         if isinstance(response, FetchResponse):
@@ -221,6 +223,10 @@ class ConsumerFetcherThread(ShutdownableThread):
     def _leader(self, tp: TopicPartition) -> LeaderAndEpoch | None:
         info = self._partitions.get(tp)
         return None if info is None else LeaderAndEpoch(self._broker.broker_id, info.leader_epoch)
+
+    def _topic_id(self, tp: TopicPartition) -> bytes:
+        info = self._partitions.get(tp)
+        return ZERO_UUID if info is None else info.topic_id
 
     def _leader_epoch(self, tp: TopicPartition) -> int:
         leader = self._leader(tp)

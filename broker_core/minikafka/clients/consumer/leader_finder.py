@@ -15,6 +15,7 @@ from minikafka.clients.network.outage_log import FailureLog
 from minikafka.registry.brokers import addresses_with
 from minikafka.registry.paths import BROKER_IDS
 from minikafka.registry.store import Store
+from minikafka.wire.fields import ZERO_UUID
 
 _IDLE_MS = 60_000
 _METADATA_TIMEOUT_MS = 5_000
@@ -22,10 +23,11 @@ _METADATA_TIMEOUT_MS = 5_000
 
 
 class Leader(NamedTuple):
-    """The leader of a partition, and its leader epoch (-1: unknown)."""
+    """The leader of a partition, its leader epoch (-1: unknown), and the id of the topic (zero: unknown)."""
 
     broker: BrokerAddress
     epoch: int
+    topic_id: bytes = ZERO_UUID
 
 
 class LeaderFinderThread(ShutdownableThread):
@@ -95,7 +97,11 @@ class LeaderFinderThread(ShutdownableThread):
         topics = sorted({tp.topic for tp in wanted})
         metadata = self._client().metadata(topics, refresh=True, timeout_ms=_METADATA_TIMEOUT_MS)
         found = {tp: metadata.leader(tp) for tp in wanted}
-        return {tp: Leader(b, metadata.leader_epoch(tp)) for tp, b in found.items() if b is not None}
+        return {
+            tp: Leader(leader, metadata.leader_epoch(tp), metadata.topic_id(tp.topic))
+            for tp, leader in found.items()
+            if leader is not None
+        }
 
     def _client(self) -> ClusterClient:
         """Return a client of the live brokers, or of the last known ones if ZooKeeper does not answer."""

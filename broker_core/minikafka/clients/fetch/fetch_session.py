@@ -21,6 +21,10 @@ With ``FetchSettings.in_session`` the brokers that can keep the partitions of th
 request names those that have changed, and a response those with changes. A partition that has to be the first
 of a request begins a new session.
 
+Topics are fetched by their ids if all of them have one, by names otherwise. A topic that is made again gets
+UNKNOWN_TOPIC_ID until the leaders are looked up again, then a new session by its new id, at the position that
+it had.
+
 A partition is fetched from its leader, or from the follower that the leader has named (KIP-392), until a
 fetch fails there.
 
@@ -31,8 +35,8 @@ thousands of partitions polls ten times a second, mostly without a change.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -48,8 +52,11 @@ from minikafka.clients.fetch.fetch_state import (
 )
 from minikafka.clients.network.metadata import LeaderAndEpoch
 from minikafka.wire.api import Api, partitions_of
+from minikafka.wire.apis.current_leader import NodeEndpoint
 from minikafka.wire.apis.fetch import (
     FETCH,
+    NAMES_UNTIL,
+    NO_IDS,
     WHOLE_MESSAGE_SINCE,
     FetchPartition,
     FetchPartitionResponse,
@@ -66,6 +73,7 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
     epochs_request,
 )
 from minikafka.wire.fetch_session_handler import FetchSessionHandler
+from minikafka.wire.fields import ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +86,18 @@ class FetchRequestData:
     partitions: Mapping[TopicPartition, FetchPartition]
     request: FetchRequest | OffsetForLeaderEpochRequest
     sent_ms: int
+    topic_names: Mapping[bytes, str] = field(default_factory=dict)
+    """Topic id -> topic, for a Fetch by ids."""
 
     @property
     def api(self) -> Api[Any, Any]:
         """The API of the request."""
         return FETCH if isinstance(self.request, FetchRequest) else OFFSET_FOR_LEADER_EPOCH
+
+    @property
+    def newest_version(self) -> int | None:
+        """The newest version that can carry the request; None: any."""
+        return NAMES_UNTIL if self.api is FETCH and not self.topic_names else None
 
     @property
     def max_wait_ms(self) -> int:
@@ -106,6 +121,41 @@ class _Source:
     def __init__(self) -> None:
         self.session = FetchSessionHandler()
         self.not_before_ms = 0
+
+
+class _TopicIds:
+    """The ids of topics, as far as they were looked up since leaders have changed: only more are added.
+
+    A topic without id keeps all from being fetched by ids: brokers before 2.8 have none.
+    """
+
+    __slots__ = ("_ids", "_is_complete", "_names")
+
+    def __init__(self) -> None:
+        self._ids: dict[str, bytes] = {}
+        self._names: dict[bytes, str] = {}
+        self._is_complete = True
+
+    def add(self, topic: str, topic_id: bytes) -> None:
+        """Add the id of a topic, zero if it has none."""
+        if topic not in self._ids:
+            self._ids[topic] = topic_id
+            self._names[topic_id] = topic
+            self._is_complete = self._is_complete and topic_id != ZERO_UUID
+
+    @property
+    def by_topic(self) -> Mapping[str, bytes]:
+        """Topic -> its id; empty if a topic has none."""
+        return self._ids if self._is_complete else NO_IDS
+
+    @property
+    def names(self) -> Mapping[bytes, str]:
+        """Topic id -> its topic; empty if a topic has none."""
+        return self._names if self._is_complete else {}
+
+
+def _no_topic_id(topic_partition: TopicPartition) -> bytes:
+    return ZERO_UUID
 
 
 _NEVER_MS = 1 << 63
@@ -136,7 +186,7 @@ class _Plan:
             self.next_ready_ms = min(self.next_ready_ms, state.not_before_ms)
         elif leader is None:
             return
-        elif state.epochs.needs_validation(leader.epoch):
+        elif state.needs_validation(leader.epoch):
             self.validations.setdefault(leader.broker_id, {})[tp] = state.request(leader.epoch)
         else:
             broker_id = state.source(leader.broker_id, now_ms)
@@ -147,8 +197,15 @@ class _Plan:
 class FetchSession:
     """The fetch state of all partitions of one client. Not thread-safe."""
 
-    def __init__(self, settings: FetchSettings) -> None:
+    def __init__(
+        self, settings: FetchSettings, topic_id: Callable[[TopicPartition], bytes] = _no_topic_id
+    ) -> None:
+        """``topic_id`` returns the id of a partition's topic, zero if it has none; it is called with a
+        partition whose leader is looked up.
+        """
         self.settings = settings
+        self._topic_id = topic_id
+        self._topic_ids = _TopicIds()
         self._states: OrderedDict[TopicPartition, PartitionFetchState] = OrderedDict()
         """In the order of the next requests."""
         self._in_flight: dict[int, FetchRequestData] = {}
@@ -209,7 +266,9 @@ class FetchSession:
                 request = self._validation(partitions)
             else:
                 request = self._request(broker_id, partitions, max_wait_ms)
-            data = self._in_flight[broker_id] = FetchRequestData(broker_id, partitions, request, now_ms)
+            names = self._topic_ids.names
+            data = FetchRequestData(broker_id, partitions, request, now_ms, names)
+            self._in_flight[broker_id] = data
             yield data
 
     def _next_plan(
@@ -217,6 +276,7 @@ class FetchSession:
     ) -> _Plan:
         if leaders_version != self._leaders_version:
             self._leaders, self._leaders_version, self._plan = {}, leaders_version, None
+            self._topic_ids = _TopicIds()
         plan = self._plan
         if plan is not None and now_ms < min(plan.until_ms, plan.next_ready_ms):
             return plan
@@ -226,6 +286,10 @@ class FetchSession:
                 continue
             if tp not in leaders:
                 leaders[tp] = leader(tp)
+                if leaders[tp] is not None:
+                    topic_id = self._topic_id(tp)
+                    self._topic_ids.add(tp.topic, topic_id)
+                    state.use_topic(topic_id)
             plan.add(state, leaders[tp], now_ms)
         self._plan, self.without_leader = plan, plan.without_leader
         return plan
@@ -246,6 +310,30 @@ class FetchSession:
             if tp in self._states:
                 self._states[tp].back_off(now_ms)
         self._plan = None
+
+    def follow_new_leaders(
+        self,
+        found: Iterable[CompletedFetch],
+        response: object,
+        update_leaders: Callable[
+            [Mapping[TopicPartition, LeaderAndEpoch], Iterable[NodeEndpoint]], frozenset[TopicPartition]
+        ],
+    ) -> frozenset[TopicPartition]:
+        """Pass the leaders that a response names to ``update_leaders``, which returns the partitions whose
+        leader is one of them now. These are fetched without a back-off, and are returned.
+        """
+        if not isinstance(response, FetchResponse) or not response.node_endpoints:
+            return frozenset()
+        leaders = {
+            completed.topic_partition: completed.new_leader
+            for completed in found
+            if completed.new_leader is not None
+        }
+        moved = update_leaders(leaders, response.node_endpoints)
+        for tp in moved:
+            self._states[tp].not_before_ms = 0
+        self._plan = None
+        return moved
 
     def handle_disconnect(self, broker_id: int, now_ms: int) -> Collection[TopicPartition]:
         """Return the partitions of the request in flight to a broker: it could not be sent, or gets no
@@ -296,7 +384,7 @@ class FetchSession:
             return []
         if isinstance(response, OffsetForLeaderEpochResponse):
             return self._handle_validation(data, response, version, now_ms)
-        source, parts = self._sources.get(broker_id), dict(partitions_of(response.topics))
+        source, parts = self._sources.get(broker_id), _parts_of(response, version, data.topic_names)
         is_incremental = False
         if source is not None:
             is_incremental = isinstance(data.request, FetchRequest) and data.request.session_epoch > 0
@@ -414,4 +502,18 @@ class FetchSession:
             max_wait_ms=settings.max_wait_ms if max_wait_ms is None else max_wait_ms,
             isolation_level=settings.isolation,
             rack_id=settings.rack,
+            topic_ids=self._topic_ids.by_topic,
         )
+
+
+def _parts_of(
+    response: FetchResponse, version: int, names: Mapping[bytes, str]
+) -> dict[TopicPartition, FetchPartitionResponse]:
+    if version <= NAMES_UNTIL:
+        return dict(partitions_of(response.topics))
+    return {
+        TopicPartition(name, part.index): part
+        for topic in response.topics
+        if (name := names.get(topic.topic_id)) is not None
+        for part in topic.partitions
+    }

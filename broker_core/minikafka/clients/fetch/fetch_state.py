@@ -15,6 +15,8 @@ Unreadable data
 Leader epochs (KIP-320)
     The position has the epoch of the last batch before it. A leader of a later epoch than the last one is
     asked first for the end of that epoch: if that is before the position, what was read has been truncated.
+    So is a leader of another epoch of a topic that was made again: if it does not know that epoch, the
+    position is out of range. With the same epoch the position stays, as in Kafka.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from enum import Enum, auto
 from minikafka.base.errors import BrokerError, ErrorCode, LogTruncated
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.network.metadata import NO_LEADER, LeaderAndEpoch
 from minikafka.clients.network.response_errors import authorization_hint
 from minikafka.clients.network.retry import Backoff
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
@@ -40,6 +43,7 @@ from minikafka.wire.apis.fetch import (
     consumer_partition,
 )
 from minikafka.wire.apis.offset_for_leader_epoch import EpochPartitionResponse
+from minikafka.wire.fields import ZERO_UUID
 
 NO_POSITION = -1
 """The offset of a partition that is not to be fetched."""
@@ -197,6 +201,7 @@ class CompletedFetch:
     entry_bytes         the size of a message that is TOO_LARGE
     failures            failed fetches in a row, with this one
     epochs              of ``next_offset``, with RECORDS
+    new_leader          the leader that the broker names, with LEADER_LOST (KIP-951)
     """
 
     topic_partition: TopicPartition
@@ -210,6 +215,7 @@ class CompletedFetch:
     entry_bytes: int = 0
     failures: int = 0
     epochs: PositionEpochs = NO_EPOCHS
+    new_leader: LeaderAndEpoch | None = None
 
     @property
     def readable_end(self) -> int:
@@ -222,8 +228,10 @@ class PartitionFetchState:
 
     __slots__ = (
         "_follower",
+        "_is_made_again",
         "_row",
         "_settings",
+        "_topic_id",
         "_unreadable_offset",
         "epochs",
         "failures",
@@ -255,12 +263,16 @@ class PartitionFetchState:
         """The follower to read from, and the time until which to do so."""
         self._unreadable_offset = NO_POSITION
         """The position at which the last response was unreadable."""
+        self._topic_id = ZERO_UUID
+        self._is_made_again = False
+        """True if the position is of a topic that was deleted, and that another one of its name replaces."""
 
     def seek(self, offset: int) -> None:
         """Continue at ``offset``."""
         if offset != self.offset:
             self.offset, self.fetch_bytes = offset, self._settings.partition_max_bytes
             self.epochs = NO_EPOCHS
+            self._is_made_again = False
 
     def is_at(self, offset: int) -> bool:
         """Return True if a response for ``offset`` still counts."""
@@ -307,9 +319,26 @@ class PartitionFetchState:
         left, self._follower = self._follower, None
         return left is not None
 
+    def use_topic(self, topic_id: bytes) -> None:
+        """Fetch from the topic of this id, zero if it is unknown."""
+        if topic_id != ZERO_UUID:
+            self._is_made_again = self._is_made_again or self._topic_id not in (ZERO_UUID, topic_id)
+            self._topic_id = topic_id
+
+    def needs_validation(self, leader_epoch: int) -> bool:
+        """Return True if the log of a leader of this epoch may lack records before the position.
+
+        The epochs of a topic that was made again begin anew.
+        """
+        epochs = self.epochs
+        if self._is_made_again:
+            return epochs.offset_epoch >= 0 and 0 <= leader_epoch != epochs.leader_epoch
+        return epochs.needs_validation(leader_epoch)
+
     def confirm(self, leader_epoch: int) -> None:
         """Count the position as valid in the log of the leader of this epoch."""
         self.epochs = replace(self.epochs, leader_epoch=leader_epoch)
+        self._is_made_again = False
 
     def validate(self, part: EpochPartitionResponse, now_ms: int, leader_epoch: int) -> CompletedFetch | None:
         """Apply what the leader of this epoch returned for the epoch of the position. None: it is valid, as
@@ -323,6 +352,8 @@ class PartitionFetchState:
         if 0 <= end_offset < offset:
             error = LogTruncated(*tp, offset, self.epochs.offset_epoch, end_offset)
             return CompletedFetch(tp, FetchStatus.TRUNCATED, offset, end_offset, error=error)
+        if end_offset < 0 and self._is_made_again:
+            return self.fail(ErrorCode.OFFSET_OUT_OF_RANGE, now_ms)  # the log never had that epoch
         self.confirm(leader_epoch)
         return None
 
@@ -335,7 +366,10 @@ class PartitionFetchState:
         """
         code = ErrorCode.of(part.error_code)
         if code is not ErrorCode.NONE:
-            return self.fail(code, now_ms)
+            completed, leader = self.fail(code, now_ms), part.current_leader
+            if leader.leader_id == NO_LEADER:
+                return completed
+            return replace(completed, new_leader=LeaderAndEpoch(leader.leader_id, leader.leader_epoch))
         self.failures = 0
         if part.preferred_read_replica != NO_REPLICA:
             self._follower = part.preferred_read_replica, now_ms + self._settings.follower_ms

@@ -53,7 +53,13 @@ from minikafka.clients.network.retry import Deadline, FailedAttempts
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.kernels.layout import CODEC_MASK, MAGIC_AT, MESSAGE_ATTRIBUTES_AT, SIZE_AT
 from minikafka.wire.api import partitions_of
-from minikafka.wire.apis.fetch import FETCH, LARGEST_MESSAGE_BYTES, consumer_partition, consumer_request
+from minikafka.wire.apis.fetch import (
+    FETCH,
+    LARGEST_MESSAGE_BYTES,
+    NAMES_UNTIL,
+    consumer_partition,
+    consumer_request,
+)
 
 __all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "check_readable", "log_reaches", "prefetched"]
 
@@ -114,7 +120,7 @@ class RangeFetcher:
             retry_backoff=cluster.backoff,
             rack=rack,
         )
-        self._session = FetchSession(settings)
+        self._session = FetchSession(settings, lambda tp: cluster.topic_id(tp.topic))
         self._pending: tuple[FetchRequestData, ResponseFuture[Any]] | None = None
         self._fetched_from = -1
         self._covering_broker: int | None = None
@@ -201,6 +207,8 @@ class RangeFetcher:
             raise
         self._fetched_from = data.broker_id
         found = self._session.handle_response(data.broker_id, response, reply.version, self._now_ms())
+        if self._session.follow_new_leaders(found, response, self._cluster.update_leaders):
+            return None
         return found[0] if found else None
 
     def _send_fetch(self, leader: LeaderAndEpoch, deadline: Deadline) -> None:
@@ -208,7 +216,14 @@ class RangeFetcher:
         for data in self._session.next_requests(lambda _: leader, leader, self._now_ms()):
             broker_id = data.broker_id
             try:
-                reply = self._cluster.send(broker_id, data.api, data.request, pool=pool, deadline=deadline)
+                reply = self._cluster.send(
+                    broker_id,
+                    data.api,
+                    data.request,
+                    pool=pool,
+                    deadline=deadline,
+                    newest=data.newest_version,
+                )
             except BaseException as error:
                 if self._session.skip_validation(broker_id, error):
                     continue
@@ -332,7 +347,9 @@ def _probe(cluster: ClusterClient, topic_partition: TopicPartition, offset: int)
     epoch = cluster.leader_epoch(topic_partition)
     part = consumer_partition(topic_partition.partition, offset, max_bytes=1, leader_epoch=epoch)
     request = consumer_request({topic_partition: part}, max_bytes=1)
-    response = cluster.call(leader.broker_id, FETCH, request)
+    deadline = cluster.deadline()
+    reply = cluster.send(leader.broker_id, FETCH, request, deadline=deadline, newest=NAMES_UNTIL)
+    response = reply.result(deadline.remaining_ms())
     found = dict(partitions_of(response.topics)).get(topic_partition)
     if found is None:
         raise NetworkError(f"no {topic_partition} in the response of its leader")

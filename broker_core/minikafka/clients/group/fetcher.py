@@ -67,7 +67,7 @@ class GroupFetcher:
             follower_ms=config.metadata_max_age_ms,
             in_session=True,
         )
-        self._session = FetchSession(settings)
+        self._session = FetchSession(settings, lambda tp: cluster.topic_id(tp.topic))
         self._replies: dict[int, tuple[FetchRequestData, ResponseFuture[Any]]] = {}
         self._next_refresh_ms = 0
         """The time of the next look-up of leaders."""
@@ -88,7 +88,9 @@ class GroupFetcher:
         )
         for data in requests:
             try:
-                reply = self._cluster.send(data.broker_id, data.api, data.request, pool=self._pool)
+                reply = cluster.send(
+                    data.broker_id, data.api, data.request, pool=self._pool, newest=data.newest_version
+                )
             except BaseException as error:
                 if self._session.skip_validation(data.broker_id, error):
                     continue
@@ -163,7 +165,9 @@ class GroupFetcher:
     def _result(self, broker_id: int, reply: ResponseFuture[Any], age_ms: int) -> list[CompletedFetch]:
         try:
             response = reply.result(age_ms)
-            return self._session.handle_response(broker_id, response, reply.version, self._now_ms())
+            found = self._session.handle_response(broker_id, response, reply.version, self._now_ms())
+            moved = self._session.follow_new_leaders(found, response, self._cluster.update_leaders)
+            return [completed for completed in found if completed.topic_partition not in moved]
         except (NetworkError, RemoteWireError):
             return []
         finally:

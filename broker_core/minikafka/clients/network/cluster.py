@@ -343,9 +343,11 @@ class ClusterClient:
         *,
         pool: AnyPool = ConnectionPool.CONTROL,
         deadline: Deadline | None = None,
+        newest: int | None = None,
     ) -> ResponseFuture[ResponseT]:
-        """Send a request to a broker without waiting. One attempt; raises as ``BrokerConnection.send``."""
-        return self.connection(broker_id, pool).send(api, lambda _: request, deadline or self.deadline())
+        """Send a request to a broker without waiting. One attempt; as ``BrokerConnection.send``."""
+        deadline = deadline or self.deadline()
+        return self.connection(broker_id, pool).send(api, lambda _: request, deadline, newest)
 
     def call(
         self,

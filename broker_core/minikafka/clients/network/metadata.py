@@ -335,6 +335,7 @@ class Metadata:
         """Take leaders that a broker named in the response to another request."""
         with self._lock:
             self.view = self.view.with_leaders(leaders, addresses)
+            self._version += 1
 
     def update(self, newer: ClusterMetadata, requested: Collection[str] | None) -> ClusterMetadata:
         """Take the response to a request for ``requested`` (None: all topics). Return the new view."""

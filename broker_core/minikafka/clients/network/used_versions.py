@@ -9,7 +9,7 @@ from minikafka.wire.api import ApiKey
 
 NEWEST_USED: dict[ApiKey, int] = {
     ApiKey.PRODUCE: 11,
-    ApiKey.FETCH: 12,
+    ApiKey.FETCH: 17,
     ApiKey.LIST_OFFSETS: 9,
     ApiKey.METADATA: 12,
     ApiKey.OFFSET_COMMIT: 9,

@@ -191,6 +191,7 @@ class KafkaChannel:
         request: Callable[[int], RequestT],
         version: int | None,
         timeout_ms: int,
+        newest: int | None = None,
     ) -> ResponseFuture[ResponseT]:
         def build(newest: int) -> RequestT:
             if version is not None and newest != version:
@@ -201,7 +202,8 @@ class KafkaChannel:
                 )
             return request(newest)
 
-        return self._connection.send(api, build, Deadline(self._clock, timeout_ms), version)
+        limits = [limit for limit in (version, newest) if limit is not None]
+        return self._connection.send(api, build, Deadline(self._clock, timeout_ms), min(limits, default=None))
 
     def _fetch(
         self, request: MultiFetchRequest, fetches: Sequence[FetchRequest]
@@ -219,7 +221,9 @@ class KafkaChannel:
             replica_id=request.replica_id,
         )
         timeout_ms = self._timeout_ms + request.max_wait_ms
-        return self._send(fetching.FETCH, lambda _: fetch_request, request.version, timeout_ms)
+        return self._send(
+            fetching.FETCH, lambda _: fetch_request, request.version, timeout_ms, fetching.NAMES_UNTIL
+        )
 
     def _process(
         self, fetches: Sequence[FetchRequest], response: fetching.FetchResponse, start_ms: int

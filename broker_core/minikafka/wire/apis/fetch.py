@@ -48,8 +48,12 @@ _BESIDE_RECORDS_BYTES = 16 << 20
 """The limit of a response without its records."""
 REPLICA_ID_UNTIL = 14
 """The last version that begins with the replica id; ``replica_state`` has it in newer ones."""
+NAMES_UNTIL = 12
+"""The last version in which topics have names."""
 TOPIC_IDS_SINCE = 13
 """The first version in which topics have ids instead of names."""
+NO_IDS: Mapping[str, bytes] = {}
+"""The topic ids of a request by names."""
 WHOLE_MESSAGE_SINCE = 3
 """The first version with ``max_bytes``, and with a complete first message whatever its size."""
 
@@ -71,8 +75,8 @@ class FetchPartition:
 class FetchTopic:
     """The partitions of one topic."""
 
-    name: Annotated[str, until(12, default="")]
-    topic_id: Annotated[Uuid, since(13)] = field(default=ZERO_UUID, kw_only=True)
+    name: Annotated[str, until(NAMES_UNTIL, default="")]
+    topic_id: Annotated[Uuid, since(TOPIC_IDS_SINCE)] = field(default=ZERO_UUID, kw_only=True)
     partitions: tuple[FetchPartition, ...]
 
 
@@ -80,8 +84,8 @@ class FetchTopic:
 class ForgottenTopic:
     """Partitions that leave a session."""
 
-    name: Annotated[str, until(12, default="")]
-    topic_id: Annotated[Uuid, since(13)] = field(default=ZERO_UUID, kw_only=True)
+    name: Annotated[str, until(NAMES_UNTIL, default="")]
+    topic_id: Annotated[Uuid, since(TOPIC_IDS_SINCE)] = field(default=ZERO_UUID, kw_only=True)
     partitions: tuple[Int32, ...]
 
 
@@ -169,8 +173,8 @@ class FetchPartitionResponse:
 class FetchTopicResponse:
     """The partitions of one topic."""
 
-    name: Annotated[str, until(12, default="")]
-    topic_id: Annotated[Uuid, since(13)] = field(default=ZERO_UUID, kw_only=True)
+    name: Annotated[str, until(NAMES_UNTIL, default="")]
+    topic_id: Annotated[Uuid, since(TOPIC_IDS_SINCE)] = field(default=ZERO_UUID, kw_only=True)
     partitions: tuple[FetchPartitionResponse, ...]
 
 
@@ -206,12 +210,17 @@ def consumer_partition(partition: int, offset: int, max_bytes: int, leader_epoch
     return FetchPartition(partition, leader_epoch, offset, -1, max_bytes)
 
 
-def fetch_topics(partitions: Mapping[TopicPartition, FetchPartition]) -> tuple[FetchTopic, ...]:
+def fetch_topics(
+    partitions: Mapping[TopicPartition, FetchPartition], topic_ids: Mapping[str, bytes] = NO_IDS
+) -> tuple[FetchTopic, ...]:
     """Return the rows of a request for ``partitions``, in their order: a topic is repeated if others are
     between its partitions. The broker fills its response in this order.
     """
     by_topic = groupby(partitions.items(), lambda row: row[0].topic)
-    return tuple(FetchTopic(topic, tuple(part for _, part in rows)) for topic, rows in by_topic)
+    return tuple(
+        FetchTopic(topic, tuple(part for _, part in rows), topic_id=topic_ids.get(topic, ZERO_UUID))
+        for topic, rows in by_topic
+    )
 
 
 def consumer_request(
@@ -223,8 +232,12 @@ def consumer_request(
     isolation_level: int = READ_UNCOMMITTED,
     replica_id: int = -1,
     rack_id: str = "",
+    topic_ids: Mapping[str, bytes] = NO_IDS,
 ) -> FetchRequest:
-    """Return a request for ``partitions``, in their order and outside of any session."""
+    """Return a request for ``partitions``, in their order and outside of any session.
+
+    ``topic_ids``: of all their topics; without them the request can be sent up to version ``NAMES_UNTIL``.
+    """
     return FetchRequest(
         replica_id=replica_id,
         max_wait_ms=max_wait_ms,
@@ -233,6 +246,6 @@ def consumer_request(
         isolation_level=isolation_level,
         session_id=NO_SESSION,
         session_epoch=FINAL_EPOCH,
-        topics=fetch_topics(partitions),
+        topics=fetch_topics(partitions, topic_ids),
         rack_id=rack_id,
     )

@@ -270,11 +270,13 @@ def test_waiting_request_fetches_a_partition_once() -> None:
         builder.min_bytes(-1).build()
 
 
-def test_unsupported_version_is_refused_before_it_is_sent() -> None:
+@pytest.mark.parametrize("version", [13, 99])
+def test_unsupported_version_is_refused_before_it_is_sent(version: int) -> None:
     harness = SimpleConsumerHarness()
-    request = FetchRequestBuilder().add_fetch("t", 0, 0, 100).request_version(99).build()
+    request = FetchRequestBuilder().add_fetch("t", 0, 0, 100).request_version(version).build()
     with pytest.raises(
-        BrokerError, match=r"UNSUPPORTED_VERSION: Fetch 99 is not supported: .*machine-0.* versions up to 12"
+        BrokerError,
+        match=rf"UNSUPPORTED_VERSION: Fetch {version} is not supported: .*machine-0.* versions up to 12",
     ):
         harness.consumer.fetch(request)
 
