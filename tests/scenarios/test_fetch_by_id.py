@@ -128,6 +128,15 @@ def test_id_of_a_topic_made_again_is_unknown(world: Simulation) -> None:
     assert values(found[after, 0]) == [b"b"]
 
 
+def test_aborted_transactions_beside_errors_are_those_of_kafka(world: Simulation) -> None:
+    reader, before = Reader(world), id_of(world)
+    reader.ask((before, {0: 0}))
+    after = make_again(world)
+    found = parts_of(reader.ask((after, {0: 0, 9: 0}), (UNKNOWN, {0: 0})))
+    aborted = {key: part.aborted_transactions for key, part in found.items() if part.error_code}
+    assert aborted == {(before, 0): None, (after, 9): (), (UNKNOWN, 0): ()}
+
+
 def test_waiting_fetch_of_a_deleted_topic_is_answered(world: Simulation) -> None:
     known = id_of(world)
     world.begin(by_id((known, {0: 0}), wait_ms=60_000))

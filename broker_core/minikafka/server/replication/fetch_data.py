@@ -50,6 +50,12 @@ STORAGE_ERROR_SINCE = 6
 makes them refresh metadata and fetch again, as in Kafka."""
 NEW_LEADERS_SINCE = 16
 """Since this version the response names the new leaders of partitions."""
+_NOT_LOOKED_UP = {
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
+"""The errors whose aborted transactions are empty and not null, as in Kafka."""
 _LEADER_ERRORS = {ErrorCode.NOT_LEADER_FOR_PARTITION, ErrorCode.FENCED_LEADER_EPOCH}
 """The errors of a client that does not know the leader."""
 ANY_REPLICA_SINCE = 11
@@ -173,8 +179,9 @@ def read_partition(
 
 
 def error_response(partition: int, code: ErrorCode) -> FetchPartitionResponse:
-    """Return the response for a partition that was not looked up."""
-    return FetchPartitionResponse(partition, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, (), b"")
+    """Return the response for a partition that is not read."""
+    aborted = () if code in _NOT_LOOKED_UP else None
+    return FetchPartitionResponse(partition, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, aborted, b"")
 
 
 def topic_error(context: RequestContext, request: FetchRequest, topic: str) -> ErrorCode | None:
@@ -331,7 +338,7 @@ def partition_steps(
             _log.error("failed to read %s-%d: %s", topic, asked.index, error)
             code = ErrorCode.KAFKA_STORAGE_ERROR
     if code is not ErrorCode.NONE:
-        if code is ErrorCode.UNKNOWN_TOPIC_ID:
+        if code in _NOT_LOOKED_UP:
             return error_response(asked.index, code)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
             code = ErrorCode.NOT_LEADER_FOR_PARTITION

@@ -130,7 +130,7 @@ def _producer_id_denial(requester: Requester, transactional_id: str | None) -> E
 
 def _denied_fetch(topic: FetchTopic) -> FetchTopicResponse:
     parts = (
-        FetchPartitionResponse(part.index, TOPIC_DENIED, NO_OFFSET, NO_OFFSET, NO_OFFSET, None, b"")
+        FetchPartitionResponse(part.index, TOPIC_DENIED, NO_OFFSET, NO_OFFSET, NO_OFFSET, (), b"")
         for part in topic.partitions
     )
     return FetchTopicResponse(topic.name, tuple(parts), topic_id=topic.topic_id)
