@@ -1,7 +1,9 @@
 """ISR updates by the leaders on this broker, written to the partitions' state znodes.
 
-The writes are jobs of the worker, each conditional on its znode's version. The controller is notified some
-time later, of many partitions at once (``/isr_change_notification``): it only passes the ISRs on to clients.
+The writes are jobs of the worker, each conditional on its znode's version. The controller is notified
+(``/isr_change_notification``) of expanded ISRs at once, as from 2.7 on (KIP-497): a reassignment and a
+deletion may wait for them. Of those that shrank it is notified some time later, of many partitions at once:
+it only passes them on to clients.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from minikafka.server.core.broker import Broker
 _log = logging.getLogger(__name__)
 
 REPORT_CHECK_MS = 2_500
-"""The interval between checks for changes to report, as in 0.10.1; so are the next two."""
+"""The interval between checks for shrunk ISRs to report, as in 0.10.1; so are the next two."""
 _REPORT_QUIET_MS = 5_000
 """Changes are reported when no ISR has changed for this time,"""
 _REPORT_MAX_INTERVAL_MS = 60_000
@@ -61,17 +63,18 @@ class IsrWriter:
 
         broker.run(close)
         states = self._written(waiting)
-        for name in states:
-            self._log_change(name, waiting[name][0].leadership, states[name])
+        expanded = {name for name in states if self._expands(name, waiting[name][0].leadership, states[name])}
 
         def step() -> None:
             for name, (partition, wanted) in waiting.items():
                 if partition.complete_isr_update(wanted, states.get(name)):
                     broker.touch(name)
-            self._changed |= waiting.keys()
+            self._changed |= waiting.keys() - expanded
             self._changed_ms = broker.clock.monotonic_ms()
 
         broker.run(step)
+        if expanded:
+            self._report(expanded)
 
     def _written(self, waiting: _Waiting) -> dict[TopicPartition, LeaderAndIsr]:
         """Write the updates of partitions on this broker; return the states in ZooKeeper where known."""
@@ -96,10 +99,14 @@ class IsrWriter:
             return {}
 
     @staticmethod
-    def _log_change(name: TopicPartition, known: LeaderAndIsr | None, stored: LeaderAndIsr) -> None:
-        if known is not None and stored.isr != known.isr:
-            how = "shrank" if len(stored.isr) < len(known.isr) else "expanded"
-            _log.info("ISR of %s %s from %s to %s", name, how, list(known.isr), list(stored.isr))
+    def _expands(name: TopicPartition, known: LeaderAndIsr | None, stored: LeaderAndIsr) -> bool:
+        """Log a change of the ISR, and return True if it expanded."""
+        if known is None or stored.isr == known.isr:
+            return False
+        expands = len(stored.isr) >= len(known.isr)
+        how = "expanded" if expands else "shrank"
+        _log.info("ISR of %s %s from %s to %s", name, how, list(known.isr), list(stored.isr))
+        return expands
 
     def _is_deleted(self, partition: Partition, created: Mapping[str, int]) -> bool:
         """Return True if the partition's topic was deleted: the state may be that of a new topic of the same
@@ -126,10 +133,13 @@ class IsrWriter:
         broker.run(step)
 
     def report_changes(self) -> None:
-        """Report changed ISRs to the controller, when that is due."""
+        """Report shrunk ISRs to the controller, when that is due."""
         now_ms = self._broker.clock.monotonic_ms()
         quiet = now_ms - self._changed_ms >= _REPORT_QUIET_MS
         if self._changed and (quiet or now_ms - self._reported_ms >= _REPORT_MAX_INTERVAL_MS):
             changed, self._changed = self._changed, set()
             self._reported_ms = now_ms
-            self._broker.worker.submit(lambda: self._broker.zk_client.states.report_isr_changes(changed))
+            self._report(changed)
+
+    def _report(self, changed: set[TopicPartition]) -> None:
+        self._broker.worker.submit(lambda: self._broker.zk_client.states.report_isr_changes(changed))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +28,10 @@ class States:
 
     def __init__(self) -> None:
         self.failures: list[CoordinationError] = []
+        self.reported: list[set[TopicPartition]] = []
+
+    def report_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
+        self.reported.append(set(partitions))
 
     def write(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         if self.failures:
@@ -84,3 +89,21 @@ def test_a_lost_connection_has_the_same_job_run_again() -> None:
         job()
     job()
     assert isrs(broker) == [(1,), (1,)]
+
+
+def test_expanded_isr_is_reported_at_once_and_a_shrunk_one_later() -> None:
+    states, jobs = States(), list[Callable[[], None]]()
+    broker = broker_of(states, jobs)
+    in_sync = IsrWriter(broker)
+    in_sync.shrink_isrs()
+    jobs.pop()()
+    assert jobs == []
+    partition = broker.partitions[NAMES[0]]
+    in_sync.write(partition, replace(partition.leadership, isr=(1, 2), version=2))
+    jobs.pop(0)()
+    jobs.pop(0)()
+    assert states.reported == [{NAMES[0]}]
+    broker.clock.advance(60_000)
+    in_sync.report_changes()
+    jobs.pop()()
+    assert states.reported[1:] == [set(NAMES)]
