@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.suites import librdkafka
+from tests.interop.suites import kafkajs, librdkafka
 from tests.interop.suites.page import HEADING, with_suites
 from tests.interop.suites.suite import APACHE_KAFKA, FAILED, MINIKAFKA, NOT_RUN, PASSED, Outcome
 
@@ -84,3 +84,19 @@ def test_outcome_of_a_test_that_did_not_end_is_a_failure() -> None:
 )
 def test_output_of_librdkafka_is_judged(status: int, said: str, outcome: Outcome | None) -> None:
     assert librdkafka.outcome_of("0001-a", status, said, "/t") == outcome
+
+
+def test_specs_of_kafkajs_are_told_apart_and_known_failures_have_a_reason() -> None:
+    def spec(status: str, *messages: str) -> dict[str, object]:
+        return {"fullName": "Broker connects", "status": status, "failureMessages": list(messages)}
+
+    failed = spec("failed", "Error: The version of API is not supported\n    at")
+    tests = [spec("passed"), failed, spec("pending")]
+    results = [{"name": "/x/src/broker/__tests__/connect.spec.js", "assertionResults": tests}]
+    name, first = "broker/connect: Broker connects", "Error: The version of API is not supported"
+    for kind, reason in ((MINIKAFKA, "transactions are not served yet"), (APACHE_KAFKA, first)):
+        assert list(kafkajs.outcomes_of({"testResults": results}, kind)) == [
+            Outcome(name, PASSED),
+            Outcome(f"{name} (2)", FAILED, reason),
+            Outcome(f"{name} (3)", NOT_RUN),
+        ]

@@ -6,7 +6,8 @@
     suite       what a suite wants of its brokers, and the outcome of a test
     brokers     brokers of both kinds with the same settings
     page        writes the results into docs/reference/compatibility.md
-    franz_go, kafka_python, librdkafka    one suite each; ``__main__`` lists them
+    franz_go, kafka_go, kafka_python, kafkajs, librdkafka    one suite each; ``__main__`` lists them
+    go_module   what the suites of Go modules share
 
 Nothing here builds or keeps their code.
 """

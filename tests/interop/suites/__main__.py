@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,11 +19,19 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.interop.releases import KAFKA_3_9
-from tests.interop.suites import franz_go, kafka_python, librdkafka
+from tests.interop.suites import franz_go, kafka_go, kafka_python, kafkajs, librdkafka
 from tests.interop.suites.brokers import running
 from tests.interop.suites.suite import BROKERS, Suite
 
-SUITES: tuple[Suite, ...] = (franz_go.SUITE, kafka_python.SUITE, librdkafka.SUITE)
+SUITES: tuple[Suite, ...] = (
+    franz_go.SUITE,
+    kafka_go.SUITE,
+    kafka_python.SUITE,
+    kafkajs.SUITE,
+    librdkafka.SUITE,
+)
+INSIDE = "MINIKAFKA_SUITES_INSIDE"
+"""Set in a process whose network is a namespace of its own."""
 
 
 def main(path: str, *chosen: str) -> None:
@@ -34,13 +43,16 @@ def main(path: str, *chosen: str) -> None:
     results = Path(path)
     for suite in SUITES:
         if not set(chosen) & set(names) or suite.name in chosen:
-            missing = suite.missing() or without_kafka()
+            missing = suite.missing() or without_kafka() or without_namespaces(suite)
             if missing is not None:
                 say(f"{suite.name}: not run: {missing}")
                 continue
             for kind in BROKERS:
                 if not set(chosen) & set(BROKERS) or kind in chosen:
-                    keep(results, suite.name, kind, run(suite, kind))
+                    if suite.listeners and INSIDE not in os.environ:
+                        run_inside(path, suite.name, kind)
+                    else:
+                        keep(results, suite.name, kind, run(suite, kind))
 
 
 def say(text: str) -> None:
@@ -52,6 +64,25 @@ def without_kafka() -> str | None:
     """The reason if there are no jars of Apache Kafka."""
     folder = os.environ.get(KAFKA_3_9.variable)
     return None if folder else f"{KAFKA_3_9.variable} names no jars of Apache Kafka {KAFKA_3_9.number}"
+
+
+def without_namespaces(suite: Suite) -> str | None:
+    """The reason if the suite needs a network namespace, and this machine gives none."""
+    if not suite.listeners or subprocess.run(in_namespace("true"), capture_output=True).returncode == 0:
+        return None
+    return "its brokers need a network namespace: unshare or ip is not there, or not allowed"
+
+
+def in_namespace(*command: str) -> list[str]:
+    """Return the command that runs ``command`` where no port is in use."""
+    script = 'ip link set lo up && exec "$@"'
+    return ["unshare", "--map-root-user", "--net", "sh", "-c", script, "-", *command]
+
+
+def run_inside(*arguments: str) -> None:
+    """Run this program in a network namespace of its own."""
+    command = in_namespace(sys.executable, "-m", "tests.interop.suites", *arguments)
+    subprocess.run(command, env={**os.environ, INSIDE: "1"}, check=True)
 
 
 def run(suite: Suite, kind: str) -> list[dict[str, str]]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.broker import BrokerProcess
 from minikafka.embedded.java import find_java
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from tests.interop.releases import JVM, KAFKA_3_9
+from minikafka.net.ports import free_port
+from tests.interop.releases import JVM, KAFKA_3_9, java_environment
 from tests.interop.suites.suite import APACHE_KAFKA, NOT_SERVED, NOT_SERVED_HERE, Address, Suite
 from tests.support.kafka_broker import KafkaBroker
 
@@ -35,55 +38,72 @@ TOOLS = {
 
 @contextlib.contextmanager
 def running(kind: str, suite: Suite, directory: Path) -> Iterator[Address]:
-    """Brokers of that kind, as the suite wants them."""
+    """Brokers of that kind, as the suite wants them, on a ZooKeeper of theirs."""
     scripts = kafka_scripts(directory)
-    start = apache_kafka if kind == APACHE_KAFKA else minikafka
-    with start(suite, directory) as (bootstrap, zookeeper):
-        not_served = NOT_SERVED if kind == APACHE_KAFKA else NOT_SERVED | NOT_SERVED_HERE
-        yield Address(bootstrap, zookeeper, scripts, not_served)
-
-
-@contextlib.contextmanager
-def apache_kafka(suite: Suite, directory: Path) -> Iterator[tuple[str, str]]:
-    """Brokers of Apache Kafka on a ZooKeeper of theirs."""
     with contextlib.ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(str(directory / "zookeeper"))).connect
-        brokers = [
-            KafkaBroker(
-                KAFKA_3_9,
-                directory / f"broker-{number}",
-                zookeeper,
-                number=number,
-                config={**COMMON, **suite.settings, **rack(number)},
-            )
-            for number in range(suite.brokers)
-        ]
-        for broker in brokers:
-            stack.callback(broker.kill)
-            broker.start()
-        yield ",".join(broker.bootstrap for broker in brokers), zookeeper
+        start = apache_kafka if kind == APACHE_KAFKA else minikafka
+        bootstrap = ",".join(stack.enter_context(start(suite, directory, zookeeper)))
+        for user, passwords in suite.users.items():
+            add_user(scripts, bootstrap, user, *passwords)
+        not_served = NOT_SERVED if kind == APACHE_KAFKA else NOT_SERVED | NOT_SERVED_HERE
+        yield Address(kind, bootstrap, zookeeper, scripts, not_served)
 
 
 @contextlib.contextmanager
-def minikafka(suite: Suite, directory: Path) -> Iterator[tuple[str, str]]:
-    """Brokers of ours on a ZooKeeper of theirs. They know no transactions yet."""
+def apache_kafka(suite: Suite, directory: Path, zookeeper: str) -> Iterator[list[str]]:
+    """Brokers of Apache Kafka; yields their addresses."""
+    with contextlib.ExitStack() as stack:
+        brokers = []
+        for number in suite.ids:
+            address, own = own_settings(suite, number)
+            port = int(address.rpartition(":")[2])
+            config = {**COMMON, **suite.settings, **own}
+            place = directory / f"broker-{number}"
+            broker = KafkaBroker(KAFKA_3_9, place, zookeeper, number=number, port=port, config=config)
+            brokers.append(broker)
+            stack.callback(broker.kill)
+            broker.start()
+        yield [broker.bootstrap for broker in brokers]
+
+
+@contextlib.contextmanager
+def minikafka(suite: Suite, directory: Path, zookeeper: str) -> Iterator[list[str]]:
+    """Brokers of ours; yields their addresses. They know no transactions yet."""
     settings = {
         name: value
         for name, value in {**COMMON, **suite.settings}.items()
         if not name.startswith("transaction.")
     }
-    with Cluster(
-        suite.brokers,
-        directory / "data",
-        settings,
-        broker_configs={number: rack(number) for number in range(suite.brokers)},
-    ) as cluster:
-        yield cluster.bootstrap_servers, cluster.zookeeper_connect
+    with contextlib.ExitStack() as stack:
+        addresses, brokers = [], []
+        for number in suite.ids:
+            address, own = own_settings(suite, number)
+            place = {"log.dirs": str(directory / f"broker-{number}"), "zookeeper.connect": zookeeper}
+            broker = BrokerProcess(number, str(directory), {**settings, **own, **place})
+            stack.callback(broker.kill)
+            addresses.append(address)
+            brokers.append(broker)
+        for broker in brokers:
+            broker.wait_ready()
+        yield addresses
 
 
-def rack(number: int) -> dict[str, str]:
-    """Each broker is in a rack of its own."""
-    return {"broker.rack": f"RACK{number + 1}"}
+def own_settings(suite: Suite, number: int) -> tuple[str, dict[str, str]]:
+    """The address of a broker's first listener, and the settings of it alone."""
+    listeners = suite.listeners.get(number, ()) or (f"PLAINTEXT://127.0.0.1:{free_port()}",)
+    own = {"listeners": ",".join(listeners)}
+    if len(suite.ids) > 1:
+        own["broker.rack"] = f"RACK{number + 1}"
+    return listeners[0].partition("://")[2], own
+
+
+def add_user(scripts: str, bootstrap: str, user: str, sha_256: str, sha_512: str) -> None:
+    """Give a user the passwords for SCRAM."""
+    command = [f"{scripts}/bin/kafka-configs.sh", "--bootstrap-server", bootstrap, "--alter"]
+    command += ["--entity-type", "users", "--entity-name", user, "--add-config"]
+    command += [f"SCRAM-SHA-256=[password={sha_256}],SCRAM-SHA-512=[password={sha_512}]"]
+    subprocess.run(command, check=True, stdout=sys.stderr, env=java_environment())
 
 
 def kafka_scripts(directory: Path) -> str:

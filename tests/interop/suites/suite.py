@@ -38,6 +38,8 @@ class Outcome:
 class Address:
     """Running brokers. ``scripts`` is a folder whose ``bin`` has shell scripts of Kafka 3.9.1's tools."""
 
+    kind: str
+    """One of ``BROKERS``."""
     bootstrap: str
     zookeeper: str
     scripts: str
@@ -54,7 +56,9 @@ class Suite:
     """The tests of one project.
 
     ``missing``: the reason why it cannot be run on this machine, if there is one. ``settings``: properties of
-    the brokers; ``brokers``: their number.
+    the brokers; ``brokers``: their number. ``listeners``: those of each broker, by its id, for tests that
+    know the addresses of their brokers: they are run in a network namespace of their own. ``users``: the
+    passwords of users for SCRAM-SHA-256 and SCRAM-SHA-512.
     """
 
     name: str
@@ -62,3 +66,25 @@ class Suite:
     run: Callable[[Address], Iterator[Outcome]]
     settings: Mapping[str, str] = field(default_factory=dict)
     brokers: int = 1
+    listeners: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    users: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids of the brokers."""
+        return tuple(self.listeners) or tuple(range(self.brokers))
+
+
+def plain_login(listener: str, **users: str) -> dict[str, str]:
+    """Return the properties of a broker that has these users and their passwords for SASL."""
+    module = "org.apache.kafka.common.security"
+    own, password = next(iter(users.items()))
+    words = [f'username="{own}" password="{password}"', *(f'user_{name}="{users[name]}"' for name in users)]
+    prefix = f"listener.name.{listener}"
+    return {
+        f"{prefix}.plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {' '.join(words)};",
+        **{
+            f"{prefix}.{mechanism}.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;"
+            for mechanism in ("scram-sha-256", "scram-sha-512")
+        },
+    }
