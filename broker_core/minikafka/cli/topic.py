@@ -99,14 +99,16 @@ def create(
             nothing_done(name, "already exists", {"created": False}, style)
             return
     count, factor = created.partitions, created.replication_factor
-    warn_of_too_few_replicas(name, created.configs or configs, factor)
+    known = count > 0  # a client that may not describe the topic does not learn the brokers' default
+    if known:
+        warn_of_too_few_replicas(name, created.configs or configs, factor)
     if style is Format.JSON:
-        numbers_made = {"partitions": count, "replicas": factor}
+        numbers_made = {"partitions": count if known else None, "replicas": factor if known else None}
         topic_id = topic_id_text(created.topic_id)
         print_json({"topic": name, "topic_id": topic_id, **numbers_made, "config": redact_all(configs)})
     else:
         each = f", {factor} replicas each" if factor > 1 else ""
-        say(f"created {name} with {counted(count, 'partition')}{each}")
+        say(f"created {name} with {counted(count, 'partition')}{each}" if known else f"created {name}")
 
 
 def created_topic(admin: Admin, topic: NewTopic) -> CreatedTopic:

@@ -77,7 +77,7 @@ class CreatedTopic:
     """A new topic, as brokers made it.
 
     topic_id            zero before Kafka 2.8
-    partitions          their number
+    partitions          their number; -1: the brokers' default, which this client may not know
     replication_factor  the replicas of each partition; of the first, if an assignment has several numbers
     configs             all settings, also the defaults; None: before Kafka 2.4, or without DescribeConfigs
     """
