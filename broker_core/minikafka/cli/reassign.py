@@ -32,7 +32,13 @@ if TYPE_CHECKING:
     from minikafka.clients.admin.log_moves import LogMove
     from minikafka.clients.admin.partitions import PartitionsBackend
     from minikafka.clients.admin.plan_files import ReassignmentPlan
-    from minikafka.clients.admin.reassignment_plans import Move, PartitionReassignment, PlanChanges, Throttle
+    from minikafka.clients.admin.reassignment_plans import (
+        Move,
+        PartitionReassignment,
+        PlanChanges,
+        PlanProgress,
+        Throttle,
+    )
     from minikafka.clients.admin.reassignments import OngoingReassignment, ReassignmentErrors
 
 app = typer.Typer(
@@ -347,15 +353,30 @@ def parse_broker_ids(text: str) -> list[int]:
 def wait_for_end(
     backend: PartitionsBackend, plan: ReassignmentPlan, *, throttled: bool
 ) -> list[PartitionReassignment]:
-    """Wait until no partition of the plan is in progress, and show the progress."""
+    """Wait until no partition of the plan is in progress, and show the progress: first of the partitions that
+    are copied to other brokers, then in bytes of the logs that move to another directory.
+    """
     from minikafka.clients.admin import reassignment_plans
 
-    total = len(plan.replicas)
+    def left() -> PlanProgress:
+        return reassignment_plans.progress_of(backend, plan)
+
     try:
+        total = len(plan.replicas)
         with Progress("moving partitions", total, lines=True) as progress:
-            while left := len(reassignment_plans.partitions_under_way(backend, plan)):
-                progress.advance(total - left - progress.done)
+            while partitions := left().partitions:
+                progress.advance(total - len(partitions) - progress.done)
                 time.sleep(POLL_S)
+            progress.advance(total - progress.done)
+        moves = left().log_moves
+        total = sum(move.size_bytes for move in moves)
+        with Progress("moving logs, bytes", total, lines=True) as progress:
+            while moves:
+                progress.advance(
+                    total - sum(move.size_bytes - move.copied_bytes for move in moves) - progress.done
+                )
+                time.sleep(POLL_S)
+                moves = left().log_moves
             progress.advance(total - progress.done)
     except KeyboardInterrupt:
         note(

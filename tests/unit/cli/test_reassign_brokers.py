@@ -10,7 +10,9 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin import log_moves
 from minikafka.clients.admin.admin import Admin
+from minikafka.clients.admin.partitions import BrokerPartitions
 from minikafka.registry.entity_configs import ALTER_LOG_DIRS_RATE, LEADER_RATE
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
@@ -240,6 +242,10 @@ def test_a_log_that_moves_is_throttled_and_given_up(
     assert own_settings(two_disks, ConfigResourceType.BROKER, "1") == {ALTER_LOG_DIRS_RATE: "1"}
     assert cli.run("reassign", "verify", "--file", file) == 3
     assert "0 of 1 partition done; copying is throttled to 1 bytes per second" in cli.err
+    with two_disks.client() as client:
+        client.metadata()
+        (move,) = log_moves.log_moves(BrokerPartitions(client), {T0: {1: after}})
+    assert 0 < move.copied_bytes < move.size_bytes
     assert cli.run("reassign", "execute", "--file", file, throttle[0], "2") == 0, cli.err
     assert "already in progress; brokers 1 are now throttled to 2 bytes per second" in cli.err
     assert cli.run("reassign", "cancel", "--file", file, "--format", "json") == 0, cli.err

@@ -32,6 +32,8 @@ class LogMove:
     before: str | None
     after: str
     begun: bool = False
+    size_bytes: int = 0
+    copied_bytes: int = 0
 
     def __str__(self) -> str:
         return f"{self.topic_partition} of broker {self.broker_id}"
@@ -57,13 +59,15 @@ def _found(backend: PartitionsBackend, log_dirs: LogDirs) -> list[LogDir]:
 
 
 def _log_moves(log_dirs: LogDirs, found: list[LogDir]) -> list[LogMove]:
-    now, future = _logs(found, future=False), _logs(found, future=True)
-    return [
-        LogMove(tp, broker_id, now.get((tp, broker_id)), path, future.get((tp, broker_id)) == path)
-        for tp, wanted in sorted(log_dirs.items())
-        for broker_id, path in sorted(wanted.items())
-        if now.get((tp, broker_id)) != path or (tp, broker_id) in future
-    ]
+    current, future = _logs(found, future=False), _logs(found, future=True)
+    moves = []
+    for tp, wanted in sorted(log_dirs.items()):
+        for broker_id, path in sorted(wanted.items()):
+            now, size = current.get((tp, broker_id), (None, 0))
+            to, copied = future.get((tp, broker_id), (None, 0))
+            if now != path or to is not None:
+                moves.append(LogMove(tp, broker_id, now, path, to == path, size, copied))
+    return moves
 
 
 def begin(backend: PartitionsBackend, moves: Iterable[LogMove]) -> None:
@@ -103,9 +107,10 @@ def _check_directories(log_dirs: LogDirs, found: Iterable[LogDir]) -> None:
                 raise ConfigError(OPTION, path, f"{reason}; nothing was changed")
 
 
-def _logs(found: Iterable[LogDir], *, future: bool) -> Mapping[tuple[TopicPartition, int], str]:
+def _logs(found: Iterable[LogDir], *, future: bool) -> Mapping[tuple[TopicPartition, int], tuple[str, int]]:
+    """Return the directory and the size of each log."""
     return {
-        (replica.topic_partition, log_dir.broker_id): log_dir.path
+        (replica.topic_partition, log_dir.broker_id): (log_dir.path, replica.size_bytes)
         for log_dir in found
         for replica in log_dir.replicas
         if replica.is_future is future
