@@ -39,6 +39,7 @@ from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.security.jaas import LOGIN_MODULES
 
 START_S = 60
+STOP_S = 60
 USER, PASSWORD = "alice", "alice-secret"
 SCRAM, PLAIN = "SCRAM-SHA-512", "PLAIN"
 
@@ -155,11 +156,20 @@ def apache_kafka(jars: str, directory: Path, security: Security | None = None) -
         file = stack.enter_context(output.open("w"))
         command = [find_java().path, "-Xmx1g", "-cp", f"{jars}/*", "kafka.Kafka", str(properties)]
         process = psutil.Popen(command, cwd=directory, stdout=file, stderr=file)
-        stack.callback(process.wait, 60)
-        stack.callback(process.terminate)
+        stack.callback(_stop, process)
         _await({"bootstrap.servers": plain}, process, output)
         _await(client, process, output)
         yield Broker(plain, client, process)
+
+
+def _stop(process: psutil.Popen) -> None:
+    """Stop a broker; kill it if closing its logs takes too long."""
+    process.terminate()
+    try:
+        process.wait(STOP_S)
+    except psutil.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _add_user(zookeeper: str) -> None:

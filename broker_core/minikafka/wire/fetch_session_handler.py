@@ -69,7 +69,11 @@ class FetchSessionHandler:
             if parts is named:
                 changed = {key: parts[key] for key in anew if key in parts}
             else:
-                changed = {key: part for key, part in parts.items() if key in anew or named.get(key) != part}
+                changed = {
+                    key: part
+                    for key, part in parts.items()
+                    if ((known := named.get(key)) is not part and known != part) or key in anew
+                }
                 forgotten_keys = [key for key in named if key not in parts]
         self._named = parts
         self._anew.difference_update(parts)
