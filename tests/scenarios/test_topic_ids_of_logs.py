@@ -12,9 +12,10 @@ from minikafka.base.ids import BrokerAddress, TopicPartition, uuid_text
 from minikafka.log.checkpoints.partition_metadata import read_topic_id, write_topic_id
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
-from minikafka.registry.topics import TopicAssignment
+from minikafka.registry.topics import PartitionState, TopicAssignment
 from minikafka.server.control import controller_requests as messages
 from minikafka.wire.api import ApiKey
+from minikafka.wire.apis.fetch import FetchRequest, FetchTopic, consumer_partition
 from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartitionError, LeaderAndIsrTopicError
 from tests.support.requests import Request, place_topic
 from tests.support.simulation import DATA_DIR, PORT, Machine, Simulation
@@ -255,3 +256,21 @@ def test_versions_without_ids_are_served_too(version: int) -> None:
     leadership = simulation.machine.broker.partitions[T0].leadership
     assert leadership is not None
     assert leadership.leader_epoch == 7
+
+
+def test_fetch_by_the_earlier_id_gets_nothing_of_the_next_topics_log() -> None:
+    simulation = with_a_record()
+    earlier, store = id_in_zookeeper(simulation), simulation.zookeeper.connect()
+    assert earlier is not None
+    simulation.watches_are_held = True  # the metadata cache has the earlier topic meanwhile
+    make_again(simulation, FOREIGN)
+    state = PartitionState(0, 7, (0,), 1)
+    store.create(paths.partition_state_path("t", 0), state.to_json(), make_parents=True)
+    assert led_by_0(simulation, FOREIGN) == (ErrorCode.NONE,)
+    assert simulation.produce("t", b"new").error_code == ErrorCode.NONE
+    assert simulation.machine.broker.metadata_cache.topic_ids["t"] == earlier
+    topic = FetchTopic("", (consumer_partition(0, 0, 1 << 20),), topic_id=earlier)
+    request = Request(ApiKey.FETCH, 13, FetchRequest(-1, 0, 0, 1 << 20, 0, 0, -1, (topic,)))
+    (part,) = simulation.call(request).topics[0].partitions
+    assert part.error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+    assert not part.records

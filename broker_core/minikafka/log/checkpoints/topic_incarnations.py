@@ -91,7 +91,8 @@ Tree = tuple[str, int]
 class TopicIncarnations:
     """The topic incarnations of all data directories.
 
-    Used by the thread that opens and creates logs; ``load`` and ``save_topic_ids`` may run on others.
+    Used by the thread that opens and creates logs; ``load``, ``save_topic_ids`` and ``has_other_id`` may run
+    on others.
     """
 
     def __init__(self, files: Files, mutex: AbstractContextManager[object]) -> None:
@@ -196,6 +197,10 @@ class TopicIncarnations:
     def of(self, partition: TopicPartition) -> TopicIncarnation:
         """Return what is known of the topic of a log."""
         return TopicIncarnation(self._known.get(partition), self._ids.get(partition))
+
+    def has_other_id(self, partition: TopicPartition, topic_id: bytes) -> bool:
+        """Return whether the log has another topic id."""
+        return self._ids.get(partition, topic_id) != topic_id
 
     def is_of_another(self, partition: TopicPartition, topic: TopicIncarnation) -> bool:
         """Return whether the log certainly belongs to another topic of that name, which ZooKeeper has not
