@@ -2,7 +2,7 @@
 
 The story: a log is written and flushed, copied, truncated and written on meanwhile, replaced by its copy,
 written on, and moved back. Whatever the step: the next start serves one log, a prefix of what was appended,
-with all that a flush had promised, and can finish a move that was under way.
+with all that a flush had promised and with its topic's id, and can finish a move that was under way.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 from minikafka.base.errors import StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
+from minikafka.log.checkpoints.topic_incarnations import TopicIncarnation
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
@@ -24,6 +25,7 @@ from tests.support.logs import read_all, valid_set
 from tests.support.seeds import seeds
 
 TP = TopicPartition("moved", 0)
+ID = bytes(range(16))
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=60, flush_messages=3)
 
 
@@ -37,6 +39,7 @@ class Story:
         self.older: list[bytes] = []
         """The messages that a truncation is removing."""
         self.made = False
+        self.has_id = False
 
     def append(self, log: Log, count: int) -> None:
         for _ in range(count):
@@ -53,6 +56,9 @@ class Story:
         self.made = True
         log.start_epoch(1)
         self.append(log, 30)
+        manager.topic_incarnations.record({TP: TopicIncarnation(topic_id=ID)})
+        manager.topic_incarnations.save_topic_ids()
+        self.has_id = True
         manager.high_watermarks.write({TP: 20})
         manager.futures.begin(TP, other_of(manager))
         manager.futures.copy(TP)
@@ -98,6 +104,8 @@ class Story:
         if not self.made:
             return
         log = manager.logs()[TP]
+        topic = manager.topic_incarnations.of(TP)
+        assert topic.topic_id in ({ID} if self.has_id else {ID, None})
         found = [record.value for record in read_all(log, max_bytes=90)]
         assert log.end_offset == len(found)
         assert len(found) >= durable, f"only {len(found)} are left of {durable}"
@@ -113,6 +121,7 @@ class Story:
         self.files.power_cut()
         again = opened(self.files)
         assert [record.value for record in read_all(again.logs()[TP])] == [*found, b"after"]
+        assert again.topic_incarnations.of(TP) == topic
         folders = [
             name for path in ("d1", "d2") for name in self.files.list_dir(path) if name.startswith("moved")
         ]
