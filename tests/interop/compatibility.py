@@ -148,20 +148,20 @@ def table(cells: Sequence[Cell]) -> str:
 
 
 def framework_table(cells: Sequence[Cell]) -> str:
-    """A row for each feature of each framework, with the reason why it did not pass."""
+    """A row for each feature of each framework, with the reason why it did not pass.
+
+    Tests of one feature that had the same result share a row.
+    """
     order = sorted(cells, key=lambda cell: (FRAMEWORKS.index(cell.client), cell.version, cell.feature))
-    lines = [row(["framework", "does", "result"]), row(["---"] * 3)]
-    lines += [
-        row(
-            [
-                head(cell.client, cell.version),
-                cell.feature,
-                f"{cell.result}: {cell.why}" if cell.why else cell.result,
-            ]
+    rows = (
+        (
+            head(cell.client, cell.version),
+            cell.feature,
+            f"{cell.result}: {cell.why}" if cell.why else cell.result,
         )
         for cell in order
-    ]
-    return "\n".join(lines)
+    )
+    return "\n".join(map(row, [("framework", "does", "result"), ("---",) * 3, *dict.fromkeys(rows)]))
 
 
 def head(client: str, version: str) -> str:

@@ -112,6 +112,7 @@ def test_table_of_frameworks_says_why_one_did_not_pass() -> None:
         Cell("Flink", "2.2.1", "copy a topic", "failed", "AssertionError: 4 != 5"),
         Cell("Kafka Streams", "4.3.1", "count words", "passed"),
         Cell("Kafka Streams", "3.9.1", "count words", "passed"),
+        Cell("Kafka Streams", "3.9.1", "count words", "passed"),
     ]
     assert framework_table(cells).splitlines()[2:] == [
         "| Kafka Streams 3.9.1 | count words | passed |",
