@@ -25,14 +25,12 @@ class SessionByIds(RuleBasedStateMachine):
         self.session = FetchSession(1, "alice", 0, privileged=False, by_id=True)
         self.owners = {topic_id: TOPICS[number % 2] for number, topic_id in enumerate(IDS)}
         self.current: dict[str, bytes] = {}
+        self.topics_by_id: dict[bytes, str] = {}
         self.unused = list(IDS)
         self.offsets: dict[Key, int] = {}
         """The partitions of the model's session."""
         self.learned: set[bytes] = set()
         """The ids whose names it has learned."""
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        return next((name for name, known in self.current.items() if known == topic_id), None)
 
     @rule(topic=st.sampled_from(TOPICS))
     def make(self, topic: str) -> None:
@@ -40,15 +38,17 @@ class SessionByIds(RuleBasedStateMachine):
         if topic not in self.current and fresh:
             self.current[topic] = fresh[0]
             self.unused.remove(fresh[0])
+            self.topics_by_id = {topic_id: name for name, topic_id in self.current.items()}
 
     @rule(topic=st.sampled_from(TOPICS))
     def delete(self, topic: str) -> None:
-        self.current.pop(topic, None)
+        if self.current.pop(topic, None) is not None:
+            self.topics_by_id = {topic_id: name for name, topic_id in self.current.items()}
 
     @rule(named=st.dictionaries(keys, st.integers(0, 9), max_size=4), forgotten=st.lists(keys, max_size=3))
     def fetch(self, named: dict[Key, int], forgotten: list[Key]) -> None:
         self.offsets.update(named)
-        self.learned |= {topic_id for topic_id, _ in self.offsets if self.topic_name(topic_id)}
+        self.learned |= {topic_id for topic_id, _ in self.offsets if topic_id in self.topics_by_id}
         for key in forgotten:
             self.offsets.pop(key, None)
         topics = [
@@ -56,7 +56,7 @@ class SessionByIds(RuleBasedStateMachine):
             for (topic_id, number), offset in named.items()
         ]
         gone = [ForgottenTopic("", (number,), topic_id=topic_id) for topic_id, number in forgotten]
-        self.session.update(*self.session.resolve(topics, gone, self.topic_name))
+        self.session.update(*self.session.resolve(topics, gone, self.topics_by_id))
         assert self.found() == {key: (self.meaning(key[0]), at) for key, at in self.offsets.items()}
 
     def meaning(self, topic_id: bytes) -> str:

@@ -63,6 +63,7 @@ class FetchSession:
         self.unresolved: dict[tuple[bytes, int], FetchPartition] = {}
         """(Topic id, partition) -> the part, of ids that are unknown, or whose topic was made again, with the
         id that ``parts`` has."""
+        self._topics_by_id: Mapping[bytes, str] = {}
         self._names: dict[bytes, str] = {}
         """Topic id -> the topic that has or had it."""
         self.counted = 0
@@ -81,15 +82,17 @@ class FetchSession:
         self,
         topics: Iterable[FetchTopic],
         forgotten: Iterable[ForgottenTopic],
-        topic_name: Callable[[bytes], str | None],
+        topics_by_id: Mapping[bytes, str],
     ) -> tuple[dict[TopicPartition, FetchPartition], list[TopicPartition]]:
         """Return the partitions that a request by ids names and forgets, for ``update``; keep those that are
-        unresolved. ``topic_name`` returns the name of an id, None for an unknown one.
+        unresolved. ``topics_by_id``: topic id -> its topic, the same object again if none has changed.
         """
-        waiting, self.unresolved = self.unresolved, {}
-        rows = [(topic_id, part) for (topic_id, _), part in waiting.items()]
-        rows += [(topic.topic_id, part) for topic in topics for part in topic.partitions]
-        self._learn({topic_id for topic_id, _ in rows if topic_id not in self._names}, topic_name)
+        rows: list[tuple[bytes, FetchPartition]] = []
+        if topics_by_id is not self._topics_by_id:
+            rows += ((topic_id, part) for (topic_id, _), part in self.unresolved.items())
+            self.unresolved, self._topics_by_id = {}, topics_by_id
+        rows += ((topic.topic_id, part) for topic in topics for part in topic.partitions)
+        self._learn({topic_id for topic_id, _ in rows if topic_id not in self._names})
         named: dict[TopicPartition, FetchPartition] = {}
         for topic_id, part in rows:
             topic = self._topic_of(topic_id)
@@ -112,9 +115,10 @@ class FetchSession:
         name = self._names.get(topic_id)
         return name if name is not None and self.topic_ids[name] == topic_id else None
 
-    def _learn(self, topic_ids: Iterable[bytes], topic_name: Callable[[bytes], str | None]) -> None:
+    def _learn(self, topic_ids: Iterable[bytes]) -> None:
         """Learn the names of ids. Partitions that have an earlier id of such a topic become unresolved."""
-        found = {name: topic_id for topic_id in topic_ids if (name := topic_name(topic_id)) is not None}
+        names = self._topics_by_id
+        found = {names[topic_id]: topic_id for topic_id in topic_ids if topic_id in names}
         again = found.keys() & self.topic_ids.keys()
         for key in [key for key in self.parts if key.topic in again] if again else ():
             self.unresolved[self.topic_ids[key.topic], key.partition] = self.parts[key]

@@ -98,8 +98,8 @@ class WatchingSession(FetchSession):
     def take(self, request: FetchRequest, now_ms: int) -> None:
         """Apply the partitions of a request, which may be the first. Called within a step."""
         if self.by_id:
-            topic_name = self._broker.topic_name
-            named, forgotten = self.resolve(request.topics, request.forgotten_topics, topic_name)
+            topics_by_id = self._broker.metadata_cache.topics_by_id
+            named, forgotten = self.resolve(request.topics, request.forgotten_topics, topics_by_id)
         else:
             named = dict(partitions_of(request.topics))
             forgotten = [
