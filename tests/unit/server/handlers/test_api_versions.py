@@ -64,6 +64,30 @@ def test_software_with_an_invalid_name_or_version_is_refused(name: str) -> None:
         assert simulation.call(Request(ApiKey.API_VERSIONS, 2, software)).error_code == ErrorCode.NONE
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "newest"),
+    [
+        ("librdkafka", "2.15.0", 11),
+        ("librdkafka", "v2.9.0-RC1", 11),
+        ("librdkafka", "2.16.0", 17),
+        ("librdkafka", "10.0.0", 17),
+        ("confluent-kafka-python", "2.8.0-rdkafka-2.8.0", 11),
+        ("confluent-kafka-go", "v2.3.0-librdkafka-2.3.0", 11),
+        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", 17),
+        ("librdkafka", "unknown", 17),
+        ("apache-kafka-java", "2.15.0", 17),
+    ],
+)
+def test_librdkafka_that_misreads_old_formats_is_offered_fetch_11(
+    name: str, version: str, newest: int
+) -> None:
+    simulation = Simulation.serving()
+    asked = Request(ApiKey.API_VERSIONS, 3, ApiVersionsRequest(name, version))
+    offered = {row.api_key: row.max_version for row in simulation.call(asked).api_keys}
+    assert offered[ApiKey.FETCH] == newest
+    assert offered[ApiKey.METADATA] == 12
+
+
 def test_each_software_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     simulation = Simulation.serving()
