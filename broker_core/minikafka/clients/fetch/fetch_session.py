@@ -222,7 +222,7 @@ class FetchSession:
         """Forget the state of all other partitions."""
         for tp in [tp for tp in self._states if tp not in partitions]:
             del self._states[tp]
-            self._plan = None
+            self._positions = self._plan = None
 
     def update(
         self,

@@ -324,6 +324,13 @@ def test_empty_response_of_a_hasty_broker_pauses(
     assert bool(sessions.send()) is not sent
 
 
+def test_a_partition_that_comes_back_at_its_position_is_fetched() -> None:
+    sessions = fetching(T0)
+    sessions.answer({T0: b""})
+    sessions.session.retain(set())
+    assert sessions.send() == {1: [T0]}
+
+
 def test_forgotten_partition_starts_anew() -> None:
     sessions = fetching(T0, T1)
     sessions.answer({T0: CUT, T1: b""})
