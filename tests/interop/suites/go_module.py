@@ -16,7 +16,8 @@ MODULES = Path(__file__).parent.parent / "go"
 TIMEOUT_S = 1800
 
 _GO = {"GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
-_SAYS_WHY = re.compile(r"\w+\.go:\d+: (?!.* completed in |deleting topic |waitForTopic|retrying )")
+_PROGRESS = r".* completed in |deleting topic |waitForTopic|retrying |createTopic\("
+_SAYS_WHY = re.compile(rf"\w+\.go:\d+: (?!{_PROGRESS})")
 
 
 def missing(package: str) -> str | None:
