@@ -32,13 +32,7 @@ if TYPE_CHECKING:
     from minikafka.clients.admin.log_moves import LogMove
     from minikafka.clients.admin.partitions import PartitionsBackend
     from minikafka.clients.admin.plan_files import ReassignmentPlan
-    from minikafka.clients.admin.reassignment_plans import (
-        Move,
-        PartitionReassignment,
-        PlanChanges,
-        PlanProgress,
-        Throttle,
-    )
+    from minikafka.clients.admin.reassignment_plans import Move, PartitionReassignment, PlanChanges, Throttle
     from minikafka.clients.admin.reassignments import OngoingReassignment, ReassignmentErrors
 
 app = typer.Typer(
@@ -358,17 +352,17 @@ def wait_for_end(
     """
     from minikafka.clients.admin import reassignment_plans
 
-    def left() -> PlanProgress:
-        return reassignment_plans.progress_of(backend, plan)
+    def moving_logs() -> list[LogMove]:
+        return reassignment_plans.log_moves_under_way(backend, plan)
 
     try:
         total = len(plan.replicas)
         with Progress("moving partitions", total, lines=True) as progress:
-            while partitions := left().partitions:
-                progress.advance(total - len(partitions) - progress.done)
+            while left := reassignment_plans.partitions_under_way(backend, plan):
+                progress.advance(total - len(left) - progress.done)
                 time.sleep(POLL_S)
             progress.advance(total - progress.done)
-        moves = left().log_moves
+        moves = moving_logs()
         total = sum(move.size_bytes for move in moves)
         with Progress("moving logs, bytes", total, lines=True) as progress:
             while moves:
@@ -376,7 +370,7 @@ def wait_for_end(
                     total - sum(move.size_bytes - move.copied_bytes for move in moves) - progress.done
                 )
                 time.sleep(POLL_S)
-                moves = left().log_moves
+                moves = moving_logs()
             progress.advance(total - progress.done)
     except KeyboardInterrupt:
         note(

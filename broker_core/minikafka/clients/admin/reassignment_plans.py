@@ -268,21 +268,14 @@ def is_under_way(backend: PartitionsBackend, plan: ReassignmentPlan) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class PlanProgress:
-    """The partitions of a plan that are being reassigned, and the logs that are being moved."""
-
-    partitions: frozenset[TopicPartition]
-    log_moves: list[LogMove]
-
-    def __bool__(self) -> bool:
-        return bool(self.partitions or self.log_moves)
+def partitions_under_way(backend: PartitionsBackend, plan: ReassignmentPlan) -> set[TopicPartition]:
+    """Return the partitions of a plan that are being reassigned."""
+    return backend.under_way().keys() & plan.replicas.keys()
 
 
-def progress_of(backend: PartitionsBackend, plan: ReassignmentPlan) -> PlanProgress:
-    """Return what is in progress of a plan."""
-    moving = [move for move in log_moves.log_moves(backend, plan.log_dirs) if move.begun]
-    return PlanProgress(frozenset(backend.under_way().keys() & plan.replicas.keys()), moving)
+def log_moves_under_way(backend: PartitionsBackend, plan: ReassignmentPlan) -> list[LogMove]:
+    """Return the logs of a plan that are being moved."""
+    return [move for move in log_moves.log_moves(backend, plan.log_dirs) if move.begun]
 
 
 def verify(backend: PartitionsBackend, plan: ReassignmentPlan) -> list[PartitionReassignment]:
