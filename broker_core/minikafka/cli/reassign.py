@@ -95,7 +95,7 @@ def generate(
     plan = plan_files.ReassignmentPlan({move.topic_partition: move.after for move in moves})
     say(plan_files.reassignment_json(plan))
     changed = [move for move in moves if move.before != move.after]
-    text = _changes(changed, [], len(moves))
+    text = _changes(reassignment_plans.PlanChanges(changed, []), len(moves))
     note(f"minikafka: {text}; save the plan and run `reassign execute --file`")
 
 
@@ -151,30 +151,21 @@ def execute(
             others = backend.under_way()
             refused = IN_PROGRESS.format(first_of(sorted(others), 5)) if others else ""
             print_changes(changes, style)
-            text = _changes(changes.moves, changes.log_moves, len(plan.replicas))
+            text = _changes(changes, len(plan.replicas))
             note(f"minikafka: {text}{'; nothing was changed' * dry_run}{refused}")
             return 0
         reassignment_plans.begin(backend, changes, throttle)
         before = plan_files.reassignment_json(changes.rollback(plan))
-        text = _changes(changes.moves, changes.log_moves, len(plan.replicas))
+        text = _changes(changes, len(plan.replicas))
         note(f"minikafka: {text}; the plan for a rollback: {before}")
         if not wait:
             print_changes(changes, style)
             return 0
-        verdicts = wait_for_end(backend, changed_part(plan, changes), throttled=bool(throttle))
+        verdicts = wait_for_end(backend, changes.part_of(plan), throttled=bool(throttle))
         if throttle:
             end_throttle(backend, verdicts)
     print_verdicts(verdicts, style)
     return status_of(verdicts)
-
-
-def changed_part(plan: ReassignmentPlan, changes: PlanChanges) -> ReassignmentPlan:
-    """Return the part of a plan that changes something."""
-    from minikafka.clients.admin.plan_files import ReassignmentPlan
-
-    changed = sorted(changes.partitions)
-    log_dirs = {tp: plan.log_dirs[tp] for tp in changed if tp in plan.log_dirs}
-    return ReassignmentPlan({tp: plan.replicas[tp] for tp in changed}, log_dirs)
 
 
 @app.command()
@@ -391,14 +382,14 @@ def status_of(verdicts: Iterable[PartitionReassignment]) -> int:
     return UNDER_WAY if ReassignmentStatus.UNDER_WAY in found else 0
 
 
-def _changes(moves: Sequence[Move], log_moves: Sequence[LogMove], total: int) -> str:
-    copies = sum(len(move.adds) for move in moves)
-    changed = len({move.topic_partition for move in moves} | {move.topic_partition for move in log_moves})
+def _changes(changes: PlanChanges, total: int) -> str:
+    copies = sum(len(move.adds) for move in changes.moves)
+    changed = len(changes.partitions)
     text = (
         f"{changed} of {counted(total, 'partition')} {'changes' if changed == 1 else 'change'}, "
         f"{counted(copies, 'replica')} to copy"
     )
-    return text + f", {counted(len(log_moves), 'log')} to move" * bool(log_moves)
+    return text + f", {counted(len(changes.log_moves), 'log')} to move" * bool(changes.log_moves)
 
 
 def print_changes(changes: PlanChanges, style: Format) -> None:

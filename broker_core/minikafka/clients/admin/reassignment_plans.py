@@ -91,6 +91,12 @@ class PlanChanges:
         moved = {move.topic_partition for move in self.log_moves}
         return moved.union(move.topic_partition for move in self.moves)
 
+    def part_of(self, plan: ReassignmentPlan) -> ReassignmentPlan:
+        """Return the part of ``plan`` that makes these changes."""
+        changed = sorted(self.partitions)
+        log_dirs = {tp: plan.log_dirs[tp] for tp in changed if tp in plan.log_dirs}
+        return ReassignmentPlan({tp: plan.replicas[tp] for tp in changed}, log_dirs)
+
     def rollback(self, plan: ReassignmentPlan) -> ReassignmentPlan:
         """Return the plan that brings back what these changes of ``plan`` change."""
         before = {move.topic_partition: move.before for move in self.moves}
