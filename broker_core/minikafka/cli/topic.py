@@ -92,7 +92,7 @@ def create(
     topic = NewTopic(name, *numbers, given, configs, rack_aware=not disable_rack_aware)
     with connect.admin_client(bootstrap, data_dir, command_config, writes=True) as admin:
         try:
-            created = created_topic(admin, topic)
+            created = create_topic(admin, topic)
         except BrokerError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
                 raise
@@ -111,7 +111,7 @@ def create(
         say(f"created {name} with {counted(count, 'partition')}{each}" if known else f"created {name}")
 
 
-def created_topic(admin: Admin, topic: NewTopic) -> CreatedTopic:
+def create_topic(admin: Admin, topic: NewTopic) -> CreatedTopic:
     """Create a topic; brokers before Kafka 2.4, which have no defaults for it, give it one of each."""
     try:
         return admin.create_topic(topic)

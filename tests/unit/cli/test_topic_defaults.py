@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.cli.topic import created_topic
+from minikafka.cli.topic import create_topic
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.admin.topics import BROKER_DEFAULT
 from minikafka.wire.api import ApiKey
@@ -23,7 +23,7 @@ def test_numbers_that_are_not_given_are_the_brokers_or_one(
     brokers: BrokerHarness, version: int, given: tuple[int, int], made: tuple[int, int]
 ) -> None:
     brokers.newest[ApiKey.CREATE_TOPICS] = version
-    created = created_topic(Admin(brokers.client()), NewTopic("a", *given))
+    created = create_topic(Admin(brokers.client()), NewTopic("a", *given))
     assert (created.partitions, created.replication_factor) == made
     (request,) = brokers.asked(ApiKey.CREATE_TOPICS)
     (row,) = request.topics
@@ -32,5 +32,5 @@ def test_numbers_that_are_not_given_are_the_brokers_or_one(
 
 def test_other_errors_are_raised(brokers: BrokerHarness) -> None:
     with pytest.raises(BrokerError) as caught:
-        created_topic(Admin(brokers.client()), NewTopic("a", BROKER_DEFAULT, 9))
+        create_topic(Admin(brokers.client()), NewTopic("a", BROKER_DEFAULT, 9))
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
