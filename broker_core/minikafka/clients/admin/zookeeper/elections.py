@@ -15,11 +15,11 @@ from minikafka.base.errors import ConfigError, CoordinationError, NodeExists
 from minikafka.base.ids import TopicPartition
 from minikafka.clients import zookeeper_metadata
 from minikafka.clients.admin.partitions import ElectionRound
+from minikafka.clients.admin.plan_files import OPTION
 from minikafka.registry import paths
 from minikafka.registry.controller import PreferredElection
 from minikafka.registry.store import DATA_MAX_BYTES, Store
 
-OPTION = "partitions"
 WHAT = "a preferred election"
 
 _ENTRY = b'{"topic":%b,"partition":%d},'

@@ -13,6 +13,7 @@ from minikafka.base.errors import ConfigError, CoordinationError, NodeExists
 from minikafka.base.ids import TopicPartition
 from minikafka.clients import zookeeper_metadata
 from minikafka.clients.admin.partitions import Replicas
+from minikafka.clients.admin.plan_files import OPTION
 from minikafka.registry import paths
 from minikafka.registry.controller import REASSIGNMENTS, Reassignments
 from minikafka.registry.store import Store
@@ -51,4 +52,4 @@ def _to_json(wanted: Replicas) -> bytes:
     try:
         return Reassignments(wanted).to_json()
     except CoordinationError as error:
-        raise ConfigError("partitions", len(wanted), str(error)) from None
+        raise ConfigError(OPTION, len(wanted), str(error)) from None
