@@ -234,6 +234,7 @@ class Admin:
     ) -> list[LogDir]:
         """Return the data directories of brokers (default: all), with log sizes. Raises BrokerError."""
         deadline = self._cluster.deadline(timeout_ms)
+        # Also for named brokers: a client that is new knows no addresses.
         known = self._cluster.metadata(None, timeout_ms=timeout_ms).brokers
         return describe_log_dirs(self._cluster, sorted(known if brokers is None else brokers), deadline)
 
