@@ -40,25 +40,23 @@ def test_connect_carries_a_file_through_a_topic_exactly(
     of_release(request, "Kafka Connect", KAFKA_3_9)
     source, sink, topic = tmp_path / "source.txt", tmp_path / "sink.txt", "connected"
     create(bootstrap, topic, 1)  # of several, each worker's producer would take one by chance
-    text = "org.apache.kafka.connect.storage.StringConverter"
     worker = {
         "bootstrap.servers": bootstrap,
-        "key.converter": text,
-        "value.converter": text,
+        "key.converter": TEXT,
+        "value.converter": TEXT,
         "offset.storage.file.filename": tmp_path / "offsets",
         "offset.flush.interval.ms": 1000,
         "listeners": f"http://127.0.0.1:{free_port()}",
     }
-    connectors = "org.apache.kafka.connect.file.FileStream"
     reading = {
         "name": "reading",
-        "connector.class": f"{connectors}SourceConnector",
+        "connector.class": f"{FILE_STREAM}SourceConnector",
         "file": source,
         "topic": topic,
     }
     writing = {
         "name": "writing",
-        "connector.class": f"{connectors}SinkConnector",
+        "connector.class": f"{FILE_STREAM}SinkConnector",
         "file": sink,
         "topics": topic,
     }
@@ -108,7 +106,7 @@ class Worker:
         except OSError:
             return None
 
-    def do(self, method: str, path: str, body: object = None) -> Any:
+    def do(self, method: str, path: str, body: object = None) -> None:
         """Ask until it is done: a worker refuses while its group rebalances."""
         until(self.process, lambda: self.ask(method, path, body) is not None, f"{method} {path}")
 
