@@ -237,12 +237,12 @@ def mirror_settings(servers: Mapping[str, str], topics: str) -> dict[str, object
 
 
 def reads(bootstrap: str, topic: str, count: int) -> Callable[[], bool]:
-    """Whether the topic has so many records."""
+    """A condition: the topic has so many records."""
     return lambda: len(read(bootstrap, topic)) >= count
 
 
 def has_committed(bootstrap: str, group: str, topic: str) -> Callable[[], bool]:
-    """Whether the group has the ends of all partitions of the topic."""
+    """A condition: the group has the ends of all partitions of the topic."""
     return lambda: committed(bootstrap, group, topic) == ends(bootstrap, topic)
 
 

@@ -29,7 +29,7 @@ PATIENCE_S = 60.0
 
 @dataclass
 class Turns:
-    """What each broker in turn found: Kafka, ours, Kafka, and ours again."""
+    """The ids and records that each broker in turn found: Kafka, ours, Kafka, and ours again."""
 
     data: Path
     files: list[dict[str, str]] = field(default_factory=list)

@@ -21,7 +21,7 @@ from tests.support.kafka_broker import running
 
 JAVA = Path(__file__).parent / "java"
 LIVES = {"a": 5, "b": 3, "c": 8}
-"""How many records are written each time that the topic is made."""
+"""The number of records that are written each time that the topic is made."""
 PATIENCE_S = 40
 READ = ["a0 a1 a2 a3 a4", "b0 b1 b2", "c3 c4 c5 c6 c7"]
 """The records that a consumer reads: it begins anew only where the new log does not have its position."""

@@ -60,7 +60,7 @@ class SessionByIds(RuleBasedStateMachine):
         assert self.found() == {key: (self.meaning(key[0]), at) for key, at in self.offsets.items()}
 
     def meaning(self, topic_id: bytes) -> str:
-        """What Kafka's broker does with a partition of this id."""
+        """The outcome of a fetch of this id at Kafka's broker."""
         if topic_id not in self.learned:
             return UNKNOWN
         current = self.current.get(self.owners[topic_id])
