@@ -532,8 +532,7 @@ def test_at_the_start_too_what_cannot_be_read_is_closed(caplog: pytest.LogCaptur
 
 def test_rule_of_a_prefix_by_another_broker_holds_at_once(world: Guarded) -> None:
     prefix = Resource(ResourceType.TOPIC, "oth", PatternType.PREFIXED)
-    change_resource(world.rules, prefix, lambda rules: rules | {Acl(ANONYMOUS, Permission.ALLOW, "*", WRITE)})
-    world.settle()
+    world.allow(WRITE, prefix)
     assert world.produce("other", b"x").error_code == ErrorCode.NONE
     assert world.produce("t", b"x").error_code == TOPIC_DENIED
 
@@ -544,7 +543,7 @@ def test_prefix_whose_rules_cannot_be_read_is_closed(
     world.allow(WRITE, OTHER)
     world.allow(WRITE, TOPIC)
     prefix = Resource(ResourceType.TOPIC, "oth", PatternType.PREFIXED)
-    change_resource(world.rules, prefix, lambda rules: rules | {Acl(ANONYMOUS, Permission.ALLOW, "*", WRITE)})
+    world.allow(WRITE, prefix)
     world.rules.write(acl_path(prefix), b"{nonsense")
     change = b'{"version":1,"resourceType":"TOPIC","name":"oth","patternType":"PREFIXED"}'
     world.rules.create("/kafka-acl-extended-changes/acl_changes_", change, sequential=True)
