@@ -310,6 +310,11 @@ class FutureLogs:
                 future.log.flush(future.log.segments[-1].base_offset)
             return copied
 
+    def has_almost_all(self, partition: TopicPartition, copied: int) -> bool:
+        """Return True if the copy of a partition is almost complete. Its last slice had ``copied`` bytes."""
+        future, current = self._futures.get(partition), self._current.get(partition)
+        return future is None or current is None or _has_almost_all(future.log, current, copied)
+
     def _remove_unshared(self, partition: TopicPartition, future: FutureLog, current: Log) -> None:
         """Remove what the current log may not have, or may have written anew since."""
         log = future.log
@@ -381,8 +386,7 @@ class FutureLogs:
         """Copy until little is left; return False if the log grows as fast."""
         for _ in range(_SLICES_BEFORE_SWITCH):
             copied = self._copy_slice(partition, future, current)
-            in_newest = future.log.end_offset >= current.segments[-1].base_offset
-            if not copied or (in_newest and copied < SLICE_BYTES // 2):
+            if _has_almost_all(future.log, current, copied):
                 return True
         return False
 
@@ -485,6 +489,12 @@ class FutureLogs:
 
 def _clean_hints(closed: Log) -> LoadHints:
     return LoadHints(clean=True, recovery_point=closed.end_offset, start_offset=closed.start_offset)
+
+
+def _has_almost_all(log: Log, current: Log, copied: int) -> bool:
+    """Return whether a copy is almost complete. The last slice of each segment may be short."""
+    in_newest = log.end_offset >= current.segments[-1].base_offset
+    return not copied or (in_newest and copied < SLICE_BYTES // 2)
 
 
 def _is_prefix(old: Log, new: Log) -> bool:

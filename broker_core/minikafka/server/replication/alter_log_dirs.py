@@ -21,7 +21,7 @@ from functools import partial
 from minikafka.base.clock import NEVER_MS
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
-from minikafka.log.future_logs import SLICE_BYTES, FutureLog
+from minikafka.log.future_logs import FutureLog
 from minikafka.log.log import Log
 from minikafka.partition.partition import Partition
 from minikafka.server.core.broker import Broker
@@ -139,7 +139,7 @@ class ReplicaAlterLogDirsManager:
             self._failed(topic_partition, error)
             return True
         self._quota.record(copied, now_ms)
-        if copied < SLICE_BYTES // 2:
+        if self._broker.logs.futures.has_almost_all(topic_partition, copied):
             self._broker.worker.submit(lambda: self._finish(topic_partition))
         else:
             self._put_off(topic_partition, now_ms)

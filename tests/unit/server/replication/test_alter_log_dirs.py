@@ -113,6 +113,20 @@ def test_the_rate_limits_the_copies(world: Simulation) -> None:
     assert home(world) == "/second"
 
 
+def test_the_rate_limits_the_copies_of_many_segments(world: Simulation) -> None:
+    # Each segment is shorter than half a slice of a copy.
+    world.create_topic("many", settings={"segment.bytes": "300000"})
+    many = TopicPartition("many", 0)
+    assert home(world, many) == "/second"
+    world.machine.broker.replication_quotas.set_rates({ALTER_LOG_DIRS_RATE: "1000"})
+    for _ in range(4):
+        world.produce("many", b"x" * 250_000)
+    assert alter(world, "/first", "many") is ErrorCode.NONE
+    world.settle()
+    assert home(world, many) == "/second"
+    assert rows(world)["/first", True][1] == 3
+
+
 def test_a_directory_that_is_not_configured_is_refused(world: Simulation) -> None:
     assert alter(world, "/third") is ErrorCode.LOG_DIR_NOT_FOUND
     assert alter(world, "second") is ErrorCode.LOG_DIR_NOT_FOUND
