@@ -407,7 +407,9 @@ class LogConfig:
                 overrides["cleanup.policy"],
                 f"{min(unknown)} is not in log.cleanup.policy of the broker; add it there first",
             )
-        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        # A topic's other settings hold also where the broker's lags contradict each other.
+        gives_lag = not overrides.keys().isdisjoint(_COMPACTION_LAGS)
+        if gives_lag and config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise ConfigError(
                 "min.compaction.lag.ms",
                 str(config.min_compaction_lag_ms),
@@ -441,6 +443,7 @@ class LogConfig:
         return config, problems
 
 
+_COMPACTION_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 _KEEPING = frozenset({"cleanup.policy", "retention.bytes", "retention.ms"})
 
 _POLICIES, _THROTTLED = "policies", "throttled"

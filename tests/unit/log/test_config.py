@@ -197,6 +197,12 @@ def test_a_smallest_compaction_lag_above_the_largest_is_refused() -> None:
 # What stands in ZooKeeper already.
 
 
+def test_contradicting_lags_of_the_broker_leave_a_topic_its_settings() -> None:
+    broker = LogConfig(min_compaction_lag_ms=11, max_compaction_lag_ms=10)
+    config, problems = broker.with_known_overrides({"cleanup.policy": "compact", "min.insync.replicas": "2"})
+    assert (config.compacted, config.min_insync_replicas, problems) == (True, 2, [])
+
+
 def test_compaction_lags_in_zookeeper_that_contradict_stop_no_broker() -> None:
     given = {"max.compaction.lag.ms": "10", "min.compaction.lag.ms": "11"}
     config, problems = LogConfig().with_known_overrides(given)
