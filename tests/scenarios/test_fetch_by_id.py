@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.log.checkpoints.topic_incarnations import TopicIncarnation
 from minikafka.records.format.message_set import Record, build_message_set, iterate
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
@@ -312,3 +313,17 @@ def test_follower_is_known_by_its_replica_state(pair: Simulation, epoch: int) ->
     assert partition.high_watermark == 0
     fetched(1)
     assert partition.high_watermark == 1
+
+
+@pytest.mark.parametrize("epoch", [FINAL_EPOCH, NEW_SESSION_EPOCH], ids=["alone", "session"])
+def test_fetch_of_an_earlier_topic_does_not_count_for_the_next_ones_log(pair: Simulation, epoch: int) -> None:
+    broker, earlier = pair.machine.broker, id_of(pair)
+    pair.machine_of(FOLLOWER).kill()
+    write(pair, b"a")
+    # Its LeaderAndIsr has come, and its UpdateMetadata not yet.
+    broker.logs.topic_incarnations.record({TopicPartition("t", 0): TopicIncarnation(None, UNKNOWN)})
+    request = by_id((earlier, {0: 1}), session=(NO_SESSION, epoch))
+    body = replace(request.body, replica_state=ReplicaState(FOLLOWER, 7))
+    refused = errors_of(Client(pair.network, pair.host).call(replace(request, body=body)))
+    assert refused == {(earlier, 0): ErrorCode.INCONSISTENT_TOPIC_ID}
+    assert broker.partitions[TopicPartition("t", 0)].high_watermark == 0

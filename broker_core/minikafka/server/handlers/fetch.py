@@ -155,7 +155,10 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
         return
     topics = request.topics if context.version < TOPIC_IDS_SINCE else _with_names(broker, request.topics)
     if request.follower_id >= 0:
-        broker.run(lambda: note_follower(broker, request.follower_id, dict(partitions_of(topics))))
+        topic_ids = {topic.name: topic.topic_id for topic in topics}
+        known_ids = topic_ids if context.version >= TOPIC_IDS_SINCE else None
+        parts = dict(partitions_of(topics))
+        broker.run(lambda: note_follower(broker, request.follower_id, parts, known_ids))
     fetch = _DelayedFetch(broker, context, request, topics)
     # Logs are read without the core's lock. Only a request that must wait checks under it for missed changes.
     if fetch.satisfied() or request.max_wait_ms <= 0:

@@ -125,7 +125,7 @@ def read_partition(
     whole_message = first and version >= WHOLE_MESSAGE_SINCE
     throttled, preferred, diverging = False, NO_REPLICA, NO_DIVERGENCE
     if version >= TOPIC_IDS_SINCE:
-        outdated = _log_id_error(broker, topic_partition, topic_id)
+        outdated = log_id_error(broker, topic_partition, topic_id)
         if outdated is not None:
             return FetchPartitionData(outdated)
     try:
@@ -205,7 +205,7 @@ def topic_id_error(broker: Broker, topic: str, topic_id: bytes) -> ErrorCode | N
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def _log_id_error(broker: Broker, topic_partition: TopicPartition, topic_id: bytes) -> ErrorCode | None:
+def log_id_error(broker: Broker, topic_partition: TopicPartition, topic_id: bytes) -> ErrorCode | None:
     """Return ``topic_id_error``, or INCONSISTENT_TOPIC_ID if the log is another topic's.
 
     LeaderAndIsr comes before UpdateMetadata: the log may be the next topic's already.

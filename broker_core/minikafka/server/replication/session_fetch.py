@@ -25,6 +25,7 @@ from minikafka.server.replication.fetch_data import (
     FetchPartitionData,
     error_response,
     has_more,
+    log_id_error,
     max_wait_ms,
     partial_reads_of,
     partition_steps,
@@ -54,12 +55,20 @@ Parts = Mapping[TopicPartition, FetchPartition]
 _STEP_PARTITIONS = 100
 
 
-def note_follower(broker: Broker, replica_id: int, parts: Parts) -> None:
-    """Record a follower's fetch offsets: it has everything below them. Called within a step."""
+def note_follower(
+    broker: Broker, replica_id: int, parts: Parts, topic_ids: Mapping[str, bytes] | None = None
+) -> None:
+    """Record a follower's fetch offsets: it has everything below them. Called within a step.
+
+    ``topic_ids``: of the topics that the follower means, in versions with ids; another topic's log is not
+    what it has.
+    """
     now_ms = broker.clock.monotonic_ms()
     for topic_partition, part in parts.items():
         partition = broker.partitions.get(topic_partition)
         if partition is None:
+            continue
+        if topic_ids is not None and log_id_error(broker, topic_partition, topic_ids[topic_partition.topic]):
             continue
         try:
             partition.check_leader(part.current_leader_epoch)
@@ -129,14 +138,7 @@ class WatchingSession(FetchSession):
             # The request fetches all partitions, though it names few: the follower is alive for all.
             self._refreshed_ms = now_ms
             named = self.parts
-        if self.by_id:
-            current = self._broker.metadata_cache.topic_ids
-            named = {
-                key: part
-                for key, part in named.items()
-                if current.get(key.topic) == self.topic_ids[key.topic]
-            }
-        note_follower(self._broker, self._replica_id, named)
+        note_follower(self._broker, self._replica_id, named, self.topic_ids if self.by_id else None)
 
     def watch_changed(self) -> None:
         """Watch the partitions that are read next. Called within a step."""
