@@ -26,6 +26,7 @@ class SessionByIds(RuleBasedStateMachine):
         self.owners = {topic_id: TOPICS[number % 2] for number, topic_id in enumerate(IDS)}
         self.current: dict[str, bytes] = {}
         self.topics_by_id: dict[bytes, str] = {}
+        self.ids_changed = 0
         self.unused = list(IDS)
         self.offsets: dict[Key, int] = {}
         """The partitions of the model's session."""
@@ -38,12 +39,16 @@ class SessionByIds(RuleBasedStateMachine):
         if topic not in self.current and fresh:
             self.current[topic] = fresh[0]
             self.unused.remove(fresh[0])
-            self.topics_by_id = {topic_id: name for name, topic_id in self.current.items()}
+            self.change_ids()
 
     @rule(topic=st.sampled_from(TOPICS))
     def delete(self, topic: str) -> None:
         if self.current.pop(topic, None) is not None:
-            self.topics_by_id = {topic_id: name for name, topic_id in self.current.items()}
+            self.change_ids()
+
+    def change_ids(self) -> None:
+        self.topics_by_id = {topic_id: name for name, topic_id in self.current.items()}
+        self.ids_changed += 1
 
     @rule(named=st.dictionaries(keys, st.integers(0, 9), max_size=4), forgotten=st.lists(keys, max_size=3))
     def fetch(self, named: dict[Key, int], forgotten: list[Key]) -> None:
@@ -56,7 +61,7 @@ class SessionByIds(RuleBasedStateMachine):
             for (topic_id, number), offset in named.items()
         ]
         gone = [ForgottenTopic("", (number,), topic_id=topic_id) for topic_id, number in forgotten]
-        self.session.update(*self.session.resolve(topics, gone, self.topics_by_id))
+        self.session.update(*self.session.resolve(topics, gone, self.topics_by_id, self.ids_changed))
         assert self.found() == {key: (self.meaning(key[0]), at) for key, at in self.offsets.items()}
 
     def meaning(self, topic_id: bytes) -> str:

@@ -63,7 +63,9 @@ class FetchSession:
         self.unresolved: dict[tuple[bytes, int], FetchPartition] = {}
         """(Topic id, partition) -> the part, of ids that are unknown, or whose topic was made again, with the
         id that ``parts`` has."""
-        self._topics_by_id: Mapping[bytes, str] = {}
+        self._resolved_at = 0
+        """The ``ids_changed`` at which the ``unresolved`` were last looked up. ``topics_by_id`` is not kept:
+        it would stay in memory with each session that nobody uses any more."""
         self._names: dict[bytes, str] = {}
         """Topic id -> the topic that has or had it."""
         self.counted = 0
@@ -74,6 +76,11 @@ class FetchSession:
         """The number of its partitions."""
         return len(self.parts) + len(self.unresolved)
 
+    @property
+    def weight(self) -> int:
+        """The number that counts in the cache: of its partitions, or of the names that it knows, if more."""
+        return max(self.size, len(self._names))
+
     def name_of(self, topic_id: bytes) -> str:
         """Return the name of a topic id, "" if it is unknown."""
         return self._names.get(topic_id, "")
@@ -83,16 +90,18 @@ class FetchSession:
         topics: Iterable[FetchTopic],
         forgotten: Iterable[ForgottenTopic],
         topics_by_id: Mapping[bytes, str],
+        ids_changed: int,
     ) -> tuple[dict[TopicPartition, FetchPartition], list[TopicPartition]]:
         """Return the partitions that a request by ids names and forgets, for ``update``; keep those that are
-        unresolved. ``topics_by_id``: topic id -> its topic, the same object again if none has changed.
+        unresolved. ``topics_by_id``: topic id -> its topic; ``ids_changed``: another number if they changed.
         """
         rows: list[tuple[bytes, FetchPartition]] = []
-        if topics_by_id is not self._topics_by_id:
+        if ids_changed != self._resolved_at:
             rows += ((topic_id, part) for (topic_id, _), part in self.unresolved.items())
-            self.unresolved, self._topics_by_id = {}, topics_by_id
+            self.unresolved, self._resolved_at = {}, ids_changed
         rows += ((topic.topic_id, part) for topic in topics for part in topic.partitions)
-        self._learn({topic_id for topic_id, _ in rows if topic_id not in self._names})
+        new = {topic_id for topic_id, _ in rows if topic_id not in self._names and topic_id in topics_by_id}
+        self._learn({topics_by_id[topic_id]: topic_id for topic_id in new})
         named: dict[TopicPartition, FetchPartition] = {}
         for topic_id, part in rows:
             topic = self._topic_of(topic_id)
@@ -115,10 +124,8 @@ class FetchSession:
         name = self._names.get(topic_id)
         return name if name is not None and self.topic_ids[name] == topic_id else None
 
-    def _learn(self, topic_ids: Iterable[bytes]) -> None:
-        """Learn the names of ids. Partitions that have an earlier id of such a topic become unresolved."""
-        names = self._topics_by_id
-        found = {names[topic_id]: topic_id for topic_id in topic_ids if topic_id in names}
+    def _learn(self, found: Mapping[str, bytes]) -> None:
+        """Learn the ids of topics. Partitions that have an earlier id of such a topic become unresolved."""
         again = found.keys() & self.topic_ids.keys()
         for key in [key for key in self.parts if key.topic in again] if again else ():
             self.unresolved[self.topic_ids[key.topic], key.partition] = self.parts[key]
@@ -208,8 +215,9 @@ class FetchSessionCache(Generic[S]):
         """
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
-        self.partitions += session.size - session.counted
-        session.counted = session.size
+        weight = session.weight
+        self.partitions += weight - session.counted
+        session.counted = weight
         if self.partitions <= MOST_PARTITIONS:
             return True
         self.remove(session)

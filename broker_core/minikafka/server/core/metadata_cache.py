@@ -31,6 +31,8 @@ class MetadataCache:
     """The ids of the topics that have one (KIP-516)."""
     topics_by_id: Mapping[bytes, str] = field(default_factory=dict)
     """Topic id -> its topic."""
+    ids_changed: int = 0
+    """How often ids of topics have changed."""
     names: Mapping[str, str] = field(default_factory=dict)
     """``unify_collision_chars`` of each topic -> its name: a new topic with the same key collides with it."""
     unreadable: frozenset[str] = frozenset()
@@ -84,10 +86,11 @@ class MetadataCache:
             ids.pop(topic, None)
             if names.get(unify_collision_chars(topic)) == topic:
                 del names[unify_collision_chars(topic)]
-        by_id = self.topics_by_id if ids == self.topic_ids else {value: key for key, value in ids.items()}
-        return replace(
-            self, brokers=dict(brokers), topics=topics, names=names, topic_ids=ids, topics_by_id=by_id
-        )
+        found = replace(self, brokers=dict(brokers), topics=topics, names=names)
+        if ids == self.topic_ids:
+            return found
+        by_id = {value: key for key, value in ids.items()}
+        return replace(found, topic_ids=ids, topics_by_id=by_id, ids_changed=self.ids_changed + 1)
 
 
 class EncodedMetadata:

@@ -107,8 +107,10 @@ class WatchingSession(FetchSession):
     def take(self, request: FetchRequest, now_ms: int) -> None:
         """Apply the partitions of a request, which may be the first. Called within a step."""
         if self.by_id:
-            topics_by_id = self._broker.metadata_cache.topics_by_id
-            named, forgotten = self.resolve(request.topics, request.forgotten_topics, topics_by_id)
+            cache = self._broker.metadata_cache
+            named, forgotten = self.resolve(
+                request.topics, request.forgotten_topics, cache.topics_by_id, cache.ids_changed
+            )
         else:
             named = dict(partitions_of(request.topics))
             forgotten = [

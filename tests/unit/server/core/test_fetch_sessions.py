@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 
 import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.server.core import fetch_sessions
 from minikafka.server.core.fetch_sessions import EVICTION_MS, FetchSession, FetchSessionCache
-from minikafka.wire.apis.fetch import LAST_EPOCH, FetchPartition
+from minikafka.wire.apis.fetch import LAST_EPOCH, FetchPartition, FetchTopic, ForgottenTopic
 
 OLD_MS = EVICTION_MS + 1
 
@@ -117,3 +119,33 @@ def test_a_partition_that_is_named_and_forgotten_is_forgotten() -> None:
     session, partition = FetchSession(1, "alice", 0, privileged=False), TopicPartition("t", 0)
     session.update({partition: FetchPartition(0, -1, 0, -1, 1)}, [partition])
     assert (session.parts, list(session.take_changed())) == ({}, [])
+
+
+def test_a_session_does_not_keep_the_ids_of_the_cluster() -> None:
+    class Ids(dict[bytes, str]):
+        """A dict to which there are weak references."""
+
+    ids = Ids({b"1" * 16: "t"})
+    session = FetchSession(1, "alice", 0, privileged=False, by_id=True)
+    topic = FetchTopic("", (FetchPartition(0, -1, 0, -1, 1),), topic_id=b"2" * 16)
+    session.resolve((topic,), (), ids, 1)
+    seen = weakref.ref(ids)
+    del ids
+    gc.collect()
+    assert seen() is None
+    assert list(session.resolve((), (), {b"2" * 16: "u"}, 2)[0]) == [TopicPartition("u", 0)]
+
+
+def test_names_of_forgotten_topics_count_in_the_cache() -> None:
+    cache = FetchSessionCache[FetchSession](9, itertools.count(1).__next__, lambda session: None)
+    session = added(
+        cache.create(
+            lambda n: FetchSession(n, "alice", 0, privileged=False, by_id=True), 3, 0, privileged=False
+        )
+    )
+    ids = {bytes([n]) * 16: f"t{n}" for n in range(1, 4)}
+    topics = [FetchTopic("", (FetchPartition(0, -1, 0, -1, 1),), topic_id=topic_id) for topic_id in ids]
+    left = [ForgottenTopic("", (0,), topic_id=topic_id) for topic_id in ids]
+    session.update(*session.resolve(topics, left[1:], ids, 1))
+    cache.touch(session, 0)
+    assert (session.size, cache.partitions) == (1, 3)

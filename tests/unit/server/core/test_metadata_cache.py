@@ -49,9 +49,11 @@ def test_addresses_on_a_listener_follow_the_brokers() -> None:
 def test_a_topic_is_found_by_its_id_until_it_is_deleted() -> None:
     first = TopicPartition("t", 0)
     cache = MetadataCache("id").updated({1: ONE}, {first: LED}, {"t": b"1" * 16})
-    assert cache.topics_by_id == {b"1" * 16: "t"}
-    assert cache.updated({1: ONE}, {first: LED}, {}).topic_ids == {"t": b"1" * 16}
-    assert cache.updated({1: ONE}, {first: GOING}, {"t": b"1" * 16}).topics_by_id == {}
+    assert (cache.topics_by_id, cache.ids_changed) == ({b"1" * 16: "t"}, 1)
+    same = cache.updated({1: ONE}, {first: LED}, {})
+    assert (same.topic_ids, same.ids_changed) == ({"t": b"1" * 16}, 1)
+    gone = cache.updated({1: ONE}, {first: GOING}, {"t": b"1" * 16})
+    assert (gone.topics_by_id, gone.ids_changed) == ({}, 2)
 
 
 def test_a_topic_made_again_has_none_of_the_earlier_partitions() -> None:
