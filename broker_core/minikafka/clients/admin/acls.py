@@ -25,6 +25,7 @@ from minikafka.base.acls import (
 )
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.response_errors import error_of, raise_for_code
 from minikafka.clients.network.retry import Deadline
 from minikafka.registry.acls import change_resource, delete_resource, read_acls
 from minikafka.registry.store import Store
@@ -76,9 +77,7 @@ def describe_acls(cluster: ClusterClient, wanted: AclFilter, deadline: Deadline)
     """Return the ACLs that match a filter. Raises SECURITY_DISABLED if the broker has no authorizer."""
     request = DescribeAclsRequest(*_filter_fields(wanted))
     response = cluster.call(None, DESCRIBE_ACLS, request, timeout_ms=deadline.remaining_ms())
-    error = _error(response.error_code, response.error_message)
-    if error is not None:
-        raise error
+    raise_for_code(response.error_code, response.error_message)
     found = [
         _binding(
             (resource.resource_type, resource.resource_name, resource.pattern_type),
@@ -107,7 +106,7 @@ def create_acls(
     request = CreateAclsRequest(tuple(map(_creation, wanted)))
     response = cluster.call(None, CREATE_ACLS, request, timeout_ms=deadline.remaining_ms())
     return {
-        binding: _error(result.error_code, result.error_message)
+        binding: error_of(result.error_code, result.error_message)
         for binding, result in zip(wanted, response.results, strict=False)
     }
 
@@ -124,8 +123,8 @@ def delete_acls(
     response = cluster.call(None, DELETE_ACLS, request, timeout_ms=deadline.remaining_ms())
     outcomes: dict[AclFilter, list[AclBinding] | BrokerError] = {}
     for filter_, result in zip(wanted, response.filter_results, strict=False):
-        errors = [_error(result.error_code, result.error_message)]
-        errors += [_error(acl.error_code, acl.error_message) for acl in result.matching_acls]
+        errors = [error_of(result.error_code, result.error_message)]
+        errors += [error_of(acl.error_code, acl.error_message) for acl in result.matching_acls]
         failed = next((error for error in errors if error is not None), None)
         found = [
             _binding(
@@ -196,10 +195,6 @@ def _binding(about: tuple[int, str, int], rule: tuple[str, int, str, int]) -> Ac
         # From a newer Kafka, with more kinds.
         _log.warning("ignoring an ACL with a resource or operation of a newer Kafka: %s, %s", about, rule)
         return None
-
-
-def _error(code: int, message: str | None) -> BrokerError | None:
-    return None if code == ErrorCode.NONE else BrokerError(ErrorCode.of(code), message or "")
 
 
 # --- in ZooKeeper -------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.admin.controller_requests import error_of
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.response_errors import raise_for_code
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import ConfigChange, change_config, read_config
 from minikafka.registry.store import Store
@@ -52,9 +52,7 @@ class BrokerQuotas:
         parts = _parts(kind, name)
         request = DescribeClientQuotasRequest(tuple(map(_exactly, parts)), strict=True)
         response = self._cluster.call(None, DESCRIBE_CLIENT_QUOTAS, request)
-        error = error_of(response.error_code, response.error_message, f"quotas of {kind}/{name}")
-        if error is not None:
-            raise error
+        raise_for_code(response.error_code, response.error_message, f"quotas of {kind}/{name}")
         return {
             quota.key: _text(quota.value)
             for entry in response.entries or ()
@@ -72,9 +70,7 @@ class BrokerQuotas:
             None, ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest((entry,), validate_only=False)
         )
         for row in response.entries:
-            error = error_of(row.error_code, row.error_message, f"quotas of {kind}/{name}")
-            if error is not None:
-                raise error
+            raise_for_code(row.error_code, row.error_message, f"quotas of {kind}/{name}")
         if not response.entries:
             raise BrokerError(ErrorCode.UNKNOWN, f"no result for the quotas of {kind}/{name}")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.response_errors import raise_for_code
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.alter_configs import (
     ALTER_CONFIGS,
@@ -55,7 +56,7 @@ def describe_configs(
     broker = _broker_for(cluster, kind, name, deadline)
     response = cluster.call(broker, DESCRIBE_CONFIGS, request, timeout_ms=deadline.remaining_ms())
     for result in response.results:
-        _check(result.error_code, result.error_message, kind, name)
+        raise_for_code(result.error_code, result.error_message, f"{kind.name.lower()} {name}")
         return [_setting(row, kind) for row in sorted(result.configs, key=lambda row: row.name)]
     raise BrokerError(ErrorCode.UNKNOWN, f"no result for {kind.name.lower()} {name} in the response")
 
@@ -95,7 +96,7 @@ def change_configs(
             raise
         response = _alter_all(cluster, broker, kind, name, changes, deadline)
     for result in response.responses:
-        _check(result.error_code, result.error_message, kind, name)
+        raise_for_code(result.error_code, result.error_message, f"{kind.name.lower()} {name}")
 
 
 def _alter_all(
@@ -141,8 +142,3 @@ def _broker_for(
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"expected a broker id, got {name!r}")
     cluster.metadata(None, timeout_ms=deadline.remaining_ms())
     return int(name)
-
-
-def _check(code: int, message: str | None, kind: ConfigResourceType, name: str) -> None:
-    if code != ErrorCode.NONE:
-        raise BrokerError(ErrorCode.of(code), message or f"{kind.name.lower()} {name}")

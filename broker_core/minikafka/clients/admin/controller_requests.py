@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError
+from minikafka.clients.network.response_errors import error_of
 
 if TYPE_CHECKING:
     from minikafka.clients.network.cluster import ClusterClient
@@ -41,9 +42,3 @@ def ask_controller(
 def controller_timeout_ms(deadline: Deadline) -> int:
     """Return the controller's time-out: a little less than the client's, so that its response arrives."""
     return max(1, deadline.remaining_ms() * 9 // 10)
-
-
-def error_of(code: int, message: str | None, otherwise: str = "") -> BrokerError | None:
-    """Return the error of a row in a response, or None. ``otherwise``: the detail of one without message."""
-    found = ErrorCode.of(code)
-    return None if found is ErrorCode.NONE else BrokerError(found, message or otherwise)

@@ -6,8 +6,9 @@ from collections.abc import Collection
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition, numbers_by_topic
-from minikafka.clients.admin.controller_requests import ask_controller, controller_timeout_ms, error_of
+from minikafka.clients.admin.controller_requests import ask_controller, controller_timeout_ms
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.response_errors import error_of
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.elect_leaders import (
     ELECT_LEADERS,

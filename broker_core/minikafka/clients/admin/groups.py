@@ -14,7 +14,7 @@ from minikafka.base.config.unknown_names import near_matches
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition, numbers_by_topic
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
-from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_for_code
+from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.description import (
     DEAD,
     EMPTY,
@@ -27,6 +27,7 @@ from minikafka.clients.group.membership import REJOIN_CODES
 from minikafka.clients.group.offsets import Committed, Committer, commit, committed_offsets
 from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.response_errors import raise_for_code
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse
 from minikafka.wire.apis.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest

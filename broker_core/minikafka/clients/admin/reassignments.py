@@ -8,8 +8,9 @@ from itertools import groupby
 
 from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin.controller_requests import ask_controller, controller_timeout_ms, error_of
+from minikafka.clients.admin.controller_requests import ask_controller, controller_timeout_ms
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.response_errors import error_of
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.api import partitions_of
 from minikafka.wire.apis.alter_partition_reassignments import (

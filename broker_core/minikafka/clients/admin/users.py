@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 from minikafka.base import acls
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NoSuchUser, UserExists
 from minikafka.base.secrets import Password
-from minikafka.clients.admin.controller_requests import ask_controller, error_of
+from minikafka.clients.admin.controller_requests import ask_controller
+from minikafka.clients.network.response_errors import error_of, raise_for_code
 from minikafka.registry.store import is_znode_name
 from minikafka.registry.users import DEFAULT_ENTITY, sanitize
 from minikafka.security.principals import KafkaPrincipal
@@ -242,9 +243,7 @@ class BrokerUsers:
     ) -> tuple[DescribeUserScramCredentialsResult, ...]:
         request = DescribeUserScramCredentialsRequest(users)
         response = self._cluster.call(None, DESCRIBE_USER_SCRAM_CREDENTIALS, request)
-        error = error_of(response.error_code, response.error_message)
-        if error is not None:
-            raise error
+        raise_for_code(response.error_code, response.error_message)
         return response.results
 
 

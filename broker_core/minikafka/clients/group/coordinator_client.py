@@ -136,10 +136,3 @@ def found_coordinator(response: FindCoordinatorResponse) -> Coordinator | FindCo
     if found.error_code == ErrorCode.NONE and not found.host:
         raise RemoteWireError("FindCoordinator was answered without an address and without an error")
     return found
-
-
-def raise_for_code(code: int, detail: str) -> None:
-    """Raise the BrokerError for the error ``code`` of a response, unless it is NONE."""
-    error = ErrorCode.of(code)
-    if error is not ErrorCode.NONE:
-        raise BrokerError(error, detail)

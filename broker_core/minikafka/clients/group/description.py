@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import RemoteWireError
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_for_code
+from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.requests import assigned_partitions
+from minikafka.clients.network.response_errors import raise_for_code
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.describe_groups import (
     DESCRIBE_GROUPS,

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition, numbers_by_topic, rows_by_topic
-from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_for_code
+from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.membership import REJOIN_CODES
+from minikafka.clients.network.response_errors import raise_for_code
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,

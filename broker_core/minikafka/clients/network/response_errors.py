@@ -1,4 +1,4 @@
-"""Errors in responses: the rule of which requests may be retried, and hints for messages."""
+"""Errors in responses: those of codes, the rule of which requests may be retried, and hints for messages."""
 
 from __future__ import annotations
 
@@ -19,6 +19,19 @@ def is_retriable(error: MinikafkaError) -> bool:
     return isinstance(error, (NetworkError, RemoteWireError)) or (
         isinstance(error, BrokerError) and error.is_retriable
     )
+
+
+def error_of(code: int, message: str | None, otherwise: str = "") -> BrokerError | None:
+    """Return the error of a row in a response, or None. ``otherwise``: the detail of one without message."""
+    found = ErrorCode.of(code)
+    return None if found is ErrorCode.NONE else BrokerError(found, message or otherwise)
+
+
+def raise_for_code(code: int, message: str | None, otherwise: str = "") -> None:
+    """Raise what ``error_of`` returns, unless it is None."""
+    error = error_of(code, message, otherwise)
+    if error is not None:
+        raise error
 
 
 def authorization_hint(code: ErrorCode, operation: str, resource: str) -> str:
