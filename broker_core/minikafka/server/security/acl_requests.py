@@ -22,7 +22,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.security.authorizer import Authorizer
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.wire.apis.create_acls import AclCreation
-from minikafka.wire.apis.describe_acls import ANY, LITERAL, MATCH, PREFIXED, AclBindingFilter
+from minikafka.wire.apis.describe_acls import ANY, MATCH, AclBindingFilter
 
 Number = TypeVar("Number", bound=IntEnum)
 
@@ -69,7 +69,7 @@ def acl_of_creation(creation: AclCreation, *, enforces_prefixes: bool) -> tuple[
 
 def find_matching_acls(authorizer: Authorizer, fields: AclBindingFilter) -> list[tuple[Resource, Acl]]:
     """Return the ACLs that a filter matches, sorted. Raise INVALID_REQUEST for an invalid filter."""
-    if fields.pattern_type_filter not in {ANY, MATCH, LITERAL, PREFIXED}:
+    if fields.pattern_type_filter not in {ANY, MATCH, *PatternType}:
         raise _invalid(f"invalid pattern_type_filter={fields.pattern_type_filter}")
     wanted = AclFilter(
         resource_type=_known_or_any(ResourceType, fields.resource_type_filter, "resource type"),

@@ -6,9 +6,9 @@ users, about delegation tokens (KIP-373). Types, operations and permissions are 
 
 from typing import Annotated
 
+from minikafka.base.acls import PatternType
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.apis.describe_acls import LITERAL
 from minikafka.wire.fields import Int8, Int16, Int32, since
 
 
@@ -18,7 +18,7 @@ class AclCreation:
 
     resource_type: Int8
     resource_name: str
-    resource_pattern_type: Annotated[Int8, since(1, default=LITERAL), "3 literal, 4 prefixed"]
+    resource_pattern_type: Annotated[Int8, since(1, default=PatternType.LITERAL), "3 literal, 4 prefixed"]
     principal: str
     host: str
     operation: Int8

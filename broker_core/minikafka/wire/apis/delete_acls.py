@@ -7,9 +7,10 @@ users, about delegation tokens (KIP-373). Types, operations and permissions are 
 
 from typing import Annotated
 
+from minikafka.base.acls import PatternType
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
-from minikafka.wire.apis.describe_acls import LITERAL, AclBindingFilter
+from minikafka.wire.apis.describe_acls import AclBindingFilter
 from minikafka.wire.fields import Int8, Int16, Int32, since
 
 
@@ -33,7 +34,7 @@ class DeleteAclsMatchingAcl:
     error_message: str | None
     resource_type: Int8
     resource_name: str
-    pattern_type: Annotated[Int8, since(1, default=LITERAL), "3 literal, 4 prefixed"]
+    pattern_type: Annotated[Int8, since(1, default=PatternType.LITERAL), "3 literal, 4 prefixed"]
     principal: str
     host: str
     operation: Int8

@@ -1,12 +1,13 @@
 """DescribeAcls: the ACLs that match a filter.
 
-Version 1 adds the resource pattern type. Versions 2 and 3 have no new fields; from 3 on there are ACLs of
-users, about delegation tokens (KIP-373). Types, operations and permissions are numbers (``base.acls``), with
-1 for any in filters.
+Version 1 adds the resource pattern type; version 0 means literal names. Versions 2 and 3 have no new fields;
+from 3 on there are ACLs of users, about delegation tokens (KIP-373). Types, operations and permissions are
+numbers (``base.acls``), with 1 for any in filters.
 """
 
 from typing import Annotated
 
+from minikafka.base.acls import PatternType
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.fields import Int8, Int16, Int32, since
@@ -14,11 +15,7 @@ from minikafka.wire.fields import Int8, Int16, Int32, since
 ANY = 1
 """In a filter: every type, operation, permission or pattern type."""
 MATCH = 2
-"""The pattern type, in a filter, of ACLs that apply to the name, including those about ``*``."""
-LITERAL = 3
-"""The pattern type of a complete name: the only one in 0.10.1, and the one that version 0 means."""
-PREFIXED = 4
-"""The pattern type of a prefix of names, since 2.0."""
+"""The pattern type, in a filter, of ACLs that apply to the name, also about ``*`` and prefixes of it."""
 
 
 @fast_value
@@ -27,7 +24,9 @@ class AclBindingFilter:
 
     resource_type_filter: Annotated[Int8, "1: any"]
     resource_name_filter: Annotated[str | None, "null: any"]
-    pattern_type_filter: Annotated[Int8, since(1, default=LITERAL), "1 any, 2 match, 3 literal, 4 prefixed"]
+    pattern_type_filter: Annotated[
+        Int8, since(1, default=PatternType.LITERAL), "1 any, 2 match, 3 literal, 4 prefixed"
+    ]
     principal_filter: Annotated[str | None, "null: any"]
     host_filter: Annotated[str | None, "null: any"]
     operation: Annotated[Int8, "1: any"]
@@ -55,7 +54,7 @@ class DescribeAclsResource:
 
     resource_type: Int8
     resource_name: str
-    pattern_type: Annotated[Int8, since(1, default=LITERAL), "3 literal, 4 prefixed"]
+    pattern_type: Annotated[Int8, since(1, default=PatternType.LITERAL), "3 literal, 4 prefixed"]
     acls: tuple[AclDescription, ...]
 
 

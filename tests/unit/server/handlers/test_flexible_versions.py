@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from minikafka.base.acls import PatternType
 from minikafka.server.served_versions import NEWEST_SERVED
 from minikafka.wire.api import FLEXIBLE_SINCE, ApiKey
 from minikafka.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -17,7 +18,7 @@ from minikafka.wire.apis.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from minikafka.wire.apis.describe_acls import ANY, LITERAL, DescribeAclsRequest
+from minikafka.wire.apis.describe_acls import ANY, DescribeAclsRequest
 from minikafka.wire.apis.offset_for_leader_epoch import (
     EpochPartition,
     EpochTopic,
@@ -51,13 +52,15 @@ REQUESTS: dict[ApiKey, Any] = {
     ),
     ApiKey.CREATE_ACLS: CreateAclsRequest(
         (
-            AclCreation(2, "t", LITERAL, "User:a", "*", 3, 3),
-            AclCreation(7, "User:b", LITERAL, "User:a", "*", 14, 3),
-            AclCreation(8, "t", LITERAL, "User:a", "*", 3, 3),
+            AclCreation(2, "t", PatternType.LITERAL, "User:a", "*", 3, 3),
+            AclCreation(7, "User:b", PatternType.LITERAL, "User:a", "*", 14, 3),
+            AclCreation(8, "t", PatternType.LITERAL, "User:a", "*", 3, 3),
         )
     ),
     ApiKey.DESCRIBE_ACLS: DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY),
-    ApiKey.DELETE_ACLS: DeleteAclsRequest((DeleteAclsFilter(2, "t", LITERAL, None, None, ANY, ANY),)),
+    ApiKey.DELETE_ACLS: DeleteAclsRequest(
+        (DeleteAclsFilter(2, "t", PatternType.LITERAL, None, None, ANY, ANY),)
+    ),
 }
 VERSIONS = [
     (key, version)

@@ -22,7 +22,7 @@ from minikafka.registry.acls import acl_path, read_acls
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from minikafka.wire.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from minikafka.wire.apis.describe_acls import ANY, LITERAL, MATCH, PREFIXED, DescribeAclsRequest
+from minikafka.wire.apis.describe_acls import ANY, MATCH, DescribeAclsRequest
 from tests.support.requests import Request
 from tests.support.simulation import Simulation
 
@@ -128,9 +128,9 @@ def test_a_bad_rule_fails_for_itself(
 def test_filters_find_by_name_and_match_what_is_about_all(world: Simulation) -> None:
     create(world, creation(TOPIC, READ), creation(EVERY, WRITE), creation(CLUSTER, READ))
     named = replace(EVERYTHING, resource_type_filter=2, resource_name_filter="t")
-    assert described(world, replace(named, pattern_type_filter=LITERAL)) == {(TOPIC, READ)}
+    assert described(world, replace(named, pattern_type_filter=PatternType.LITERAL)) == {(TOPIC, READ)}
     assert described(world, replace(named, pattern_type_filter=MATCH)) == {(TOPIC, READ), (EVERY, WRITE)}
-    assert described(world, replace(named, pattern_type_filter=PREFIXED)) == set()
+    assert described(world, replace(named, pattern_type_filter=PatternType.PREFIXED)) == set()
     assert described(world, replace(EVERYTHING, operation=4)) == {(EVERY, WRITE)}
     assert described(world, replace(EVERYTHING, principal_filter="User:alice")) == {
         (TOPIC, READ),
@@ -144,17 +144,21 @@ def test_rules_of_prefixes_are_created_found_and_deleted(world: Simulation) -> N
     assert described(world) == {(TOPIC, READ), (PREFIX, WRITE)}
     named = replace(EVERYTHING, resource_type_filter=2, resource_name_filter="t")
     assert described(world, named) == {(TOPIC, READ), (PREFIX, WRITE)}
-    assert described(world, replace(named, pattern_type_filter=PREFIXED)) == {(PREFIX, WRITE)}
+    assert described(world, replace(named, pattern_type_filter=PatternType.PREFIXED)) == {(PREFIX, WRITE)}
     longer = replace(named, resource_name_filter="tt", pattern_type_filter=MATCH)
     assert described(world, longer) == {(PREFIX, WRITE)}
-    (result,) = delete(world, DeleteAclsFilter(ANY, None, PREFIXED, None, None, ANY, ANY))
-    assert [(acl.resource_name, acl.pattern_type) for acl in result.matching_acls] == [("t", PREFIXED)]
+    (result,) = delete(world, DeleteAclsFilter(ANY, None, PatternType.PREFIXED, None, None, ANY, ANY))
+    assert [(acl.resource_name, acl.pattern_type) for acl in result.matching_acls] == [
+        ("t", PatternType.PREFIXED)
+    ]
     assert described(world) == {(TOPIC, READ)}
 
 
 def test_old_versions_see_only_rules_of_names(world: Simulation) -> None:
     create(world, creation(TOPIC, READ), creation(PREFIX, WRITE))
-    answer = world.call(Request(ApiKey.DESCRIBE_ACLS, 0, replace(EVERYTHING, pattern_type_filter=LITERAL)))
+    answer = world.call(
+        Request(ApiKey.DESCRIBE_ACLS, 0, replace(EVERYTHING, pattern_type_filter=PatternType.LITERAL))
+    )
     assert [len(resource.acls) for resource in answer.resources] == [1]
 
 
