@@ -267,8 +267,11 @@ class TopicIncarnations:
         """Write the files of ids that are not written yet, at most so many. The next call tries again in a
         directory that cannot be written, which is logged once.
         """
-        failed = set()
-        for partition in list(self._unsaved)[:most]:
+        failed: set[str] = set()
+        written = 0
+        for partition in list(self._unsaved):
+            if written == most:
+                break
             with self._mutex:
                 home = next((home for home in self._directories if partition in home.partitions), None)
                 if partition not in self._unsaved or home is None or home.failure or home.path in failed:
@@ -277,12 +280,14 @@ class TopicIncarnations:
                     write_topic_id(self._files, home.partition_path(partition), self._ids[partition])
                 except StorageError as error:
                     failed.add(home.path)
+                    self._unsaved[partition] = self._unsaved.pop(partition)  # after those of the others
                     if home.path not in self._unwritable:
                         _logger.warning("failed to write the id of a topic, retrying: %s", error)
                     continue
                 except FileNotFoundError:
                     pass  # removed by hand, or being deleted
                 del self._unsaved[partition]
+                written += 1
                 self._unwritable.discard(home.path)
         self._unwritable |= failed
 

@@ -186,6 +186,26 @@ def test_no_more_files_are_written_at_once_than_asked_for(files: MemoryFiles) ->
     assert [read_topic_id(files, f"d1/my_topic_{number}") for number in (0, 1)] == [ID, None]
 
 
+def test_log_whose_file_cannot_be_written_does_not_hold_up_the_others(files: MemoryFiles) -> None:
+    manager = with_log(files, TopicIncarnation(7, ID))
+    manager.create(TWO)
+    manager.topic_incarnations.record({TWO: TopicIncarnation(7, ID)})
+    for _ in range(2):
+        files.fail_next_write(errno.EACCES, match=FILE)
+        manager.topic_incarnations.save_topic_ids(1)
+    assert [read_topic_id(files, f"d1/my_topic_{number}") for number in (0, 1)] == [None, ID]
+
+
+def test_full_directory_does_not_hold_up_the_other_one(files: MemoryFiles) -> None:
+    manager = manager_of(files, "d1", "d2")
+    manager.topic_incarnations.begin(("a-cluster", 2))
+    logs = [manager.create(partition) for partition in (ONE, TWO)]
+    manager.topic_incarnations.record(dict.fromkeys((ONE, TWO), TopicIncarnation(7, ID)))
+    files.fail_next_write(errno.ENOSPC, match="d1/")
+    manager.topic_incarnations.save_topic_ids(1)
+    assert [read_topic_id(files, log.directory) for log in logs] == [None, ID]
+
+
 @pytest.mark.parametrize(
     ("log", "topic", "another"),
     [
