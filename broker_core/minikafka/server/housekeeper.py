@@ -32,6 +32,8 @@ _CERTIFICATES_MS = 10_000
 """The interval of looks at the files of certificates."""
 _TOPIC_IDS_AT_ONCE = 50
 """The most topic ids that are written, a flush each, before other tasks."""
+_BACKOFF_LOOK_MS = 10_000
+"""The interval of looks at the cleaner's backoff, which may change, and be longer than a thread can wait."""
 _COUNTERS_MS = 60_000
 """The interval of checks that ZooKeeper's counters, after a restore or an edit, are above the ids in use."""
 
@@ -188,8 +190,19 @@ class Housekeeper:
                 return
 
     def _keep_clean(self) -> None:
-        while not self._stopping.wait(self._broker.dynamic_properties.cleaner.backoff_ms / 1000):
+        while self._backs_off():
             self._clean()
+
+    def _backs_off(self) -> bool:
+        """Wait for ``log.cleaner.backoff.ms`` as it is then; return False once the broker stops."""
+        begun_ms = self._clock.monotonic_ms()
+        while True:
+            backoff_ms = self._broker.dynamic_properties.cleaner.backoff_ms
+            left_ms = max(0, begun_ms + backoff_ms - self._clock.monotonic_ms())
+            if self._stopping.wait(min(left_ms, _BACKOFF_LOOK_MS) / 1000):
+                return False
+            if left_ms <= _BACKOFF_LOOK_MS:
+                return True
 
     def _clean(self) -> None:
         """Compact logs until none needs it."""
