@@ -19,7 +19,7 @@ from minikafka.clients.network.response_errors import error_of, raise_for_code
 from minikafka.registry.store import is_znode_name
 from minikafka.registry.users import DEFAULT_ENTITY, sanitize
 from minikafka.security.principals import KafkaPrincipal
-from minikafka.security.sasl.scram import MIN_ITERATIONS, ScramMechanism, base36
+from minikafka.security.sasl.scram import MAX_NEW_ITERATIONS, MIN_ITERATIONS, ScramMechanism, base36
 from minikafka.wire.apis.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
     AlterUserScramCredentialsRequest,
@@ -37,8 +37,6 @@ from minikafka.wire.apis.describe_user_scram_credentials import (
 if TYPE_CHECKING:
     from minikafka.clients.network.cluster import ClusterClient
 
-MAX_ITERATIONS = 16_384
-"""The limit of Kafka's tool: a broker does this work at each login, also for a wrong password."""
 _SALT_ENTROPY_BYTES = 17
 
 Mechanisms = tuple[ScramMechanism, ...]
@@ -88,9 +86,9 @@ class NewPassword:
     def __post_init__(self) -> None:
         if not self.password.value:
             raise ConfigError("password", self.password, "must not be empty")
-        if not MIN_ITERATIONS <= self.iterations <= MAX_ITERATIONS:
+        if not MIN_ITERATIONS <= self.iterations <= MAX_NEW_ITERATIONS:
             raise ConfigError(
-                "iterations", self.iterations, f"must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+                "iterations", self.iterations, f"must be from {MIN_ITERATIONS} to {MAX_NEW_ITERATIONS}"
             )
 
     def salted(

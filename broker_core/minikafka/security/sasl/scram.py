@@ -31,6 +31,8 @@ from minikafka.security.sasl.mechanism import SaslClient, SaslServer
 
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
+MAX_NEW_ITERATIONS = 16_384
+"""Kafka's limit for new credentials: a broker does this work at each login, also for a wrong password."""
 TOKEN_AUTHENTICATION = "tokenauth"
 """The extension that says that the user is the id of a delegation token."""
 

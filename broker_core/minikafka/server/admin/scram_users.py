@@ -15,7 +15,7 @@ from minikafka.registry import paths
 from minikafka.registry.store import is_znode_name
 from minikafka.registry.users import DEFAULT_ENTITY, sanitize
 from minikafka.security.principals import KafkaPrincipal
-from minikafka.security.sasl.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
+from minikafka.security.sasl.scram import MAX_NEW_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
 from minikafka.server.admin.dynamic_config import Settings, change_entity
 from minikafka.server.core.broker import Broker
 from minikafka.wire.apis.alter_user_scram_credentials import (
@@ -32,8 +32,6 @@ from minikafka.wire.apis.describe_user_scram_credentials import (
 
 MECHANISMS = {mechanism.number: mechanism for mechanism in ScramMechanism}
 """The protocol's numbers."""
-_MAX_ITERATIONS = 16_384
-"""Kafka's limit for new credentials: a broker does this work at each login, also for a wrong password."""
 
 
 def describe_user(user: str, configs: Settings) -> DescribeUserScramCredentialsResult:
@@ -112,10 +110,10 @@ def _check(change: ScramChange) -> None:
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
             f"{user} is the name of all clients that do not authenticate: choose another one",
         )
-    if not MIN_ITERATIONS <= change.iterations <= _MAX_ITERATIONS:
+    if not MIN_ITERATIONS <= change.iterations <= MAX_NEW_ITERATIONS:
         raise BrokerError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"iterations must be from {MIN_ITERATIONS} to {_MAX_ITERATIONS}, not {change.iterations}",
+            f"iterations must be from {MIN_ITERATIONS} to {MAX_NEW_ITERATIONS}, not {change.iterations}",
         )
     if not change.salt or not change.salted_password:
         raise BrokerError(
