@@ -1,18 +1,16 @@
 """Quotas of replication (KIP-73): the byte rates, their limits and the throttled partitions.
 
-Pure except for a mutex. A broker has two rates: of the bytes that it sends as a leader, and of those that it
-fetches as a follower. Only the bytes of throttled partitions count, only throttled partitions are paused, and
-only if the follower is not in sync: otherwise the ISR would shrink. So a reassignment never slows down
-clients or replicas that are in sync.
+Pure except for a mutex. A broker has three rates: of the bytes that it sends as a leader, of those that it
+fetches as a follower, and of those that it copies between its data directories (KIP-113). For the first two
+only the bytes of throttled partitions count, only throttled partitions are paused, and only if the follower
+is not in sync: otherwise the ISR would shrink. So a reassignment never slows down clients or replicas that
+are in sync.
 
-    /config/brokers/ID      leader.replication.throttled.rate, follower.replication.throttled.rate:
-                            bytes a second
+    /config/brokers/ID      leader.replication.throttled.rate, follower.replication.throttled.rate,
+                            replica.alter.log.dirs.io.max.bytes.per.second: bytes a second
     /config/topics/TOPIC    leader.replication.throttled.replicas, follower.replication.throttled.replicas:
                             PARTITION:BROKER,…, or * for all
     replication.quota.window.num, replication.quota.window.size.seconds     the broker's properties
-
-A third rate is that of the bytes that are copied between the data directories of a broker (KIP-113):
-``replica.alter.log.dirs.io.max.bytes.per.second`` in /config/brokers/ID.
 
 Measured as in 0.10.1 (``SimpleRate``): the bytes of the last windows, divided by the time since the first of
 them started, and by one window at least. Partitions are not paused while the rate is at most the limit, so
