@@ -213,7 +213,9 @@ class RangeFetcher:
 
     def _send_fetch(self, leader: LeaderAndEpoch, deadline: Deadline) -> None:
         pool = self._pool
-        for data in self._session.next_requests(lambda _: leader, leader, self._now_ms()):
+        # A topic that was made again may have the same leader and epoch.
+        version = leader, self._cluster.topic_id(self.topic_partition.topic)
+        for data in self._session.next_requests(lambda _: leader, version, self._now_ms()):
             broker_id = data.broker_id
             try:
                 reply = self._cluster.send(

@@ -188,6 +188,15 @@ def test_range_of_a_topic_made_again_is_that_of_the_new_one(brokers: BrokerHarne
     assert values(fetcher) == [b"a", b"b", b"c"]
 
 
+def test_range_goes_on_in_a_topic_made_again_with_the_same_leader(brokers: BrokerHarness) -> None:
+    fetcher = RangeFetcher(brokers.client(), T0, 0, 3, max_bytes=1)
+    assert [record.value for record in iterate(next(fetcher))] == [b"0"]
+    brokers.delete_topic("t")
+    brokers.add_topic("t", 1)
+    brokers.fill(T0, b"a", b"b", b"c")
+    assert values(fetcher) == [b"b", b"c"]
+
+
 def test_range_fetcher_takes_the_new_leader_from_the_response(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     assert values(RangeFetcher(cluster, T0, 0, 5, max_bytes=1)) != []
