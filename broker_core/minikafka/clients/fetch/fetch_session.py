@@ -222,6 +222,7 @@ class FetchSession:
         """Forget the state of all other partitions."""
         for tp in [tp for tp in self._states if tp not in partitions]:
             del self._states[tp]
+            self._leaders.pop(tp, None)  # for a new state, which needs the topic's id
             self._positions = self._plan = None
 
     def update(
@@ -313,22 +314,28 @@ class FetchSession:
 
     def follow_new_leaders(
         self,
+        broker_id: int,
         found: Iterable[CompletedFetch],
         response: object,
         update_leaders: Callable[
             [Mapping[TopicPartition, LeaderAndEpoch], Iterable[NodeEndpoint]], frozenset[TopicPartition]
         ],
     ) -> frozenset[TopicPartition]:
-        """Pass the leaders that a response names to ``update_leaders``, which returns the partitions whose
-        leader is one of them now. These are fetched without a back-off, and are returned.
+        """Pass the leaders that the response of a broker names to ``update_leaders``, which returns the
+        partitions whose leader is one of them now. These are fetched without a back-off, and are returned.
+
+        A broker that names itself again is not yet, or no longer, what it says: that is no news.
         """
         if not isinstance(response, FetchResponse) or not response.node_endpoints:
             return frozenset()
         leaders = {
-            completed.topic_partition: completed.new_leader
+            completed.topic_partition: leader
             for completed in found
-            if completed.new_leader is not None
+            if (leader := completed.new_leader) is not None
+            and (leader.broker_id != broker_id or leader != self._leaders.get(completed.topic_partition))
         }
+        if not leaders:
+            return frozenset()
         moved = update_leaders(leaders, response.node_endpoints)
         for tp in moved:
             self._states[tp].not_before_ms = 0

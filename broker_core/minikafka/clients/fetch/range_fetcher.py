@@ -207,7 +207,8 @@ class RangeFetcher:
             raise
         self._fetched_from = data.broker_id
         found = self._session.handle_response(data.broker_id, response, reply.version, self._now_ms())
-        if self._session.follow_new_leaders(found, response, self._cluster.update_leaders):
+        update_leaders = self._cluster.update_leaders
+        if self._session.follow_new_leaders(data.broker_id, found, response, update_leaders):
             return None
         return found[0] if found else None
 

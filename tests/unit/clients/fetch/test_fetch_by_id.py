@@ -14,6 +14,7 @@ from minikafka.clients.network.retry import Backoff
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record, iterate
 from minikafka.wire.api import ApiKey
+from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from minikafka.wire.apis.fetch import (
     NAMES_UNTIL,
     FetchPartitionResponse,
@@ -135,6 +136,18 @@ def test_position_of_the_epoch_that_a_new_topic_has_stays() -> None:
     assert ids_of(client.sent(T0, offset=1)) == [SECOND]
 
 
+def test_partition_that_comes_back_is_validated_in_a_new_topic() -> None:
+    client = Client(t=FIRST)
+    client.sent(T0)
+    client.answered(response(FIRST))
+    client.session.retain(set())
+    client.sent(T0)
+    client.answered(response(FIRST, records=build_batch([Record(None, b"v")], leader_epoch=4)))
+    client.learn(t=SECOND)
+    client.leader = LeaderAndEpoch(1, 0)
+    assert isinstance(client.sent(T0, offset=1).request, OffsetForLeaderEpochRequest)
+
+
 def test_rows_of_ids_that_were_not_asked_for_are_passed_over() -> None:
     client = Client(t=FIRST)
     client.sent(T0)
@@ -206,3 +219,22 @@ def test_range_fetcher_takes_the_new_leader_from_the_response(brokers: BrokerHar
     assert len(values(RangeFetcher(cluster, T0, 0, 5))) == 5
     assert len(brokers.asked(ApiKey.METADATA)) == asked
     assert brokers.clock.monotonic_ms() - now_ms == moved_ms
+
+
+def test_broker_that_names_itself_again_as_leader_is_asked_after_a_pause(brokers: BrokerHarness) -> None:
+    """A controller's news reach the parts of a broker one after the other."""
+    cluster = brokers.client()
+    view = cluster.metadata(["t"])
+    leader, epoch = view.leader(T0), view.leader_epoch(T0)
+    assert leader is not None
+    part = FetchPartitionResponse(
+        *(0, ErrorCode.NOT_LEADER_FOR_PARTITION, -1, -1, -1, None, b""),
+        current_leader=LeaderIdAndEpoch(leader.broker_id, epoch),
+    )
+    topic = FetchTopicResponse("t", (part,), topic_id=brokers.topic_ids["t"])
+    endpoint = NodeEndpoint(leader.broker_id, leader.host, leader.port)
+    refused = FetchResponse(0, 0, 0, (topic,), node_endpoints=(endpoint,))
+    brokers.script(ApiKey.FETCH, *[lambda *_: refused] * 5)
+    now_ms = brokers.clock.monotonic_ms()
+    assert len(values(RangeFetcher(cluster, T0, 0, 5))) == 5
+    assert brokers.clock.monotonic_ms() - now_ms >= 5 * cluster.backoff.first_ms
