@@ -324,7 +324,7 @@ class FetchSession:
         """Pass the leaders that the response of a broker names to ``update_leaders``, which returns the
         partitions whose leader is one of them now. These are fetched without a back-off, and are returned.
 
-        A broker that names itself again is not yet, or no longer, what it says: that is no news.
+        A broker that names itself again is not yet, or no longer, the leader: that says nothing new.
         """
         if not isinstance(response, FetchResponse) or not response.node_endpoints:
             return frozenset()
