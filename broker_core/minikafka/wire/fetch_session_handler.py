@@ -36,7 +36,7 @@ class FetchSessionHandler:
         self._named: dict[TopicPartition, FetchPartition] = {}
         self._topic_ids: Mapping[str, bytes] = NO_IDS
         self._earlier_ids: dict[str, bytes] = {}
-        """Those of earlier requests of the session."""
+        """Those of the topics of the last request before the ids of today."""
         self._anew: set[TopicPartition] = set()
 
     def follow_anew(self, topic_partition: TopicPartition) -> None:
@@ -95,9 +95,9 @@ class FetchSessionHandler:
         )
 
     def _take_ids(self, topic_ids: Mapping[str, bytes]) -> None:
-        known = {**self._earlier_ids, **self._topic_ids}
+        known = {topic: self._id_of(topic) for topic in {key.topic for key in self._named}}
         changed = any(topic_ids.get(topic, known_id) != known_id for topic, known_id in known.items())
-        if changed or bool(topic_ids) != bool(known):
+        if changed or bool(topic_ids) != bool(self._topic_ids):
             self.begin_anew()
             known = {}
         self._topic_ids, self._earlier_ids = topic_ids, known

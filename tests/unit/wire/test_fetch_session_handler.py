@@ -153,6 +153,18 @@ def test_topic_made_again_begins_a_new_session(session: FetchSessionHandler) -> 
     assert not begins_anew(session, {"t": SECOND})
 
 
+def test_ids_of_topics_that_left_the_session_are_not_kept(session: FetchSessionHandler) -> None:
+    """A consumer of a pattern may meet any number of topics."""
+    for number in range(5):
+        parts = {TopicPartition(f"t{number}", 0): FetchPartition(0, 3, 0, 0, 100)}
+        ids = {f"t{number}": bytes([number + 1]) * 16}
+        sent = session.request(parts, max_wait_ms=0, min_bytes=1, max_bytes=100, topic_ids=ids)
+        assert session.answered(answer())
+        assert [topic.name for topic in sent.forgotten_topics] == [f"t{number - 1}"] * (number > 0)
+        assert sent.session_epoch == number
+    assert session._earlier_ids.keys() == {"t3"}
+
+
 def test_session_of_names_is_not_continued_by_ids(session: FetchSessionHandler) -> None:
     named(session, a=0)
     assert begins_anew(session, {"t": FIRST})
