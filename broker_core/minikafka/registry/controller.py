@@ -12,7 +12,7 @@ from typing import Any
 
 from minikafka.base.errors import CoordinationError
 from minikafka.base.ids import TopicPartition
-from minikafka.registry.node import Node, dump, id_in, invalid
+from minikafka.registry.node import InvalidNode, Node, dump, id_in, invalid
 from minikafka.registry.paths import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -175,8 +175,8 @@ def _partitions(node: Node, key: str) -> Iterable[TopicPartition]:
     return (node.topic_partition(key, fields) for fields in node.objects(key))
 
 
-def _duplicate(path: str, tp: TopicPartition) -> CoordinationError:
-    return CoordinationError(f"{path}: duplicate partition {tp}")
+def _duplicate(path: str, tp: TopicPartition) -> InvalidNode:
+    return InvalidNode(path, f"duplicate partition {tp}")
 
 
 def _request(path: str, partitions: list[dict[str, Any]]) -> bytes:

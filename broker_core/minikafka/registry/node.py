@@ -42,9 +42,18 @@ def _shown(data: bytes) -> str:
     return repr(redact_text(data.decode("latin-1")).encode("latin-1"))[:200]
 
 
-def invalid(path: str, problem: str, data: bytes) -> CoordinationError:
+class InvalidNode(CoordinationError):
+    """The data of a znode is invalid. ``problem`` is the reason without the path and the data."""
+
+    def __init__(self, path: str, problem: str, data: bytes | None = None) -> None:
+        shown = "" if data is None else f": {_shown(data)}"
+        super().__init__(f"{path}: {problem}{shown}")
+        self.problem = problem
+
+
+def invalid(path: str, problem: str, data: bytes) -> InvalidNode:
     """Return the error for a znode whose ``data`` is invalid."""
-    return CoordinationError(f"{path}: {problem}: {_shown(data)}")
+    return InvalidNode(path, problem, data)
 
 
 _REQUIRED = object()
@@ -121,9 +130,9 @@ class Node:
         """Return ``broker_ids`` of one or more distinct brokers, the replicas of the partition ``whose``."""
         found = self.broker_ids(key, value)
         if not found or len(set(found)) < len(found):
-            raise CoordinationError(
-                f"{self._path}: invalid replicas {list(found)} for {whose}: "
-                "expected one or more distinct brokers"
+            raise InvalidNode(
+                self._path,
+                f"invalid replicas {list(found)} for {whose}: expected one or more distinct brokers",
             )
         return found
 

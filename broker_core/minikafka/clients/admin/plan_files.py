@@ -13,9 +13,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from minikafka.base.errors import ConfigError, CoordinationError
+from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.registry.controller import PreferredElection, Reassignments
+from minikafka.registry.node import InvalidNode
 
 OPTION = "partitions"
 ANY = "any"
@@ -35,19 +36,22 @@ class ReassignmentPlan:
 
 def read_election(data: bytes, option: str = OPTION, path: str | None = None) -> frozenset[TopicPartition]:
     """Return the partitions in a file, also under ``partition``."""
+    value = path or start_of(data)
+    _refuse_empty(data, option, value)
     try:
-        return PreferredElection.from_json(data, "the file").partitions
-    except CoordinationError as error:
-        raise ConfigError(option, path or start_of(data), f"nothing was changed: {error}") from None
+        return PreferredElection.from_json(data).partitions
+    except InvalidNode as error:
+        raise ConfigError(option, value, error.problem) from None
 
 
 def read_reassignment(data: bytes, option: str = OPTION, path: str | None = None) -> ReassignmentPlan:
     """Return the plan in a file. Raises ConfigError also for duplicates."""
     value = path or start_of(data)
+    _refuse_empty(data, option, value)
     try:
-        found = dict(Reassignments.from_json(data, "the file").partitions)
-    except CoordinationError as error:
-        raise ConfigError(option, value, str(error)) from None
+        found = dict(Reassignments.from_json(data).partitions)
+    except InvalidNode as error:
+        raise ConfigError(option, value, error.problem) from None
     if not found:
         raise ConfigError(option, value, "expected at least one partition")
     log_dirs = {}
@@ -91,6 +95,12 @@ def read_topics(data: bytes, option: str = OPTION, path: str | None = None) -> l
     return names
 
 
+def _refuse_empty(data: bytes | str, option: str, value: str) -> None:
+    """Raise ConfigError for a file without JSON, as a command that failed leaves it."""
+    if not data.strip():
+        raise ConfigError(option, value, "the file is empty: expected JSON")
+
+
 def start_of(data: bytes) -> str:
     """Return the start of a file's text, for errors about a file without a name."""
     return data[:100].decode("utf-8", "replace")
@@ -98,6 +108,7 @@ def start_of(data: bytes) -> str:
 
 def objects_in(data: bytes | str, name: str, option: str, value: str) -> list[dict[str, object]]:
     """Return the objects of the list ``name`` in a user's JSON file. Raises ConfigError for ``option``."""
+    _refuse_empty(data, option, value)
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:

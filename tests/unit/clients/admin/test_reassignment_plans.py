@@ -199,7 +199,7 @@ def test_reassignment_to_a_dead_broker_names_the_broker_to_start() -> None:
 def test_an_error_about_a_file_names_its_path() -> None:
     with pytest.raises(ConfigError, match=r"--file='d/plan\.json': expected at least one partition"):
         plan_files.read_reassignment(b'{"partitions": []}', "--file", "d/plan.json")
-    for data in (b"{", b"[]", b'{"topics": [{}]}'):
+    for data in (b"", b"{", b"[]", b'{"topics": [{}]}'):
         with pytest.raises(ConfigError, match=r"--file='d/topics\.json'"):
             plan_files.read_topics(data, "--file", "d/topics.json")
 
@@ -244,6 +244,7 @@ def test_the_file_of_a_proposal_is_what_is_read() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
+        (b"\n", "the file is empty"),
         (b"{", "invalid JSON"),
         (b'{"partitions": []}', "expected at least one partition"),
         (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "invalid replicas"),
@@ -252,8 +253,8 @@ def test_the_file_of_a_proposal_is_what_is_read() -> None:
     ],
 )
 def test_a_file_of_another_form_is_refused(data: bytes, words: str) -> None:
-    with pytest.raises(ConfigError, match=f"--file=.*{words}"):
-        plan_files.read_reassignment(data, "--file")
+    with pytest.raises(ConfigError, match=f"--file='p.json': [^:]*{words}"):
+        plan_files.read_reassignment(data, "--file", "p.json")
 
 
 @pytest.mark.parametrize(

@@ -148,8 +148,9 @@ def test_the_file_has_the_form_of_the_release_or_of_the_text(key: str) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
+        (b"", "the file is empty"),
         (b"{", "invalid JSON"),
-        (b"[]", "expected a JSON object"),
+        (b"[]", "expected a JSON object$"),
         (b'{"partitions": [{"topic": "t"}]}', "a list of objects with topic and partition"),
         (
             b'{"partitions": [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 0}]}',
@@ -158,5 +159,5 @@ def test_the_file_has_the_form_of_the_release_or_of_the_text(key: str) -> None:
     ],
 )
 def test_a_file_of_another_form_is_refused(data: bytes, words: str) -> None:
-    with pytest.raises(ConfigError, match=f"--file=.*{words}"):
-        plan_files.read_election(data, "--file")
+    with pytest.raises(ConfigError, match=f"--file='e.json': [^:]*{words}"):
+        plan_files.read_election(data, "--file", "e.json")
