@@ -232,6 +232,7 @@ def _read_zookeeper_group(
     """Print the messages of a consumer in a ZooKeeper group."""
     from minikafka.cli.zookeeper_group_reader import ZooKeeperGroupReader, consumer_config
     from minikafka.clients.admin.partitions import why_unknown
+    from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
     from minikafka.clients.consumer.assignment import list_topics
     from minikafka.clients.zookeeper_metadata import assigned
 
@@ -239,7 +240,7 @@ def _read_zookeeper_group(
     with connect.zookeeper_store(*at) as store:
         if isinstance(wanted, str):
             if not (known := assigned(store, [wanted])):
-                reason = why_unknown(TopicPartition(wanted, 0), known, lambda: list_topics(store))
+                reason = why_unknown(TopicPartition(wanted, 0), known, ZooKeeperPartitions(store))
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         elif not any(
             wanted.is_topic_allowed(name, config.exclude_internal_topics) for name in list_topics(store)

@@ -70,6 +70,9 @@ class PartitionsBackend(Protocol):
     may_lag: bool
     """True if the brokers that are asked may learn later what the controller has done."""
 
+    may_hide: bool
+    """True if topics that this client may not describe are left out."""
+
     def topics(self) -> Collection[str]:
         """Return the names of all topics."""
 
@@ -120,6 +123,7 @@ class BrokerPartitions:
     """The partitions as brokers tell and change them."""
 
     may_lag = True
+    may_hide = True
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
@@ -252,7 +256,7 @@ def check_known(
     """
     unknown = sorted(set(partitions) - set(known))
     if unknown:
-        why = why_unknown(unknown[0], known, backend.topics)
+        why = why_unknown(unknown[0], known, backend)
         absent = sorted({tp.topic for tp in unknown} - {tp.topic for tp in known})
         if unknown[0].topic in absent:
             raise ConfigError("topic", ", ".join(absent), f"{why}; nothing was changed")
@@ -262,13 +266,14 @@ def check_known(
         raise ConfigError(option, ", ".join(deleted), "marked for deletion; nothing was changed")
 
 
-def why_unknown(partition: TopicPartition, known: Replicas, topics: Callable[[], Collection[str]]) -> str:
+def why_unknown(partition: TopicPartition, known: Replicas, backend: PartitionsBackend) -> str:
     """Return the reason why ``partition`` is not among the ``known`` ones, with similar names of topics."""
     topic = partition.topic
     numbers = [other.partition for other in known if other.topic == topic]
     if numbers:
         return f"topic {topic!r} has partitions {min(numbers)} to {max(numbers)}"
-    names = topics()
+    names = backend.topics()
     if topic in names:
         return f"topic {topic!r} has no valid partitions (see {paths.topic_path(topic)}): delete it"
-    return f"there is no topic {topic!r}{near_matches(topic, names)}"
+    hidden = ", or this client may not describe it" if backend.may_hide else ""
+    return f"there is no topic {topic!r}{hidden}{near_matches(topic, names)}"

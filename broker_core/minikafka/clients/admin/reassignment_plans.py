@@ -302,7 +302,7 @@ def _statuses(backend: PartitionsBackend, plan: ReassignmentPlan) -> list[Partit
     for tp, replicas in sorted(wanted.items()):
         now = known.get(tp, ())
         if tp not in known:
-            status, reason = ReassignmentStatus.FAILED, why_unknown(tp, known, backend.topics)
+            status, reason = ReassignmentStatus.FAILED, why_unknown(tp, known, backend)
         else:
             status, reason = _status(replicas, now, requested.get(tp))
         in_sync = found[tp].in_sync if tp in found else ()

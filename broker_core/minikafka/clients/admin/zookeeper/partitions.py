@@ -34,6 +34,7 @@ class ZooKeeperPartitions:
     """The partitions in ZooKeeper."""
 
     may_lag = False
+    may_hide = False
 
     def __init__(self, store: Store) -> None:
         self._store = store
