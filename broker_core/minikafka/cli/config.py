@@ -113,8 +113,9 @@ def get(
 
     from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
 
+    resource = resource_name(kind, name)
     with connect.admin_client(bootstrap, data_dir, command_config) as admin:
-        settings = admin.describe_configs(ConfigResourceType[kind.name], resource_name(kind, name))
+        settings = admin.describe_configs(ConfigResourceType[kind.name], resource)
     rows = [
         {
             kind.value: name,
@@ -130,10 +131,20 @@ def get(
 
 
 def resource_name(kind: EntityType, name: str) -> str:
-    """Return the name of a resource in requests, in which all brokers together have none."""
+    """Return the name of a resource in requests, in which all brokers together have none.
+
+    Raises ConfigError if it is not the id of a broker.
+    """
+    from minikafka.registry.node import id_in
     from minikafka.registry.users import DEFAULT_ENTITY
 
-    return "" if kind is EntityType.BROKER and name == DEFAULT_ENTITY else name
+    if kind is not EntityType.BROKER:
+        return name
+    if name == DEFAULT_ENTITY:
+        return ""
+    if id_in(name) is None:
+        raise ConfigError("NAME", name, f"must be the id of a broker, or {DEFAULT_ENTITY} for all brokers")
+    return name
 
 
 def no_settings_text(kind: EntityType, name: str) -> str:
@@ -182,9 +193,8 @@ def set_(
         with _quotas(bootstrap, zookeeper, data_dir, command_config) as backend:
             owner.change(backend, changes)
     else:
+        of, resource = ConfigResourceType[kind.name], resource_name(kind, name)
         with connect.admin_client(bootstrap, data_dir, command_config) as admin:
-            of = ConfigResourceType[kind.name]
-            resource = resource_name(kind, name)
             check_settings_exist(admin, of, resource, "--delete", delete)
             admin.change_configs(of, resource, changes)
             if of is ConfigResourceType.TOPIC and MIN_ISR in changes:

@@ -154,6 +154,13 @@ def test_a_zookeeper_without_a_cluster_is_left_as_it_is(minikafka_cluster: Clust
         assert f"no Kafka cluster in ZooKeeper at {minikafka_cluster.zookeeper_connect}/else" in cli.err
 
 
+@pytest.mark.parametrize("words", [("get", "broker", "two"), ("set", "broker", "1.5", "message.max.bytes=1")])
+def test_a_broker_is_named_by_its_id(cli: CommandLine, words: tuple[str, ...]) -> None:
+    assert cli.run("config", *words, "--bootstrap", "127.0.0.1:1") == 2
+    assert cli.err.endswith(f"NAME='{words[2]}': must be the id of a broker, or <default> for all brokers\n")
+    assert len(cli.err.splitlines()) == 1
+
+
 def test_replication_rates_are_set_at_broker_or_in_zookeeper(
     minikafka_cluster: Cluster, cli: CommandLine
 ) -> None:
