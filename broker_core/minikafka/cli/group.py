@@ -499,8 +499,9 @@ def remove_members(
         elif removed:
             say(f"removed {instance_id} of {name}")
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
-            has = ", ".join(sorted(known - removed_ids)) or "none"
-            text = f"group {name!r} has no static member {instance_id!r}; the others are {has}"
+            others = ", ".join(sorted(known - removed_ids))
+            has = f"; the others are {others}" if others else ", and no others"
+            text = f"group {name!r} has no static member {instance_id!r}{has}"
             note(f"minikafka: {text}")
         elif not removed:
             note(f"minikafka: {code.name}: removing {instance_id!r} of group {name!r}")

@@ -50,7 +50,7 @@ def test_a_static_member_is_removed_by_its_instance_id(brokers: BrokerHarness, c
     wanted = ("--instance-id", "one", "--instance-id", "two", "--reason", "broken")
     assert cli.run("group", "remove-members", "g", *wanted) == 1
     assert cli.out == "removed one of g\n"
-    assert cli.err == "minikafka: group 'g' has no static member 'two'; the others are none\n"
+    assert cli.err == "minikafka: group 'g' has no static member 'two', and no others\n"
     assert cli.run("group", "describe", "g", "--members") == 0
     assert "has no members" in cli.err
 

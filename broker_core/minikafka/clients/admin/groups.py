@@ -27,7 +27,7 @@ from minikafka.clients.group.membership import REJOIN_CODES
 from minikafka.clients.group.offsets import Committed, Committer, commit, committed_offsets
 from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.clients.network.response_errors import raise_for_code
+from minikafka.clients.network.response_errors import raise_for_code, raise_for_group
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse
 from minikafka.wire.apis.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
@@ -191,7 +191,7 @@ class GroupAdmin:
 
         def take(response: DeleteGroupsResponse) -> None:
             (row,) = response.results
-            raise_for_code(row.error_code, f"deleting group {group_id!r}")
+            raise_for_group(row.error_code, "deleting", group_id, "Delete")
 
         request = DeleteGroupsRequest((group_id,))
         coordinator = CoordinatorClient(self._cluster, group_id)
@@ -223,7 +223,7 @@ class GroupAdmin:
         )
 
         def take(response: OffsetDeleteResponse) -> dict[TopicPartition, ErrorCode]:
-            raise_for_code(response.error_code, f"deleting offsets of group {group_id!r}")
+            raise_for_group(response.error_code, "deleting offsets of", group_id, "Delete")
             return {
                 TopicPartition(topic.name, part.partition_index): ErrorCode.of(part.error_code)
                 for topic in response.topics
@@ -253,7 +253,7 @@ class GroupAdmin:
             return LeaveGroupRequest(group_id, "", members)
 
         def take(response: LeaveGroupResponse) -> dict[str, ErrorCode]:
-            raise_for_code(response.error_code, f"removing members of group {group_id!r}")
+            raise_for_group(response.error_code, "removing members of", group_id, "Read")
             return {row.group_instance_id or "": ErrorCode.of(row.error_code) for row in response.members}
 
         return CoordinatorClient(self._cluster, group_id).call(

@@ -9,7 +9,7 @@ from minikafka.base.errors import RemoteWireError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.requests import assigned_partitions
-from minikafka.clients.network.response_errors import raise_for_code
+from minikafka.clients.network.response_errors import raise_for_group
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.describe_groups import (
     DESCRIBE_GROUPS,
@@ -61,7 +61,7 @@ def describe_group(coordinator: CoordinatorClient, deadline: Deadline) -> GroupD
 
     def take(response: DescribeGroupsResponse) -> DescribedGroup:
         (row,) = response.groups
-        raise_for_code(row.error_code, f"describing group {group_id!r}")
+        raise_for_group(row.error_code, "describing", group_id, "Describe")
         return row
 
     request = DescribeGroupsRequest((group_id,))

@@ -34,6 +34,12 @@ def raise_for_code(code: int, message: str | None, otherwise: str = "") -> None:
         raise error
 
 
+def raise_for_group(code: int, doing: str, group_id: str, operation: str) -> None:
+    """Raise as ``raise_for_code``; if access rules deny the ``operation``, the error names it."""
+    hint = authorization_hint(ErrorCode.of(code), operation, f"Group:{group_id}")
+    raise_for_code(code, f"{doing} group {group_id!r}{hint}")
+
+
 def authorization_hint(code: ErrorCode, operation: str, resource: str) -> str:
     """Return the end of an error message that names the missing ACL; empty for other codes."""
     return f"; {denied(operation, resource)}" if code in _AUTHORIZATION_CODES else ""

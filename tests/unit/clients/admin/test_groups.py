@@ -8,6 +8,8 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.wire.api import ApiKey
+from minikafka.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from minikafka.wire.apis.offset_delete import OffsetDeleteResponse
 from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness
 
 
@@ -59,3 +61,15 @@ def test_brokers_before_2_4_are_named(harness: GroupHarness, admin: GroupAdmin) 
     with pytest.raises(BrokerError) as refused:
         admin.delete_offsets("g", [T0])
     assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_denied_request_names_what_it_needs(harness: GroupHarness, admin: GroupAdmin) -> None:
+    denied = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    harness.brokers.script(ApiKey.OFFSET_DELETE, lambda *_: OffsetDeleteResponse(denied, 0, ()))
+    with pytest.raises(BrokerError, match="deleting offsets of group 'g'; not authorized: Delete on Group:g"):
+        admin.delete_offsets("g", [T0])
+    harness.brokers.script(
+        ApiKey.DELETE_GROUPS, lambda *_: DeleteGroupsResponse(0, (DeletableGroupResult("g", denied),))
+    )
+    with pytest.raises(BrokerError, match="deleting group 'g'; not authorized: Delete on Group:g"):
+        admin.delete_group("g")
