@@ -193,21 +193,23 @@ class ClusterMetadata:
 
         Leaders without an address of ``addresses``, and those of no later epoch, are left out.
         """
-        topics = dict(self.topics)
+        moved: dict[str, dict[int, PartitionMetadata]] = {}
         for tp, leader in leaders.items():
             known = self.partition(tp)
             if known is None or leader.epoch <= known.leader_epoch or leader.broker_id not in addresses:
                 continue
-            moved = replace(
+            moved.setdefault(tp.topic, {})[tp.partition] = replace(
                 known,
                 leader_id=leader.broker_id,
                 leader_epoch=leader.epoch,
                 error=ErrorCode.NONE,
                 older_epochs=0,
             )
-            topic = topics[tp.topic]
-            partitions = tuple(moved if p is known else p for p in topic.partitions)
-            topics[tp.topic] = replace(topic, partitions=partitions)
+        topics = dict(self.topics)
+        for name, by_number in moved.items():
+            topic = topics[name]
+            partitions = tuple(by_number.get(p.topic_partition.partition, p) for p in topic.partitions)
+            topics[name] = replace(topic, partitions=partitions)
         return replace(self, brokers={**self.brokers, **addresses}, topics=topics)
 
     def without_older_epochs(self, newer: ClusterMetadata) -> ClusterMetadata:
