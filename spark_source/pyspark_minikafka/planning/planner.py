@@ -159,6 +159,8 @@ class Planner:
             ends = dict(self._lookup.offsets(dict.fromkeys(found, LATEST)))
             if recreated:
                 first = self._lookup.offsets(dict.fromkeys(recreated, EARLIEST))
+                # Deleted again meanwhile: where it begins is not known, so it is gone for now.
+                ends = {tp: end for tp, end in ends.items() if tp not in recreated or tp in first}
                 ends |= self._recreated.to_take_back(first)
             behind = {tp: offset for tp, offset in known.items() if tp in ends and ends[tp] < offset}
             if behind:

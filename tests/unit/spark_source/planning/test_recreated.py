@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from pyspark_minikafka.offsets import StreamOffset
+from pyspark_minikafka.offsets import EARLIEST, StreamOffset
 from pyspark_minikafka.options.options import Mode
 from pyspark_minikafka.planning.planner import Planner, TargetLost
 from pyspark_minikafka.planning.ranges import DataLoss, OffsetRange
@@ -120,6 +120,21 @@ def test_new_topic_may_begin_later_than_the_query_had_read() -> None:
     assert planner.available({T0: 5}) == {T0: 7}
     assert ranges_of(planner, 5, 7) == []
     assert planner.available({T0: 7}) == {T0: 9}
+
+
+def test_new_topic_that_is_deleted_while_it_is_looked_up_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster(t=[(0, 5)])
+    planner = observed(cluster, failOnDataLoss="false").planner
+    cluster.logs[T0] = (0, 3)
+    with monkeypatch.context() as patch:
+        offsets = cluster.offsets
+        patch.setattr(
+            cluster, "offsets", lambda wanted: {} if EARLIEST in wanted.values() else offsets(wanted)
+        )
+        assert planner.available({T0: 5}) == {}
+    assert planner.stream(StreamOffset({T0: 5}), StreamOffset({})) == ()
+    assert planner.available({}) == {T0: 3}
+    assert planner.stream(StreamOffset({}), StreamOffset({T0: 3})) == (OffsetRange(T0, 0, 3),)
 
 
 def test_available_now_cannot_reach_its_end_in_another_topic() -> None:
