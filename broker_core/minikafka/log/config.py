@@ -397,6 +397,19 @@ class LogConfig:
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """Return these settings with a topic's overrides. Raises ConfigErrors as ``from_properties`` does."""
+        config = self._with_each(overrides)
+        # Where only the broker's lags contradict each other, topics can have other settings.
+        gives_lag = not overrides.keys().isdisjoint(_COMPACTION_LAGS)
+        if gives_lag and config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            raise ConfigError(
+                "min.compaction.lag.ms",
+                str(config.min_compaction_lag_ms),
+                f"must be at most max.compaction.lag.ms, which is {config.max_compaction_lag_ms}",
+            )
+        return config
+
+    def _with_each(self, overrides: Mapping[str, str]) -> LogConfig:
+        """Return these settings with overrides that are valid each for itself. Raises ConfigErrors."""
         if not overrides:
             return self
         config = replace(self, **_fields(_topic_values(overrides)))
@@ -407,36 +420,28 @@ class LogConfig:
                 overrides["cleanup.policy"],
                 f"{min(unknown)} is not in log.cleanup.policy of the broker; add it there first",
             )
-        # A topic's other settings hold also where the broker's lags contradict each other.
-        gives_lag = not overrides.keys().isdisjoint(_COMPACTION_LAGS)
-        if gives_lag and config.min_compaction_lag_ms > config.max_compaction_lag_ms:
-            raise ConfigError(
-                "min.compaction.lag.ms",
-                str(config.min_compaction_lag_ms),
-                f"must be at most max.compaction.lag.ms, which is {config.max_compaction_lag_ms}",
-            )
         return config
 
     def with_known_overrides(self, overrides: Mapping[str, str]) -> tuple[LogConfig, list[str]]:
         """Return these settings with the valid overrides, and a description of each invalid one.
 
         A description has the property's name and value. Where an invalid property may be one that retains
-        messages, nothing is deleted: the default might delete them.
+        messages, nothing is deleted: the default might delete them. Lags of compaction that contradict each
+        other are both used, as in Kafka: the smallest one is what a message is promised.
         """
-        usable: dict[str, str] = {}
-        problems, unsure = [], False
+        usable, problems, unsure = {}, [], False
         for name, text in sorted(overrides.items()):
             if name not in TOPIC_CONFIG.keys:
                 problems.append(str(ConfigError(name, text, "unknown topic property")))
                 continue
             try:
-                self.with_overrides({**usable, name: text})
+                self._with_each({name: text})
             except ConfigError as error:
                 problems.append(str(error))
                 unsure = unsure or name in _KEEPING
             else:
                 usable[name] = text
-        config = self.with_overrides(usable)
+        config = self._with_each(usable)
         if unsure:
             config = replace(config, deletion_policies=())
             problems.append("retention by age and size is disabled for the topic until this is fixed")
