@@ -399,7 +399,7 @@ class LogConfig:
         """Return these settings with a topic's overrides. Raises ConfigErrors as ``from_properties`` does."""
         config = self._with_each(overrides)
         # Where only the broker's lags contradict each other, topics can have other settings.
-        gives_lag = not overrides.keys().isdisjoint(_COMPACTION_LAGS)
+        gives_lag = not COMPACTION_LAGS.isdisjoint(overrides)
         if gives_lag and config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise ConfigError(
                 "min.compaction.lag.ms",
@@ -448,7 +448,8 @@ class LogConfig:
         return config, problems
 
 
-_COMPACTION_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+COMPACTION_LAGS = frozenset({"min.compaction.lag.ms", "max.compaction.lag.ms"})
+"""The settings of which one limits the other."""
 _KEEPING = frozenset({"cleanup.policy", "retention.bytes", "retention.ms"})
 
 _POLICIES, _THROTTLED = "policies", "throttled"

@@ -26,7 +26,7 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.base.ids import check_topic_name
-from minikafka.log.config import LIST_PROPERTIES, TOPIC_CONFIG, LogConfig
+from minikafka.log.config import COMPACTION_LAGS, LIST_PROPERTIES, TOPIC_CONFIG, LogConfig
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import (
     ALTER_LOG_DIRS_RATE,
@@ -279,8 +279,10 @@ def change_resource(broker: Broker, kind: int, name: str, change: Change, *, val
     before = refresh_topic(broker, name)
     after = change(before)
     changed = {key: text for key, text in after.items() if before.get(key) != text}
+    if not COMPACTION_LAGS.isdisjoint(changed):
+        changed |= {key: after[key] for key in COMPACTION_LAGS & after.keys()}
     try:
-        # Existing configs, perhaps of a newer Kafka, are not the client's fault.
+        # Other existing configs, perhaps of a newer Kafka, are not the client's fault.
         broker.logs.defaults.with_overrides(changed)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
