@@ -287,10 +287,14 @@ def log_moves_under_way(backend: PartitionsBackend, plan: ReassignmentPlan) -> l
 def verify(backend: PartitionsBackend, plan: ReassignmentPlan) -> list[PartitionReassignment]:
     """Return the status of each partition; one that does not exist has failed, and has no replicas."""
 
-    def none_failed(found: list[PartitionReassignment]) -> bool:
-        return all(partition.status is not ReassignmentStatus.FAILED for partition in found)
+    def nothing_lags(found: list[PartitionReassignment]) -> bool:
+        return not any(
+            row.status is ReassignmentStatus.FAILED
+            or (row.status is ReassignmentStatus.DONE and not set(row.replicas) <= set(row.in_sync))
+            for row in found
+        )
 
-    return settled(backend, lambda: _statuses(backend, plan), none_failed)
+    return settled(backend, lambda: _statuses(backend, plan), nothing_lags)
 
 
 def _statuses(backend: PartitionsBackend, plan: ReassignmentPlan) -> list[PartitionReassignment]:

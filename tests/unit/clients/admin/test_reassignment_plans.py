@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import pytest
 
@@ -8,7 +9,7 @@ from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin import plan_files, reassignment_plans
-from minikafka.clients.admin.partitions import Replicas
+from minikafka.clients.admin.partitions import LeaderAndIsr, Replicas
 from minikafka.clients.admin.plan_files import ReassignmentPlan
 from minikafka.clients.admin.reassignment_plans import (
     Move,
@@ -263,3 +264,25 @@ def test_a_file_of_another_form_is_refused(data: bytes, words: str) -> None:
 def test_a_list_of_topics_of_another_form_is_refused(data: bytes) -> None:
     with pytest.raises(ConfigError, match="--file="):
         plan_files.read_topics(data, "--file")
+
+
+class LaggingPartitions(ZooKeeperPartitions):
+    """Partitions of which one replica is known to be in sync at first."""
+
+    may_lag = True
+    looks = 0
+
+    def states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr]:
+        self.looks += 1
+        found = super().states(partitions)
+        seen = None if self.looks > 1 else 1
+        return {tp: LeaderAndIsr(state.leader, state.in_sync[:seen]) for tp, state in found.items()}
+
+
+def test_replicas_of_a_plan_that_is_done_are_looked_at_until_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    backend = LaggingPartitions(cluster(TOPICS))
+    rows = reassignment_plans.verify(backend, ReassignmentPlan({T0: (0, 1), T1: (1, 0)}))
+    assert {row.status for row in rows} == {ReassignmentStatus.DONE}
+    assert [sorted(row.in_sync) for row in rows] == [[0, 1], [0, 1]]
+    assert backend.looks == 2
