@@ -73,6 +73,7 @@ class GroupChurn:
         self.start()
         for _ in range(STEPS):
             actions = [self.start, self.restart, self.close, self.produce, self.produce, self.commit]
+            actions += [self.pause, self.move_leader]
             if not self.gentle:
                 actions += [self.kill, self.cut, self.move_coordinator, self.be_slow]
             action = self.random.choice(actions)
@@ -180,6 +181,20 @@ class GroupChurn:
             with contextlib.suppress(BrokerError if self.gentle else MinikafkaError):
                 member.consumer.commit_sync(timeout_ms=1_000)
 
+    def pause(self) -> None:
+        """A member pauses some of its partitions, and resumes the others."""
+        if self.members:
+            member = self.random.choice(self.members)
+            owned = member.consumer.assignment
+            paused = [tp for tp in owned if self.random.random() < 0.5]
+            member.consumer.pause(*paused)
+            member.consumer.resume(*(tp for tp in owned if tp not in paused))
+            self.happened["partitions were paused"] += bool(paused)
+
+    def move_leader(self) -> None:
+        self.harness.brokers.move_leader(self.random.choice(PARTITIONS), self.random.choice([1, 2]))
+        self.happened["a leader moved"] += 1
+
     # --- looking --------------------------------------------------------------------------------------------
 
     def poll(self, member: Member) -> None:
@@ -207,6 +222,8 @@ class GroupChurn:
     def settle(self) -> None:
         """Poll until the partitions are shared for a while, among all, and all is read."""
         still = 0
+        for member in self.members:
+            member.consumer.resume(*member.consumer.paused)
         for _ in range(QUIET_ROUNDS):
             for member in list(self.members):
                 self.poll(member)
