@@ -100,7 +100,8 @@ class FetchSession:
             rows += ((topic_id, part) for (topic_id, _), part in self.unresolved.items())
             self.unresolved, self._resolved_at = {}, ids_changed
         rows += ((topic.topic_id, part) for topic in topics for part in topic.partitions)
-        new = {topic_id for topic_id, _ in rows if topic_id not in self._names and topic_id in topics_by_id}
+        # Also an id that comes back, as after ZooKeeper was restored.
+        new = {key for key, _ in rows if key in topics_by_id and self._topic_of(key) is None}
         self._learn({topics_by_id[topic_id]: topic_id for topic_id in new})
         named: dict[TopicPartition, FetchPartition] = {}
         for topic_id, part in rows:
