@@ -244,11 +244,21 @@ def ongoing(backend: PartitionsBackend) -> list[PartitionReassignment]:
     live = backend.live_brokers()
     found = []
     for partition in verify(backend, ReassignmentPlan(backend.under_way())):
-        dead = [broker_id for broker_id in partition.wanted if broker_id not in live]
+        dead = _awaited(live, partition.wanted, partition.in_sync)
         if partition.status is ReassignmentStatus.UNDER_WAY and dead:
             partition = replace(partition, reason=f"waits for brokers that are not alive: start {dead}")
         found.append(partition)
     return found
+
+
+def _awaited(live: Collection[int], wanted: Collection[int], in_sync: Collection[int]) -> list[int]:
+    """Return the dead brokers that a reassignment waits for, sorted: those of new replicas, and those of the
+    replicas in sync if all of these are dead, so that there is no leader to copy from.
+    """
+    dead = set(wanted).difference(live)
+    if not set(in_sync).intersection(live):
+        dead.update(in_sync)
+    return sorted(dead)
 
 
 def is_under_way(backend: PartitionsBackend, plan: ReassignmentPlan) -> bool:
@@ -266,10 +276,16 @@ def is_under_way(backend: PartitionsBackend, plan: ReassignmentPlan) -> bool:
     known = backend.assigned({tp.topic for tp in wanted})
     if any(requested.get(tp, known.get(tp)) != replicas for tp, replicas in wanted.items()):
         return False
-    dead = sorted({broker_id for tp in own for broker_id in wanted[tp]} - backend.live_brokers().keys())
+    live, states = backend.live_brokers(), backend.states(own)
+    dead = {
+        broker_id
+        for tp in own
+        for broker_id in _awaited(live, wanted[tp], states[tp].in_sync if tp in states else ())
+    }
     if dead:
         raise CoordinationError(
-            f"this reassignment is in progress, and waits for brokers that are not alive: start {dead}"
+            "this reassignment is in progress, and waits for brokers that are not alive: "
+            f"start {sorted(dead)}"
         )
     return True
 

@@ -197,6 +197,18 @@ def test_reassignment_to_a_dead_broker_names_the_broker_to_start() -> None:
         is_under_way(store, {T0: (2, 1)})
 
 
+def test_a_reassignment_without_a_leader_names_the_brokers_in_sync() -> None:
+    store = cluster({"t": {0: (0, 1)}})
+    request(store, plan(store, {T0: (2,)}))
+    store.delete(paths.broker_path(0))
+    assert is_under_way(store, {T0: (2,)})
+    store.delete(paths.broker_path(1))
+    with pytest.raises(CoordinationError, match=r"waits for .* start \[0, 1\]"):
+        is_under_way(store, {T0: (2,)})
+    (row,) = reassignment_plans.ongoing(ZooKeeperPartitions(store))
+    assert row.reason == "waits for brokers that are not alive: start [0, 1]"
+
+
 def test_an_error_about_a_file_names_its_path() -> None:
     with pytest.raises(ConfigError, match=r"--file='d/plan\.json': expected at least one partition"):
         plan_files.read_reassignment(b'{"partitions": []}', "--file", "d/plan.json")
