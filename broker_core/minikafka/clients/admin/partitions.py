@@ -271,7 +271,9 @@ def why_unknown(partition: TopicPartition, known: Replicas, backend: PartitionsB
     topic = partition.topic
     numbers = [other.partition for other in known if other.topic == topic]
     if numbers:
-        return f"topic {topic!r} has partitions {min(numbers)} to {max(numbers)}"
+        first, last = min(numbers), max(numbers)
+        has = f"only partition {first}" if first == last else f"partitions {first} to {last}"
+        return f"topic {topic!r} has {has}"
     names = backend.topics()
     if topic in names:
         return f"topic {topic!r} has no valid partitions (see {paths.topic_path(topic)}): delete it"

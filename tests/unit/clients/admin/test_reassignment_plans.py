@@ -197,6 +197,12 @@ def test_reassignment_to_a_dead_broker_names_the_broker_to_start() -> None:
         is_under_way(store, {T0: (2, 1)})
 
 
+def test_the_only_partition_of_a_topic_is_named() -> None:
+    store = cluster({"t": {0: (0, 1)}})
+    with pytest.raises(ConfigError, match="partitions='t-1': topic 't' has only partition 0; nothing was"):
+        plan(store, {T1: (0, 1)})
+
+
 def test_a_reassignment_without_a_leader_names_the_brokers_in_sync() -> None:
     store = cluster({"t": {0: (0, 1)}})
     request(store, plan(store, {T0: (2,)}))
