@@ -18,6 +18,7 @@ from minikafka.cli.acl_options import (
     ResourcePattern,
     Role,
     build_rules,
+    parse_pattern,
     parse_principal,
     parse_resources,
     rule_filter,
@@ -61,7 +62,10 @@ Groups = Annotated[Texts, value_option("--group", "G", "A consumer group, or '*'
 Pattern = Annotated[
     ResourcePattern,
     typer.Option(
-        "--resource-pattern-type", help="prefixed: all topics or groups whose names begin with the given one."
+        "--resource-pattern-type",
+        parser=parse_pattern,
+        metavar="literal|prefixed",
+        help="prefixed: all topics or groups whose names begin with the given one.",
     ),
 ]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]

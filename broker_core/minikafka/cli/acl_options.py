@@ -43,6 +43,13 @@ class ResourcePattern(str, Enum):
     PREFIXED = "prefixed"
 
 
+def parse_pattern(text: str | ResourcePattern) -> ResourcePattern:
+    """Parse ``--resource-pattern-type``. Raise ConfigError."""
+    if text not in list(ResourcePattern):
+        raise ConfigError("--resource-pattern-type", text, "must be literal or prefixed")
+    return ResourcePattern(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Role:
     """The options that stand for the operations of a producer or consumer."""

@@ -213,7 +213,10 @@ BAD = [
         "--resource-pattern-type='prefixed': requires prefixes of names",
     ),
     (("add", *ALICE, "--cluster", "--resource-pattern-type", "prefixed"), "not --cluster or '*'"),
-    (("add", *ALICE, "--topic", "t", "--resource-pattern-type", "match"), "'match'"),
+    (
+        ("add", *ALICE, "--topic", "t", "--resource-pattern-type", "match"),
+        "minikafka: --resource-pattern-type='match': must be literal or prefixed",
+    ),
     (("remove",), "--topic: required; or set --group G or --cluster"),
     (("list", "--principal", "bob"), "--principal='bob'"),
 ]
