@@ -10,6 +10,7 @@ import functools
 import gc
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Generator
@@ -177,8 +178,13 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep pytest-randomly from seeding several generators three times a test; ``_seed`` does enough."""
+    """Keep pytest-randomly from seeding several generators three times a test; ``_seed`` does enough. Let
+    programs be interrupted.
+    """
     config.option.randomly_reset_seed = False
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Of a run in the background of a script; programs that tests start would ignore Ctrl-C too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if in_shares(config):
         config.option.maxworkerrestart = "0"  # another worker would not have the share of one that crashed
 
