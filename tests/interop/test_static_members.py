@@ -166,9 +166,11 @@ class Counting:
 class Started:
     """A consumer that is polled on a thread, and how many partitions it has."""
 
-    def __init__(self, consumer: Any, poll: Callable[[], object], count: Callable[[], int]) -> None:
+    def __init__(
+        self, consumer: Any, poll: Callable[[], object], count: Callable[[], int], *clients: ClusterClient
+    ) -> None:
         self.count = 0
-        self._consumer = consumer
+        self._to_close = (consumer, *clients)
 
         def poll_and_count() -> list[object]:
             found = poll()
@@ -179,7 +181,8 @@ class Started:
 
     def close(self) -> None:
         self._polling.end()
-        self._consumer.close()
+        for one in self._to_close:
+            one.close()
 
 
 def librdkafka(cluster: Cluster, group: str, topic: str, instance: str, counting: Counting) -> Started:
@@ -218,7 +221,7 @@ def kafka_python(cluster: Cluster, group: str, topic: str, instance: str, counti
 def our_own(cluster: Cluster, group: str, topic: str, instance: str, counting: Counting) -> Started:
     client = ClusterClient(cluster.bootstrap_servers)
     consumer = ours(client, group, topic, listener=counting, group_instance_id=instance)
-    return Started(consumer, lambda: consumer.poll(50), lambda: len(consumer.assignment))
+    return Started(consumer, lambda: consumer.poll(50), lambda: len(consumer.assignment), client)
 
 
 @pytest.mark.parametrize("kind", [librdkafka, kafka_python, our_own])
