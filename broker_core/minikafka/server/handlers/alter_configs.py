@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.admin.dynamic_config import change_resource, replace_all
-from minikafka.server.admin.topics import error_message_of
+from minikafka.server.admin.topics import error_code_of, error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_by_jobs
@@ -25,6 +26,9 @@ from minikafka.wire.apis.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from minikafka.wire.apis.incremental_alter_configs import IncrementalAlterConfigsResource
+
+Resource = TypeVar("Resource", AlterConfigsResource, IncrementalAlterConfigsResource)
 
 ROW_BYTES = 300
 """Estimated memory of a row until it is encoded, without an error message."""
@@ -32,53 +36,48 @@ ROW_BYTES = 300
 
 def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> None:
     """Serve one AlterConfigs request."""
-    validate_only = request.validate_only
 
-    def step(resource: AlterConfigsResource) -> Callable[[], None]:
-        kind, name, change = resource.resource_type, resource.resource_name, replace_all(resource.configs)
-        return lambda: change_resource(broker, kind, name, change, validate_only=validate_only)
+    def change(resource: AlterConfigsResource) -> None:
+        kind, name, configs = resource.resource_type, resource.resource_name, resource.configs
+        change_resource(broker, kind, name, replace_all(configs), validate_only=request.validate_only)
 
-    alter(
-        broker,
-        context,
-        [(resource.resource_type, resource.resource_name, step(resource)) for resource in request.resources],
-    )
+    alter(broker, context, request.resources, change)
 
 
 def alter(
-    broker: Broker, context: RequestContext, wanted: Sequence[tuple[int, str, Callable[[], None]]]
+    broker: Broker, context: RequestContext, resources: Sequence[Resource], change: Callable[[Resource], None]
 ) -> None:
-    """Change the configs of resources, each given as type, name and a function that does it, and reply."""
-    named = Counter((kind, name) for kind, name, _ in wanted)
-
+    """Call ``change``, which may raise BrokerError, for each resource of a request, and reply."""
+    named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes: list[AlterConfigsResourceResponse] = []
 
-    def outcome(kind: int, name: str, change: Callable[[], None]) -> AlterConfigsResourceResponse:
+    def outcome(resource: Resource, error: BrokerError | None = None) -> AlterConfigsResourceResponse:
+        return AlterConfigsResourceResponse(
+            error_code_of(error), error_message_of(error), resource.resource_type, resource.resource_name
+        )
+
+    def work(resource: Resource) -> None:
+        kind, name = resource.resource_type, resource.resource_name
         try:
             if named[kind, name] > 1:
                 raise BrokerError(
                     ErrorCode.INVALID_REQUEST, f"resource {name} appears {named[kind, name]} times"
                 )
-            change()
+            change(resource)
         except BrokerError as error:
-            return AlterConfigsResourceResponse(error.code, error_message_of(error), kind, name)
-        return AlterConfigsResourceResponse(ErrorCode.NONE, None, kind, name)
+            outcomes.append(outcome(resource, error))
+        else:
+            outcomes.append(outcome(resource))
 
     def refusal(error: BrokerError) -> AlterConfigsResponse:
-        return AlterConfigsResponse(
-            0,
-            tuple(
-                AlterConfigsResourceResponse(error.code, error_message_of(error), kind, name)
-                for kind, name, _ in wanted
-            ),
-        )
+        return AlterConfigsResponse(0, tuple(outcome(resource, error) for resource in resources))
 
     answer_by_jobs(
         broker,
         context,
-        wanted,
-        lambda item: outcomes.append(outcome(*item)),
+        resources,
+        work,
         lambda: AlterConfigsResponse(0, tuple(outcomes)),
         refusal,
-        len(wanted) * ROW_BYTES,
+        len(resources) * ROW_BYTES,
     )

@@ -5,8 +5,6 @@ Otherwise as AlterConfigs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from minikafka.server.admin.broker_loggers import BrokerLoggers
 from minikafka.server.admin.dynamic_config import alter_some, change_resource, check_broker
 from minikafka.server.context import RequestContext
@@ -23,22 +21,12 @@ def handle(broker: Broker, context: RequestContext, request: IncrementalAlterCon
     """Serve one IncrementalAlterConfigs request."""
     validate_only = request.validate_only
 
-    def step(resource: IncrementalAlterConfigsResource) -> Callable[[], None]:
+    def change(resource: IncrementalAlterConfigsResource) -> None:
         kind, name, configs = resource.resource_type, resource.resource_name, resource.configs
         if kind == ConfigResourceType.BROKER_LOGGER:
-            return lambda: _change_loggers(broker, resource, validate_only=validate_only)
-        change = alter_some(broker, configs)
-        return lambda: change_resource(broker, kind, name, change, validate_only=validate_only)
+            check_broker(broker, name)
+            BrokerLoggers().change(configs, validate_only=validate_only)
+        else:
+            change_resource(broker, kind, name, alter_some(broker, configs), validate_only=validate_only)
 
-    alter(
-        broker,
-        context,
-        [(resource.resource_type, resource.resource_name, step(resource)) for resource in request.resources],
-    )
-
-
-def _change_loggers(
-    broker: Broker, resource: IncrementalAlterConfigsResource, *, validate_only: bool
-) -> None:
-    check_broker(broker, resource.resource_name)
-    BrokerLoggers().change(resource.configs, validate_only=validate_only)
+    alter(broker, context, request.resources, change)
