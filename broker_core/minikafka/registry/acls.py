@@ -26,6 +26,7 @@ ACL_CHANGES = "/kafka-acl-changes"
 PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
 EXTENDED_ACL_CHANGES = "/kafka-acl-extended-changes"
 ACL_CHANGE_PREFIX = "acl_changes_"
+_ROOTS = {PatternType.LITERAL: ACLS, PatternType.PREFIXED: PREFIXED_ACLS}
 
 _Label = TypeVar("_Label", ResourceType, Operation, Permission)
 
@@ -44,8 +45,7 @@ def acl_path(resource: Resource) -> str:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"invalid resource name: {resource.name!r} cannot be a znode name"
         )
-    root = PREFIXED_ACLS if resource.pattern is PatternType.PREFIXED else ACLS
-    return f"{root}/{resource.type.label}/{resource.name}"
+    return f"{_ROOTS[resource.pattern]}/{resource.type.label}/{resource.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +172,8 @@ PREFIX_ACLS = Kind(
     f"as for {RESOURCE_ACLS.path}; changes are notified in {EXTENDED_ACL_CHANGES}",
 )
 
+_KINDS = {PatternType.LITERAL: RESOURCE_ACLS, PatternType.PREFIXED: PREFIX_ACLS}
+
 ACL_CHANGE = Kind(
     f"{ACL_CHANGES}/{ACL_CHANGE_PREFIX}N",
     "the resource whose ACLs have changed, as TYPE:NAME; sequential",
@@ -212,8 +214,7 @@ def read_acls(store: Store) -> StoredAcls:
     """Return all ACLs."""
     znodes = Znodes(store)
     stored = StoredAcls({}, {})
-    for root, kind_of_znode in ((ACLS, RESOURCE_ACLS), (PREFIXED_ACLS, PREFIX_ACLS)):
-        pattern = PatternType.PREFIXED if root == PREFIXED_ACLS else PatternType.LITERAL
+    for pattern, root in _ROOTS.items():
         paths: dict[str, Resource] = {}
         for label in children(store, root):
             above = f"{root}/{label}"
@@ -225,7 +226,7 @@ def read_acls(store: Store) -> StoredAcls:
             paths.update(
                 {f"{above}/{name}": Resource(kind, name, pattern) for name in children(store, above)}
             )
-        found, problems = znodes.read_all_with_problems(paths, kind_of_znode)
+        found, problems = znodes.read_all_with_problems(paths, _KINDS[pattern])
         stored.acls.update({paths[path]: value.acls for path, (value, _) in found.items() if value.acls})
         stored.unreadable.update({paths[path]: problem for path, problem in problems.items()})
     return stored
@@ -234,7 +235,7 @@ def read_acls(store: Store) -> StoredAcls:
 def read_resource(store: Store, resource: Resource) -> Acls | None:
     """Return the ACLs of one resource; None if they are unreadable."""
     path = acl_path(resource)
-    found, problems = Znodes(store).read_all_with_problems([path], _kind_of(resource))
+    found, problems = Znodes(store).read_all_with_problems([path], _KINDS[resource.pattern])
     if problems:
         return None
     return found[path][0].acls if path in found else frozenset()
@@ -249,7 +250,7 @@ def change_resource(store: Store, resource: Resource, change: Callable[[Acls], A
     path = acl_path(resource)
     for _ in range(_ATTEMPTS_MAX):
         try:
-            before, stat = read_or_raise(store, path, _kind_of(resource))
+            before, stat = read_or_raise(store, path, _KINDS[resource.pattern])
             version: int | None = stat.version
         except NoNode:
             before, version = ResourceAcls(), None
@@ -285,10 +286,6 @@ def _replace(store: Store, path: str, before: Acls, after: Acls, version: int | 
         store.write(path, ResourceAcls(after).to_json(), version)
     else:
         store.delete(path, version)
-
-
-def _kind_of(resource: Resource) -> Kind[ResourceAcls]:
-    return PREFIX_ACLS if resource.pattern is PatternType.PREFIXED else RESOURCE_ACLS
 
 
 def _notify(store: Store, resource: Resource) -> None:
