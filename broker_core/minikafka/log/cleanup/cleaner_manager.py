@@ -47,7 +47,7 @@ class LogToClean:
     clean_bytes: int
     dirty_bytes: int
     overdue: bool = False
-    """Whether a full segment with dirt is older than ``max.compaction.lag.ms``."""
+    """True if a full segment with dirt is older than ``max.compaction.lag.ms``."""
 
     @property
     def ratio(self) -> float:
@@ -65,19 +65,19 @@ def log_to_clean(log: Log, first_dirty_offset: int, now_ms: int) -> LogToClean:
             break
         number += 1
     upper_offset = segments[number].base_offset
-    first_times_ms = (
-        segment.first_timestamp_ms()
-        for segment, following in pairwise(segments)
-        if following.base_offset > first_dirty_offset
-    )
-    overdue_ms = now_ms - log.config.max_compaction_lag_ms
     clean = dirty = 0
     for segment, following in pairwise(segments[: number + 1]):
         begin = _bytes_before(segment, following, log.start_offset)
         middle = _bytes_before(segment, following, first_dirty_offset)
         clean += middle - begin
         dirty += segment.size - middle
-    overdue = any(0 < first_ms < overdue_ms for first_ms in first_times_ms)
+    overdue_ms = now_ms - log.config.max_compaction_lag_ms
+    # Without a largest lag, the default, no first message is read from the disk.
+    overdue = overdue_ms > 0 and any(
+        0 < segment.first_timestamp_ms() < overdue_ms
+        for segment, following in pairwise(segments)
+        if following.base_offset > first_dirty_offset
+    )
     return LogToClean(first_dirty_offset, max(upper_offset, first_dirty_offset), clean, dirty, overdue)
 
 

@@ -18,6 +18,7 @@ from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.cleanup.cleaner_manager import RETRY_MS, LogCleanerManager, log_to_clean
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
+from minikafka.log.segment import Segment
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import validate
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
@@ -150,6 +151,15 @@ def test_overdue_log_is_cleaned_below_the_dirty_ratio(broker: Broker) -> None:
     assert broker.run() is None
     broker.files.clock.advance(20_000)
     assert broker.run() == ONE
+
+
+def test_without_a_largest_lag_no_first_message_is_read(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, asked = broker.add(ONE, segments=2), []
+    monkeypatch.setattr(Segment, "first_timestamp_ms", lambda segment: asked.append(segment) or -1)
+    assert not log_to_clean(log, 0, NOW_MS).overdue
+    assert not asked
 
 
 def test_overdue_messages_of_the_newest_segment_are_not_cleaned(broker: Broker) -> None:
