@@ -398,7 +398,7 @@ class LogConfig:
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """Return these settings with a topic's overrides. Raises ConfigErrors as ``from_properties`` does."""
         config = self._with_each(overrides)
-        # Where only the broker's lags contradict each other, topics can have other settings.
+        # Topics can have other settings while only the broker's lags contradict each other.
         gives_lag = not COMPACTION_LAGS.isdisjoint(overrides)
         if gives_lag and config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise ConfigError(

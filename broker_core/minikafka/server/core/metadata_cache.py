@@ -32,7 +32,7 @@ class MetadataCache:
     topics_by_id: Mapping[bytes, str] = field(default_factory=dict)
     """Topic id -> its topic."""
     ids_changed: int = 0
-    """How often ids of topics have changed."""
+    """The number of changes of topics' ids so far."""
     names: Mapping[str, str] = field(default_factory=dict)
     """``unify_collision_chars`` of each topic -> its name: a new topic with the same key collides with it."""
     unreadable: frozenset[str] = frozenset()

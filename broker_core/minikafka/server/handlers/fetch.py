@@ -91,7 +91,6 @@ class _DelayedFetch(DelayedRequest):
         self._size = 0
         self._asked: Mapping[Any, FetchPartition] = {}
         """Partition -> its part of the request, once the request waits."""
-
         self._topic_ids: Mapping[str, bytes] = {}
         """Topic -> its id in the request, once the request waits."""
 
