@@ -80,13 +80,10 @@ _log = logging.getLogger(__name__)
 class _DelayedFetch(DelayedRequest):
     """A fetch that waits for ``min_bytes`` (Kafka's DelayedFetch)."""
 
-    def __init__(
-        self, broker: Broker, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
-    ) -> None:
-        """``topics``: those of the request, with names."""
+    def __init__(self, broker: Broker, context: RequestContext, request: FetchRequest) -> None:
+        """``request``: with the names of topics in every version."""
         super().__init__(broker, context)
         self._request = request
-        self._topics = topics
         self._all_data: FetchData = {}
         self._size = 0
         self._asked: Mapping[Any, FetchPartition] = {}
@@ -97,7 +94,7 @@ class _DelayedFetch(DelayedRequest):
     def satisfied(self, key: Hashable | None = None) -> bool:
         asked = self._asked.get(key) if self._context.version >= MAGIC_2_SINCE else None
         if asked is None:
-            self._all_data = _collect(self._broker, self._context, self._request, self._topics)
+            self._all_data = _collect(self._broker, self._context, self._request)
             self._size = sum(data.size_bytes for data in self._all_data.values())
             final = any(data.is_final for data in self._all_data.values())
             return final or self._size >= self._request.min_bytes
@@ -131,12 +128,12 @@ class _DelayedFetch(DelayedRequest):
 
     def complete(self) -> None:
         broker = self._broker
-        steps = _answer(broker, self._context, self._request, self._topics, self._all_data)
+        steps = _answer(broker, self._context, self._request, self._all_data)
         begin_here(broker.pool, self._context.exchange, broker.clock, steps)
 
     def keys(self) -> list[Hashable]:
-        self._asked = dict(partitions_of(self._topics))
-        self._topic_ids = {topic.name: topic.topic_id for topic in self._topics}
+        self._asked = dict(partitions_of(self._request.topics))
+        self._topic_ids = {topic.name: topic.topic_id for topic in self._request.topics}
         return list(self._all_data)
 
     def max_wait_ms(self) -> int:
@@ -152,13 +149,14 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
         request = replace(request, max_bytes=most_bytes, min_bytes=min(request.min_bytes, most_bytes))
     if serve_in_session(broker, context, request):
         return
-    topics = request.topics if context.version < TOPIC_IDS_SINCE else _with_names(broker, request.topics)
+    has_ids = context.version >= TOPIC_IDS_SINCE
+    if has_ids:
+        request = replace(request, topics=_with_names(broker, request.topics))
     if request.follower_id >= 0:
-        topic_ids = {topic.name: topic.topic_id for topic in topics}
-        known_ids = topic_ids if context.version >= TOPIC_IDS_SINCE else None
-        parts = dict(partitions_of(topics))
-        broker.run(lambda: note_follower(broker, request.follower_id, parts, known_ids))
-    fetch = _DelayedFetch(broker, context, request, topics)
+        parts = dict(partitions_of(request.topics))
+        topic_ids = {topic.name: topic.topic_id for topic in request.topics} if has_ids else None
+        broker.run(lambda: note_follower(broker, request.follower_id, parts, topic_ids))
+    fetch = _DelayedFetch(broker, context, request)
     # Logs are read without the core's lock. Only a request that must wait checks under it for missed changes.
     if fetch.satisfied() or request.max_wait_ms <= 0:
         fetch.complete()
@@ -174,27 +172,24 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
     broker.run(step)
 
 
-def _with_names(broker: Broker, topics: Sequence[FetchTopic]) -> Sequence[FetchTopic]:
+def _with_names(broker: Broker, topics: Sequence[FetchTopic]) -> tuple[FetchTopic, ...]:
     """Return the topics of a request by ids with their names, "" for an id that this broker does not know."""
-    return [
+    return tuple(
         FetchTopic(broker.topic_name(topic.topic_id) or "", topic.partitions, topic_id=topic.topic_id)
         for topic in topics
-    ]
+    )
 
 
 def serve_at_once(broker: Broker, context: RequestContext, request: FetchRequest) -> Steps:
     """Serve a consumer's request without waiting, in steps."""
-    all_data = _collect(broker, context, request, request.topics)
-    yield from _answer(broker, context, request, request.topics, all_data)
+    yield from _answer(broker, context, request, _collect(broker, context, request))
 
 
-def _collect(
-    broker: Broker, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
-) -> FetchData:
+def _collect(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchData:
     all_data: FetchData = {}
     left = request.max_bytes
     nothing_yet = True
-    for topic in topics:
+    for topic in request.topics:
         denied = topic_error(context, request, topic.name)
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
@@ -218,13 +213,7 @@ def _collect(
     return all_data
 
 
-def _answer(
-    broker: Broker,
-    context: RequestContext,
-    request: FetchRequest,
-    topics: Sequence[FetchTopic],
-    all_data: FetchData,
-) -> Steps:
+def _answer(broker: Broker, context: RequestContext, request: FetchRequest, all_data: FetchData) -> Steps:
     """Send the response. Runs in steps, as down-conversion may take long."""
     version = context.version
     committed_only = request.isolation_level == READ_COMMITTED
@@ -233,7 +222,7 @@ def _answer(
     leaders = NewLeaders(broker, context.listener)
     answered = []
     plain_bytes = PLAIN_BYTES
-    for topic in topics:
+    for topic in request.topics:
         partitions = []
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
