@@ -39,7 +39,7 @@ import socket
 from enum import IntEnum, auto
 from typing import TYPE_CHECKING, Any
 
-from minikafka.net.event_loop import NEVER_MS
+from minikafka.base.clock import NEVER_MS
 from minikafka.net.network_send import NetworkSend, peer_name
 from minikafka.net.response_memory import LargeResponse
 from minikafka.security.principals import ANONYMOUS

@@ -12,7 +12,8 @@ import socket
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
-NEVER_MS = 1 << 62
+from minikafka.base.clock import NEVER_MS
+
 _SPARE = 64
 
 

@@ -23,7 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from minikafka.base.clock import Clock, SystemClock
+from minikafka.base.clock import NEVER_MS, Clock, SystemClock
 from minikafka.base.errors import RemoteWireError, StorageError
 from minikafka.net.channel import (
     AWAITING_PART,
@@ -44,7 +44,7 @@ from minikafka.net.channel import (
     ConnectionState,
 )
 from minikafka.net.connection_quotas import LogLimit, UnauthenticatedConnections
-from minikafka.net.event_loop import NEVER_MS, SelectorWakeup, Timers
+from minikafka.net.event_loop import SelectorWakeup, Timers
 from minikafka.net.exchange import SocketExchange
 from minikafka.net.handshake import HandshakeFailed, NothingSent, TurnEndQueue, continue_handshake
 from minikafka.net.interfaces import Endpoint, RequestHandler

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minikafka.net.event_loop import NEVER_MS, Timers
+from minikafka.base.clock import NEVER_MS
+from minikafka.net.event_loop import Timers
 
 
 @dataclass(eq=False)

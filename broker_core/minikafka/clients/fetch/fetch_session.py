@@ -39,6 +39,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
+from minikafka.base.clock import NEVER_MS
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.fetch_state import (
@@ -158,9 +159,6 @@ def _no_topic_id(topic_partition: TopicPartition) -> bytes:
     return ZERO_UUID
 
 
-_NEVER_MS = 1 << 63
-
-
 class _Plan:
     """The rows of the next requests to each broker: fetches, and validations, which are sent first.
 
@@ -175,7 +173,7 @@ class _Plan:
         self.fetches: dict[int, dict[TopicPartition, FetchPartition]] = {}
         self.validations: dict[int, dict[TopicPartition, FetchPartition]] = {}
         self.without_leader: set[str] = set()
-        self.next_ready_ms = self.until_ms = _NEVER_MS
+        self.next_ready_ms = self.until_ms = NEVER_MS
 
     def add(self, state: PartitionFetchState, leader: LeaderAndEpoch | None, now_ms: int) -> None:
         """Add the row of a wanted partition, unless it waits for the end of a back-off or for a leader."""
@@ -191,7 +189,7 @@ class _Plan:
         else:
             broker_id = state.source(leader.broker_id, now_ms)
             self.fetches.setdefault(broker_id, {})[tp] = state.request(leader.epoch)
-            self.until_ms = min(self.until_ms, state.follower_until_ms or _NEVER_MS)
+            self.until_ms = min(self.until_ms, state.follower_until_ms or NEVER_MS)
 
 
 class FetchSession:
@@ -303,7 +301,7 @@ class FetchSession:
         else:
             states = self._states.values()
             later += [state.not_before_ms for state in states if state.offset >= 0 and not state.paused]
-        return min((time_ms for time_ms in later if now_ms < time_ms < _NEVER_MS), default=None)
+        return min((time_ms for time_ms in later if now_ms < time_ms < NEVER_MS), default=None)
 
     def back_off(self, partitions: Collection[TopicPartition], now_ms: int) -> None:
         """Fetch these partitions after a pause, as there is no leader to ask."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from minikafka.base.clock import NEVER_MS
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.text import counted, first_of
@@ -24,8 +25,6 @@ ALLOW_AUTO_TOPIC_CREATION_SINCE = 4
 RELIABLE_EPOCHS_SINCE = 9
 """The first Metadata version whose leader epochs count, as in Kafka's clients: brokers before 2.4 name stale
 ones while replicas move."""
-
-_NEVER_MS = 1 << 63
 
 OLDER_EPOCHS_MAX = 5
 """The number of views in a row with an older leader epoch that are ignored; the next one counts, as the topic
@@ -314,7 +313,7 @@ class Metadata:
             with self._lock:
                 self._version += 1
                 ends = (topic.fetched_ms + self.max_age_ms for topic in self.view.topics.values())
-                self._version_until_ms = min((end for end in ends if end > now_ms), default=_NEVER_MS)
+                self._version_until_ms = min((end for end in ends if end > now_ms), default=NEVER_MS)
         return self._version
 
     def fetched_since(self, topics: Collection[str], time_ms: int) -> bool:
