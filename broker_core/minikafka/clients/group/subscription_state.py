@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
+from minikafka.base.clock import NEVER_MS
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoCommittedOffset
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import first_of
@@ -49,10 +50,9 @@ class SubscriptionState:
         self._unverified: set[TopicPartition] = set()
         """Manually assigned partitions whose existence was not checked yet."""
         self._update_at_ms = 0
+        """The time of the next look-up of missing positions; NEVER_MS if none is missing."""
         self._wanted: Mapping[TopicPartition, int] | None = None
         """The result of ``wanted``, until a fetch position changes."""
-        self._is_complete = False
-        """True if there is no position to look up."""
 
     def assign(self, partitions: Iterable[TopicPartition], *, verify: bool = False) -> None:
         """Replace the assignment; the state of partitions that stay is kept.
@@ -69,7 +69,7 @@ class SubscriptionState:
         self._resets = {tp: rule for tp, rule in self._resets.items() if tp in kept}
         self.paused &= kept
         self._update_at_ms = 0
-        self._wanted, self._is_complete = None, False
+        self._wanted = None
 
     def check(self, partitions: Iterable[TopicPartition]) -> None:
         """Raise ValueError for a partition that is not assigned to this member."""
@@ -151,7 +151,7 @@ class SubscriptionState:
             self._undo_positions.pop(tp, None)
             self._resets[tp] = where
         self._update_at_ms = 0
-        self._wanted, self._is_complete = None, False
+        self._wanted = None
 
     def out_of_range(self, partition: TopicPartition) -> None:
         """Apply ``auto.offset.reset`` to a position outside of the log. ``none``: OFFSET_OUT_OF_RANGE."""
@@ -183,11 +183,11 @@ class SubscriptionState:
 
         Raises NoCommittedOffset, or a BrokerError that is not retriable.
         """
-        if self._is_complete or self._cluster.clock.monotonic_ms() < self._update_at_ms:
+        if self._cluster.clock.monotonic_ms() < self._update_at_ms:
             return
         missing = [tp for tp in self.assigned if tp not in self.positions]
-        self._is_complete = not (missing or self._unverified)
-        if self._is_complete:
+        if not (missing or self._unverified):
+            self._update_at_ms = NEVER_MS
             return
         try:
             self._verify_partitions(deadline)
