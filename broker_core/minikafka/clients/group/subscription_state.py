@@ -223,8 +223,7 @@ class SubscriptionState:
         none = []
         for tp in partitions:
             if tp in committed:
-                self.positions[tp] = committed[tp].offset
-                self._wanted = None
+                self.seek(tp, committed[tp].offset)
             elif rule is Reset.NONE:
                 none.append(tp)
             else:
