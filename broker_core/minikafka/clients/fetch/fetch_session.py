@@ -130,29 +130,27 @@ class _TopicIds:
     A topic without id keeps all from being fetched by ids: brokers before 2.8 have none.
     """
 
-    __slots__ = ("_ids", "_is_complete", "_names")
+    __slots__ = ("_ids", "_names")
 
     def __init__(self) -> None:
         self._ids: dict[str, bytes] = {}
         self._names: dict[bytes, str] = {}
-        self._is_complete = True
 
     def add(self, topic: str, topic_id: bytes) -> None:
         """Add the id of a topic, zero if it has none."""
         if topic not in self._ids:
             self._ids[topic] = topic_id
             self._names[topic_id] = topic
-            self._is_complete = self._is_complete and topic_id != ZERO_UUID
 
     @property
     def by_topic(self) -> Mapping[str, bytes]:
         """Topic -> its id; empty if a topic has none."""
-        return self._ids if self._is_complete else NO_IDS
+        return NO_IDS if ZERO_UUID in self._names else self._ids
 
     @property
     def names(self) -> Mapping[bytes, str]:
         """Topic id -> its topic; empty if a topic has none."""
-        return self._names if self._is_complete else {}
+        return {} if ZERO_UUID in self._names else self._names
 
 
 def _no_topic_id(topic_partition: TopicPartition) -> bytes:
