@@ -443,18 +443,20 @@ class FetchSession:
     ) -> list[CompletedFetch]:
         """Return the results of a request that named only changes: the others have not changed."""
         found = []
-        for tp, part in parts.items():
-            state, asked = self._states.get(tp), data.partitions.get(tp)
-            if state is not None and asked is not None and state.is_at(asked.fetch_offset):
-                epoch = asked.current_leader_epoch
-                found.append(state.complete(part, now_ms, had_room=False, leader_epoch=epoch))
+        for state, asked in self._asked(data, parts):
+            part, epoch = parts[state.topic_partition], asked.current_leader_epoch
+            found.append(state.complete(part, now_ms, had_room=False, leader_epoch=epoch))
         return found
 
-    def _asked(self, data: FetchRequestData) -> Iterator[tuple[PartitionFetchState, FetchPartition]]:
-        """Yield the states of the partitions for which the response to a request counts."""
-        for tp, asked in data.partitions.items():
-            state = self._states.get(tp)
-            if state is not None and state.is_at(asked.fetch_offset):
+    def _asked(
+        self, data: FetchRequestData, among: Iterable[TopicPartition] | None = None
+    ) -> Iterator[tuple[PartitionFetchState, FetchPartition]]:
+        """Yield the states of the partitions for which the response to a request counts: of all, or of those
+        ``among``.
+        """
+        for tp in data.partitions if among is None else among:
+            state, asked = self._states.get(tp), data.partitions.get(tp)
+            if state is not None and asked is not None and state.is_at(asked.fetch_offset):
                 yield state, asked
 
     def _handle_validation(
