@@ -24,7 +24,7 @@ from minikafka.clients.group.membership import COORDINATOR_MOVED_CODES
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import ConnectionPool, DedicatedConnectionPool
-from minikafka.clients.network.response_errors import authorization_hint
+from minikafka.clients.network.response_errors import raise_for_group
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.api import Api
 from minikafka.wire.apis.find_coordinator import (
@@ -67,10 +67,7 @@ class CoordinatorClient:
             None, FIND_COORDINATOR, find_request(self.group_id), timeout_ms=deadline.remaining_ms()
         )
         row = found_coordinator(response)
-        code = ErrorCode.of(row.error_code)
-        if code is not ErrorCode.NONE:
-            hint = authorization_hint(code, "Read", f"Group:{self.group_id}")
-            raise BrokerError(code, f"finding the coordinator of group {self.group_id!r}{hint}")
+        raise_for_group(row.error_code, "finding the coordinator of", self.group_id, "Read")
         found = BrokerAddress(row.node_id, row.host, row.port)
         with self._lock:
             self._address = found
