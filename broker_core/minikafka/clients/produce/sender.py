@@ -68,6 +68,7 @@ from minikafka.wire.apis.produce import (
     ProduceRequest,
     ProduceResponse,
     ProduceTopic,
+    RecordError,
 )
 
 _CODE_HINTS = {
@@ -536,13 +537,14 @@ def _new_leaders(response: ProduceResponse, broker_id: int) -> dict[TopicPartiti
 
 def _refusal_text(result: ProducePartitionResponse) -> str:
     """Return the reason that a broker gives, for messages; records are numbered from 0 in their batch."""
-    refused = [
-        f"record {row.batch_index}: {row.batch_index_error_message or result.error_message or 'invalid'}"
-        for row in result.record_errors
-    ]
+    refused = [f"record {row.batch_index}: {_why_refused(row, result)}" for row in result.record_errors]
     if refused:
         return f": {shorten(first_of(refused, SHOWN_RECORDS_MAX))}"
     return f": {shorten(result.error_message)}" if result.error_message else ""
+
+
+def _why_refused(row: RecordError, result: ProducePartitionResponse) -> str:
+    return row.batch_index_error_message or result.error_message or "invalid"
 
 
 def _record_errors(
@@ -555,7 +557,7 @@ def _record_errors(
         row.batch_index: BrokerError(
             code,
             f"broker {broker_id} rejected record {row.batch_index} (the first is 0) of {batch}: "
-            f"{shorten(row.batch_index_error_message or result.error_message or 'invalid')}",
+            f"{shorten(_why_refused(row, result))}",
         )
         for row in result.record_errors
     }
