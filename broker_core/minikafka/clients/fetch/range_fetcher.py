@@ -213,7 +213,6 @@ class RangeFetcher:
         return found[0] if found else None
 
     def _send_fetch(self, leader: LeaderAndEpoch, deadline: Deadline) -> None:
-        pool = self._pool
         # A topic that was made again may have the same leader and epoch.
         version = leader, self._cluster.topic_id(self.topic_partition.topic)
         for data in self._session.next_requests(lambda _: leader, version, self._now_ms()):
@@ -223,7 +222,7 @@ class RangeFetcher:
                     broker_id,
                     data.api,
                     data.request,
-                    pool=pool,
+                    pool=self._pool,
                     deadline=deadline,
                     newest=data.newest_version,
                 )

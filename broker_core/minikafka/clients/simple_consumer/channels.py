@@ -193,14 +193,14 @@ class KafkaChannel:
         timeout_ms: int,
         newest: int | None = None,
     ) -> ResponseFuture[ResponseT]:
-        def build(newest: int) -> RequestT:
-            if version is not None and newest != version:
+        def build(spoken: int) -> RequestT:
+            if version is not None and spoken != version:
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_VERSION,
                     f"{api.name} {version} is not supported: {self._connection.name} and this client support "
-                    f"versions up to {newest}",
+                    f"versions up to {spoken}",
                 )
-            return request(newest)
+            return request(spoken)
 
         limits = [limit for limit in (version, newest) if limit is not None]
         return self._connection.send(api, build, Deadline(self._clock, timeout_ms), min(limits, default=None))
