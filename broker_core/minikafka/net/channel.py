@@ -147,7 +147,7 @@ class Channel:
         self.memory: dict[str, Any] = {}
         self.principal = ANONYMOUS
         self.authentication_deadline_ms = NEVER_MS
-        """When the connection is closed unless its client has authenticated; NEVER_MS once it has."""
+        """The time to close the connection unless its client has authenticated; NEVER_MS once it has."""
         self.close_reason = ""
         """The reason to close the connection after its response; '' to keep it."""
         self.reader = FrameReader(max_request_bytes, window=WINDOW_BYTES)

@@ -303,7 +303,7 @@ class UnauthenticatedConnections(Generic[Item]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._added_ms: dict[str, dict[str, dict[Item, int]]] = {}
-        """When each connection was added, by listener and host, the oldest first."""
+        """The time at which each connection was added, by listener and host, the oldest first."""
         self._counts: Counter[str] = Counter()
 
     def add(self, listener: str, host: str, item: Item, now_ms: int) -> Item | None:

@@ -21,7 +21,7 @@ class Timed(Protocol):
     """An object that can have a timer."""
 
     timer_ms: int
-    """When the timer is due; maintained by ``Timers``. ``NEVER_MS`` at first and without a timer."""
+    """The time at which the timer is due; maintained by ``Timers``. ``NEVER_MS`` at first and without one."""
 
 
 Item = TypeVar("Item", bound=Timed)

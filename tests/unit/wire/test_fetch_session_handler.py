@@ -119,7 +119,7 @@ def test_after_an_error_a_new_session_closes_the_earlier_one(
 
 
 def begins_anew(session: FetchSessionHandler, topic_ids: Mapping[str, bytes]) -> bool:
-    """Whether the next request, by these ids, begins a new session, which closes the earlier one."""
+    """True if the next request, by these ids, begins a new session, which closes the earlier one."""
     sent = request(session, topic_ids, a=0)
     assert session.answered(answer())
     assert sent.session_epoch or sent.session_id == ID

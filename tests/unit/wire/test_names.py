@@ -53,7 +53,7 @@ OTHER_NAMES = {
     "DescribeProducersPartition": {"index": "partition_index"},
     "DescribeClusterResponse": {"cluster_authorized_operations": "authorized_operations"},
 }
-"""Where kafka-python, which has the names of Kafka's newest release, calls a field otherwise."""
+"""The fields that kafka-python, which has the names of Kafka's newest release, calls otherwise."""
 
 OPERATIONS = ("authorized_operations", "topic_authorized_operations", "cluster_authorized_operations")
 """Bit fields, which kafka-python shows as lists."""
@@ -64,7 +64,7 @@ BETWEEN_BROKERS = (
     ApiKey.UPDATE_METADATA,
     ApiKey.CONTROLLED_SHUTDOWN,
 )
-"""What kafka-python, a client, does not know: ``test_between_brokers``."""
+"""The APIs that kafka-python, a client, does not know: ``test_between_brokers``."""
 
 EVERY_VERSION = [
     pytest.param(api, version, id=f"{api.name}-{version}")

@@ -151,8 +151,8 @@ class FetchSettings:
     message_max_bytes    the largest fetch for a message that does not fit ``partition_max_bytes``
     retry_backoff        the pauses after failed fetches in a row
     rack                 of the client: the leader may name a follower in it to read from (KIP-392)
-    follower_ms          how long such a follower is read from, before the leader is asked again
-    in_session           whether brokers keep the partitions (KIP-227), and a request names those that changed
+    follower_ms          the time for which such a follower is read from, before the leader is asked again
+    in_session           True if brokers keep the partitions (KIP-227): a request names those that changed
     """
 
     partition_max_bytes: int

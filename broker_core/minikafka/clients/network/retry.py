@@ -109,7 +109,7 @@ class Backoff:
 
 
 class FailedAttempts:
-    """Why the attempts of an operation failed, for the message of its error: the last reason at each broker.
+    """The reasons why an operation's attempts failed, for the message of its error: the last at each broker.
 
     An error that tells the same of a smaller operation, such as a look-up of metadata, counts as its reasons.
     """

@@ -66,7 +66,7 @@ class TaskRunner:
         self._sender = sender
         self._work = work
         self._idempotence_error: MinikafkaError | None = None
-        """Why the brokers give no producer id, until it is logged."""
+        """The reason why the brokers give no producer id, until it is logged."""
         self._requests: list[_Request] = []
         """The requests in flight of ``step`` and ``poll``."""
 
