@@ -46,7 +46,7 @@ class LogToClean:
     upper_offset: int
     clean_bytes: int
     dirty_bytes: int
-    overdue: bool = False
+    overdue: bool
     """True if a full segment with dirt is older than ``max.compaction.lag.ms``."""
 
     @property
