@@ -37,8 +37,8 @@ NEW = {17: (0, 1), 18: (0, 2), 36: (0, 1)}
 NEWEST = {17: (0, 1), 18: (0, 4), 36: (0, 2)}
 OLD = {17: (0, 0), 18: (0, 0)}
 VersionTable = Mapping[int, tuple[int, int]]
-TABLES = pytest.mark.parametrize("table", [NEWEST, NEW, OLD], ids=["3.9", "2.1", "0.10.1"])
 """API key to the oldest and newest version that a broker supports."""
+TABLES = pytest.mark.parametrize("table", [NEWEST, NEW, OLD], ids=["3.9", "2.1", "0.10.1"])
 
 
 @dataclass
