@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from minikafka.net.ports import free_port
 from minikafka.wire.apis.fetch import FETCH, FetchRequest, FetchResponse
 from minikafka.wire.framing import RequestHeader, split_response
-from tests.support.plain_sockets import exactly
+from tests.support.plain_sockets import framed, read_frame
 
 HOST = "127.0.0.1"
 
@@ -110,10 +109,9 @@ class FetchRelay:
     def _copy(self, source: socket.socket, target: socket.socket, look: Callable[[bytes], None]) -> None:
         try:
             while True:
-                size = exactly(source, 4)
-                frame = exactly(source, struct.unpack(">i", size)[0])
+                frame = read_frame(source)
                 look(frame)
-                target.sendall(size + frame)
+                target.sendall(framed(frame))
         except (OSError, AssertionError):
             for sock in (source, target):
                 with contextlib.suppress(OSError):
