@@ -32,7 +32,7 @@ from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.registry.acls import EXTENDED_ACL_CHANGES, AclChange, ResourceAcls, acl_path, read_acls
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, KAFKA_4, Release
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import KafkaBroker, running
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -160,16 +160,9 @@ def test_a_broker_of_0_10_obeys_the_rules_that_our_command_writes(
 def test_our_admin_client_changes_rules_on_kafka_brokers(
     tmp_path: Path, release: Release, authorizer: str
 ) -> None:
-    release.libs()
+    config = {"authorizer.class.name": authorizer, "super.users": ANONYMOUS}
     with contextlib.ExitStack() as stack:
-        zookeeper = ""
-        if release.has_zookeeper:
-            started = stack.enter_context(EmbeddedZooKeeper(str(tmp_path / "zookeeper")))
-            zookeeper = f"{started.connect}/kafka"
-        config = {"authorizer.class.name": authorizer, "super.users": ANONYMOUS}
-        broker = KafkaBroker(release, tmp_path / "kafka", zookeeper, config=config)
-        stack.callback(broker.kill)
-        broker.start()
+        broker = stack.enter_context(running(release, tmp_path, config=config))
         admin = Admin(stack.enter_context(Client(broker.bootstrap)))
         topic = Resource(ResourceType.TOPIC, "t")
         read = AclBinding(topic, Acl("User:alice", Permission.ALLOW, "*", Operation.READ))
@@ -184,7 +177,7 @@ def test_our_admin_client_changes_rules_on_kafka_brokers(
         assert admin.delete_acls([read.filter]) == {read.filter: [read]}
         assert wait_until(lambda: admin.describe_acls() == [write], PATIENCE_S)
         if release.has_zookeeper:
-            store = ZooKeeperStore(zookeeper)
+            store = ZooKeeperStore(broker.zookeeper)
             stack.callback(store.close)
             stored_as_here(store, write)
 

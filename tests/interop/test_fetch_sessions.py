@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,10 +16,9 @@ from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import ChildProcess, wait_until
-from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.releases import JVM, KAFKA_3_9, java_environment
 from tests.support.fetch_relay import FetchRelay, RelayedFetch
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import running
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -60,20 +58,12 @@ def ours() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    KAFKA_3_9.libs()
     directory = tmp_path_factory.mktemp("sessions")
     with (
         FetchRelay() as relay,
-        EmbeddedZooKeeper(str(directory)) as zookeeper,
-        contextlib.ExitStack() as stack,
+        running(KAFKA_3_9, directory, port=relay.broker_port, config=relay.listeners) as broker,
     ):
-        at = f"{zookeeper.connect}/kafka"
-        broker = KafkaBroker(
-            KAFKA_3_9, directory / "broker", at, port=relay.broker_port, config=relay.listeners
-        )
-        stack.callback(broker.kill)
-        broker.start()
-        yield Broker(broker.bootstrap, at, relay)
+        yield Broker(broker.bootstrap, broker.zookeeper, relay)
 
 
 def check_session(broker: Broker, topic: str, work: Callable[[], object] = lambda: None) -> None:

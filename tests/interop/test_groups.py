@@ -31,9 +31,8 @@ from minikafka.clients.group.consumer import (
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.process import wait_until
-from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, RELEASES, Release
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import running
 from tests.support.python_clients import confluent_kafka, kafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -63,13 +62,8 @@ def bootstrap(release: Release | None, tmp_path_factory: pytest.TempPathFactory)
             yield ours.bootstrap_servers
         return
     config = _CONFIG | (_OF_3_9 if release is KAFKA_3_9 else {})
-    with EmbeddedZooKeeper(str(directory)) as zookeeper:
-        broker = KafkaBroker(release, directory / "broker", f"{zookeeper.connect}/kafka", config=config)
-        try:
-            broker.start()
-            yield broker.bootstrap
-        finally:
-            broker.kill()
+    with running(release, directory, config=config) as broker:
+        yield broker.bootstrap
 
 
 @pytest.fixture

@@ -43,7 +43,6 @@ def bootstrap(
         yield minikafka_cluster.bootstrap_servers
         return
     with running(request.param, tmp_path_factory.mktemp("real-kafka")) as broker:
-        broker.start()
         yield broker.bootstrap
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from minikafka.base.config.property_files import properties_text
 from minikafka.clients.admin.admin import Admin
@@ -62,7 +63,7 @@ class KafkaBroker:
         self.number = number
         self.log = directory / "broker.log"
         self.release = release
-        self._zookeeper = zookeeper
+        self.zookeeper = zookeeper
         self._directory = directory
         self._process: ChildProcess | None = None
         directory.mkdir(parents=True)
@@ -109,7 +110,7 @@ class KafkaBroker:
             return
         properties = str(self._directory / "server.properties")
         if self.release.has_zookeeper:
-            await_free_id(self._zookeeper, self.number)
+            await_free_id(self.zookeeper, self.number)
         else:
             users = [word for user in self._scram for word in ("--add-scram", user)]
             options = ("--ignore-formatted", "-t", CLUSTER_ID, "-c", properties)
@@ -149,14 +150,14 @@ class KafkaBroker:
 
 
 @contextlib.contextmanager
-def running(release: Release, directory: Path) -> Iterator[KafkaBroker]:
-    """A broker of that release, with a ZooKeeper where it needs one."""
+def running(release: Release, directory: Path, **options: Any) -> Iterator[KafkaBroker]:
+    """A broker of that release, with a ZooKeeper where it needs one; ``options`` go to ``KafkaBroker``."""
     release.libs()
     with contextlib.ExitStack() as stack:
         zookeeper = ""
         if release.has_zookeeper:
             zookeeper = f"{stack.enter_context(EmbeddedZooKeeper(str(directory))).connect}/kafka"
-        broker = KafkaBroker(release, directory / "broker", zookeeper)
+        broker = KafkaBroker(release, directory / "broker", zookeeper, **options)
         stack.callback(broker.kill)
         broker.start()
         yield broker
