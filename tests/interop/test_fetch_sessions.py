@@ -14,9 +14,9 @@ from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig,
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
-from minikafka.embedded.java import find_java
-from minikafka.embedded.process import ChildProcess, wait_until
-from tests.interop.releases import JVM, KAFKA_3_9, java_environment
+from minikafka.embedded.process import wait_until
+from tests.interop.frameworks import started
+from tests.interop.releases import KAFKA_3_9
 from tests.support.fetch_relay import FetchRelay, RelayedFetch
 from tests.support.kafka_broker import running
 
@@ -96,14 +96,8 @@ def test_javas_consumer_has_a_session_with_our_broker(ours: Broker, tmp_path: Pa
     ours.add_topic("java")
     main = "org.apache.kafka.tools.consumer.ConsoleConsumer"
     read = ("--bootstrap-server", ours.servers, "--topic", "java", "--from-beginning")
-    command = [find_java().path, *JVM, "-cp", f"{KAFKA_3_9.libs()}/*", main, *read]
-    consumer = ChildProcess(
-        command, name="consumer", log=str(tmp_path / "consumer.log"), environment=java_environment()
-    )
-    try:
+    with started(KAFKA_3_9, tmp_path, main, *read):
         check_session(ours, "java")
-    finally:
-        consumer.stop()
 
 
 def test_our_group_consumer_has_a_session_with_kafkas_broker(theirs: Broker) -> None:
