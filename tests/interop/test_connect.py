@@ -17,7 +17,7 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.process import ChildProcess
 from minikafka.net.ports import free_port
 from minikafka.wire.apis.describe_configs import ConfigResourceType
-from tests.interop.frameworks import brokers, create, of_release, properties, read, started, until
+from tests.interop.frameworks import brokers, create, of_release, properties, read, started, until, values
 from tests.interop.releases import KAFKA_3_9, KAFKA_4, Release
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(420)]
@@ -200,8 +200,7 @@ def test_distributed_workers_share_connectors_and_their_offsets(
             first.do("PUT", f"/connectors/{writes}/resume")
             until(first.process, lambda: written(sink) >= 600, "write all of it again")
             assert sorted(sink.read_text().splitlines()) == sorted(lines)
-    sent = sorted((value or b"").decode() for _, value, _ in read(bootstrap, topic))
-    assert sent == sorted(lines)
+    assert values(bootstrap, topic) == sorted(lines)
     assert internal_topics(bootstrap, f"connect-{own}-") == {
         f"connect-{own}-configs": (1, 3, "compact"),
         f"connect-{own}-offsets": (25, 3, "compact"),
