@@ -40,19 +40,18 @@ def main(path: str, *chosen: str) -> None:
     unknown = set(chosen) - {*names, *BROKERS}
     if unknown:
         sys.exit(f"unknown: {', '.join(sorted(unknown))}; suites: {names}, brokers: {list(BROKERS)}")
-    results = Path(path)
-    for suite in SUITES:
-        if not set(chosen) & set(names) or suite.name in chosen:
-            missing = suite.missing() or without_kafka() or without_namespaces(suite)
-            if missing is not None:
-                say(f"{suite.name}: not run: {missing}")
-                continue
-            for kind in BROKERS:
-                if not set(chosen) & set(BROKERS) or kind in chosen:
-                    if suite.listeners and INSIDE not in os.environ:
-                        run_inside(path, suite.name, kind)
-                    else:
-                        keep(results, suite.name, kind, run(suite, kind))
+    suites = [suite for suite in SUITES if suite.name in chosen] or SUITES
+    kinds = [kind for kind in BROKERS if kind in chosen] or BROKERS
+    for suite in suites:
+        missing = suite.missing() or without_kafka() or without_namespaces(suite)
+        if missing is not None:
+            say(f"{suite.name}: not run: {missing}")
+            continue
+        for kind in kinds:
+            if suite.listeners and INSIDE not in os.environ:
+                run_inside(path, suite.name, kind)
+            else:
+                keep(Path(path), suite.name, kind, run(suite, kind))
 
 
 def say(text: str) -> None:
