@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from tests.interop.suites import go_module
-from tests.interop.suites.suite import NOT_RUN, PASSED, Address, Outcome, Suite
+from tests.interop.suites.suite import NOT_RUN, Address, Outcome, Suite
 
 PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
 NEEDS_A_BROKER = re.compile(r"newTestClient|getSeedBrokers|tmpTopic|testClientOpts|newTestConsumer")
@@ -30,8 +29,7 @@ def run(address: Address) -> Iterator[Outcome]:
         "KGO_TEST_MAX_TOPIC_PARTS": "7",
     }
     for outcome in go_module.go_test(PACKAGE, wanted, environment):
-        reason = address.reason_to_leave_out(outcome.test)
-        yield replace(outcome, why=reason) if reason and outcome.result != PASSED else outcome
+        yield outcome.explained(address.reason_to_leave_out(outcome.test))
 
 
 SUITE = Suite("franz-go", partial(go_module.missing, PACKAGE), run, {"num.partitions": "4"})

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from tests.interop.suites import go_module
-from tests.interop.suites.suite import MINIKAFKA, PASSED, VERSION, Address, Outcome, Suite, plain_login
+from tests.interop.suites.suite import MINIKAFKA, VERSION, Address, Outcome, Suite, plain_login
 
 PACKAGE = "github.com/segmentio/kafka-go"
 NEEDS_A_BROKER = re.compile(
@@ -41,8 +40,7 @@ def run(address: Address) -> Iterator[Outcome]:
     chosen = go_module.tests_with_a_broker(PACKAGE, NEEDS_A_BROKER)
     environment = {"KAFKA_VERSION": VERSION, "KAFKA_SKIP_NETTEST": "1"}
     for outcome in go_module.go_test(PACKAGE, chosen, environment, f"-skip={PANIC}"):
-        reason = KNOWN.get(outcome.test) if address.kind == MINIKAFKA else None
-        yield replace(outcome, why=reason) if reason and outcome.result != PASSED else outcome
+        yield outcome.explained(KNOWN.get(outcome.test) if address.kind == MINIKAFKA else None)
 
 
 SUITE = Suite(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 PASSED, FAILED, NOT_RUN = RESULTS = ("passed", "failed", "not run")
 
@@ -32,6 +32,10 @@ class Outcome:
     test: str
     result: str
     why: str = ""
+
+    def explained(self, reason: str | None) -> Outcome:
+        """Return it with a known reason, if there is one and the test did not pass."""
+        return replace(self, why=reason) if reason and self.result != PASSED else self
 
 
 @dataclass(frozen=True, slots=True)
