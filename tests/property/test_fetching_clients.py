@@ -224,9 +224,7 @@ class FetchingClient:
             return refused(ErrorCode.FENCED_LEADER_EPOCH, log)
         if row.current_leader_epoch > log.epoch:
             return refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if log.leader != broker_id and log.preferred != broker_id:
-            return refused(ErrorCode.NOT_LEADER_FOR_PARTITION, log)
-        if not log.is_ready:
+        if broker_id not in (log.leader, log.preferred) or not log.is_ready:
             return refused(ErrorCode.NOT_LEADER_FOR_PARTITION, log)
         end = len(log.epochs)
         if row.fetch_offset > end:
@@ -453,7 +451,7 @@ class FetchingClient:
             self.clock.advance(20)
         behind = {
             tp: at for tp in self.partitions() if (at := self.positions[tp]) != len(self.log(tp).epochs)
-        }  # type: ignore[union-attr]
+        }
         assert not behind
 
 
