@@ -75,10 +75,15 @@ class Broker:
         return b"".join(path.read_bytes() for path in sorted(self.data.glob(f"**/{topic}*/*.[lk]*")))
 
 
+def is_kafka_wanted() -> bool:
+    """Return True if the tests are to use Apache Kafka's brokers."""
+    return os.environ.get("MINIKAFKA_INTEROP_BROKER") == KAFKA_3_9.number
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Ours, or Apache Kafka's."""
-    if os.environ.get("MINIKAFKA_INTEROP_BROKER") != KAFKA_3_9.number:
+    if not is_kafka_wanted():
         with Cluster() as cluster:
             yield Broker(cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.data_dir)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from minikafka.embedded.java import find_java
 from minikafka.embedded.process import ChildProcess, wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from tests.interop.clients import compile_java
-from tests.interop.conftest import recorded
+from tests.interop.conftest import is_kafka_wanted, recorded
 from tests.interop.releases import JVM, KAFKA_3_9, QUIET, Release, folder_of, java_environment, version_in
 from tests.support.kafka_broker import KafkaBroker
 
@@ -47,7 +46,7 @@ def brokers(directory: Path, count: int = 1) -> Iterator[str]:
     """Brokers of ours, or of Apache Kafka (see ``conftest``), with three partitions by default."""
     config = {"num.partitions": "3"}
     with contextlib.ExitStack() as stack:
-        if os.environ.get("MINIKAFKA_INTEROP_BROKER") != KAFKA_3_9.number:
+        if not is_kafka_wanted():
             yield stack.enter_context(Cluster(count, directory, config)).bootstrap_servers
             return
         zookeeper = stack.enter_context(EmbeddedZooKeeper(str(directory / "zookeeper"))).connect
