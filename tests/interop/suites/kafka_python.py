@@ -12,11 +12,13 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from tests.interop.suites.suite import FAILED, NOT_RUN, PASSED, VERSION, Address, Outcome, Suite
+from tests.interop.suites.suite import FAILED, NOT_RUN, PASSED, VERSION, Address, Outcome, Suite, missing
 
 VARIABLE = "MINIKAFKA_KAFKA_PYTHON"
+SOURCES = "a folder with the sources of kafka-python and its tests"
 TIMEOUT_S = 1800
 
 SETTINGS = {
@@ -32,14 +34,6 @@ KNOWN = {
     )
 }
 """Tests that fail -> the reason."""
-
-
-def missing() -> str | None:
-    """The reason if the tests are not here."""
-    folder = os.environ.get(VARIABLE)
-    if folder and (Path(folder) / "test" / "integration").is_dir():
-        return None
-    return f"{VARIABLE} does not name a folder with the sources of kafka-python and its tests"
 
 
 def run(address: Address) -> Iterator[Outcome]:
@@ -81,4 +75,4 @@ def outcomes_of(report: Path) -> Iterator[Outcome]:
             yield Outcome(name, PASSED)
 
 
-SUITE = Suite("kafka-python", missing, run, SETTINGS)
+SUITE = Suite("kafka-python", partial(missing, VARIABLE, "test/integration", SOURCES), run, SETTINGS)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from tests.interop.suites.suite import (
     Address,
     Outcome,
     Suite,
+    missing,
     plain_login,
 )
 from tests.support.tls import HOSTS, authority, inline_keys, inline_trust
 
 VARIABLE = "MINIKAFKA_KAFKAJS_TESTS"
+SOURCES = "a folder with the sources of KafkaJS and its node_modules"
 TIMEOUT_S = 2400
 WANTED = "src/(broker|admin|producer|consumer)/__tests__"
 NEWEST = "2.4"
@@ -69,14 +72,6 @@ shift 2
 exec {scripts}/bin/kafka-topics.sh --bootstrap-server {bootstrap} "$@"
 """
 """The tool that they call has its first option, ``--zookeeper``, no more."""
-
-
-def missing() -> str | None:
-    """The reason if the specs are not here."""
-    folder = os.environ.get(VARIABLE)
-    if folder and (Path(folder) / "node_modules" / ".bin" / "jest").exists():
-        return None
-    return f"{VARIABLE} does not name a folder with the sources of KafkaJS and its node_modules"
 
 
 def run(address: Address) -> Iterator[Outcome]:
@@ -134,7 +129,7 @@ def why(messages: list[str], kind: str) -> str:
 
 SUITE = Suite(
     "kafkajs",
-    missing,
+    partial(missing, VARIABLE, "node_modules/.bin/jest", SOURCES),
     run,
     SETTINGS,
     listeners={

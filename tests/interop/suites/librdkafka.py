@@ -12,12 +12,14 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from tests.interop.releases import java_environment
-from tests.interop.suites.suite import FAILED, NOT_RUN, PASSED, VERSION, Address, Outcome, Suite
+from tests.interop.suites.suite import FAILED, NOT_RUN, PASSED, VERSION, Address, Outcome, Suite, missing
 
 VARIABLE = "MINIKAFKA_LIBRDKAFKA_TESTS"
+SOURCES = "the tests of librdkafka with a built test-runner"
 TEST_TIMEOUT_S = 240
 
 SETTINGS = {
@@ -46,14 +48,6 @@ KNOWN = {
 """Tests that fail -> the reason."""
 
 _SAYS_WHY = re.compile(r"### Test .* ###\n(.*)")
-
-
-def missing() -> str | None:
-    """The reason if the tests are not here."""
-    folder = os.environ.get(VARIABLE)
-    if folder and (Path(folder) / "test-runner").exists():
-        return None
-    return f"{VARIABLE} does not name the tests of librdkafka with a built test-runner"
 
 
 def run(address: Address) -> Iterator[Outcome]:
@@ -128,4 +122,4 @@ def outcome_of(name: str, status: int | None, said: str, folder: str) -> Outcome
     return Outcome(name, NOT_RUN, skipped[-1])
 
 
-SUITE = Suite("librdkafka", missing, run, SETTINGS, brokers=3)
+SUITE = Suite("librdkafka", partial(missing, VARIABLE, "test-runner", SOURCES), run, SETTINGS, brokers=3)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 PASSED, FAILED, NOT_RUN = RESULTS = ("passed", "failed", "not run")
 
@@ -77,6 +79,12 @@ class Suite:
     def ids(self) -> tuple[int, ...]:
         """The ids of the brokers."""
         return tuple(self.listeners) or tuple(range(self.brokers))
+
+
+def missing(variable: str, path: str, what: str) -> str | None:
+    """The reason if ``variable`` does not name ``what``: a folder that has ``path``."""
+    folder = os.environ.get(variable)
+    return None if folder and (Path(folder) / path).exists() else f"{variable} does not name {what}"
 
 
 def plain_login(listener: str, **users: str) -> dict[str, str]:
