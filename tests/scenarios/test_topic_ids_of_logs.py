@@ -43,6 +43,14 @@ def make_again(simulation: Simulation, topic_id: bytes | None = None) -> None:
     store.create(paths.topic_path("t"), replace(held, topic_id=topic_id).to_json())
 
 
+def write_id(simulation: Simulation, topic_id: bytes | None) -> bytes | None:
+    """Give the topic another id in its znode by hand; return the one before."""
+    store, path = simulation.zookeeper.connect(), paths.topic_path("t")
+    held = TopicAssignment.from_json(store.read(path)[0], "")
+    store.write(path, replace(held, topic_id=topic_id).to_json())
+    return held.topic_id
+
+
 def values(simulation: Simulation) -> list[bytes | None]:
     return [record.value for record in simulation.records("t")]
 
@@ -114,20 +122,16 @@ def test_log_that_another_program_made_for_the_topic_is_served() -> None:
 def test_topic_keeps_its_log_when_it_gets_another_id_in_place() -> None:
     simulation = with_a_record()
     simulation.machine.kill()
-    store, path = simulation.zookeeper.connect(), paths.topic_path("t")
-    held = TopicAssignment.from_json(store.read(path)[0], "")
-    store.write(path, replace(held, topic_id=None).to_json())  # a tool of 0.10.1
+    before = write_id(simulation, None)  # a tool of 0.10.1
     simulation.machine.start()
     simulation.pass_time(10 * SECOND_MS)
-    assert id_of_log(simulation.machine) == id_in_zookeeper(simulation) != held.topic_id
+    assert id_of_log(simulation.machine) == id_in_zookeeper(simulation) != before
     assert values(simulation) == [b"old"]
 
 
 def test_controller_takes_over_an_id_that_is_written_by_hand() -> None:
     simulation = with_a_record(2)
-    store, path = simulation.zookeeper.connect(), paths.topic_path("t")
-    held = TopicAssignment.from_json(store.read(path)[0], "")
-    store.write(path, replace(held, topic_id=FOREIGN).to_json())
+    write_id(simulation, FOREIGN)
     simulation.pass_time(SECOND_MS)
     simulation.machine_of(1).stop()
     simulation.machine_of(1).start()
@@ -239,9 +243,7 @@ def test_log_made_for_a_topic_without_znodes_is_not_the_next_topics() -> None:
 
 def test_served_log_takes_the_first_id_of_its_topic() -> None:
     simulation = Simulation.serving("t", properties={"inter.broker.protocol.version": "2.7"})
-    store, path = simulation.zookeeper.connect(), paths.topic_path("t")
-    held = TopicAssignment.from_json(store.read(path)[0], "")
-    store.write(path, replace(held, topic_id=FOREIGN).to_json())
+    write_id(simulation, FOREIGN)
     known = simulation.machine.broker.partitions[T0].leadership
     assert known is not None
     assert led_by_0(simulation, FOREIGN, epoch=known.leader_epoch) == (ErrorCode.NONE,)
