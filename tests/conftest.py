@@ -183,7 +183,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     config.option.randomly_reset_seed = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # Of a run in the background of a script; programs that tests start would ignore Ctrl-C too.
+        # A run in the background of a script ignores it; programs that tests start would ignore Ctrl-C too.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if in_shares(config):
         config.option.maxworkerrestart = "0"  # another worker would not have the share of one that crashed

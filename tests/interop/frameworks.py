@@ -37,7 +37,7 @@ def framework(request: pytest.FixtureRequest, name: str, variable: str, jar: str
 
 
 def of_release(request: pytest.FixtureRequest, name: str, release: Release) -> Path:
-    """As ``framework``, for one that is a part of Apache Kafka."""
+    """Record a framework that is a part of Apache Kafka, as ``framework`` does; return its folder."""
     return framework(request, name, release.variable, release.broker_jar)
 
 

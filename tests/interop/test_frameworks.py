@@ -151,7 +151,7 @@ def hard_records(*, headers: bool) -> list[Record]:
 
 
 def sorted_records(records: Sequence[Record]) -> list[Record]:
-    """In an order that does not depend on partitions."""
+    """The records in an order that does not depend on partitions."""
     return sorted(records, key=repr)
 
 

@@ -19,7 +19,7 @@ from tests.interop.releases import JVM, KAFKA_0_10, QUIET, Release, java_environ
 
 START_TIMEOUT_S = 60.0
 CLUSTER_ID = "7S3AX7H8RguvI3yOiOTuJw"
-"""Where nobody else gives the cluster one."""
+"""The id of a cluster without a ZooKeeper."""
 
 _ALONE = {
     "offsets.topic.replication.factor": 1,

@@ -26,7 +26,7 @@ class FakeCluster:
         """Where a log ends whose high watermark is behind it, as just after an election."""
         self.questions = 0
         self.ids: dict[str, bytes] = {}
-        """Of the topics that have one."""
+        """The ids of the topics that have one."""
 
     def partitions(self, *, refresh: bool) -> Mapping[str, tuple[int, ...]]:
         self.questions += 1

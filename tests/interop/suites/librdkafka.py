@@ -32,7 +32,7 @@ SETTINGS = {
     "num.partitions": "4",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
-"""As its own runs have them."""
+"""The settings of brokers in its own runs."""
 
 KNOWN = {
     "0081-admin": (

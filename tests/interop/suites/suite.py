@@ -24,7 +24,7 @@ NOT_SERVED = {
 }
 """Patterns of the names of tests that cannot pass on either -> the reason."""
 NOT_SERVED_HERE = {"(?i)transact(?!ions_mock)|txn|0129-fetch_aborted_msgs": "transactions are not served yet"}
-"""The same of tests that cannot pass on ours."""
+"""Patterns of the names of tests that cannot pass on ours alone -> the reason."""
 
 
 @dataclass(frozen=True, slots=True)

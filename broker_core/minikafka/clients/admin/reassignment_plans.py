@@ -79,7 +79,7 @@ class PlanChanges:
     """The changes that a plan makes."""
 
     moves: list[Move]
-    """Of the partitions whose replicas change."""
+    """The partitions whose replicas change."""
     log_moves: list[LogMove]
 
     def __bool__(self) -> bool:

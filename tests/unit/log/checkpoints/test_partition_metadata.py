@@ -20,7 +20,7 @@ from tests.support.logs import ONE, TWO, manager_of
 TEXT = "VNuEZmGWSK2D6MQIPJRByA"
 ID, OTHER_ID = uuid_in(TEXT), bytes(range(16))
 BYTES_OF_KAFKA = b"version: 0\ntopic_id: VNuEZmGWSK2D6MQIPJRByA"
-"""As a broker of 3.9.1 has written it."""
+"""The file as a broker of 3.9.1 has written it."""
 FILE = "d1/my_topic_0/partition.metadata"
 
 
