@@ -322,12 +322,10 @@ class FetchingClient:
             self.clock.advance(MAX_WAIT_MS)
         session, now_ms = self.session, self.clock.monotonic_ms()
         found = session.handle_response(broker_id, response, version, now_ms)
-        moved = session.follow_new_leaders(broker_id, found, response, self.cluster.update_leaders)
+        found = session.follow_new_leaders(broker_id, found, response, self.cluster.update_leaders)
         assert session.handle_disconnect(broker_id, now_ms) == ()
         for completed in found:
             tp, status = completed.topic_partition, completed.status
-            if tp in moved:
-                continue
             if status is FetchStatus.RECORDS:
                 assert self.positions[tp] == completed.offset
                 self.move(tp, completed.next_offset)

@@ -311,19 +311,20 @@ class FetchSession:
     def follow_new_leaders(
         self,
         broker_id: int,
-        found: Iterable[CompletedFetch],
+        found: list[CompletedFetch],
         response: object,
         update_leaders: Callable[
             [Mapping[TopicPartition, LeaderAndEpoch], Iterable[NodeEndpoint]], frozenset[TopicPartition]
         ],
-    ) -> frozenset[TopicPartition]:
+    ) -> list[CompletedFetch]:
         """Pass the leaders that the response of a broker names to ``update_leaders``, which returns the
-        partitions whose leader is one of them now. These are fetched without a back-off, and are returned.
+        partitions whose leader is one of them now. These are fetched without a back-off; return the results
+        of the others.
 
         A broker that names itself again is not yet, or no longer, the leader: that says nothing new.
         """
         if not isinstance(response, FetchResponse) or not response.node_endpoints:
-            return frozenset()
+            return found
         leaders = {
             completed.topic_partition: leader
             for completed in found
@@ -331,12 +332,12 @@ class FetchSession:
             and (leader.broker_id != broker_id or leader != self._leaders.get(completed.topic_partition))
         }
         if not leaders:
-            return frozenset()
+            return found
         moved = update_leaders(leaders, response.node_endpoints)
         for tp in moved:
             self._states[tp].not_before_ms = 0
         self._plan = None
-        return moved
+        return [completed for completed in found if completed.topic_partition not in moved]
 
     def handle_disconnect(self, broker_id: int, now_ms: int) -> Collection[TopicPartition]:
         """Return the partitions of the request in flight to a broker: it could not be sent, or gets no

@@ -182,8 +182,8 @@ class RangeFetcher:
         self._cluster.waiter.wait(deadline.at_most(min(delay_ms, _LONGEST_WAIT_MS)))
 
     def _receive(self, deadline: Deadline) -> CompletedFetch | None:
-        """Return the result of the request in flight, or of a new one; None before the end of a back-off, and
-        for a position that was validated.
+        """Return the result of the request in flight, or of a new one; None before the end of a back-off, for
+        a position that was validated, and if the response has named a new leader.
         """
         if self._pending is None:
             self._session.update({self.topic_partition: self.next_offset})
@@ -208,8 +208,7 @@ class RangeFetcher:
         self._fetched_from = data.broker_id
         found = self._session.handle_response(data.broker_id, response, reply.version, self._now_ms())
         update_leaders = self._cluster.update_leaders
-        if self._session.follow_new_leaders(data.broker_id, found, response, update_leaders):
-            return None
+        found = self._session.follow_new_leaders(data.broker_id, found, response, update_leaders)
         return found[0] if found else None
 
     def _send_fetch(self, leader: LeaderAndEpoch, deadline: Deadline) -> None:

@@ -166,8 +166,7 @@ class GroupFetcher:
         try:
             response = reply.result(age_ms)
             found = self._session.handle_response(broker_id, response, reply.version, self._now_ms())
-            moved = self._session.follow_new_leaders(broker_id, found, response, self._cluster.update_leaders)
-            return [completed for completed in found if completed.topic_partition not in moved]
+            return self._session.follow_new_leaders(broker_id, found, response, self._cluster.update_leaders)
         except (NetworkError, RemoteWireError):
             return []
         finally:
