@@ -57,9 +57,7 @@ class Sessions:
 
     def send(self) -> dict[int, list[TopicPartition]]:
         """Return the partitions of each request, in their order."""
-        self.session.update(dict(self.positions))
-        requests = self.session.next_requests(self.leader, object(), self.now_ms)
-        return {data.broker_id: list(data.partitions) for data in requests}
+        return {data.broker_id: list(data.partitions) for data in self.sent()}
 
     def answer(
         self,
@@ -194,8 +192,7 @@ def test_cut_off_partition_is_fetched_first(version: int, bytes_: int, max_bytes
     sessions = fetching(T0, T1)
     found = sessions.answer({T0: b"", T1: CUT}, version=version)
     assert statuses(found) == {T0: FetchStatus.EMPTY, T1: FetchStatus.RETRY}
-    sessions.session.update(dict(sessions.positions))
-    (data,) = sessions.session.next_requests(sessions.leader, object(), sessions.now_ms)
+    (data,) = sessions.sent()
     assert list(data.partitions) == [T1, T0]
     # From Fetch 3 on the first partition's first message comes whole, whatever its size.
     assert (data.partitions[T1].partition_max_bytes, data.request.max_bytes) == (bytes_, max_bytes)
@@ -204,8 +201,7 @@ def test_cut_off_partition_is_fetched_first(version: int, bytes_: int, max_bytes
 def test_first_partition_cut_off_all_the_same_gets_more_room() -> None:
     sessions = fetching(T0, T1)
     sessions.answer({T0: CUT, T1: b""})
-    sessions.session.update(dict(sessions.positions))
-    (data,) = sessions.session.next_requests(sessions.leader, object(), sessions.now_ms)
+    (data,) = sessions.sent()
     assert (data.partitions[T0].partition_max_bytes, data.request.max_bytes) == (400, 400)
 
 
@@ -335,8 +331,7 @@ def test_forgotten_partition_starts_anew() -> None:
     sessions = fetching(T0, T1)
     sessions.answer({T0: CUT, T1: b""})
     sessions.session.retain({T1})
-    sessions.session.update(dict(sessions.positions))
-    (data,) = sessions.session.next_requests(sessions.leader, object(), sessions.now_ms)
+    (data,) = sessions.sent()
     assert {tp: part.partition_max_bytes for tp, part in data.partitions.items()} == {T1: 100, T0: 100}
 
 
