@@ -55,6 +55,10 @@ class Sessions:
         broker_id = self.leaders.get(tp)
         return None if broker_id is None else LeaderAndEpoch(broker_id, self.epochs.get(tp, -1))
 
+    def sent(self) -> list[FetchRequestData]:
+        self.session.update(dict(self.positions))
+        return list(self.session.next_requests(self.leader, object(), self.now_ms))
+
     def send(self) -> dict[int, list[TopicPartition]]:
         """Return the partitions of each request, in their order."""
         return {data.broker_id: list(data.partitions) for data in self.sent()}
@@ -78,10 +82,6 @@ class Sessions:
         )
         response = FetchResponse(throttle_time_ms, code, 0, (FetchTopicResponse("t", parts),))
         return self.session.handle_response(broker_id, response, version, self.now_ms)
-
-    def sent(self) -> list[FetchRequestData]:
-        self.session.update(dict(self.positions))
-        return list(self.session.next_requests(self.leader, object(), self.now_ms))
 
     def read(self, tp: TopicPartition, offset: int, epoch: int) -> None:
         """Fetch a batch of this epoch from its leader; the position is then behind it."""
