@@ -1,0 +1,126 @@
+"""The cases of ``spark_bench.py`` that read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kafka_fill import PARTITIONS, Shape
+from spark_rounds import COLUMNS, OURS, PEER, Bench, Row, Session, Work
+
+
+def batch_read(
+    bench: Bench, case: str, what: str, rows: int, shape: Shape, name: str, ours: str, runs: int = 0
+) -> Row:
+    """A batch read of the topic ``name`` by both sources; ours reads it from the broker ``ours``."""
+    reads = {
+        OURS: {"source": OURS, "options": bench.reading(ours, bench.topic(ours, name, rows, shape))},
+        PEER: {
+            "source": PEER,
+            "options": bench.reading(bench.apache, bench.topic(bench.apache, name, rows, shape)),
+        },
+    }
+    bench.same(reads[OURS], reads[PEER], rows, COLUMNS)
+    ask = bench.main.ask
+    works: dict[str, Work] = {s: lambda _, read=read: ask("read", **read) for s, read in reads.items()}
+    return bench.against(case, what, 2.5, rows, works, runs)
+
+
+def read(bench: Bench) -> list[Row]:
+    """Both sources on the same Apache Kafka."""
+    what = "batch read, both on Apache Kafka"
+    return [batch_read(bench, "read", what, bench.rows, Shape(), "rows", bench.apache)]
+
+
+def read_own(bench: Bench) -> list[Row]:
+    """Each source on its broker."""
+    what = "batch read, each on its own broker"
+    return [batch_read(bench, "read-own", what, bench.rows, Shape(), "rows", bench.own)]
+
+
+def offset_range(bench: Bench) -> list[Row]:
+    """Few rows of a large topic, and all rows of a small one."""
+    few = bench.rows // 30 // PARTITIONS
+    found: list[Row] = []
+    for source, servers, name in (
+        (OURS, bench.own, "minikafka on its own broker"),
+        (OURS, bench.apache, "minikafka on Apache Kafka"),
+        (PEER, bench.apache, "the peer on Apache Kafka"),
+    ):
+        large = bench.rows_of(servers)
+        small = bench.topic(servers, "few", few * PARTITIONS)
+        first = bench.rows // PARTITIONS * 2 // 3
+        starts = {large: {str(p): first for p in range(PARTITIONS)}}
+        ends = {large: {str(p): first + few for p in range(PARTITIONS)}}
+        part = bench.reading(
+            servers, large, startingOffsets=json.dumps(starts), endingOffsets=json.dumps(ends)
+        )
+        whole = bench.reading(servers, small)
+        works: dict[str, Work] = {
+            text: lambda _, source=source, given=given: bench.main.ask("read", source=source, options=given)
+            for text, given in (("of the large topic", part), ("the small topic", whole))
+        }
+        took = bench.rounds(works)
+        ratio = took["of the large topic"]["seconds"] / took["the small topic"]["seconds"]
+        detail = ", ".join(f"{text} {figures['seconds']:.2f} s" for text, figures in took.items())
+        what = f"{few * PARTITIONS:,} rows of {bench.rows:,} against a topic of only so many, {name}"
+        goal = None if source == PEER else 1.2
+        found.append(Row("range", what, ratio, "×", goal, False, detail, took))
+    return found
+
+
+def tiny(bench: Bench) -> list[Row]:
+    """Four rows."""
+    options = bench.reading(bench.apache, bench.topic(bench.apache, "tiny", PARTITIONS))
+    found: list[Row] = []
+    for session in (bench.main, bench.newest):
+        if session is None:
+            continue
+
+        def work(source: str, given: dict[str, str], session: Session = session) -> Work:
+            return lambda _: session.ask("rows", source=source, options=given)
+
+        works = {"trivial": work("trivial", {}), OURS: work(OURS, options)}
+        if session is bench.main:
+            works[PEER] = work(PEER, options)
+        took = bench.rounds(works, 2 * bench.runs)
+        more = took[OURS]["seconds"] - took["trivial"]["seconds"]
+        detail = ", ".join(f"{name} {figures['seconds']:.2f} s" for name, figures in took.items())
+        what = f"four rows, warm, above a trivial Python source, Spark {session.spark}"
+        found.append(Row("tiny", what, more, "s", 0.15, False, detail, took))
+    return found
+
+
+def stream(bench: Bench) -> list[Row]:
+    """AvailableNow in one batch, and in limited ones."""
+    options = bench.reading(bench.apache, bench.rows_of(bench.apache), startingOffsets="earliest")
+    limit = min(200_000, bench.rows // 5)
+    limited = options | {"maxOffsetsPerTrigger": str(limit)}
+
+    def work(session: Session, source: str, given: dict[str, str]) -> Work:
+        def run(_: int) -> dict[str, Any]:
+            found = session.ask("stream", source=source, options=given)
+            rows, batches = found["result"]
+            wanted = -(-bench.rows // limit) if "maxOffsetsPerTrigger" in given else 1
+            if rows != bench.rows or not wanted <= batches <= wanted + PARTITIONS:
+                raise SystemExit(f"{source} read {rows} rows in {batches} batches, {wanted} were wanted")
+            return found
+
+        return run
+
+    runs = max(2, bench.runs * 3 // 5)
+    peer = {f"{PEER} on {bench.main.spark}": work(bench.main, PEER, options)}
+    ours: dict[str, Work] = {f"{OURS} on {bench.main.spark}": work(bench.main, OURS, options)}
+    what = "stream, AvailableNow, one batch"
+    rows = [bench.against("stream", what, 2.5, bench.rows, ours | peer, runs)]
+    if bench.newest is None:
+        print("  batches of limited size are left out: they need --spark-python with Spark 4.2 or newer")
+        return rows
+    name = f"{OURS} on {bench.newest.spark}"
+    ours = {name: work(bench.newest, OURS, options)}
+    rows.append(bench.against("stream-newest", what, 2.5, bench.rows, ours | peer, runs))
+    what = f"stream, AvailableNow, batches of {limit:,}"
+    ours = {name: work(bench.newest, OURS, limited)}
+    peer = {f"{PEER} on {bench.main.spark}": work(bench.main, PEER, limited)}
+    rows.append(bench.against("stream-limited", what, 1.5, bench.rows, ours | peer, runs))
+    return rows
