@@ -1,4 +1,4 @@
-"""Requests to identity providers: tokens of clients, and keys of brokers. The only HTTP client.
+"""Requests over HTTP to identity providers (tokens of clients, keys of brokers) and schema registries.
 
 One request is one connection. Its size and time are bounded, redirects are not followed, and an address
 without TLS needs an explicit permission unless it is on this host. A proxy is that of ``https_proxy`` and
@@ -25,7 +25,7 @@ from minikafka.net.network_send import error_reason
 from minikafka.net.tls import client_context
 from minikafka.net.tls_failures import tls_failure
 from minikafka.security.sasl.oidc import MAX_RESPONSE_BYTES, HttpRequest, HttpResponse
-from minikafka.security.sasl.sasl_config import JAAS, address_fault
+from minikafka.security.sasl.sasl_config import address_fault
 from minikafka.security.ssl_config import SslConfig
 
 if TYPE_CHECKING:
@@ -56,15 +56,15 @@ def fetch(request: HttpRequest) -> HttpResponse:
         seconds = f"{request.connect_timeout_ms} ms to connect, {request.read_timeout_ms} ms to answer"
         raise _failure(request, f"no response in time ({seconds})") from None
     except ssl.SSLError as error:
-        reason = tls_failure(error, url.hostname, server="the identity provider")
-        raise _failure(request, reason, f"its ssl.… settings are options of {JAAS}") from None
+        reason = tls_failure(error, url.hostname, server=request.server)
+        raise _failure(request, reason, request.ssl_advice) from None
     except (OSError, HTTPException, UnicodeError) as error:
         raise _failure(request, error_reason(error)) from None
 
 
 def _failure(request: HttpRequest, reason: str, advice: str = "") -> NetworkError:
     advice = advice or f"check {request.setting}, and that this host may connect to it"
-    return NetworkError(f"cannot reach the identity provider: {reason}", request.place, advice)
+    return NetworkError(f"cannot reach {request.server}: {reason}", request.place, advice)
 
 
 def _exchange(request: HttpRequest, url: SplitResult, context: ssl.SSLContext | None) -> HttpResponse:

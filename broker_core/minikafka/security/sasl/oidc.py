@@ -22,7 +22,7 @@ from minikafka.base.printable import printable
 from minikafka.base.secrets import Password
 from minikafka.base.text import shorten
 from minikafka.security.sasl.oauthbearer import MECHANISM, OAuthBearerToken
-from minikafka.security.sasl.sasl_config import TOKEN_ENDPOINT, SaslConfig, allows_http, ssl_options
+from minikafka.security.sasl.sasl_config import JAAS, TOKEN_ENDPOINT, SaslConfig, allows_http, ssl_options
 from minikafka.security.sasl.token_claims import MAX_SECONDS, InvalidToken, decoded, parts_of, time_ms
 
 DEFAULT_TIMEOUT_MS = 10_000
@@ -44,7 +44,7 @@ _REDIRECTS = range(300, 400)
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request to an identity provider."""
+    """A request over HTTP: to an identity provider, or another server that the settings name."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -58,6 +58,10 @@ class HttpRequest:
     """``ssl.…`` settings of the connection; none of them: the system's certificate authorities."""
     setting: str = TOKEN_ENDPOINT
     """The name of the setting that has the address."""
+    server: str = "the identity provider"
+    """The server in messages."""
+    ssl_advice: str = f"its ssl.… settings are options of {JAAS}"
+    """The end of the message when TLS fails: where its settings are."""
 
     @property
     def place(self) -> str:
