@@ -8,8 +8,6 @@ records. ``commit`` and ``abort`` do nothing to the rows.
 
 from __future__ import annotations
 
-import datetime
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,17 +24,14 @@ from pyspark_minikafka.writing.task_writer import send
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:
 
-    HAS_ARROW_STREAMS = True
-except ImportError:  # Spark before 4.1
-    HAS_ARROW_STREAMS = False
+    class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[misc,no-redef]
+        """The base for Spark 4.0, which passes record batches to any writer for Arrow, of a stream too."""
+
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Row
-
-ROWS_PER_BATCH = 10_000
-"""The rows of one record batch when Spark passes rows instead of batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,69 +77,14 @@ class BatchWriter(DataSourceArrowWriter):
         workers.forget_importers()
 
 
-class RowStreamWriter(DataSourceStreamWriter):
-    """Appends the rows of every micro-batch; for Spark 4.0, which passes rows."""
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Appends the rows of every micro-batch."""
 
-    def __init__(self, sink: Sink, schema: StructType) -> None:
+    def __init__(self, sink: Sink) -> None:
         self.sink = sink
-        self.schema = schema
 
-    def write(self, iterator: Iterator[Row]) -> Written:
-        return self.sink.send(record_batches(iterator, self.schema, self.sink.columns))
-
-
-if HAS_ARROW_STREAMS:
-
-    class ArrowStreamWriter(DataSourceStreamArrowWriter):
-        """Appends the rows of every micro-batch."""
-
-        def __init__(self, sink: Sink) -> None:
-            self.sink = sink
-
-        def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-            return self.sink.send(iterator)
-
-
-def record_batches(rows: Iterator[Row], schema: StructType, columns: SinkColumns) -> Iterator[pa.RecordBatch]:
-    """Yield ``rows`` in record batches with the columns of ``schema``; those unknown to the sink are null."""
-    import pyarrow as pa
-
-    from minikafka.records.columns import HEADERS_TYPE
-
-    kinds = {columns.value: pa.binary(), columns.key: pa.binary(), columns.topic: pa.string()}
-    kinds |= {columns.partition: pa.int32(), columns.timestamp: pa.int64(), columns.headers: HEADERS_TYPE}
-    names = schema.fieldNames()
-    while chunk := list(itertools.islice(rows, ROWS_PER_BATCH)):
-        arrays = []
-        for position in range(len(names)):
-            values = [row[position] for row in chunk] if position in kinds else []
-            if position not in kinds:
-                arrays.append(pa.nulls(len(chunk)))
-            elif position == columns.timestamp and not columns.timestamp_is_ms:
-                arrays.append(pa.array([None if v is None else microseconds(v) for v in values], pa.int64()))
-            elif position == columns.headers:
-                arrays.append(pa.array([_named(headers) for headers in values], HEADERS_TYPE))
-            elif kinds[position] == pa.binary():
-                arrays.append(
-                    pa.array([v.encode() if isinstance(v, str) else v for v in values], pa.binary())
-                )
-            else:
-                arrays.append(pa.array(values, kinds[position]))
-        yield pa.RecordBatch.from_arrays(arrays, names=names)
-
-
-def _named(headers: list[Row | None] | None) -> list[dict[str, object] | None] | None:
-    return None if headers is None else [None if header is None else header.asDict() for header in headers]
-
-
-def microseconds(moment: datetime.datetime) -> int:
-    """Return ``moment`` in microseconds since the epoch. Spark's rows hold times without a zone, in that of
-    the Python worker.
-    """
-    since = moment.astimezone(datetime.timezone.utc) - datetime.datetime(
-        1970, 1, 1, tzinfo=datetime.timezone.utc
-    )
-    return since // datetime.timedelta(microseconds=1)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self.sink.send(iterator)
 
 
 def _sink(options: Mapping[str, str], schema: StructType) -> Sink:
@@ -163,9 +103,6 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     return BatchWriter(_sink(options, schema))
 
 
-def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamWriter:
-    """Return the writer of one micro-batch of ``df.writeStream``, for the running Spark."""
-    sink = _sink(options, schema)
-    if HAS_ARROW_STREAMS:
-        return ArrowStreamWriter(sink)
-    return RowStreamWriter(sink, schema)
+def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
+    """Return the writer of one micro-batch of ``df.writeStream``."""
+    return StreamWriter(_sink(options, schema))

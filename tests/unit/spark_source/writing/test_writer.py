@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
-import os
 import pickle
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import ArrayType, IntegerType, StructType
+from pyspark.sql.types import StructType
 
 from minikafka.base.errors import BrokerError, ConfigError, NetworkError
 from minikafka.base.ids import TopicPartition
@@ -24,59 +21,6 @@ from pyspark_minikafka.options.options import sink_options
 from pyspark_minikafka.schema import BadColumn, SinkColumns, sink_columns
 from pyspark_minikafka.writing import task_writer, writer
 from pyspark_minikafka.writing.task_writer import as_binary, timestamps_ms
-
-UTC = datetime.timezone.utc
-
-
-@pytest.fixture
-def zone_of_new_york() -> Iterator[None]:
-    before = os.environ.get("TZ")
-    os.environ["TZ"] = "America/New_York"
-    time.tzset()
-    yield
-    if before is None:
-        del os.environ["TZ"]
-    else:
-        os.environ["TZ"] = before
-    time.tzset()
-
-
-def test_rows_become_columns_and_what_the_sink_does_not_use_becomes_null() -> None:
-    schema = StructType().add("more", ArrayType(IntegerType())).add("VALUE", "string").add("key", "binary")
-    schema.add("partition", "integer").add("topic", "string")
-    rows = [([1], "é", bytearray(b"k"), 2, "t"), ([], None, None, None, None)]
-    (batch,) = writer.record_batches(iter(rows), schema, sink_columns(schema, None))  # type: ignore[arg-type]
-    assert batch.schema.names == ["more", "VALUE", "key", "partition", "topic"]
-    assert batch.column(0).null_count == 2
-    assert batch.column(1).to_pylist() == ["é".encode(), None]
-    assert batch.column(2).to_pylist() == [b"k", None]
-    assert batch.column(3).to_pylist() == [2, None]
-    assert batch.column(4).to_pylist() == ["t", None]
-
-
-def test_many_rows_make_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "ROWS_PER_BATCH", 4)
-    schema = StructType().add("value", "string")
-    rows = iter([("x",)] * 9)
-    batches = writer.record_batches(rows, schema, sink_columns(schema, "t"))  # type: ignore[arg-type]
-    assert [batch.num_rows for batch in batches] == [4, 4, 1]
-
-
-@pytest.mark.usefixtures("zone_of_new_york")
-def test_a_time_of_a_row_is_in_the_workers_zone() -> None:
-    schema = StructType().add("value", "string").add("timestamp", "timestamp")
-    # As Spark 4.0 gives it: local time without a zone; one is in winter, one in summer.
-    winter = datetime.datetime(2013, 1, 1, 5, 15)  # noqa: DTZ001
-    summer = datetime.datetime(2013, 7, 1, 5, 15, 0, 1500)  # noqa: DTZ001
-    rows = [("w", winter), ("s", summer)]
-    columns = sink_columns(schema, "t")
-    (batch,) = writer.record_batches(iter(rows), schema, columns)  # type: ignore[arg-type]
-    found = timestamps_ms(batch.column(1), 0, is_ms=False).tolist()
-    in_utc = [
-        datetime.datetime(2013, 1, 1, 10, 15, tzinfo=UTC),
-        datetime.datetime(2013, 7, 1, 9, 15, 0, 1500, tzinfo=UTC),
-    ]
-    assert found == [int(moment.timestamp() * 1000) for moment in in_utc]
 
 
 def test_timestamps_are_cut_to_milliseconds_and_null_means_now() -> None:
