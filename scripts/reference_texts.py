@@ -39,6 +39,9 @@ SPARK_SOURCE: dict[str, tuple[str, str]] = {
     "minikafka.commit.group": (WORKS, OURS),
     "offsets.storage": (WORKS, OURS),
     "zookeeper.connect": (WORKS, OURS),
+    "minikafka.key.format": (WORKS, OURS),
+    "minikafka.value.format": (WORKS, OURS),
+    "minikafka.bad.values": (WORKS, OURS),
     "minikafka.log.tasks": (WORKS, OURS),
     "minikafka.pushdown": ("4.1", OURS),
     "minikafka.single.batch": ("4.0, 4.1", OURS),
@@ -52,6 +55,8 @@ SPARK_SOURCE: dict[str, tuple[str, str]] = {
 SPARK_SINK: dict[str, tuple[str, str]] = {
     "topic": (WORKS, SAME),
     "includeHeaders": (WORKS, SAME),
+    "minikafka.key.format": (WORKS, OURS),
+    "minikafka.value.format": (WORKS, OURS),
     "minikafka.data.dir": (WORKS, OURS),
     "kafka.bootstrap.servers": (WORKS, "different: required there"),
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from pyspark.sql.types import (
     ArrayType,
@@ -17,6 +18,8 @@ from pyspark.sql.types import (
 )
 
 from minikafka.base.errors import ConfigError, MinikafkaError
+from pyspark_minikafka.formats.query_formats import QueryFormats
+from pyspark_minikafka.formats.value_format import ColumnType, ValueFormat
 
 SOURCE_SCHEMA = StructType(
     [
@@ -29,21 +32,21 @@ SOURCE_SCHEMA = StructType(
         StructField("timestampType", IntegerType()),
     ]
 )
-"""The columns of every read, those of Spark's Kafka connector."""
+"""The columns of a read without formats, those of Spark's Kafka connector."""
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 SCHEMA_WITH_HEADERS = StructType([*SOURCE_SCHEMA.fields, StructField("headers", HEADERS_TYPE)])
 """The columns with ``includeHeaders``. ``headers`` is null for a record without headers."""
 
 
-def source_schema(include_headers: bool) -> StructType:
+def source_schema(include_headers: bool, formats: QueryFormats) -> StructType:
     """Return the columns of a read."""
-    return SCHEMA_WITH_HEADERS if include_headers else SOURCE_SCHEMA
+    return formats.schema(SCHEMA_WITH_HEADERS if include_headers else SOURCE_SCHEMA)
 
 
-def check_user_schema(schema: StructType, include_headers: bool) -> None:
+def check_user_schema(schema: StructType, include_headers: bool, formats: QueryFormats) -> None:
     """Raise ConfigError for another schema given with ``.schema(…)``: the columns are fixed."""
-    fixed = source_schema(include_headers)
+    fixed = source_schema(include_headers, formats)
     if [(f.name, f.dataType) for f in schema.fields] != [(f.name, f.dataType) for f in fixed.fields]:
         raise ConfigError(
             "schema",
@@ -94,11 +97,12 @@ def _same(found: DataType, wanted: DataType) -> bool:
     return isinstance(found, type(wanted))
 
 
-def sink_columns(schema: StructType, topic_option: str | None) -> SinkColumns:
+def sink_columns(schema: StructType, topic_option: str | None, encoded: Collection[str] = ()) -> SinkColumns:
     """Find the sink's columns in ``schema``, names in any case. Raise BadColumn for one that is missing or of
     a wrong type.
 
-    Unknown columns are ignored, as Spark's connector does.
+    encoded: the columns that formats encode, whose types those check. Unknown columns are ignored, as Spark's
+    connector does.
     """
     found: dict[str, int] = {}
     for position, column in enumerate(schema.fields):
@@ -107,7 +111,7 @@ def sink_columns(schema: StructType, topic_option: str | None) -> SinkColumns:
             continue
         if name in found:
             raise BadColumn(f"column {name} appears twice in {schema.simpleString()}")
-        if not any(_same(column.dataType, kind) for kind in _ALLOWED[name]):
+        if name not in encoded and not any(_same(column.dataType, kind) for kind in _ALLOWED[name]):
             allowed = " or ".join(kind.simpleString() for kind in _ALLOWED[name])
             raise BadColumn(
                 f"column {name} has the unsupported type {column.dataType.simpleString()}; "
@@ -128,3 +132,22 @@ def sink_columns(schema: StructType, topic_option: str | None) -> SinkColumns:
         headers=found.get("headers"),
         timestamp_is_ms=timestamp is not None and isinstance(schema.fields[timestamp].dataType, LongType),
     )
+
+
+def sink_formats(schema: StructType, formats: QueryFormats) -> QueryFormats:
+    """Return the formats that write the columns ``key`` and ``value`` of ``schema``, names in any case. Raise
+    BadColumn for a type that a format cannot write.
+    """
+    types = {column.name.lower(): column.dataType for column in schema.fields}
+    found = {side: _format_of(side, wanted, types[side]) for side, wanted in formats.sides() if side in types}
+    return replace(formats, key=found.get("key"), value=found.get("value"))
+
+
+def _format_of(side: str, wanted: ValueFormat, data_type: DataType) -> ValueFormat:
+    try:
+        return wanted.for_column(data_type)
+    except ColumnType as problem:
+        raise BadColumn(
+            f"column {side} has the unsupported type {data_type.simpleString()}; with "
+            f"minikafka.{side}.format it must be {problem.allowed}"
+        ) from None

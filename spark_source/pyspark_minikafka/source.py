@@ -96,7 +96,7 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
         _module("report").warn(parsed.warnings)
         _module("location").check_login(parsed.location, parsed.connection)
         _module("reading.batch")  # a dependency of the tasks that is missing is reported here, on the driver
-        schema: StructType = _module("schema").source_schema(parsed.include_headers)
+        schema: StructType = _module("schema").source_schema(parsed.include_headers, parsed.formats)
         return schema
 
     @workers.readable_errors()

@@ -21,8 +21,11 @@ from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.clients.common_client_configs import PROTOCOL
 from pyspark_minikafka import workers
 from pyspark_minikafka.checkpoint import spark_checkpoint, subscription
+from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.options import bounds
 from pyspark_minikafka.options.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
+from pyspark_minikafka.options.format_options import BAD_VALUES, format_options
+from pyspark_minikafka.options.format_options import OPTIONS as FORMAT_OPTIONS
 from pyspark_minikafka.options.group_options import COMMIT_GROUP, GroupOptions, group_options, without_effect
 from pyspark_minikafka.options.group_options import OPTIONS as GROUP_OPTIONS
 from pyspark_minikafka.options.kafka_options import (
@@ -125,6 +128,7 @@ class SourceOptions:
     groups: GroupOptions
     checkpoint: spark_checkpoint.CheckpointLocation | None
     accept_changed_topics: bool
+    formats: QueryFormats
     warnings: tuple[str, ...]
     min_partitions: int | None = setting(
         "minPartitions", int32(1), None, "The fewest tasks: ranges of offsets are split."
@@ -175,6 +179,7 @@ class SinkOptions:
     connection: ConnectionOptions
     producer: BatchingConfig
     topic: str | None
+    formats: QueryFormats
     warnings: tuple[str, ...]
 
 
@@ -199,6 +204,8 @@ SOURCE_CONFIG = ConfigDef(
             "The checkpoint of a query whose first batch another source planned.",
         ),
         subscription.OPTION,
+        *FORMAT_OPTIONS,
+        BAD_VALUES,
         *_LOCATION,
     ]
 )
@@ -207,6 +214,7 @@ SINK_CONFIG = ConfigDef(
     [
         ConfigKey("topic", TEXT, None, "The topic of all rows; wins over the column `topic`."),
         ConfigKey(_HEADERS, BOOLEAN, False, "Accepted; the column `headers` is written if it is there."),
+        *FORMAT_OPTIONS,
         *_LOCATION,
     ]
 )
@@ -383,6 +391,7 @@ def source_options(
     if mode is not Mode.BATCH:
         checkpoint = faults.attempt(lambda: _checkpoint(options, working_directory), None)
     accept_changed_topics = faults.attempt(lambda: subscription.accepts_changes(options), False)
+    formats = faults.attempt(lambda: format_options(options), QueryFormats())
     others = faults.attempt(lambda: _read(SourceOptions, options), {})
     warnings = _check(options, unused, faults) + kafka.warnings
     warnings += _group_warnings(options)
@@ -410,6 +419,7 @@ def source_options(
         groups=groups,
         checkpoint=checkpoint,
         accept_changed_topics=accept_changed_topics,
+        formats=formats,
         warnings=warnings,
         **others,
     )
@@ -425,6 +435,7 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
     topic = options.get("topic")
     if topic is not None:
         topic = faults.attempt(partial(topic_name, "topic", topic, topic.strip()), None)
+    formats = faults.attempt(lambda: format_options(options), QueryFormats())
     warnings = _check(options, unused, faults) + kafka.warnings
     assert kafka.producer is not None, "a sink has a producer"
     if kafka.producer.acks == 0:
@@ -434,5 +445,6 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
         connection=kafka.connection,
         producer=kafka.producer,
         topic=topic,
+        formats=formats,
         warnings=warnings,
     )

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pyspark.sql.datasource import InputPartition
 
 from minikafka.base.errors import MinikafkaError
+from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.options import SourceOptions
 from pyspark_minikafka.planning.ranges import OffsetRange
@@ -44,8 +45,9 @@ def _row_bytes(ranges: Sequence[OffsetRange], target: Target, options: SourceOpt
     )
     wait_ms = min(options.poll_timeout_ms, _SAMPLE_TIMEOUT_MS)
     rows = size = 0
+    stored = replace(options, poll_timeout_ms=wait_ms, formats=QueryFormats())
     try:
-        for batch in read(RangePartition(sample, target), replace(options, poll_timeout_ms=wait_ms)):
+        for batch in read(RangePartition(sample, target), stored):
             rows += batch.num_rows
             size += batch.nbytes
     except MinikafkaError:

@@ -38,6 +38,8 @@ from pyspark_minikafka.planning.tasks import RangePartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_minikafka.reading.decoded_rows import RowDecoder
+
 ROWS_MAX = 30_000
 """The most rows of one record batch. Spark passes batches on unchanged; 10,000 to 30,000 rows are fastest."""
 
@@ -93,6 +95,7 @@ class _RangeReader:
         self.stats = ReadStats()
         self._cluster = cluster
         self._options = options
+        self._decoder = _row_decoder(options)
         self._position = task.start
         self._stopped = False
         self._fetcher = self._fetch()
@@ -196,7 +199,10 @@ class _RangeReader:
             batch = None
             if columns is not None and columns.count:
                 schema = SCHEMA_WITH_HEADERS if options.include_headers else SCHEMA
-                batch = columns.record_batch(topic, partition, schema)
+                if self._decoder is None:
+                    batch = columns.record_batch(topic, partition, schema)
+                else:
+                    batch = self._decoder.record_batch(columns, topic, partition, schema)
             self.stats.decode_ns += time.perf_counter_ns() - began
             if columns is None:
                 return
@@ -251,6 +257,15 @@ class _RangeReader:
         if self._options.fail_on_data_loss:
             raise DataLoss([loss]) from None
         report.warn([f"{loss}. {instead} (failOnDataLoss is false)"])
+
+
+def _row_decoder(options: SourceOptions) -> RowDecoder | None:
+    """Return what decodes keys and values; None for a query that reads bytes."""
+    if not any(options.formats.sides()):
+        return None
+    from pyspark_minikafka.reading.decoded_rows import RowDecoder
+
+    return RowDecoder(options)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

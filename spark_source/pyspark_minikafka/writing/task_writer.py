@@ -13,7 +13,7 @@ import itertools
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,8 @@ from pyspark_minikafka.writing.routing import RoundRobin, fill_unassigned, overr
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from pyspark_minikafka.formats.value_format import ValueFormat
 
     Rows = npt.NDArray[np.int64]
     Longs = npt.NDArray[np.int64]
@@ -98,11 +100,13 @@ class _TaskWriter:
     def add(self, batch: pa.RecordBatch) -> None:
         """Queue the rows of one record batch."""
         columns = self._columns
-        keys = None if columns.key is None else as_binary(batch.column(columns.key))
-        values = as_binary(batch.column(columns.value))
+        topics = list(self._topics(batch))
+        formats = self._options.formats
+        keys = None if columns.key is None else _encoded(formats.key, batch.column(columns.key), topics)
+        values = _encoded(formats.value, batch.column(columns.value), topics)
         timestamps = self._timestamps(batch)
         headers = None if columns.headers is None else raw_headers(batch.column(columns.headers))
-        for topic, rows in self._topics(batch):
+        for topic, rows in topics:
             ids = self._partition_ids(batch, keys, topic, rows)
             for partition, chosen in group_rows(ids):
                 chosen = chosen if rows is None else rows[chosen]
@@ -245,6 +249,21 @@ def timestamps_ms(column: pa.Array, now_ms: int, *, is_ms: bool) -> Longs:
     if (found < 0).any():
         raise BadColumn(f"the column timestamp holds {found.min()} ms: a time before 1970 cannot be stored")
     return np.where(present, found, now_ms).astype(np.int64, copy=False)
+
+
+def _encoded(
+    value_format: ValueFormat | None, column: pa.Array, topics: Sequence[tuple[str, Rows | None]]
+) -> pa.Array:
+    """Return the bytes of ``column``, encoded for the topic of each row."""
+    if value_format is None:
+        return as_binary(column)
+    parts, numbers = [], []
+    for topic, rows in topics:
+        if rows is None:
+            return value_format.encode(column, topic)
+        parts.append(value_format.encode(column.take(pa.array(rows)), topic))
+        numbers.append(rows)
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(numbers))))
 
 
 def as_binary(column: pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ records. ``commit`` and ``abort`` do nothing to the rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
@@ -19,7 +19,7 @@ from minikafka.base.errors import ConfigError
 from pyspark_minikafka import report, workers
 from pyspark_minikafka.location import Target, check_login, check_reachable, locate
 from pyspark_minikafka.options.options import SinkOptions, sink_options
-from pyspark_minikafka.schema import SinkColumns, sink_columns
+from pyspark_minikafka.schema import SinkColumns, sink_columns, sink_formats
 from pyspark_minikafka.writing.task_writer import send
 
 try:
@@ -89,7 +89,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def _sink(options: Mapping[str, str], schema: StructType) -> Sink:
     parsed = sink_options(options)
-    columns = sink_columns(schema, parsed.topic)
+    columns = sink_columns(schema, parsed.topic, [side for side, _ in parsed.formats.sides()])
+    parsed = replace(parsed, formats=sink_formats(schema, parsed.formats))
     for warning in parsed.warnings:
         report.warn_once(warning)
     check_login(parsed.location, parsed.connection)

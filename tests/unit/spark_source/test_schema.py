@@ -14,6 +14,7 @@ from pyspark.sql.types import (
 )
 
 from minikafka.base.errors import ConfigError
+from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.schema import SOURCE_SCHEMA, BadColumn, check_user_schema, sink_columns
 
 
@@ -33,10 +34,10 @@ def test_the_source_has_the_columns_of_sparks_connector() -> None:
 
 def test_another_schema_is_refused() -> None:
     with pytest.raises(ConfigError, match="fixed schema"):
-        check_user_schema(frame(value=StringType()), False)
-    check_user_schema(SOURCE_SCHEMA, False)
+        check_user_schema(frame(value=StringType()), False, QueryFormats())
+    check_user_schema(SOURCE_SCHEMA, False, QueryFormats())
     with pytest.raises(ConfigError, match="headers:array"):
-        check_user_schema(SOURCE_SCHEMA, True)
+        check_user_schema(SOURCE_SCHEMA, True, QueryFormats())
 
 
 def test_value_alone_is_enough_with_a_topic_option() -> None:

@@ -77,6 +77,11 @@ object MinikafkaOptions {
   val OffsetsStorage = text("kafka.offsets.storage")
   val ZookeeperConnect = text("kafka.zookeeper.connect")
 
+  // The formats of keys and values.
+  val KeyFormat = text("minikafka.key.format")
+  val ValueFormat = text("minikafka.value.format")
+  val BadValues = text("minikafka.bad.values")
+
   // The topic of a write.
   val Topic = text("topic")
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
 
@@ -19,12 +22,17 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.records.format.message_set import Record, build_message_set
+from pyspark_minikafka.formats.bad_values import BadValue, BadValues, without_bad
+from pyspark_minikafka.formats.query_formats import QueryFormats
+from pyspark_minikafka.formats.string_format import StringFormat
+from pyspark_minikafka.formats.value_format import Decoded, arrow_schema
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.options import Mode, SourceOptions, source_options
 from pyspark_minikafka.planning.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.planning.tasks import RangePartition
 from pyspark_minikafka.reading import task_reader
 from pyspark_minikafka.reading.task_reader import read
+from pyspark_minikafka.schema import SOURCE_SCHEMA, source_schema
 
 SERVERS = Target("localhost:1")
 
@@ -114,18 +122,42 @@ def test_just_the_range_is_read_though_sets_are_larger(of: Of) -> None:
 def test_batches_have_sparks_columns_to_the_letter(of: Of) -> None:
     of(Log(0, 4))
     (batch,) = read(task(0, 4, partition=3), options())
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    from pyspark_minikafka.schema import SOURCE_SCHEMA
-
-    try:
-        wanted = to_arrow_schema(SOURCE_SCHEMA, timezone="UTC")
-    except TypeError:  # Spark 4.0
-        wanted = to_arrow_schema(SOURCE_SCHEMA)
-    assert batch.schema.equals(wanted)
+    assert batch.schema.equals(arrow_schema(SOURCE_SCHEMA))
     assert batch.column("topic").to_pylist() == ["t"] * 4
     assert batch.column("partition").to_pylist() == [3] * 4
     assert batch.column("offset").to_pylist() == [0, 1, 2, 3]
+
+
+def test_values_of_a_format_are_decoded(of: Of) -> None:
+    of(Log(0, 4))
+    given = source_options({"subscribe": "t", "minikafka.value.format": "string"}, Mode.BATCH)
+    (batch,) = read(task(1, 3), given)
+    assert batch.schema.equals(arrow_schema(source_schema(False, given.formats)))
+    assert batch.column("value").to_pylist() == ["1", "2"]
+    assert batch.column("key").to_pylist() == [None, None]
+
+
+class _OddOnly(StringFormat):
+    """Takes only odd numbers."""
+
+    def decode(self, values: pa.BinaryArray, topic: str) -> Decoded:
+        bad = np.array([row for row, value in enumerate(values.to_pylist()) if int(value) % 2 == 0])
+        return Decoded(without_bad(values, bad).cast("string"), bad, (f"even in {topic}",) * len(bad))
+
+
+def test_a_bad_value_ends_the_task_and_names_its_offset(of: Of) -> None:
+    of(Log(0, 8))
+    given = replace(options(), formats=QueryFormats(value=_OddOnly()))
+    with pytest.raises(BadValue, match=r"the value of t-2 at offset 6 is .*: even in t; its 1 bytes are '6'"):
+        list(read(task(5, 8, partition=2), given))
+
+
+def test_permissive_reads_a_bad_value_as_null_with_the_reason(of: Of) -> None:
+    of(Log(0, 8))
+    given = replace(options(), formats=QueryFormats(None, _OddOnly(), BadValues.PERMISSIVE))
+    (batch,) = read(task(5, 7), given)
+    assert batch.column("value").to_pylist() == ["5", None]
+    assert batch.column("value_error").to_pylist() == [None, {"bytes": b"6", "reason": "even in t"}]
 
 
 def test_many_small_rows_are_handed_over_in_pieces(of: Of, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,8 @@ from minikafka.base.errors import BrokerError, ConfigError, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce import BatchingConfig
 from minikafka.records.columns import HEADERS_TYPE
+from pyspark_minikafka.formats.query_formats import QueryFormats
+from pyspark_minikafka.formats.string_format import StringFormat
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import kafka_options
 from pyspark_minikafka.options.options import sink_options
@@ -164,6 +167,35 @@ def test_a_row_for_a_partition_that_was_added_to_a_known_topic_is_written() -> N
 def test_a_row_for_a_partition_that_was_not_is_refused() -> None:
     with pytest.raises(BadColumn, match="holds 4, but topic t has only 0 to 3"):
         write_to_partition(4, GrownTopic(4))
+
+
+class _WithTopic(StringFormat):
+    """Writes each text behind the name of its topic."""
+
+    def encode(self, column: pa.Array, topic: str) -> pa.BinaryArray:
+        return pa.array([None if text is None else f"{topic}:{text}".encode() for text in column.to_pylist()])
+
+
+@pytest.mark.parametrize(
+    ("topics", "wanted"),
+    [
+        (["a", "b", "a", "b"], [b"a:1", b"b:2", None, b"b:4"]),
+        (["b", "b", "b", "b"], [b"b:1", b"b:2", None, b"b:4"]),
+    ],
+)
+def test_values_are_encoded_for_the_topic_of_each_row(
+    topics: list[str], wanted: list[bytes | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[pa.Array] = []
+    monkeypatch.setattr(
+        task_writer._TaskWriter, "_queue", lambda self, tp, keys, values, *_: found.append((keys, values))
+    )
+    options = replace(sink_options({}), formats=QueryFormats(value=_WithTopic()))
+    columns = SinkColumns(value=1, key=None, topic=0, partition=None, timestamp=None, timestamp_is_ms=False)
+    task = task_writer._TaskWriter(BrokersOfKafka010(), BrokersOfKafka010(), options, columns)  # type: ignore[arg-type]
+    task.add(pa.RecordBatch.from_pydict({"topic": topics, "value": ["1", "2", None, "4"]}))
+    assert all(keys is None and values.to_pylist() == wanted for keys, values in found)
+    assert found
 
 
 def test_a_topic_cannot_be_overwritten() -> None:

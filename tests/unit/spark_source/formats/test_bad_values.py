@@ -1,0 +1,50 @@
+"""Values that are not in their format: how they are found and reported."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minikafka.base.ids import TopicPartition
+from pyspark_minikafka.formats.bad_values import bad_value, errors, find_bad, without_bad
+from pyspark_minikafka.formats.value_format import Decoded
+
+
+@given(st.lists(st.sampled_from([b"good", b"bad", None]), max_size=300))
+def test_every_bad_value_is_found(values: list[bytes | None]) -> None:
+    array = pa.array(values, pa.binary())
+    bad, reasons = find_bad(
+        array,
+        lambda block: b"bad" not in block.to_pylist(),
+        lambda value: "is bad" if value == b"bad" else None,
+    )
+    assert bad.tolist() == [row for row, value in enumerate(values) if value == b"bad"]
+    assert reasons == ("is bad",) * len(bad)
+    left = without_bad(array, bad)
+    assert left.type == pa.binary()
+    assert left.to_pylist() == [None if value == b"bad" else value for value in values]
+
+
+def test_the_column_of_errors_is_null_where_values_are_good() -> None:
+    values = pa.array([b"a", b"\xff", None, b"\xfe"])
+    decoded = Decoded(pa.nulls(4), np.array([1, 3]), ("x", "y"))
+    assert errors(values, decoded).to_pylist() == [
+        None,
+        {"bytes": b"\xff", "reason": "x"},
+        None,
+        {"bytes": b"\xfe", "reason": "y"},
+    ]
+    assert errors(values, Decoded(pa.nulls(4), np.array([], dtype=np.int64), ())).null_count == 4
+
+
+def test_the_error_of_a_value_names_its_place_and_the_way_out() -> None:
+    error = str(bad_value("value", TopicPartition("t", 3), 17, b"\x1b[2J" + b"x" * 500, "no\ngood"))
+    assert "the value of t-3 at offset 17" in error
+    assert r"no\ngood" in error
+    assert "minikafka.bad.values=permissive" in error
+    assert "504 bytes" in error
+    assert r"\x1b[2J" in error
+    assert error.isprintable()
+    assert len(error) < 500
