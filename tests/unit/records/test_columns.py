@@ -6,6 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.records import columns as columns_module
+from minikafka.records.arrow import decoded as decoded_module
 from minikafka.records.columns import (
     SCHEMA,
     SCHEMA_WITH_HEADERS,
@@ -198,7 +199,7 @@ def test_a_column_that_would_grow_too_large_ends_the_batch(monkeypatch: pytest.M
 
 
 def test_too_many_rows_of_a_long_topic_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns_module, "MAX_COLUMN_BYTES", 1000)
+    monkeypatch.setattr(decoded_module, "MAX_COLUMN_BYTES", 1000)
     with pytest.raises(ValueError, match="5 rows with a topic name of 249 bytes"):
         decode(build_message_set(some_records(5)), 0, EVER).record_batch("t" * 249, 0)
 
