@@ -17,7 +17,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.records import kernels
 from minikafka.records.arrow.buffers import grown
-from minikafka.records.arrow.decoded import MAX_COLUMN_BYTES, SCHEMA, SCHEMA_WITH_HEADERS, Columns
+from minikafka.records.arrow.decoded import MAX_COLUMN_BYTES, SCHEMA, SCHEMA_WITH_HEADERS, Columns, schema_of
 from minikafka.records.arrow.encoding import (
     EncodedRecords,
     encode,
@@ -51,6 +51,7 @@ __all__ = [
     "partitions_by_java_hash",
     "partitions_by_key",
     "raw_headers",
+    "schema_of",
 ]
 
 PIECE_BYTES = 32 << 20
@@ -71,9 +72,9 @@ class ColumnDecoder:
     """Collects the messages of several pieces of one partition, in order, into one set of columns.
 
     Rows are those with ``start_offset <= offset < end_offset``; at most ``max_rows`` if given, and no more
-    once keys, values or headers have ``max_bytes``, except a first row that has more. A decoder that is
-    ``full`` or ``finished`` ignores further data. A wrapper or batch that holds more than
-    ``max_content_bytes`` is CORRUPT_MESSAGE.
+    once keys, values or headers have ``max_bytes``, except a first row that has more. Keys, values and
+    headers are left out if they are not requested. A decoder that is ``full`` or ``finished`` ignores further
+    data. A wrapper or batch that holds more than ``max_content_bytes`` is CORRUPT_MESSAGE.
     """
 
     def __init__(
@@ -84,6 +85,8 @@ class ColumnDecoder:
         check_crc: bool = True,
         max_rows: int | None = None,
         max_bytes: int = MAX_COLUMN_BYTES,
+        keys: bool = True,
+        values: bool = True,
         headers: bool = False,
         max_content_bytes: int = MAX_CONTENT_BYTES,
     ) -> None:
@@ -93,7 +96,7 @@ class ColumnDecoder:
         self._max_rows = max_rows
         self._max_bytes = min(max_bytes, MAX_COLUMN_BYTES)
         self._max_content_bytes = max_content_bytes
-        self._with_headers = headers
+        self._with_keys, self._with_values, self._with_headers = keys, values, headers
         self._in_batches = False
         self._valid_bytes = 0
         self._state = np.zeros(read.STATE_SIZE, dtype=np.int64)
@@ -103,6 +106,8 @@ class ColumnDecoder:
         self._state[read.CHECK_CRC] = check_crc
         self._state[read.INNER] = -1
         self._state[read.RECORD_AT] = -1
+        self._state[read.WITH_KEYS] = keys
+        self._state[read.WITH_VALUES] = values
         self._state[read.WITH_HEADERS] = headers
         self._values = np.empty(0, dtype=np.uint8)
         self._make_columns()
@@ -379,7 +384,7 @@ class ColumnDecoder:
         """Make room for the probable content of ``size`` bytes of messages."""
         state, read = self._state, kernels.read
         size = min(size, self._max_bytes - int(state[read.VALUE_BYTES]))
-        if self._values.size - int(state[read.VALUE_BYTES]) < size:
+        if self._with_values and self._values.size - int(state[read.VALUE_BYTES]) < size:
             self._values = _more_bytes(self._values, int(state[read.VALUE_BYTES]), size)
         if self._offsets.size - self.count < size // 128:
             self._more_rows(size // 128)
@@ -395,12 +400,14 @@ class ColumnDecoder:
         self._offsets = grown(self._offsets, used, room)
         self._timestamps = grown(self._timestamps, used, room)
         self._types = grown(self._types, used, room)
-        self._has_key = grown(self._has_key, used, room)
-        self._has_value = grown(self._has_value, used, room)
+        if self._with_keys:
+            self._has_key = grown(self._has_key, used, room)
+            self._key_ends = grown(self._key_ends, used + 1, room + 1)
+        if self._with_values:
+            self._has_value = grown(self._has_value, used, room)
+            self._value_ends = grown(self._value_ends, used + 1, room + 1)
         if self._with_headers:
             self._header_ends = grown(self._header_ends, used + 1, room + 1)
-        self._key_ends = grown(self._key_ends, used + 1, room + 1)
-        self._value_ends = grown(self._value_ends, used + 1, room + 1)
         return True
 
 
@@ -452,7 +459,14 @@ class DamagedEntry(BrokerError):
 
 
 def decode_pieces(
-    data: Buffer, start_offset: int, end_offset: int, *, check_crc: bool = True, headers: bool = False
+    data: Buffer,
+    start_offset: int,
+    end_offset: int,
+    *,
+    check_crc: bool = True,
+    keys: bool = True,
+    values: bool = True,
+    headers: bool = False,
 ) -> Iterator[Columns]:
     """Yield all messages of ``data``, in pieces of PIECE_BYTES and PIECE_ROWS; the last one is ``complete``.
 
@@ -463,6 +477,8 @@ def decode_pieces(
         start_offset,
         end_offset,
         check_crc=check_crc,
+        keys=keys,
+        values=values,
         headers=headers,
         max_rows=PIECE_ROWS,
         max_bytes=PIECE_BYTES,

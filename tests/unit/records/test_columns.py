@@ -14,6 +14,7 @@ from minikafka.records.columns import (
     DamagedEntry,
     decode,
     decode_pieces,
+    schema_of,
 )
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import (
@@ -50,6 +51,34 @@ def test_the_batch_has_sparks_columns_to_the_letter() -> None:
     assert row["timestamp"].timestamp() == 1.5
     del row["timestamp"]
     assert row == {"key": b"k", "value": b"v", "topic": "t", "partition": 3, "offset": 7, "timestampType": 0}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize("max_rows", [3, 100])
+def test_columns_that_are_not_requested_are_left_out(magic: int, codec: Codec, max_rows: int) -> None:
+    data = build_message_set(some_records(10), magic=magic, codec=codec)
+    whole = decode(data, 2, 9).record_batch("t", 0)
+    for keys, values in ((True, False), (False, True), (False, False)):
+        names = [name for name in SCHEMA.names if {"key": keys, "value": values}.get(name, True)]
+        decoder = ColumnDecoder(2, 9, keys=keys, values=values, max_rows=max_rows)
+        pieces = [piece.record_batch("t", 0, schema_of(names)) for piece in decoder.pieces(data)]
+        assert pa.Table.from_batches(pieces).to_pydict() == whole.select(names).to_pydict()
+
+
+def test_a_column_that_was_not_decoded_is_an_error() -> None:
+    columns = decode_pieces(build_message_set(some_records(3)), 0, EVER, keys=False)
+    with pytest.raises(ValueError, match="no column 'key': it was not decoded"):
+        next(columns).record_batch("t", 0)
+
+
+def test_damage_behind_rows_without_values_keeps_these_rows() -> None:
+    data = bytearray(build_batch(some_records(4)) + build_batch(some_records(4), base_offset=4))
+    data[-1] ^= 1
+    pieces = decode_pieces(data, 0, EVER, keys=False, values=False)
+    assert [next(pieces).offsets.tolist()] == [[0, 1, 2, 3]]
+    with pytest.raises(DamagedEntry):
+        next(pieces)
 
 
 def test_range_of_markers_alone_gives_no_rows() -> None:

@@ -7,6 +7,7 @@ microseconds UTC, ``timestampType`` int32 (-1 for magic 0, whose timestamp is -1
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,12 @@ SCHEMA = pa.schema(
 SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 """With Spark's option ``includeHeaders``."""
 
+
+def schema_of(columns: Sequence[str]) -> pa.Schema:
+    """Return the schema of ``columns``, in this order. KeyError for an unknown one."""
+    return pa.schema([SCHEMA_WITH_HEADERS.field(name) for name in columns])
+
+
 _TIMESTAMP_LIMIT_MS = INT64_MAX // 1000
 
 
@@ -52,6 +59,8 @@ class Columns:
     next_offset       the first offset that was not decoded: the next decoding starts there
     valid_bytes       the decoded bytes of the last data; anything after them was not used, or not completely
     headers           of each row; None if they were not requested
+
+    Of keys or values that were not requested there are no bytes, and one end.
     complete          False if there was no room for more rows: there may be more from ``next_offset`` on
     """
 
@@ -74,11 +83,13 @@ class Columns:
 
     def key_array(self) -> pa.BinaryArray:
         """Return the keys."""
-        return _binary(self.count, self.key_ends, self.keys, self.key_validity, self.null_keys)
+        return _binary("key", self.count, self.key_ends, self.keys, self.key_validity, self.null_keys)
 
     def value_array(self) -> pa.BinaryArray:
         """Return the values."""
-        return _binary(self.count, self.value_ends, self.values, self.value_validity, self.null_values)
+        return _binary(
+            "value", self.count, self.value_ends, self.values, self.value_validity, self.null_values
+        )
 
     def record_batch(self, topic: str, partition: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
         """Return all rows as one batch with the columns of ``schema``, in its order.
@@ -128,12 +139,15 @@ class Columns:
 
 
 def _binary(
+    name: str,
     count: int,
     ends: NDArray[np.int32],
     data: NDArray[np.uint8],
     validity: NDArray[np.uint8] | None,
     nulls: int,
 ) -> pa.BinaryArray:
+    if ends.size <= count:
+        raise ValueError(f"no column {name!r}: it was not decoded")
     bitmap = None if validity is None else pa.py_buffer(validity)
     buffers = [bitmap, pa.py_buffer(ends), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=nulls)

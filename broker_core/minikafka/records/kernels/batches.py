@@ -121,28 +121,28 @@ def write_row(
 ) -> Number:
     """Append key and value as row ROWS. Return WHOLE, or the code of the column that is full."""
     row = state[read.ROWS]
-    if row >= has_key.size:
-        return decode_status.ROWS_FULL
     key_end = state[read.KEY_BYTES]
-    if max(key_length, 0) > keys.size - key_end:
+    if state[read.WITH_KEYS] and max(key_length, 0) > keys.size - key_end:
         return decode_status.KEYS_FULL
     value_end = state[read.VALUE_BYTES]
-    if max(value_length, 0) > values.size - value_end:
+    if state[read.WITH_VALUES] and max(value_length, 0) > values.size - value_end:
         return decode_status.VALUES_FULL
-    if key_length > 0:
-        copy_bytes(keys, key_end, data, key_at, key_length)
-        key_end += key_length
-    if value_length > 0:
-        copy_bytes(values, value_end, data, value_at, value_length)
-        value_end += value_length
-    has_key[row] = key_length >= 0
-    has_value[row] = value_length >= 0
-    key_ends[row + 1] = key_end
-    value_ends[row + 1] = value_end
-    state[read.KEY_BYTES] = key_end
-    state[read.VALUE_BYTES] = value_end
-    state[read.NULL_KEYS] += key_length < 0
-    state[read.NULL_VALUES] += value_length < 0
+    if state[read.WITH_KEYS]:
+        if key_length > 0:
+            copy_bytes(keys, key_end, data, key_at, key_length)
+            key_end += key_length
+        has_key[row] = key_length >= 0
+        key_ends[row + 1] = key_end
+        state[read.KEY_BYTES] = key_end
+        state[read.NULL_KEYS] += key_length < 0
+    if state[read.WITH_VALUES]:
+        if value_length > 0:
+            copy_bytes(values, value_end, data, value_at, value_length)
+            value_end += value_length
+        has_value[row] = value_length >= 0
+        value_ends[row + 1] = value_end
+        state[read.VALUE_BYTES] = value_end
+        state[read.NULL_VALUES] += value_length < 0
     return WHOLE
 
 
@@ -179,6 +179,8 @@ def decode_records(
         if base + delta >= state[read.START_OFFSET] and not state[read.BATCH_CONTROL]:
             if base + delta >= state[read.END_OFFSET]:
                 return decode_status.REACHED_END_OFFSET
+            if state[read.ROWS] >= offsets.size:
+                return decode_status.ROWS_FULL
             size = after - headers_at if count and state[read.WITH_HEADERS] else 0
             if size > headers.size - state[read.HEADER_BYTES]:
                 return decode_status.HEADERS_FULL

@@ -70,7 +70,10 @@ BATCH_TYPE = 27
 BATCH_CONTROL = 28
 DELTA_BEFORE = 29  # offset delta of the record before
 COUNTERS_BEFORE = 30  # the counters when it was entered
-STATE_SIZE = 40
+# For every magic:
+WITH_KEYS = 40  # 0 or 1: write the keys, and the values; else their columns are not touched
+WITH_VALUES = 41
+STATE_SIZE = 42
 
 
 @inner
@@ -165,27 +168,29 @@ def decode_run(
         if row >= offsets.size:
             code = decode_status.ROWS_FULL
             break
-        if max(key_length, 0) > keys.size - key_end:
+        if state[WITH_KEYS] and max(key_length, 0) > keys.size - key_end:
             code = decode_status.KEYS_FULL
             break
-        if max(value_length, 0) > values.size - value_end:
+        if state[WITH_VALUES] and max(value_length, 0) > values.size - value_end:
             code = decode_status.VALUES_FULL
             break
         offsets[row] = offset
         timestamps[row], types[row] = timestamp_of(data, position, state)
-        if key_length > 0:
-            copy_bytes(keys, key_end, data, key_at, key_length)
-            key_end += key_length
-        if value_length > 0:
-            copy_bytes(values, value_end, data, value_at, value_length)
-            value_end += value_length
-        has_key[row] = key_length >= 0
-        has_value[row] = value_length >= 0
-        state[NULL_KEYS] += key_length < 0
-        state[NULL_VALUES] += value_length < 0
+        if state[WITH_KEYS]:
+            if key_length > 0:
+                copy_bytes(keys, key_end, data, key_at, key_length)
+                key_end += key_length
+            has_key[row] = key_length >= 0
+            state[NULL_KEYS] += key_length < 0
+            key_ends[row + 1] = key_end
+        if state[WITH_VALUES]:
+            if value_length > 0:
+                copy_bytes(values, value_end, data, value_at, value_length)
+                value_end += value_length
+            has_value[row] = value_length >= 0
+            state[NULL_VALUES] += value_length < 0
+            value_ends[row + 1] = value_end
         row += 1
-        key_ends[row] = key_end
-        value_ends[row] = value_end
         next_offset = max(next_offset, offset + 1)
         position = end
     state[POSITION] = position
