@@ -42,6 +42,7 @@ SPARK_SOURCE: dict[str, tuple[str, str]] = {
     "minikafka.key.format": (WORKS, OURS),
     "minikafka.value.format": (WORKS, OURS),
     "minikafka.bad.values": (WORKS, OURS),
+    "minikafka.columns": (WORKS, OURS),
     "minikafka.log.tasks": (WORKS, OURS),
     "minikafka.pushdown": ("4.1", OURS),
     "minikafka.single.batch": ("4.0, 4.1", OURS),

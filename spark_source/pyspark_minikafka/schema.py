@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql.types import (
@@ -38,22 +38,35 @@ HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructFie
 SCHEMA_WITH_HEADERS = StructType([*SOURCE_SCHEMA.fields, StructField("headers", HEADERS_TYPE)])
 """The columns with ``includeHeaders``. ``headers`` is null for a record without headers."""
 
-
-def source_schema(include_headers: bool, formats: QueryFormats) -> StructType:
-    """Return the columns of a read."""
-    return formats.schema(SCHEMA_WITH_HEADERS if include_headers else SOURCE_SCHEMA)
+COLUMNS = "minikafka.columns"
+"""The option that selects columns."""
 
 
-def check_user_schema(schema: StructType, include_headers: bool, formats: QueryFormats) -> None:
-    """Raise ConfigError for another schema given with ``.schema(…)``: the columns are fixed."""
-    fixed = source_schema(include_headers, formats)
-    if [(f.name, f.dataType) for f in schema.fields] != [(f.name, f.dataType) for f in fixed.fields]:
-        raise ConfigError(
-            "schema",
-            schema.simpleString(),
-            "the source has a fixed schema and cannot be set with a custom one; its columns are "
-            f"{fixed.simpleString()}",
-        )
+def stored_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of the stored records of which ``columns`` are made, in their order."""
+    return tuple(dict.fromkeys(name.removesuffix("_error") for name in columns))
+
+
+def source_schema(columns: Sequence[str], formats: QueryFormats) -> StructType:
+    """Return the schema of a read of ``columns``."""
+    everything = formats.schema(SCHEMA_WITH_HEADERS)
+    return StructType([everything[name] for name in columns])
+
+
+def check_user_schema(schema: StructType, columns: Sequence[str], formats: QueryFormats) -> None:
+    """Raise ConfigError for a schema given with ``.schema(…)`` that has other columns."""
+    fixed = source_schema(columns, formats)
+    given = [(field.name, field.dataType) for field in schema.fields]
+    if given == [(field.name, field.dataType) for field in fixed.fields]:
+        return
+    known = [(field.name, field.dataType) for field in formats.schema(SCHEMA_WITH_HEADERS).fields]
+    instead = ",".join(schema.names) if schema.names and all(field in known for field in given) else ""
+    raise ConfigError(
+        "schema",
+        schema.simpleString(),
+        "the source has a fixed schema and cannot be set with a custom one; its columns are "
+        f"{fixed.simpleString()}{instead and f'; set the option {COLUMNS}={instead}'}",
+    )
 
 
 class BadColumn(MinikafkaError):

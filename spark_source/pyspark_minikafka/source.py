@@ -89,14 +89,14 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
 
     @workers.readable_errors()
     def schema(self) -> StructType:
-        """Return the fixed columns. Called by ``load()``, so invalid options are refused there."""
+        """Return the columns of a read. Called by ``load()``, so invalid options are refused there."""
         _module("catalog").refuse_new_table(self.options)
         options = _module("options.options")
         parsed = options.source_options(self.options, options.Mode.LOAD)
         _module("report").warn(parsed.warnings)
         _module("location").check_login(parsed.location, parsed.connection)
         _module("reading.batch")  # a dependency of the tasks that is missing is reported here, on the driver
-        schema: StructType = _module("schema").source_schema(parsed.include_headers, parsed.formats)
+        schema: StructType = _module("schema").source_schema(parsed.columns, parsed.formats)
         return schema
 
     @workers.readable_errors()

@@ -123,6 +123,18 @@ def test_only_some_columns_may_be_asked_for(kafka: Kafka, read: Read) -> None:
     assert read(subscribe=topic).selectExpr("sum(offset) AS s").collect()[0].s == 45
 
 
+def test_a_read_has_the_columns_that_the_option_selects(kafka: Kafka, read: Read) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, ["a", None], key=b"k")
+    frame = read(subscribe=topic, minikafka__columns="offset,value")
+    assert frame.schema.simpleString() == "struct<offset:bigint,value:binary>"
+    assert [tuple(row) for row in frame.orderBy("offset").collect()] == [(0, b"a"), (1, None)]
+    assert frame.where("offset = 1").count() == 1
+    assert [tuple(row) for row in read(subscribe=topic, minikafka__columns="KEY").collect()] == [(b"k",)] * 2
+    assert read(subscribe=topic, minikafka__columns="headers").where("headers IS NULL").count() == 2
+    assert read(subscribe=topic, minikafka__columns="topic,partition").distinct().count() == 1
+
+
 def test_many_rows_arrive_once_each_in_order(kafka: Kafka, read: Read, spark: SparkSession) -> None:
     topic = kafka.topic(3)
     wanted = 200_000

@@ -304,6 +304,23 @@ def test_with_the_jar_and_the_package_sql_does_what_it_cannot_do_without(
     assert values(kafka, spark, topic) == found["stream"]
 
 
+def test_a_table_of_selected_columns_takes_rows_of_all(kafka: Kafka, jar_session: JarSession) -> None:
+    topic = kafka.topic_with(["a"])
+    found = jar_session.run(
+        """
+        servers, topic = sys.argv[2:]
+        spark.sql(f"CREATE TABLE narrow USING minikafka OPTIONS (`kafka.bootstrap.servers` '{servers}', "
+            f"subscribe '{topic}', topic '{topic}', `minikafka.columns` 'value,key')")
+        spark.sql("INSERT INTO narrow BY NAME SELECT 'k' AS key, 'b' AS value")
+        rows = spark.sql("SELECT * FROM narrow").collect()
+        print(json.dumps([spark.table("narrow").columns, sorted(row.value.decode() for row in rows)]))
+        """,
+        kafka.servers,
+        topic,
+    )
+    assert found == [["value", "key"], ["a", "b"]]
+
+
 def test_jar_limits_available_now_batches_and_closes_windows(kafka: Kafka, jar_session: JarSession) -> None:
     """Also where its sink fails half-way and records come in between, as with Spark's own connector."""
     topic = kafka.topic(2, config={"retention.ms": "-1"})  # the times of its records are long ago

@@ -26,6 +26,17 @@ def test_a_stream_reads_what_is_there_and_what_comes(streams: Streams, kafka: Ka
     assert running.wait_for(3) == ["a", "b", "c"]
 
 
+def test_a_stream_has_the_columns_that_the_option_selects(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic_with(["a", "b"])
+    running = streams.start(subscribe=topic, startingOffsets="earliest", minikafka__columns="value")
+    assert running.wait_for(2) == ["a", "b"]
+    running.stop()
+    kafka.produce(topic, ["c"])
+    # The selection is not part of the query's state.
+    again = streams.start(subscribe=topic, minikafka__columns="offset,value")
+    assert again.wait_for(1) == ["c"]
+
+
 def test_a_stream_starts_at_latest_unless_told_otherwise(streams: Streams, kafka: Kafka) -> None:
     topic = kafka.topic_with(["before"])
     running = streams.start(subscribe=topic)

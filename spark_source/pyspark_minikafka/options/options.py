@@ -24,6 +24,13 @@ from pyspark_minikafka.checkpoint import spark_checkpoint, subscription
 from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.options import bounds
 from pyspark_minikafka.options.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
+from pyspark_minikafka.options.column_options import (
+    COLUMNS,
+    HEADERS,
+    column_warnings,
+    has_headers,
+    read_columns,
+)
 from pyspark_minikafka.options.format_options import BAD_VALUES, format_options
 from pyspark_minikafka.options.format_options import OPTIONS as FORMAT_OPTIONS
 from pyspark_minikafka.options.group_options import COMMIT_GROUP, GroupOptions, group_options, without_effect
@@ -106,16 +113,13 @@ class TriggerOptions:
     )
 
 
-_HEADERS = "includeHeaders"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """The parsed options of a read. Times are in milliseconds.
 
     groups: options about consumer groups. checkpoint: the query's checkpoint, when the options name it.
-    accept_changed_topics: topics of the checkpoint that are no longer subscribed are dropped. warnings:
-    logged once a query.
+    accept_changed_topics: topics of the checkpoint that are no longer subscribed are dropped. columns: those
+    of the read, in order. warnings: logged once a query.
     """
 
     location: Location
@@ -129,6 +133,7 @@ class SourceOptions:
     checkpoint: spark_checkpoint.CheckpointLocation | None
     accept_changed_topics: bool
     formats: QueryFormats
+    columns: tuple[str, ...]
     warnings: tuple[str, ...]
     min_partitions: int | None = setting(
         "minPartitions", int32(1), None, "The fewest tasks: ranges of offsets are split."
@@ -151,7 +156,6 @@ class SourceOptions:
     offset_retry_interval_ms: int = setting(
         "fetchOffset.retryIntervalMs", capped_int64(0), 1_000, "How long to wait in between."
     )
-    include_headers: bool = setting(_HEADERS, BOOLEAN, False, "Whether the column `headers` is there.")
     log_tasks: bool = setting("minikafka.log.tasks", BOOLEAN, False, "Whether each task logs a line.")
     pushdown: bool | None = setting(
         "minikafka.pushdown",
@@ -195,6 +199,8 @@ SOURCE_CONFIG = ConfigDef(
         *bounds.OPTIONS,
         *definition_of(TriggerOptions).keys.values(),
         *definition_of(SourceOptions).keys.values(),
+        HEADERS,
+        COLUMNS,
         ConfigKey("groupIdPrefix", TEXT, None, "Taken, with a warning: the source has no group."),
         *GROUP_OPTIONS,
         ConfigKey(
@@ -213,7 +219,7 @@ SOURCE_CONFIG = ConfigDef(
 SINK_CONFIG = ConfigDef(
     [
         ConfigKey("topic", TEXT, None, "The topic of all rows; wins over the column `topic`."),
-        ConfigKey(_HEADERS, BOOLEAN, False, "Accepted; the column `headers` is written if it is there."),
+        ConfigKey(HEADERS.name, BOOLEAN, False, "Accepted; the column `headers` is written if it is there."),
         *FORMAT_OPTIONS,
         *_LOCATION,
     ]
@@ -367,6 +373,14 @@ def _checkpoint(
     return location if directory else None
 
 
+_OF_STREAMS = (
+    *definition_of(TriggerOptions).keys,
+    COMMIT_GROUP,
+    spark_checkpoint.RESUME_FROM,
+    subscription.CHANGED_TOPICS,
+)
+
+
 def source_options(
     given: Mapping[str, str], mode: Mode, *, working_directory: str | None = None
 ) -> SourceOptions:
@@ -392,21 +406,14 @@ def source_options(
         checkpoint = faults.attempt(lambda: _checkpoint(options, working_directory), None)
     accept_changed_topics = faults.attempt(lambda: subscription.accepts_changes(options), False)
     formats = faults.attempt(lambda: format_options(options), QueryFormats())
+    columns = faults.attempt(lambda: read_columns(options, formats), ())
     others = faults.attempt(lambda: _read(SourceOptions, options), {})
     warnings = _check(options, unused, faults) + kafka.warnings
-    warnings += _group_warnings(options)
+    warnings += _group_warnings(options) + column_warnings(options, columns)
     warnings += without_effect(options, used=groups.commit is not None or starts_at is not None)
     if mode is Mode.BATCH:
-        warnings += tuple(
-            f"{name} has no effect on a batch query"
-            for name in (
-                *definition_of(TriggerOptions).keys,
-                COMMIT_GROUP,
-                spark_checkpoint.RESUME_FROM,
-                subscription.CHANGED_TOPICS,
-            )
-            if name.lower() in options
-        )
+        of_streams = (name for name in _OF_STREAMS if name.lower() in options)
+        warnings += tuple(f"{name} has no effect on a batch query" for name in of_streams)
         trigger = TriggerOptions()
     return SourceOptions(
         location=replace(location, zookeeper_connect=groups.zookeeper_connect),
@@ -420,6 +427,7 @@ def source_options(
         checkpoint=checkpoint,
         accept_changed_topics=accept_changed_topics,
         formats=formats,
+        columns=columns,
         warnings=warnings,
         **others,
     )
@@ -431,7 +439,7 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
     kafka = kafka_options(options, faults, sink=True)
     unused = _unused(options, kafka, tuple(SINK_CONFIG.keys), faults)
     location = faults.attempt(lambda: _location(options, kafka, working_directory), Location(None, ""))
-    faults.attempt(lambda: BOOLEAN.parse(_HEADERS, options.get(_HEADERS.lower(), "false")), None)
+    faults.attempt(lambda: has_headers(options), None)
     topic = options.get("topic")
     if topic is not None:
         topic = faults.attempt(partial(topic_name, "topic", topic, topic.strip()), None)

@@ -82,6 +82,6 @@ def _takes_filters(options: SourceOptions) -> bool:
 def reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """Return the reader of a batch query. Log the warnings that ``load()`` could not know of."""
     parsed = source_options(options, Mode.BATCH)
-    check_user_schema(schema, parsed.include_headers, parsed.formats)
+    check_user_schema(schema, parsed.columns, parsed.formats)
     report.warn(w for w in parsed.warnings if w not in source_options(options, Mode.LOAD).warnings)
     return PushdownReader(parsed) if _takes_filters(parsed) else BatchReader(parsed)

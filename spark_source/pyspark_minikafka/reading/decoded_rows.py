@@ -22,7 +22,7 @@ class RowDecoder:
 
     def __init__(self, options: SourceOptions) -> None:
         self._formats = options.formats
-        self._schema = arrow_schema(source_schema(options.include_headers, options.formats))
+        self._schema = arrow_schema(source_schema(options.columns, options.formats))
 
     def record_batch(self, columns: Columns, topic: str, partition: int, stored: pa.Schema) -> pa.RecordBatch:
         """Return all rows, in the columns that Spark expects. Raise BadValue if a bad value ends the query.
@@ -32,6 +32,8 @@ class RowDecoder:
         binary = columns.record_batch(topic, partition, stored)
         arrays = dict(zip(stored.names, binary.columns, strict=True))
         for side, value_format in self._formats.sides():
+            if side not in arrays:
+                continue
             values = arrays[side]
             decoded = value_format.decode(values, topic)
             if self._formats.bad_values is BadValues.PERMISSIVE:

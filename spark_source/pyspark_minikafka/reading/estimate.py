@@ -21,6 +21,7 @@ from pyspark_minikafka.options.options import SourceOptions
 from pyspark_minikafka.planning.ranges import OffsetRange
 from pyspark_minikafka.planning.tasks import RangePartition
 from pyspark_minikafka.reading.task_reader import read
+from pyspark_minikafka.schema import stored_columns
 
 SAMPLE_RECORDS = 500
 _SAMPLE_TIMEOUT_MS = 5_000
@@ -45,7 +46,9 @@ def _row_bytes(ranges: Sequence[OffsetRange], target: Target, options: SourceOpt
     )
     wait_ms = min(options.poll_timeout_ms, _SAMPLE_TIMEOUT_MS)
     rows = size = 0
-    stored = replace(options, poll_timeout_ms=wait_ms, formats=QueryFormats())
+    stored = replace(
+        options, poll_timeout_ms=wait_ms, columns=stored_columns(options.columns), formats=QueryFormats()
+    )
     try:
         for batch in read(RangePartition(sample, target), stored):
             rows += batch.num_rows

@@ -361,7 +361,7 @@ def reader(options: Mapping[str, str], schema: StructType) -> StreamReader | Ref
     try:
         catalog.refuse_without_options(options)
         parsed = source_options(options, Mode.STREAM)
-        check_user_schema(schema, parsed.include_headers, parsed.formats)
+        check_user_schema(schema, parsed.columns, parsed.formats)
     except MinikafkaError as problem:
         return RefusedReader(problem)
     return LimitedReader(parsed) if HAS_LIMITS else UnlimitedReader(parsed)

@@ -28,12 +28,13 @@ from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.fetch.prefetch import prefetched
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, log_reaches
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, DamagedEntry, decode_pieces
+from minikafka.records.columns import DamagedEntry, decode_pieces, schema_of
 from pyspark_minikafka import cache, report, workers
 from pyspark_minikafka.location import check_reachable
 from pyspark_minikafka.options.options import SourceOptions
 from pyspark_minikafka.planning.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.planning.tasks import RangePartition
+from pyspark_minikafka.schema import stored_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,6 +96,7 @@ class _RangeReader:
         self.stats = ReadStats()
         self._cluster = cluster
         self._options = options
+        self._stored = schema_of(stored_columns(options.columns))
         self._decoder = _row_decoder(options)
         self._position = task.start
         self._stopped = False
@@ -185,24 +187,25 @@ class _RangeReader:
     def _rows_of(self, data: memoryview) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one fetch. Raise DamagedEntry after the rows before the damage."""
         topic, partition = self.task.topic_partition
-        options = self._options
+        stored = self._stored
         pieces = decode_pieces(
             data,
             self._position,
             self.task.end,
-            check_crc=options.fetch.check_crcs,
-            headers=options.include_headers,
+            check_crc=self._options.fetch.check_crcs,
+            keys="key" in stored.names,
+            values="value" in stored.names,
+            headers="headers" in stored.names,
         )
         while True:
             began = time.perf_counter_ns()
             columns = next(pieces, None)
             batch = None
             if columns is not None and columns.count:
-                schema = SCHEMA_WITH_HEADERS if options.include_headers else SCHEMA
                 if self._decoder is None:
-                    batch = columns.record_batch(topic, partition, schema)
+                    batch = columns.record_batch(topic, partition, stored)
                 else:
-                    batch = self._decoder.record_batch(columns, topic, partition, schema)
+                    batch = self._decoder.record_batch(columns, topic, partition, stored)
             self.stats.decode_ns += time.perf_counter_ns() - began
             if columns is None:
                 return

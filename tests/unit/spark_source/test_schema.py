@@ -14,8 +14,19 @@ from pyspark.sql.types import (
 )
 
 from minikafka.base.errors import ConfigError
+from pyspark_minikafka.formats.bad_values import BadValues
 from pyspark_minikafka.formats.query_formats import QueryFormats
-from pyspark_minikafka.schema import SOURCE_SCHEMA, BadColumn, check_user_schema, sink_columns
+from pyspark_minikafka.formats.string_format import StringFormat
+from pyspark_minikafka.options.column_options import selected_columns
+from pyspark_minikafka.schema import (
+    SCHEMA_WITH_HEADERS,
+    SOURCE_SCHEMA,
+    BadColumn,
+    check_user_schema,
+    sink_columns,
+    source_schema,
+    stored_columns,
+)
 
 
 def frame(**columns: object) -> StructType:
@@ -34,10 +45,48 @@ def test_the_source_has_the_columns_of_sparks_connector() -> None:
 
 def test_another_schema_is_refused() -> None:
     with pytest.raises(ConfigError, match="fixed schema"):
-        check_user_schema(frame(value=StringType()), False, QueryFormats())
-    check_user_schema(SOURCE_SCHEMA, False, QueryFormats())
+        check_user_schema(frame(value=StringType()), SOURCE_SCHEMA.names, QueryFormats())
+    check_user_schema(SOURCE_SCHEMA, SOURCE_SCHEMA.names, QueryFormats())
     with pytest.raises(ConfigError, match="headers:array"):
-        check_user_schema(SOURCE_SCHEMA, True, QueryFormats())
+        check_user_schema(SOURCE_SCHEMA, SCHEMA_WITH_HEADERS.names, QueryFormats())
+
+
+def test_the_columns_of_a_read_are_those_selected_in_their_order() -> None:
+    columns = selected_columns("offset, VALUE,headers,timestamptype", QueryFormats())
+    assert columns == ("offset", "value", "headers", "timestampType")
+    schema = source_schema(columns[:2], QueryFormats())
+    assert schema.simpleString() == "struct<offset:bigint,value:binary>"
+    check_user_schema(schema, columns[:2], QueryFormats())
+
+
+def test_a_schema_of_fewer_columns_is_refused_with_the_option() -> None:
+    with pytest.raises(ConfigError, match=r"set the option minikafka\.columns=offset,value"):
+        check_user_schema(frame(offset=LongType(), value=BinaryType()), SOURCE_SCHEMA.names, QueryFormats())
+
+
+def test_columns_of_bad_values_can_be_selected_where_there_are_some() -> None:
+    formats = QueryFormats(value=StringFormat(), bad_values=BadValues.PERMISSIVE)
+    assert selected_columns("value_error,offset", formats) == ("value_error", "offset")
+    assert stored_columns(("value_error", "offset", "value")) == ("value", "offset")
+    with pytest.raises(ValueError, match="unknown column value_error"):
+        selected_columns("value_error", QueryFormats(value=StringFormat()))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("vlaue", "unknown column vlaue; did you mean value?"),
+        ("timestamp_type", "unknown column timestamp_type; did you mean timestampType?"),
+        ("value,xyz", "unknown column xyz; expected some of key, value, topic, .*headers"),
+        ("value,offset,Value", "column value appears twice"),
+        ("", "must name columns"),
+        ("value,,offset", "must name columns"),
+        (" , ", "must name columns"),
+    ],
+)
+def test_a_selection_that_cannot_be_read_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        selected_columns(text, QueryFormats())
 
 
 def test_value_alone_is_enough_with_a_topic_option() -> None:

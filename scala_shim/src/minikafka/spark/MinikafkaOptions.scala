@@ -60,6 +60,7 @@ object MinikafkaOptions {
   // The way of reading.
   val FailOnDataLoss = truth("failOnDataLoss")
   val IncludeHeaders = truth("includeHeaders")
+  val Columns = option[Seq[String]]("minikafka.columns")(_.mkString(","))
   val MinPartitions = number("minPartitions")
   val MaxRecordsPerPartition = number("maxRecordsPerPartition")
   val MinOffsetsPerTrigger = number("minOffsetsPerTrigger")

@@ -9,6 +9,7 @@ from minikafka.base.errors import ConfigError
 from pyspark_minikafka.formats.bad_values import BadValues
 from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.formats.string_format import StringFormat
+from pyspark_minikafka.options.column_options import all_columns
 from pyspark_minikafka.options.format_options import format_options
 from pyspark_minikafka.schema import SOURCE_SCHEMA, BadColumn, check_user_schema, sink_formats, source_schema
 
@@ -18,14 +19,15 @@ def test_without_formats_the_columns_are_those_of_sparks_connector() -> None:
 
 
 def test_a_format_gives_its_column_another_type() -> None:
-    schema = source_schema(False, QueryFormats(value=StringFormat()))
+    formats = QueryFormats(value=StringFormat())
+    schema = source_schema(all_columns(formats, headers=False), formats)
     assert schema.simpleString() == SOURCE_SCHEMA.simpleString().replace("value:binary", "value:string")
 
 
 def test_permissive_adds_a_column_of_errors_for_each_format() -> None:
     formats = QueryFormats(StringFormat(), StringFormat(), BadValues.PERMISSIVE)
     assert (
-        source_schema(True, formats)
+        source_schema(all_columns(formats, headers=True), formats)
         .simpleString()
         .endswith(
             ",headers:array<struct<key:string,value:binary>>,key_error:struct<bytes:binary,reason:string>,"
@@ -37,8 +39,8 @@ def test_permissive_adds_a_column_of_errors_for_each_format() -> None:
 def test_a_schema_without_the_formats_is_refused() -> None:
     formats = QueryFormats(value=StringFormat())
     with pytest.raises(ConfigError, match="value:string"):
-        check_user_schema(SOURCE_SCHEMA, False, formats)
-    check_user_schema(source_schema(False, formats), False, formats)
+        check_user_schema(SOURCE_SCHEMA, SOURCE_SCHEMA.names, formats)
+    check_user_schema(source_schema(SOURCE_SCHEMA.names, formats), SOURCE_SCHEMA.names, formats)
 
 
 def test_a_column_that_its_format_cannot_write_is_refused() -> None:

@@ -132,9 +132,26 @@ def test_values_of_a_format_are_decoded(of: Of) -> None:
     of(Log(0, 4))
     given = source_options({"subscribe": "t", "minikafka.value.format": "string"}, Mode.BATCH)
     (batch,) = read(task(1, 3), given)
-    assert batch.schema.equals(arrow_schema(source_schema(False, given.formats)))
+    assert batch.schema.equals(arrow_schema(source_schema(given.columns, given.formats)))
     assert batch.column("value").to_pylist() == ["1", "2"]
     assert batch.column("key").to_pylist() == [None, None]
+
+
+def test_batches_have_only_the_columns_selected(of: Of) -> None:
+    of(Log(0, 4))
+    given = source_options({"subscribe": "t", "minikafka.columns": "offset,value"}, Mode.BATCH)
+    (batch,) = read(task(1, 3), given)
+    assert batch.schema.equals(arrow_schema(source_schema(given.columns, given.formats)))
+    assert batch.to_pydict() == {"offset": [1, 2], "value": [b"1", b"2"]}
+
+
+@pytest.mark.parametrize("columns", ["offset", "key", "headers", "timestamp", "topic,partition"])
+def test_a_read_without_values_has_every_row(of: Of, columns: str) -> None:
+    of(Log(0, 40))
+    given = source_options({"subscribe": "t", "minikafka.columns": columns}, Mode.BATCH)
+    batches = list(read(task(3, 37), given))
+    assert sum(batch.num_rows for batch in batches) == 34
+    assert {",".join(batch.schema.names) for batch in batches} == {columns}
 
 
 class _OddOnly(StringFormat):
@@ -154,7 +171,8 @@ def test_a_bad_value_ends_the_task_and_names_its_offset(of: Of) -> None:
 
 def test_permissive_reads_a_bad_value_as_null_with_the_reason(of: Of) -> None:
     of(Log(0, 8))
-    given = replace(options(), formats=QueryFormats(None, _OddOnly(), BadValues.PERMISSIVE))
+    formats = QueryFormats(None, _OddOnly(), BadValues.PERMISSIVE)
+    given = replace(options(), formats=formats, columns=("value", "value_error"))
     (batch,) = read(task(5, 7), given)
     assert batch.column("value").to_pylist() == ["5", None]
     assert batch.column("value_error").to_pylist() == [None, {"bytes": b"6", "reason": "even in t"}]
