@@ -1,14 +1,18 @@
 """The cache of the kernels' machine code, and the child processes that compile it.
 
-The first of these directories with the code is used, else the first writable one: the user's cache, which all
-environments of this machine share, ``__pycache__`` beside this file, and the private ones of
-``base.cache_dirs``. Each has one subdirectory per state of the sources and of the processor, so a changed
-kernel, or another machine on a shared disk, never uses old code. The code is copied to the first two if it
-was found elsewhere. ``python -m minikafka.records.kernels`` fills the one beside this file, for an image
-whose users cannot write there.
+The first of these directories with the code is used: the user's cache, which all environments of this machine
+share, ``__pycache__`` beside this file, and the private ones of ``base.cache_dirs``. If none has it, the
+ready-made code of a wheel is used (``targets``), if it was made of these sources and this machine executes
+it. Else the code is compiled into the first writable directory.
+
+Each directory has one subdirectory per state of the sources and of the processor, so a changed kernel, or
+another machine on a shared disk, never uses old code. The code is copied to the first two if it was found
+elsewhere. ``python -m minikafka.records.kernels`` fills the one beside this file, for an image whose users
+cannot write there.
 
     kernels-STATE/code.json    every kernel as a ``native.Code``, the object file in base64, and a checksum
     kernels-STATE/lock         while it is held, the progress (compiled kernels, all kernels) as JSON
+    TARGET.json                beside this file, in a wheel: the same as code.json, for a target
 
 Compiling takes about fifteen seconds and 200 MB, so it is done in children that end afterwards, under a
 lock in the directory: of many processes that start at once, one compiles and the others wait. On a busy
@@ -42,6 +46,7 @@ from minikafka.base import cache_dirs
 from minikafka.base.printable import printable
 from minikafka.base.reports import VARIABLE, parse_report, report
 from minikafka.records.kernels.native import Code
+from minikafka.records.kernels.targets import COMPILES_FOR, NATIVE, Target, for_this_machine
 
 _CODE = "code.json"
 _STATES_KEPT = 4
@@ -50,7 +55,6 @@ _STEP_SECONDS_MAX = 300
 """The time limit for one kernel, which takes a second on an idle machine."""
 _SAY_SECONDS = 10
 _LOOK_SECONDS = 0.1
-_CHILD_FLAG = "MINIKAFKA_COMPILING_KERNELS"
 _SHARES = (("read", "write", "batches"), ("keys", "compact", "hashing"))
 """The modules that each child compiles, with about the same work for each child."""
 
@@ -71,14 +75,18 @@ def machine_code() -> dict[str, Code] | None:
     """Return the machine code of every kernel, and compile it if necessary; None if this process must compile
     for itself.
     """
-    if os.environ.get(_CHILD_FLAG):
+    if os.environ.get(COMPILES_FOR):
         return None
-    name = f"kernels-{_state()}"
+    name = f"kernels-{_state(*_this_machine())}"
     for place in candidates():
         found = kept(place / name) if cache_dirs.is_trusted(place) else None
         if found is not None:
             _share(name, found)
             return found
+    target = for_this_machine()
+    made = None if target is None else ready_made(target)
+    if made is not None:
+        return made
     for place in candidates():
         if cache_dirs.is_writable(place, place / name):
             found = _compiled_once(place / name)
@@ -107,20 +115,54 @@ def _share(name: str, codes: Mapping[str, Code]) -> None:
 
 def compile_ahead(place: Path) -> Path | None:
     """Compile the machine code into ``place`` if it is not there, and return its file; None on failure."""
-    directory = place / f"kernels-{_state()}"
+    directory = place / f"kernels-{_state(*_this_machine())}"
     if not cache_dirs.is_writable(place, directory):
         _say(f"cannot write to {directory}")
         return None
     return directory / _CODE if kept(directory) or _compiled_once(directory) else None
 
 
-def _state() -> str:
-    """Return a name for everything that the machine code depends on. The sources may be in an archive."""
+def ready_made(target: Target) -> dict[str, Code] | None:
+    """Return the code that the installation brings for a target; None if it has none of these sources."""
+    try:
+        # The installation may be in an archive. Whoever can write to it can change the sources as well.
+        text = resources.files("minikafka.records.kernels").joinpath(target.file_name).read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return _unpacked(_target_state(target), text)
+
+
+def make_ready(directory: Path, target: Target) -> Path:
+    """Compile the kernels for a target, and return the file to put beside the kernels' sources.
+
+    Raises OSError or SubprocessError on failure.
+    """
+    file = directory / target.file_name
+    with tempfile.TemporaryDirectory(dir=directory) as parts:
+        lock = cache_dirs.open_lock(Path(parts) / "lock")
+        try:
+            codes = _compiled_in_children(Path(parts), _Progress(lock), target)
+        finally:
+            os.close(lock)
+    file.write_text(_packed(_target_state(target), codes))
+    return file
+
+
+def _this_machine() -> tuple[str, ...]:
+    """Return what the code that is compiled for exactly this machine depends on, beside the sources."""
+    processor = (binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
+    return (llvmlite.__version__, binding.get_process_triple(), *processor)
+
+
+def _target_state(target: Target) -> str:
+    return _state(target.triple, target.cpu, *target.extra_features)
+
+
+def _state(*parts: str) -> str:
+    """Return a name for the sources and ``parts``: all that machine code depends on."""
     digest = hashlib.sha256()
     for name, text in _sources():
         digest.update(f"{name}\0".encode() + text)
-    processor = (binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
-    parts = (llvmlite.__version__, binding.get_process_triple(), *processor)
     digest.update("\0".join(parts).encode())
     return digest.hexdigest()[:16]
 
@@ -136,8 +178,7 @@ def _sources() -> list[tuple[str, bytes]]:
 
 def keep(directory: Path, codes: Mapping[str, Code]) -> None:
     """Write machine code for ``kept`` to read: all of it or, after a crash, nothing."""
-    entries = {name: (code.symbol, base64.b64encode(code.data).decode()) for name, code in codes.items()}
-    text = json.dumps({"sum": _sum(directory, entries), "codes": entries})
+    text = _packed(directory.name, codes)
     handle, unfinished = tempfile.mkstemp(dir=directory)
     try:
         with open(handle, "w") as file:
@@ -157,18 +198,33 @@ def kept(directory: Path) -> dict[str, Code] | None:
     """
     try:
         with cache_dirs.open_own(directory / _CODE) as file:
-            content = json.load(file)
+            text = file.read().decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return _unpacked(directory.name, text)
+
+
+def _packed(state: str, codes: Mapping[str, Code]) -> str:
+    """Return the text of a file with machine code."""
+    entries = {name: (code.symbol, base64.b64encode(code.data).decode()) for name, code in codes.items()}
+    return json.dumps({"sum": _sum(state, entries), "codes": entries})
+
+
+def _unpacked(state: str, text: str) -> dict[str, Code] | None:
+    """Return the machine code that ``_packed`` wrote; None if it is damaged, or of another state."""
+    try:
+        content = json.loads(text)
         entries = content["codes"]
-        if content["sum"] != _sum(directory, entries):
+        if content["sum"] != _sum(state, entries):
             return None
         return {name: Code(symbol, base64.b64decode(data)) for name, (symbol, data) in entries.items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
-def _sum(directory: Path, entries: object) -> str:
-    """Return a checksum of the code and its directory's name, so that code of another state is not used."""
-    return hashlib.sha256(json.dumps([directory.name, entries]).encode()).hexdigest()
+def _sum(state: str, entries: object) -> str:
+    """Return a checksum of the code and its state, so that code of another state is not used."""
+    return hashlib.sha256(json.dumps([state, entries]).encode()).hexdigest()
 
 
 def _compiled_once(directory: Path) -> dict[str, Code] | None:
@@ -235,7 +291,7 @@ def _compile_in_children(directory: Path, lock: int) -> None:
     _say(f"compiling kernels, once for this machine (about half a minute), into {directory}")
     try:
         with tempfile.TemporaryDirectory(dir=directory) as parts:
-            codes = _compiled_in_children(Path(parts), _Progress(lock))
+            codes = _compiled_in_children(Path(parts), _Progress(lock), None)
         keep(directory, codes)
     except (OSError, subprocess.SubprocessError):
         _say("failed to compile kernels in child processes; compiling them in this process")
@@ -243,11 +299,17 @@ def _compile_in_children(directory: Path, lock: int) -> None:
     _remove_old_states(directory)
 
 
-def _compiled_in_children(parts: Path, progress: _Progress) -> dict[str, Code]:
-    """Return the code of all modules. OSError or SubprocessError if a child fails or makes no progress."""
+def _compiled_in_children(parts: Path, progress: _Progress, target: Target | None) -> dict[str, Code]:
+    """Return the code of all modules, for a target or (None) exactly this machine.
+
+    Raises OSError or SubprocessError if a child fails or makes no progress.
+    """
     # The user's settings of numba (above all, not to compile) are meant for other code.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
-    environment[_CHILD_FLAG] = "1"
+    environment[COMPILES_FOR] = NATIVE if target is None else target.name
+    if target is not None:
+        environment["NUMBA_CPU_NAME"] = target.cpu
+        environment["NUMBA_CPU_FEATURES"] = ",".join(f"+{name}" for name in target.extra_features)
     # The package may have been found through a path that only this process knows.
     environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
     program = "import sys; from minikafka.records import kernels; kernels.compile_into(*sys.argv[1:])"

@@ -17,12 +17,29 @@ from numba.extending import intrinsic
 
 from minikafka.records.kernels.native import NEVER_CALLED, Code
 from minikafka.records.kernels.signatures import Argument
+from minikafka.records.kernels.targets import compiled_for
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _CGUTILS: Any = cgutils
 _NUMBA: Any = numba
 _TYPES: Any = types
+
+
+def _retarget(triple: str) -> None:
+    """Let numba compile for another machine than this one, in a process that compiles nothing else.
+
+    numba has settings for the processor, but takes the triple (and from it the layout of data) from LLVM.
+    """
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    for module in (binding, binding.targets):
+        module.get_process_triple = module.get_default_triple = lambda: triple
+
+
+_target = compiled_for()
+if _target is not None:
+    _retarget(_target.triple)
 
 
 def inner(function: F) -> F:

@@ -18,6 +18,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from minikafka.records.kernels.targets import compiled_for
+
 _CGUTILS: Any = cgutils
 _CONFIG: Any = numba.config
 _INT32 = ir.IntType(32)
@@ -29,7 +31,10 @@ _LOW_WORD = ir.Constant(_PAIR, [0xFFFFFFFF, 0])
 
 
 def _available() -> bool:
-    """Return True if numba compiles for this processor, and the processor has the instruction."""
+    """Return True if the processor for which numba compiles is known to have the instruction."""
+    target = compiled_for()
+    if target is not None:
+        return "pclmul" in target.extra_features
     if platform.machine() not in ("x86_64", "AMD64") or _CONFIG.CPU_NAME or _CONFIG.CPU_FEATURES:
         return False
     return bool(binding.get_host_cpu_features().get("pclmul"))

@@ -1,8 +1,8 @@
 """The decorators of the kernels, and the primitives that they use.
 
-If this machine has compiled the kernels before, their machine code is loaded and numba is not imported: then
-helpers and primitives are only names, which are never called. Otherwise (in the child that compiles them, and
-if no cache is writable) numba compiles them here.
+If there is machine code (``cache``), it is loaded and numba is not imported: then helpers and primitives are
+only names, which are never called. Otherwise (in the child that compiles them, and if no cache is writable)
+numba compiles them here. A child that compiles for another machine does not load the code.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from minikafka.base.reports import report
 from minikafka.records.kernels import cache
 from minikafka.records.kernels.native import Code, Kernel, Loader
 from minikafka.records.kernels.signatures import Argument
+from minikafka.records.kernels.targets import compiled_for
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,6 +69,8 @@ def kernel(*arguments: Argument) -> Callable[[F], F]:
         if _kept is None:
             codes[name] = compiler.compiled(function, arguments)
             report("compiled", kernel=name)
+            if compiled_for() is not None:
+                return function
             _addresses.update(_loader.load({name: codes[name]}))
         made: Any = Kernel(function, arguments, _addresses[name])
         return made  # type: ignore[no-any-return]

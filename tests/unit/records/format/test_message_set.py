@@ -151,6 +151,7 @@ def test_damage_in_a_wrapper_is_reported_with_its_position(data: bytes, text: st
         list(iterate(first + data))
 
 
+@pytest.mark.process
 def test_the_broker_side_imports_neither_pyarrow_nor_numba() -> None:
     code = (
         "import sys, minikafka.records.append.conversion, minikafka.records.append.validation, "

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,8 @@ from minikafka.base import cache_dirs
 from minikafka.records import kernels
 from minikafka.records.format.checksums import CRC32_TABLES
 from minikafka.records.kernels import cache, native
-from minikafka.records.kernels.native import Code, Kernel
+from minikafka.records.kernels.native import Kernel
+from tests.support.kernel_code import CODES, ONE_GIVES, USE_ONE, modules, names_of_kernels, start, use_places
 from tests.support.raising import raising
 
 USE = (
@@ -30,38 +30,6 @@ USE = (
     "from minikafka.records.append.validation import validate; "
     "print(validate(build([Record(None, b'v')] * 7), Limits(), 0).count)"
 )
-USE_ONE = "from minikafka.records.format.checksums import crc32c; print(hex(crc32c(b'123456789')))"
-ONE_GIVES = "0xe3069283"
-"""The published check value of CRC-32C."""
-
-
-@pytest.fixture
-def installation(tmp_path: Path) -> Path:
-    """A copy of the packages that kernels need, with nothing compiled; only those that hash will be."""
-    source = Path(minikafka.__file__).parent
-    target = tmp_path / "site" / "minikafka"
-    for name in ("base", "records"):
-        shutil.copytree(source / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(source / "__init__.py", target)
-    code = target / "records" / "kernels" / "cache.py"
-    text = code.read_text()
-    assert text.count(SHARES) == 1
-    code.write_text(text.replace(SHARES, '_SHARES = (("hashing",),)'))
-    return target
-
-
-SHARES = '_SHARES = (("read", "write", "batches"), ("keys", "compact", "hashing"))'
-
-
-def start(installation: Path, program: str | None = None, **environment: str) -> subprocess.Popen[str]:
-    names = {"PATH": os.environ["PATH"], "PYTHONPATH": str(installation.parent), **environment}
-    return subprocess.Popen(
-        [sys.executable, "-c", program or USE_ONE],
-        env=names,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
 
 
 def announced(said: str) -> list[str]:
@@ -151,26 +119,6 @@ def test_kernels_in_the_installation_are_found_without_a_home(installation: Path
     assert (made.returncode, out) == (0, f"{file}\n"), err
     out, err = start(installation, HOME=os.devnull, PYTHONDONTWRITEBYTECODE="1").communicate()
     assert (out.strip(), err) == (ONE_GIVES, "")
-
-
-CODES = {"find": Code("find_1", bytes(range(256))), "scan_run": Code("scan_run_1", b"")}
-
-
-@pytest.fixture
-def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The directories of compilations, which are replaced by CODES."""
-    directories: list[Path] = []
-
-    def compile_at_once(directory: Path, lock: int) -> None:
-        directories.append(directory)
-        cache.keep(directory, CODES)
-
-    monkeypatch.setattr(cache, "_compile_in_children", compile_at_once)
-    return directories
-
-
-def use_places(monkeypatch: pytest.MonkeyPatch, *chosen: Path) -> None:
-    monkeypatch.setattr(cache, "candidates", lambda: list(chosen))
 
 
 def test_the_first_place_that_can_be_written_is_used(
@@ -328,14 +276,12 @@ def test_a_child_imports_nothing_from_the_working_directory(
     monkeypatch.setattr(cache, "report", lambda kind, **fields: reports.append({"type": kind, **fields}))
     lock = cache_dirs.open_lock(tmp_path / "lock")
     try:
-        codes = cache._compiled_in_children(tmp_path / "parts", cache._Progress(lock))
+        codes = cache._compiled_in_children(tmp_path / "parts", cache._Progress(lock), None)
     finally:
         os.close(lock)
     assert set(codes) == {"key_partitions", "checksum"}
     kernels.warm_up()
-    known = len(
-        {name for module in modules() for name, value in vars(module).items() if isinstance(value, Kernel)}
-    )
+    known = len({name for module in modules() for name in names_of_kernels(module)})
     assert reports == [{"type": "compiling", "done": done, "of": known} for done in range(3)]
     assert (tmp_path / "lock").read_bytes() == b'{"done": 2, "of": %d}' % known
 
@@ -376,10 +322,6 @@ def test_states_of_the_last_day_are_kept_however_many_they_are(tmp_path: Path) -
         (tmp_path / f"kernels-{age}").mkdir()
     cache._remove_old_states(tmp_path / "kernels-0")
     assert len(list(tmp_path.iterdir())) == 9
-
-
-def modules() -> list[ModuleType]:
-    return [kernels.read, kernels.write, kernels.batches, kernels.keys, kernels.compact, kernels.hashing]
 
 
 def test_there_are_few_kernels() -> None:
