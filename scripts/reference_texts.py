@@ -7,6 +7,21 @@ meaning here, and for a meaning without a name.
 
 from __future__ import annotations
 
+API_PACKAGES = (
+    "minikafka",
+    "minikafka.clients.producer",
+    "minikafka.clients.group",
+    "minikafka.clients.consumer",
+    "minikafka.clients.simple_consumer",
+    "minikafka.clients.admin",
+    "minikafka.clients.produce",
+    "minikafka.embedded",
+    "pyspark_minikafka",
+    "pyspark_minikafka.monitoring",
+)
+SPARKS_NAME = "DefaultSource"
+"""The class that Spark looks for: programs use the format's name."""
+
 WORKS = "all"
 SHIM_OR_4_2 = "4.2; 4.0 and 4.1 with the Scala shim"
 SAME = "same"

@@ -16,6 +16,7 @@ from pyspark_minikafka.options.kafka_options import ConnectionOptions
 from pyspark_minikafka.options.options import Location
 
 if TYPE_CHECKING:
+    from minikafka.embedded.local_files import LocalCluster
     from minikafka.registry.zookeeper import ZooKeeperStore
 
 
@@ -64,8 +65,8 @@ def locate(location: Location) -> Target:
     Driver only.
     """
     if location.bootstrap_servers is not None:
-        return Target(location.bootstrap_servers, zookeeper_connect=location.zookeeper_connect)
-    from minikafka.embedded import local, secured_directory
+        return _named(location)
+    from minikafka.embedded import local
 
     assert location.data_dir is not None
     runs = local.running(location.data_dir) is not None
@@ -74,6 +75,29 @@ def locate(location: Location) -> Target:
     address = local.ensure(location.data_dir, on_progress=lambda state: report.note(state, shown=True))
     if not runs:
         report.note(f"the local Kafka cluster is ready at {address.bootstrap_servers}", shown=True)
+    return _embedded(location, address)
+
+
+def find_running(location: Location) -> Target | None:
+    """Return the brokers of ``location``; None for an embedded cluster that does not run. Start nothing."""
+    if location.bootstrap_servers is not None:
+        return _named(location)
+    from minikafka.embedded import local
+
+    assert location.data_dir is not None
+    address = local.running(location.data_dir)
+    return None if address is None else _embedded(location, address)
+
+
+def _named(location: Location) -> Target:
+    assert location.bootstrap_servers is not None
+    return Target(location.bootstrap_servers, zookeeper_connect=location.zookeeper_connect)
+
+
+def _embedded(location: Location, address: LocalCluster) -> Target:
+    from minikafka.embedded import secured_directory
+
+    assert location.data_dir is not None
     return Target(
         address.bootstrap_servers,
         location.data_dir,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 
 import pyspark_minikafka
 from minikafka.records import kernels
-from minikafka.records.kernels import cache
+from minikafka.records.kernels import cache as kernel_cache
+from pyspark_minikafka import cache
 from tests.spark.conftest import ROOT, Kafka
 from tests.spark.connect_server import client, connect_server
+from tests.support.processes import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -103,6 +106,26 @@ def test_a_function_gets_every_batch_of_a_stream(remote: SparkSession, kafka: Ka
     assert [json.loads(line) for line in Path(seen).read_text().splitlines()] == [[0, ["a", "b"]]]
 
 
+def test_progress_of_a_stream_is_shown_and_logged(
+    remote: SparkSession, kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kafka.topic_with(["a", "b"])
+    options = {"kafka.bootstrap.servers": kafka.servers}
+    listener = pyspark_minikafka.log_progress(remote, options, every_s=0.001)
+    with caplog.at_level(logging.INFO, logger="minikafka.spark"):
+        query = stream(remote, kafka, topic).writeStream.format("noop").queryName("connected").start()
+        try:
+            wait_until(lambda: topic in caplog.text and query.lastProgress is not None, "a line about it")
+        finally:
+            query.stop()
+            remote.streams.removeListener(listener)
+    kafka.produce(topic, ["c"])
+    found = pyspark_minikafka.progress(query, options)
+    cache.close_all()
+    assert [(each.topic, each.start, each.end, each.lag) for each in found.partitions] == [(topic, 0, 2, 1)]
+    assert f"query connected: topics {topic}, " in caplog.text
+
+
 def test_a_stream_is_written(remote: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     source, sink = kafka.topic(2), kafka.topic()
     for partition in range(2):
@@ -161,8 +184,8 @@ def test_server_without_package_explains_artifacts(
 def users_cache(directory: Path) -> Path:
     """A user's cache with the kernels as they are here, so that none has to be compiled."""
     kernels.warm_up()
-    state = f"kernels-{cache._state()}"
-    kept = next(place / state for place in cache.candidates() if (place / state).exists())
+    state = f"kernels-{kernel_cache._state()}"
+    kept = next(place / state for place in kernel_cache.candidates() if (place / state).exists())
     shutil.copytree(kept, directory / "cache" / "minikafka" / "kernels" / state)
     return directory / "cache"
 

@@ -433,6 +433,19 @@ def source_options(
     )
 
 
+def cluster_options(
+    given: Mapping[str, str], *, working_directory: str | None = None
+) -> tuple[Location, KafkaOptions]:
+    """Parse the options that say which cluster a read is from, and how to connect; ignore all others. Raise
+    ConfigErrors for invalid ones.
+    """
+    options, faults = _lowered(given), Faults()
+    kafka = kafka_options(options, faults, sink=False)
+    location = faults.attempt(lambda: _location(options, kafka, working_directory), Location(None, ""))
+    faults.check(options)
+    return location, kafka
+
+
 def sink_options(given: Mapping[str, str], *, working_directory: str | None = None) -> SinkOptions:
     """Parse the options of a write. Raise ConfigErrors for invalid ones."""
     options, faults = _lowered(given), Faults()

@@ -1,0 +1,170 @@
+"""Looks up how far a streaming query is behind now: the ends of its logs, and the first record not read.
+
+Runs in the user's program. Spark tells no program where a query's brokers are, so the reader's options are
+passed in. The requests: one for the ends to each leader, and one for one batch of messages of each partition
+that is behind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.sql.utils import to_str
+
+from minikafka.base.clock import SystemClock
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.retry import Deadline
+from minikafka.records.columns import decode_pieces
+from pyspark_minikafka import cache
+from pyspark_minikafka.location import find_running
+from pyspark_minikafka.monitoring.query_progress import (
+    PartitionProgress,
+    QueryProgress,
+    SourceProgress,
+    query_progress,
+)
+from pyspark_minikafka.options.kafka_options import name_options
+from pyspark_minikafka.options.options import cluster_options
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.streaming.query import StreamingQuery as ConnectQuery
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Options = Mapping[str, Any]
+"""The options of a reader, as they are passed to ``options(**…)``; only those about its cluster are used."""
+
+TIMEOUT_MS = 10_000
+
+
+class Logs(Protocol):
+    """The look-ups in the logs of one cluster."""
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the ends of the partitions that exist."""
+
+    def first_timestamps(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return the timestamp, in ms, of the first record from each position on, as far as it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLogs:
+    """The ``Logs`` of a real cluster. All look-ups together take until ``deadline``."""
+
+    cluster: ClusterClient
+    isolation: IsolationLevel
+    deadline: Deadline
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        known = self.cluster.metadata(None, timeout_ms=self.deadline.remaining_ms())
+        wanted = {tp: LATEST for tp in partitions if known.leader(tp) is not None}
+        found = list_offsets(self.cluster, wanted, self.deadline, self.isolation) if wanted else {}
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def first_timestamps(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        found = {}
+        for tp, position in positions.items():
+            try:
+                timestamp = self._first_timestamp(tp, position)
+            except MinikafkaError:
+                continue  # it was compacted or deleted meanwhile, or there is no time left
+            if timestamp is not None and timestamp >= 0:
+                found[tp] = timestamp
+        return found
+
+    def _first_timestamp(self, tp: TopicPartition, position: int) -> int | None:
+        sets = RangeFetcher(
+            self.cluster,
+            tp,
+            position,
+            position + 1,
+            max_bytes=1,  # a broker returns at least one batch of messages
+            max_wait_ms=0,
+            timeout_ms=self.deadline.at_most(TIMEOUT_MS),
+            isolation=self.isolation,
+        )
+        for data in sets:
+            for columns in decode_pieces(data, position, position + 1, check_crc=False):
+                if columns.count:
+                    return int(columns.timestamps[0])
+        return None
+
+
+def progress(query: StreamingQuery | ConnectQuery, *options: Options) -> QueryProgress:
+    """Return the progress of a query; with the ``options`` of its readers, as it is now.
+
+    Raise ValueError for another number of options than one, or one for each source, ConfigErrors for invalid
+    ones, and MinikafkaError if the brokers do not answer.
+    """
+    reported = query.lastProgress
+    document = None if reported is None else json.loads(reported.json)
+    found = query_progress(str(query.id), query.name, document)
+    return with_present_ends(found, options) if options else found
+
+
+def with_present_ends(
+    found: QueryProgress, options: tuple[Options, ...], *, times: bool = True, timeout_ms: int = TIMEOUT_MS
+) -> QueryProgress:
+    """Return ``found`` with the present ends of the logs; with ``times`` also with the ages of the first
+    records that were not read. Raise as ``progress``.
+    """
+    if len(options) not in (1, len(found.sources)) and found.sources:
+        raise ValueError(
+            f"expected the options of one reader, or of each of the {len(found.sources)} minikafka sources "
+            f"in order, got {len(options)}"
+        )
+    if not found.sources:
+        return found
+    logs = [_logs(one, timeout_ms) for one in options]
+    if len(logs) == 1:
+        logs *= len(found.sources)
+    now_ms = SystemClock().now_ms()
+    sources = (
+        present(source, of_source, now_ms if times else None)
+        for source, of_source in zip(found.sources, logs, strict=True)
+    )
+    try:
+        return replace(found, sources=tuple(sources))
+    except MinikafkaError as problem:
+        name_options(problem)
+        raise
+
+
+def present(source: SourceProgress, logs: Logs, now_ms: int | None) -> SourceProgress:
+    """Return ``source`` as it is now. Without ``now_ms``, ages of records are not looked up."""
+    ends = logs.ends(partition.topic_partition for partition in source.partitions)
+    partitions = [replace(each, latest=ends.get(each.topic_partition)) for each in source.partitions]
+    if now_ms is not None:
+        behind = {each.topic_partition: each.end for each in partitions if each.lag}
+        timestamps = logs.first_timestamps(behind)
+        partitions = [_with_age(each, timestamps, now_ms) for each in partitions]
+    return replace(source, partitions=tuple(partitions))
+
+
+def _with_age(
+    partition: PartitionProgress, timestamps: Mapping[TopicPartition, int], now_ms: int
+) -> PartitionProgress:
+    if not partition.lag:
+        return replace(partition, behind_ms=None if partition.lag is None else 0)
+    timestamp = timestamps.get(partition.topic_partition)
+    return replace(partition, behind_ms=None if timestamp is None else max(0, now_ms - timestamp))
+
+
+def _logs(options: Options, timeout_ms: int) -> ClusterLogs:
+    given = {name: text for name, value in options.items() if (text := to_str(value)) is not None}
+    location, kafka = cluster_options(given)
+    target = find_running(location)
+    if target is None:
+        raise BrokerError(
+            ErrorCode.BROKER_NOT_AVAILABLE,
+            f"no cluster runs in {location.data_dir}: the query has ended, or it reads another cluster",
+        )
+    cluster = cache.reading(target.bootstrap_servers, target.connection(kafka.connection))
+    return ClusterLogs(cluster, kafka.fetch.isolation, cluster.deadline(timeout_ms))

@@ -1,0 +1,127 @@
+"""The progress of queries, and its agreement with the tools of consumer groups."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pyspark_minikafka
+from minikafka.base.errors import BrokerError
+from minikafka.clients.admin.groups import GroupAdmin
+from pyspark_minikafka import cache
+from tests.spark.streams import Running, Streams, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_minikafka.monitoring.query_progress import QueryProgress
+    from tests.spark.conftest import Kafka
+
+
+@pytest.fixture(autouse=True)
+def _connections() -> Iterator[None]:
+    """Close what ``progress`` keeps open in this process."""
+    yield
+    cache.close_all()
+
+
+def lags(found: QueryProgress) -> list[tuple[str, int, int | None]]:
+    return [(each.topic, each.partition, each.lag) for each in found.partitions]
+
+
+def reported(running: Running) -> None:
+    """Wait until Spark has reported a batch, and stop the query."""
+    wait_until(lambda: running.query.lastProgress is not None)
+    running.stop()
+
+
+def test_progress_has_the_offsets_and_with_options_the_present_lag(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic_with(["a", "b", "c"], partitions=2)
+    running = streams.start(subscribe=topic, startingOffsets="earliest")
+    running.wait_for(3)
+    reported(running)
+    kafka.produce(topic, ["d", "e"], partition=1)
+    then = pyspark_minikafka.progress(running.query)
+    now = pyspark_minikafka.progress(running.query, {"kafka.bootstrap.servers": kafka.servers})
+    assert (then.rows, lags(then)) == (3, [(topic, 0, 0), (topic, 1, 0)])
+    assert [(each.start, each.end, each.latest) for each in now.partitions] == [(0, 3, 3), (0, 0, 2)]
+    ages = [each.behind_ms for each in now.partitions]
+    assert ages[0] == 0
+    assert ages[1] is not None
+    assert 0 <= ages[1] < 60_000
+
+
+def test_a_batch_that_failed_has_no_progress(streams: Streams, kafka: Kafka) -> None:
+    def fail(number: int, values: list[str]) -> None:
+        raise ValueError("not today")
+
+    topic = kafka.topic_with(["a"])
+    running = streams.start(before=fail, subscribe=topic, startingOffsets="earliest")
+    running.failure()
+    found = pyspark_minikafka.progress(running.query, {"kafka.bootstrap.servers": kafka.servers})
+    assert (found.batch, found.partitions) == (None, ())
+    assert str(found) == f"query {running.query.id}: no batch yet"
+
+
+def test_sources_have_brokers_of_their_own_and_others_are_left_out(spark: SparkSession, kafka: Kafka) -> None:
+    topics = [kafka.topic_with(["a"]), kafka.topic_with(["b", "c"])]
+    options = {"kafka.bootstrap.servers": kafka.servers, "startingOffsets": "earliest", "minPartitions": 2}
+    reader = spark.readStream.format("minikafka").options(**options)
+    one, two = (reader.option("subscribe", topic).load().select("value") for topic in topics)
+    rate = spark.readStream.format("rate").load().selectExpr("cast(cast(value AS string) AS binary) AS value")
+    query = one.union(rate).union(two).writeStream.format("noop").queryName("both").start()
+    try:
+        wait_until(lambda: query.lastProgress is not None)
+    finally:
+        query.stop()
+    kafka.produce(topics[1], ["d"])
+    found = pyspark_minikafka.progress(query, options, options)
+    assert (lags(found), len(found.sources)) == ([(topics[0], 0, 0), (topics[1], 0, 1)], 2)
+    assert str(found).startswith("query both: batch ")
+
+
+def test_the_tool_of_groups_shows_the_same_lag(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic_with(["a", "b", "c"], partitions=2)
+    running = streams.start(
+        subscribe=topic, startingOffsets="earliest", minikafka__commit__group="dashboard-lag"
+    )
+    running.wait_for(3)
+    groups = GroupAdmin(kafka.client)
+    wait_until(lambda: [each.offset for each in groups.offsets("dashboard-lag").values()] == [3, 0])
+    reported(running)
+    kafka.produce(topic, ["d", "e"], partition=0)
+    shown = groups.lags(groups.describe("dashboard-lag"))
+    found = pyspark_minikafka.progress(running.query, {"kafka.bootstrap.servers": kafka.servers})
+    assert [(*each.topic_partition, each.lag) for each in shown] == lags(found)
+    assert lags(found) == [(topic, 0, 2), (topic, 1, 0)]
+
+
+def test_progress_starts_no_cluster(streams: Streams, kafka: Kafka, tmp_path: Path) -> None:
+    running = streams.start(subscribe=kafka.topic_with(["a"]), startingOffsets="earliest")
+    running.wait_for(1)
+    reported(running)
+    with pytest.raises(BrokerError, match="no cluster runs"):
+        pyspark_minikafka.progress(running.query, {"minikafka.data.dir": str(tmp_path / "other")})
+    assert not (tmp_path / "other").exists()
+
+
+def test_lines_in_the_log_say_how_far_a_query_is_behind(
+    spark: SparkSession, streams: Streams, kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kafka.topic_with(["a", "b"])
+    options = {"kafka.bootstrap.servers": kafka.servers}
+    listener = pyspark_minikafka.log_progress(spark, options, every_s=0.001)
+    try:
+        with caplog.at_level(logging.INFO, logger="minikafka.spark"):
+            running = streams.start(subscribe=topic, startingOffsets="earliest")
+            running.wait_for(2)
+            wait_until(lambda: topic in caplog.text)
+            running.stop()
+    finally:
+        spark.streams.removeListener(listener)
+    assert f"query {running.query.id}: topics {topic}, " in caplog.text
+    assert "rows/s, lag 0 records" in caplog.text

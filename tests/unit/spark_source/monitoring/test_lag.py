@@ -1,0 +1,96 @@
+"""The present lag of a query: the ends of its logs and the ages of the first records that it has not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ConfigErrors, ErrorCode
+from minikafka.base.ids import TopicPartition
+from pyspark_minikafka.monitoring import lag
+from pyspark_minikafka.monitoring.query_progress import PartitionProgress, QueryProgress, SourceProgress
+
+NOW_MS = 1_000_000
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+class FakeLogs:
+    """Logs with ends, and timestamps of the records at positions."""
+
+    def __init__(self, ends: dict[TopicPartition, int], timestamps: dict[TopicPartition, int]) -> None:
+        self._ends = ends
+        self._timestamps = timestamps
+        self.positions: list[Mapping[TopicPartition, int]] = []
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {tp: self._ends[tp] for tp in partitions if tp in self._ends}
+
+    def first_timestamps(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        self.positions.append(positions)
+        return {tp: self._timestamps[tp] for tp in positions if tp in self._timestamps}
+
+
+def source(*ends: int) -> SourceProgress:
+    """A source that has read partitions of the topic ``a`` to these offsets, which were their ends."""
+    partitions = (PartitionProgress("a", number, 0, end, end) for number, end in enumerate(ends))
+    return SourceProgress(10, 5.0, 2.5, tuple(partitions))
+
+
+def test_the_present_ends_take_the_place_of_the_reported_ones() -> None:
+    found = lag.present(source(10, 20), FakeLogs({A0: 15, A1: 20}, {A0: NOW_MS - 3_000}), NOW_MS)
+    assert [(p.latest, p.lag, p.behind_ms) for p in found.partitions] == [(15, 5, 3_000), (20, 0, 0)]
+
+
+def test_ages_are_looked_up_only_where_records_wait() -> None:
+    logs = FakeLogs({A0: 15, A1: 20}, {})
+    lag.present(source(10, 20), logs, NOW_MS)
+    assert logs.positions == [{A0: 10}]
+
+
+def test_ages_are_not_looked_up_without_a_time() -> None:
+    logs = FakeLogs({A0: 15}, {A0: 1})
+    found = lag.present(source(10), logs, None)
+    assert (logs.positions, found.partitions[0].behind_ms, found.partitions[0].lag) == ([], None, 5)
+
+
+def test_an_age_that_cannot_be_found_is_unknown() -> None:
+    found = lag.present(source(10), FakeLogs({A0: 15}, {}), NOW_MS)
+    assert (found.partitions[0].lag, found.partitions[0].behind_ms) == (5, None)
+
+
+def test_a_record_of_the_future_is_not_behind() -> None:
+    found = lag.present(source(10), FakeLogs({A0: 15}, {A0: NOW_MS + 9}), NOW_MS)
+    assert found.partitions[0].behind_ms == 0
+
+
+def test_a_deleted_partition_has_no_lag() -> None:
+    found = lag.present(source(10), FakeLogs({}, {}), NOW_MS)
+    assert (found.partitions[0].lag, found.partitions[0].behind_ms) == (None, None)
+
+
+def test_options_are_of_one_reader_or_of_each() -> None:
+    found = QueryProgress("id", "q", 1, "T", (source(1), source(2), source(3)))
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1"}
+    with pytest.raises(ValueError, match="each of the 3 minikafka sources in order, got 2"):
+        lag.with_present_ends(found, (options, options))
+
+
+def test_nobody_is_asked_about_a_query_without_minikafka() -> None:
+    found = QueryProgress("id", "q", 1, "T")
+    assert lag.with_present_ends(found, ({"kafka.bootstrap.servers": "127.0.0.1:1"},)) is found
+
+
+def test_an_invalid_option_is_refused_by_its_name() -> None:
+    found = QueryProgress("id", "q", 1, "T", (source(1),))
+    with pytest.raises(ConfigErrors, match=r"kafka\.request\.timeout\.ms"):
+        lag.with_present_ends(found, ({"kafka.request.timeout.ms": "soon"},))
+
+
+def test_no_cluster_is_started_to_look_up_lag(tmp_path: Path) -> None:
+    found = QueryProgress("id", "q", 1, "T", (source(1),))
+    with pytest.raises(BrokerError, match="no cluster runs in") as caught:
+        lag.with_present_ends(found, ({"minikafka.data.dir": str(tmp_path / "d")},))
+    assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+    assert not (tmp_path / "d").exists()
