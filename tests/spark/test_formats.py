@@ -100,3 +100,98 @@ def test_a_stream_reads_and_writes_strings(
         ("1", "no UTF-8 at byte 0 (invalid start byte)"),
         ("2", "é"),
     ]
+
+
+SCHEMA = (
+    "i INT, d DOUBLE, m DECIMAL(5,2), s STRING, y DATE, t TIMESTAMP, n TIMESTAMP_NTZ, b BOOLEAN, x BINARY, "
+    "l ARRAY<STRUCT<a: BIGINT>>, q STRUCT<r: STRING>, p MAP<STRING, INT>"
+)
+JSON = {"minikafka.value.format": "json"}
+GOOD = (
+    '{"i":1,"d":0.5,"m":1.555,"s":"é","y":"2020-01-02","b":true,"l":[{"a":1},null],"q":{"r":"x"},"p":{"k":1}}',
+    '{"t":"2020-01-02T03:04:05.123456+02:00","n":"2020-01-02 03:04","x":"YWI=","more":[1,{"i":2}]}',
+    '{"s":{"q":[1,"x"]},"d":"-INF","m":"2.5","y":"2020-1","t":5,"p":{"a":null}}',
+    '{"d":1e999,"i":-0,"s":true,"l":[],"q":null} and more',
+    "{}",
+    " ",
+)
+"""JSON that is read as ``from_json`` reads it; the last one is null there, and bad here."""
+
+
+def test_json_is_read_as_from_json_reads_it(spark: SparkSession, kafka: Kafka, read: Read) -> None:
+    from pyspark.sql.functions import col, from_json
+
+    topic = produce_bytes(kafka, *(value.encode() for value in GOOD))
+    asked = {**JSON, "minikafka.value.schema": SCHEMA, "minikafka.bad.values": "permissive"}
+    found = read(subscribe=topic, **asked, minikafka__columns="value,value_error,offset")
+    text = col("value").cast("string")
+    wanted = read(subscribe=topic).select(from_json(text, SCHEMA).alias("value"), "offset")
+    assert found.schema["value"].dataType == wanted.schema["value"].dataType
+    rows = found.orderBy("offset").collect()
+    assert [row.value for row in rows] == [row.value for row in wanted.orderBy("offset").collect()]
+    assert [row.value_error is None for row in rows] == [True] * 5 + [False]
+
+
+def test_columns_are_written_as_to_json_writes_them(spark: SparkSession, kafka: Kafka, read: Read) -> None:
+    from pyspark.sql.functions import col, from_json, to_json
+
+    frame = spark.createDataFrame([(value,) for value in GOOD], "text string")
+    frame = frame.select(from_json("text", SCHEMA).alias("value")).coalesce(1)
+    topic = kafka.topic()
+    write(frame, kafka, topic=topic, **JSON)
+    found = read(subscribe=topic).orderBy("offset").select(col("value").cast("string")).collect()
+    assert [row.value for row in found] == [
+        row.j for row in frame.select(to_json("value").alias("j")).collect()
+    ]
+    write(frame.select(to_json("value").alias("value")), kafka, topic=topic, **JSON)
+    values = [row.value for row in read(subscribe=topic).orderBy("offset").collect()]
+    assert values[: len(GOOD)] == values[len(GOOD) :]
+
+
+def test_a_stream_of_json_is_written_as_json(
+    spark: SparkSession, kafka: Kafka, read: Read, tmp_path: Path
+) -> None:
+    source, sink = produce_bytes(kafka, b'{"a":1,"b":["x"]}', b'{"a":2}'), kafka.topic()
+    cluster = {"kafka.bootstrap.servers": kafka.servers, **JSON}
+    given = {"subscribe": source, "startingOffsets": "earliest"}
+    given |= {"minikafka.value.schema": "a INT, b ARRAY<STRING>"}
+    stream = spark.readStream.format("minikafka").options(**cluster, **given).load()
+    query = (
+        stream.selectExpr("named_struct('twice', 2 * value.a, 'b', value.b, 'at', timestamp) value")
+        .writeStream.format("minikafka")
+        .options(**cluster)
+        .option("topic", sink)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(90)
+    schema = "twice INT, b ARRAY<STRING>, at TIMESTAMP"
+    rows = read(subscribe=sink, **JSON, minikafka__value__schema=schema).select("value.*").collect()
+    assert sorted((row.twice, row.b) for row in rows) == [(2, ["x"]), (4, None)]
+    assert all(row["at"] is not None for row in rows)
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        SCHEMA,
+        "a INT NOT NULL COMMENT 'x', `b c`: STRING",
+        "STRUCT<a: INT, b: ARRAY<MAP<STRING, DEC(3)>>>",
+        "ARRAY<TINYINT>",
+        "int INT, array ARRAY<REAL>",
+        "DECIMAL",
+    ],
+)
+@pytest.mark.usefixtures("spark")
+def test_schemas_are_read_as_spark_reads_them(ddl: str) -> None:
+    from pyspark.sql.types import _parse_datatype_string
+
+    from pyspark_minikafka.formats.spark_schema import nullable, parse_schema
+
+    assert parse_schema(ddl) == nullable(_parse_datatype_string(ddl))
+
+
+def test_a_schema_at_fault_is_refused_by_load(kafka: Kafka, read: Read) -> None:
+    with pytest.raises(Exception, match=r"minikafka\.value\.schema='a INTT'.*'intt'"):
+        read(subscribe="t", **JSON, minikafka__value__schema="a INTT")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from minikafka.base.errors import MinikafkaError
@@ -16,17 +14,16 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
 from pyspark_minikafka.formats.value_format import Decoded
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 OPTION = "minikafka.bad.values"
 ERROR_TYPE = StructType().add("bytes", BinaryType()).add("reason", StringType())
 """The type of ``key_error`` and ``value_error``: the bytes as they were read, and why they are bad."""
 
 _SHOWN_BYTES = 100
 """The most bytes of a value in an error."""
-_SMALLEST_BLOCK = 32
-"""Values that are looked at one by one; larger blocks are halved."""
+_SMALLEST_BLOCK = 256
+"""Values that are looked at one by one; larger blocks are halved. A bulk reader's call costs as much as some
+tens of values.
+"""
 
 
 class BadValues(Enum):
@@ -61,35 +58,39 @@ def errors(values: pa.BinaryArray, decoded: Decoded) -> pa.StructArray:
     return found.take(numbers)
 
 
-def without_bad(values: pa.BinaryArray, bad: NDArray[np.int64]) -> pa.BinaryArray:
-    """Return ``values`` with null in the place of each bad one."""
-    mask = np.zeros(len(values), dtype=np.bool_)
-    mask[bad] = True
-    return pc.if_else(pa.array(mask), None, values)
+def decode_blocks(
+    values: pa.BinaryArray,
+    kind: pa.DataType,
+    whole: Callable[[pa.BinaryArray], pa.Array | None],
+    single: Callable[[bytes], object],
+) -> Decoded:
+    """Return ``values`` decoded to ``kind``: blocks are halved until they decode as a whole, or are small.
 
-
-def find_bad(
-    values: pa.BinaryArray, is_good: Callable[[pa.BinaryArray], bool], fault: Callable[[bytes], str | None]
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the numbers of the bad ones among ``values``, and the reasons: blocks are halved until they are
-    good, or small.
-
-    is_good: whether all values of a block are good. fault: why one value is bad, or None.
+    whole: the decoded block, or None if any of its values does not decode in bulk. single: one value, as
+    ``pyarrow.array`` takes it; ValueError with the reason if the value is bad.
     """
+    columns: list[pa.Array] = []
     bad: list[int] = []
     reasons: list[str] = []
-    blocks = [(0, len(values))]
+    blocks = [(0, len(values))] if len(values) else []
     while blocks:
         start, end = blocks.pop()
         block = values.slice(start, end - start)
-        if end - start > _SMALLEST_BLOCK:
-            if not is_good(block):
-                middle = (start + end) // 2
-                blocks += [(middle, end), (start, middle)]
-            continue
-        for number, value in enumerate(block.to_pylist(), start):
-            reason = None if value is None else fault(value)
-            if reason is not None:
-                bad.append(number)
-                reasons.append(reason)
-    return np.array(bad, dtype=np.int64), tuple(reasons)
+        column = whole(block)
+        if column is not None:
+            columns.append(column)
+        elif end - start > _SMALLEST_BLOCK:
+            middle = (start + end) // 2
+            blocks += [(middle, end), (start, middle)]
+        else:
+            found: list[object] = []
+            for number, value in enumerate(block.to_pylist(), start):
+                try:
+                    found.append(None if value is None else single(value))
+                except ValueError as problem:
+                    found.append(None)
+                    bad.append(number)
+                    reasons.append(str(problem))
+            columns.append(pa.array(found, kind))
+    column = columns[0] if len(columns) == 1 else pa.concat_arrays(columns or [pa.array([], kind)])
+    return Decoded(column, np.array(bad, dtype=np.int64), tuple(reasons))

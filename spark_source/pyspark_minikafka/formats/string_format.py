@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType, StringType
 
-from pyspark_minikafka.formats.bad_values import find_bad, without_bad
+from pyspark_minikafka.formats.bad_values import decode_blocks
 from pyspark_minikafka.formats.value_format import ColumnType, Decoded
 
 
@@ -22,11 +21,7 @@ class StringFormat:
 
     def decode(self, values: pa.BinaryArray, topic: str) -> Decoded:
         """Return ``values`` as text."""
-        try:
-            return Decoded(values.cast(pa.string()), np.empty(0, dtype=np.int64), ())
-        except pa.ArrowInvalid:
-            bad, reasons = find_bad(values, _is_text, _fault)
-            return Decoded(without_bad(values, bad).cast(pa.string()), bad, reasons)
+        return decode_blocks(values, pa.string(), _as_text, text_of)
 
     def for_column(self, data_type: DataType) -> StringFormat:
         """Return this format, for a column of strings."""
@@ -39,17 +34,16 @@ class StringFormat:
         return column.cast(pa.binary())
 
 
-def _is_text(values: pa.BinaryArray) -> bool:
+def _as_text(values: pa.BinaryArray) -> pa.StringArray | None:
     try:
-        values.cast(pa.string())
+        return values.cast(pa.string())
     except pa.ArrowInvalid:
-        return False
-    return True
+        return None
 
 
-def _fault(value: bytes) -> str | None:
+def text_of(value: bytes) -> str:
+    """Return one value as text. Raise ValueError with the place that is no UTF-8."""
     try:
-        value.decode()
+        return value.decode()
     except UnicodeDecodeError as problem:
-        return f"no UTF-8 at byte {problem.start} ({problem.reason})"
-    return None
+        raise ValueError(f"no UTF-8 at byte {problem.start} ({problem.reason})") from None

@@ -3,40 +3,101 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from minikafka.base.config.config_def import ConfigDef, ConfigKey, Faults
-from minikafka.base.config.types import choice, one_of
-from minikafka.base.errors import ConfigErrors
+from minikafka.base.config.types import TEXT, choice, one_of
+from minikafka.base.errors import ConfigError, ConfigErrors
 from pyspark_minikafka.formats import bad_values
 from pyspark_minikafka.formats.bad_values import BadValues
 from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.formats.value_format import ValueFormat
 
 SIDES = ("key", "value")
+_SCHEMA_BYTES_MAX = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SideOptions:
-    """The options of the keys, or of the values. side: ``key`` or ``value``."""
+    """The options of the keys, or of the values. side: ``key`` or ``value``.
+
+    schema: its text. schema_file: the absolute path of a file with it.
+    """
 
     side: str
     format: str
+    schema: str | None = None
+    schema_file: str | None = None
+
+    def name(self, option: str) -> str:
+        """Return the full name of an option of this side."""
+        return f"minikafka.{self.side}.{option}"
+
+    def schema_bytes(self, expected: str) -> bytes | None:
+        """Return the schema, of whichever option has it; None if none is given. Raise ConfigError for both,
+        or for a file that cannot be read. ``expected`` describes the file.
+        """
+        if self.schema_file is None:
+            return None if self.schema is None else self.schema.encode()
+        name = self.name("schema.file")
+        if self.schema is not None:
+            raise ConfigError(name, self.schema_file, f"set either it or {self.name('schema')}, not both")
+        try:
+            with open(self.schema_file, "rb") as file:
+                found = file.read(_SCHEMA_BYTES_MAX + 1)
+        except OSError as problem:
+            allowed = f"must be a file with {expected}: {problem.strerror or problem}"
+            raise ConfigError(name, self.schema_file, allowed) from None
+        if len(found) > _SCHEMA_BYTES_MAX:
+            raise ConfigError(name, self.schema_file, f"has more than {_SCHEMA_BYTES_MAX:,} bytes")
+        return found
+
+    def bad_schema(self, reason: str) -> ConfigError:
+        """Return the error of a schema that cannot be used."""
+        if self.schema_file is not None:
+            return ConfigError(self.name("schema.file"), self.schema_file, reason)
+        return ConfigError(self.name("schema"), self.schema, reason)
+
+    def refuse_schema(self) -> None:
+        """Raise ConfigError if a schema is given for a format that has none."""
+        if self.schema is not None or self.schema_file is not None:
+            raise self.bad_schema(f"has no meaning with {self.name('format')}={self.format}")
 
 
-def _binary(options: SideOptions) -> ValueFormat | None:
+_Make = Callable[[SideOptions, bool], "ValueFormat | None"]
+"""Makes a format of its options, for a read or (True) a write. Raises ConfigError for options at fault."""
+
+
+def _binary(options: SideOptions, sink: bool) -> ValueFormat | None:
+    options.refuse_schema()
     return None
 
 
-def _string(options: SideOptions) -> ValueFormat:
+def _string(options: SideOptions, sink: bool) -> ValueFormat:
     from pyspark_minikafka.formats.string_format import StringFormat
 
+    options.refuse_schema()
     return StringFormat()
 
 
-_FORMATS: Mapping[str, Callable[[SideOptions], ValueFormat | None]] = {"binary": _binary, "string": _string}
-"""The formats by name, with the functions that make them. They raise ConfigError for options at fault."""
+def _json(options: SideOptions, sink: bool) -> ValueFormat:
+    from pyspark_minikafka.formats.json_format import JsonFormat
+    from pyspark_minikafka.formats.spark_schema import EXPECTED, BadSchema, parse_schema
+
+    text = options.schema_bytes(EXPECTED)
+    if text is None and sink:
+        return JsonFormat(None)
+    if text is None:
+        raise options.bad_schema(f"must be given with {options.name('format')}=json: {EXPECTED}")
+    try:
+        return JsonFormat(parse_schema(text.decode()))
+    except (BadSchema, UnicodeDecodeError) as problem:
+        raise options.bad_schema(f"must be {EXPECTED}: {problem}") from None
+
+
+_FORMATS: Mapping[str, _Make] = {"binary": _binary, "string": _string, "json": _json}
+"""The formats by name."""
 
 
 def _definition(side: str) -> ConfigDef:
@@ -46,9 +107,20 @@ def _definition(side: str) -> ConfigDef:
                 f"minikafka.{side}.format",
                 one_of(*_FORMATS),
                 "binary",
-                f"The format of {side}s: `binary`, the bytes as they are, or `string`, text in UTF-8.",
+                f"The format of {side}s: `binary`, bytes as they are, `string`, text in UTF-8, or `json`.",
                 "format",
-            )
+            ),
+            ConfigKey(
+                f"minikafka.{side}.schema",
+                TEXT,
+                None,
+                f"The schema of {side}s that are read as JSON, in Spark's DDL, such as `id BIGINT, tags "
+                "ARRAY<STRING>`, or in Spark's JSON.",
+                "schema",
+            ),
+            ConfigKey(
+                f"minikafka.{side}.schema.file", TEXT, None, "A file on the driver with it.", "schema_file"
+            ),
         ]
     )
 
@@ -66,19 +138,28 @@ BAD_VALUES = ConfigKey(
 """An option of reads."""
 
 
-def format_options(options: Mapping[str, str]) -> QueryFormats:
-    """Return the formats of a query, by its options, whose keys are in lower case. Raise ConfigErrors."""
+def format_options(
+    options: Mapping[str, str], absolute: Callable[[str, str], str], *, sink: bool = False
+) -> QueryFormats:
+    """Return the formats of a query, by its options, whose keys are in lower case. Raise ConfigErrors.
+
+    absolute: returns the absolute path for the path in an option, by the option's name.
+    """
     faults = Faults()
-    made = {side: faults.attempt(partial(_side, options, side), None) for side in SIDES}
+    made = {side: faults.attempt(partial(_side, options, side, absolute, sink), None) for side in SIDES}
     given = options.get(BAD_VALUES.name, BAD_VALUES.default)
     bad = faults.attempt(partial(BAD_VALUES.type.parse, BAD_VALUES.name, given), BadValues.FAILFAST)
     faults.check(options)
     return QueryFormats(made["key"], made["value"], bad)
 
 
-def _side(options: Mapping[str, str], side: str) -> ValueFormat | None:
+def _side(
+    options: Mapping[str, str], side: str, absolute: Callable[[str, str], str], sink: bool
+) -> ValueFormat | None:
     values, faults = _DEFINITIONS[side].read(options)
     if faults:
         raise ConfigErrors(faults)
     found = SideOptions(side, **values)
-    return _FORMATS[found.format](found)
+    if found.schema_file is not None:
+        found = replace(found, schema_file=absolute(found.name("schema.file"), found.schema_file))
+    return _FORMATS[found.format](found, sink)

@@ -381,6 +381,10 @@ _OF_STREAMS = (
 )
 
 
+def _formats(options: Mapping[str, str], working_directory: str | None, *, sink: bool) -> QueryFormats:
+    return format_options(options, partial(_absolute, working_directory=working_directory), sink=sink)
+
+
 def source_options(
     given: Mapping[str, str], mode: Mode, *, working_directory: str | None = None
 ) -> SourceOptions:
@@ -405,7 +409,7 @@ def source_options(
     if mode is not Mode.BATCH:
         checkpoint = faults.attempt(lambda: _checkpoint(options, working_directory), None)
     accept_changed_topics = faults.attempt(lambda: subscription.accepts_changes(options), False)
-    formats = faults.attempt(lambda: format_options(options), QueryFormats())
+    formats = faults.attempt(lambda: _formats(options, working_directory, sink=False), QueryFormats())
     columns = faults.attempt(lambda: read_columns(options, formats), ())
     others = faults.attempt(lambda: _read(SourceOptions, options), {})
     warnings = _check(options, unused, faults) + kafka.warnings
@@ -456,7 +460,7 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
     topic = options.get("topic")
     if topic is not None:
         topic = faults.attempt(partial(topic_name, "topic", topic, topic.strip()), None)
-    formats = faults.attempt(lambda: format_options(options), QueryFormats())
+    formats = faults.attempt(lambda: _formats(options, working_directory, sink=True), QueryFormats())
     warnings = _check(options, unused, faults) + kafka.warnings
     assert kafka.producer is not None, "a sink has a producer"
     if kafka.producer.acks == 0:

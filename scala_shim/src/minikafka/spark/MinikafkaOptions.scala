@@ -80,7 +80,11 @@ object MinikafkaOptions {
 
   // The formats of keys and values.
   val KeyFormat = text("minikafka.key.format")
+  val KeySchema = text("minikafka.key.schema")
+  val KeySchemaFile = text("minikafka.key.schema.file")
   val ValueFormat = text("minikafka.value.format")
+  val ValueSchema = text("minikafka.value.schema")
+  val ValueSchemaFile = text("minikafka.value.schema.file")
   val BadValues = text("minikafka.bad.values")
 
   // The topic of a write.

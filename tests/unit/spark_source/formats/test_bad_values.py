@@ -8,23 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.base.ids import TopicPartition
-from pyspark_minikafka.formats.bad_values import bad_value, errors, find_bad, without_bad
+from pyspark_minikafka.formats.bad_values import bad_value, decode_blocks, errors
 from pyspark_minikafka.formats.value_format import Decoded
+
+
+def _whole(block: pa.BinaryArray) -> pa.Array | None:
+    return None if b"bad" in block.to_pylist() else block.cast(pa.string())
+
+
+def _single(value: bytes) -> str:
+    if value == b"bad":
+        raise ValueError("is bad")
+    return value.decode()
 
 
 @given(st.lists(st.sampled_from([b"good", b"bad", None]), max_size=300))
 def test_every_bad_value_is_found(values: list[bytes | None]) -> None:
-    array = pa.array(values, pa.binary())
-    bad, reasons = find_bad(
-        array,
-        lambda block: b"bad" not in block.to_pylist(),
-        lambda value: "is bad" if value == b"bad" else None,
-    )
-    assert bad.tolist() == [row for row, value in enumerate(values) if value == b"bad"]
-    assert reasons == ("is bad",) * len(bad)
-    left = without_bad(array, bad)
-    assert left.type == pa.binary()
-    assert left.to_pylist() == [None if value == b"bad" else value for value in values]
+    decoded = decode_blocks(pa.array(values, pa.binary()), pa.string(), _whole, _single)
+    assert decoded.bad.tolist() == [row for row, value in enumerate(values) if value == b"bad"]
+    assert decoded.reasons == ("is bad",) * len(decoded.bad)
+    wanted = [value.decode() if value == b"good" else None for value in values]
+    assert decoded.column.equals(pa.array(wanted, pa.string()))
 
 
 def test_the_column_of_errors_is_null_where_values_are_good() -> None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+
 import pytest
 from pyspark.sql.types import IntegerType, StructType
 
 from minikafka.base.errors import ConfigError
 from pyspark_minikafka.formats.bad_values import BadValues
+from pyspark_minikafka.formats.json_format import JsonFormat
 from pyspark_minikafka.formats.query_formats import QueryFormats
+from pyspark_minikafka.formats.spark_schema import parse_schema
 from pyspark_minikafka.formats.string_format import StringFormat
 from pyspark_minikafka.options.column_options import all_columns
 from pyspark_minikafka.options.format_options import format_options
 from pyspark_minikafka.schema import SOURCE_SCHEMA, BadColumn, check_user_schema, sink_formats, source_schema
+
+
+def read_options(given: dict[str, str]) -> QueryFormats:
+    return format_options(given, lambda option, path: path)
 
 
 def test_without_formats_the_columns_are_those_of_sparks_connector() -> None:
@@ -51,13 +60,57 @@ def test_a_column_that_its_format_cannot_write_is_refused() -> None:
 
 def test_options_choose_the_formats() -> None:
     given = {"minikafka.value.format": "STRING", "minikafka.bad.values": "permissive"}
-    assert format_options(given) == QueryFormats(None, StringFormat(), BadValues.PERMISSIVE)
-    assert format_options({"minikafka.key.format": "binary"}) == QueryFormats()
+    assert read_options(given) == QueryFormats(None, StringFormat(), BadValues.PERMISSIVE)
+    assert read_options({"minikafka.key.format": "binary"}) == QueryFormats()
 
 
 def test_all_faults_of_the_formats_are_named() -> None:
     given = {"minikafka.value.format": "xml", "minikafka.key.format": "csv", "minikafka.bad.values": "skip"}
     with pytest.raises(ConfigError) as refused:
-        format_options(given)
+        read_options(given)
     assert [fault.name for fault in refused.value.faults] == list(given)
     assert "binary, string" in str(refused.value)
+
+
+def test_json_needs_a_schema_to_be_read_and_none_to_be_written() -> None:
+    given = {"minikafka.value.format": "json"}
+    with pytest.raises(ConfigError, match=r"minikafka\.value\.schema: must be given with .*id BIGINT"):
+        read_options(given)
+    assert format_options(given, lambda option, path: path, sink=True).value == JsonFormat(None)
+
+
+def test_a_schema_is_read_from_the_option_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "schema.ddl"
+    file.write_text("a INT, b STRING\n")
+    wanted = QueryFormats(value=JsonFormat(parse_schema("a INT, b STRING")))
+    given = {"minikafka.value.format": "json"}
+    assert read_options({**given, "minikafka.value.schema": "a INT, b STRING"}) == wanted
+    in_file = {**given, "minikafka.value.schema.file": "schema.ddl"}
+    assert format_options(in_file, lambda option, path: str(tmp_path / path)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"minikafka.value.schema": "a INTT"},
+            r"minikafka\.value\.schema='a INTT': must be a schema .*'intt'",
+        ),
+        ({"minikafka.value.schema.file": "/no/such"}, "No such file"),
+        ({"minikafka.value.schema.file": "/dev/zero"}, "more than 10,000,000 bytes"),
+        ({"minikafka.value.schema.file": "/"}, "Is a directory"),
+        ({"minikafka.value.schema": "a INT", "minikafka.value.schema.file": "/x"}, "not both"),
+        (
+            {"minikafka.value.format": "string", "minikafka.value.schema": "a INT"},
+            "no meaning with .*=string",
+        ),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_options({"minikafka.value.format": "json", **given})
+
+
+def test_formats_are_pickled_with_the_options() -> None:
+    formats = QueryFormats(value=JsonFormat(parse_schema("a INT, b ARRAY<DATE>")))
+    assert pickle.loads(pickle.dumps(formats)) == formats

@@ -22,7 +22,7 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.records.format.message_set import Record, build_message_set
-from pyspark_minikafka.formats.bad_values import BadValue, BadValues, without_bad
+from pyspark_minikafka.formats.bad_values import BadValue, BadValues
 from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.formats.string_format import StringFormat
 from pyspark_minikafka.formats.value_format import Decoded, arrow_schema
@@ -158,8 +158,10 @@ class _OddOnly(StringFormat):
     """Takes only odd numbers."""
 
     def decode(self, values: pa.BinaryArray, topic: str) -> Decoded:
-        bad = np.array([row for row, value in enumerate(values.to_pylist()) if int(value) % 2 == 0])
-        return Decoded(without_bad(values, bad).cast("string"), bad, (f"even in {topic}",) * len(bad))
+        numbers = [int(value) for value in values.to_pylist()]
+        bad = np.array([row for row, number in enumerate(numbers) if number % 2 == 0])
+        column = pa.array([None if number % 2 == 0 else str(number) for number in numbers])
+        return Decoded(column, bad, (f"even in {topic}",) * len(bad))
 
 
 def test_a_bad_value_ends_the_task_and_names_its_offset(of: Of) -> None:
