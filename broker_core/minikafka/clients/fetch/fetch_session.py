@@ -5,6 +5,7 @@ requests of ``next_requests``, and passes in the responses, or the failures of c
 positions that count for its user, and decides about resets and leaders:
 
     range reader         ``clients.fetch.range_fetcher``
+    several ranges       ``clients.fetch.shared_fetch``, which begins them
     consumer in a group  ``clients.group.fetcher``
     the texts' consumer  ``clients.consumer.fetcher_thread``, a session for each broker
     simple consumer      ``clients.simple_consumer.fetch_response``, which needs only one partition's state
@@ -220,6 +221,18 @@ class FetchSession:
             del self._states[tp]
             self._leaders.pop(tp, None)  # for a new state, which needs the topic's id
             self._positions = self._plan = None
+
+    def remove(self, topic_partition: TopicPartition) -> PartitionFetchState:
+        """Forget a partition; return its state, for another session to ``adopt``."""
+        self._leaders.pop(topic_partition, None)
+        self._positions = self._plan = None
+        return self._states.pop(topic_partition)
+
+    def adopt(self, state: PartitionFetchState) -> None:
+        """Fetch a partition of another session on from its position, by this one's settings."""
+        state.use_settings(self.settings)
+        self._states[state.topic_partition] = state
+        self._positions = self._plan = None
 
     def update(
         self,

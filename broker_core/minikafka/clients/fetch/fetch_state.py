@@ -274,6 +274,10 @@ class PartitionFetchState:
             self.epochs = NO_EPOCHS
             self._is_made_again = False
 
+    def use_settings(self, settings: FetchSettings) -> None:
+        """Go on with the settings of another session."""
+        self._settings, self.fetch_bytes = settings, settings.partition_max_bytes
+
     def is_at(self, offset: int) -> bool:
         """Return True if a response for ``offset`` still counts."""
         return self.offset == offset and not self.paused

@@ -45,6 +45,7 @@ from minikafka.clients.fetch.fetch_state import (
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.fetch.prefetch import prefetched
+from minikafka.clients.fetch.shared_fetch import FirstFetch
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import ConnectionPool
@@ -79,7 +80,8 @@ class RangeFetcher:
     NetworkError with the failed attempts when no set came in time. ``unretried_codes`` are retriable codes
     that are raised at once, for the caller to handle. With the ``isolation`` READ_COMMITTED the sets are
     without batches of aborted transactions, and the iterator waits until the ``last_stable_offset`` reaches
-    ``end_offset``. With a ``rack`` the leader may name a follower in it to read from (KIP-392).
+    ``end_offset``. With a ``rack`` the leader may name a follower in it to read from (KIP-392). ``first`` is
+    what a ``SharedFetch`` has fetched from ``start_offset`` on.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class RangeFetcher:
         unretried_codes: Container[ErrorCode] = (),
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         rack: str = "",
+        first: FirstFetch | None = None,
     ) -> None:
         if start_offset < 0:
             raise ValueError(f"start_offset must be a real offset, not {start_offset}")
@@ -121,6 +124,7 @@ class RangeFetcher:
             rack=rack,
         )
         self._session = FetchSession(settings, lambda tp: cluster.topic_id(tp.topic))
+        self._first = first
         self._pending: tuple[FetchRequestData, ResponseFuture[Any]] | None = None
         self._fetched_from = -1
         self._covering_broker: int | None = None
@@ -185,6 +189,11 @@ class RangeFetcher:
         """Return the result of the request in flight, or of a new one; None before the end of a back-off, for
         a position that was validated, and if the response has named a new leader.
         """
+        if self._first is not None:
+            first, self._first = self._first, None
+            self._fetched_from = first.broker_id
+            self._session.adopt(first.state)
+            return first.completed
         if self._pending is None:
             self._session.update({self.topic_partition: self.next_offset})
             try:
