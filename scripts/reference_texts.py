@@ -62,6 +62,8 @@ SPARK_SOURCE: dict[str, tuple[str, str]] = {
     "minikafka.value.schema.file": (WORKS, OURS),
     "minikafka.bad.values": (WORKS, OURS),
     "minikafka.columns": (WORKS, OURS),
+    "minikafka.tasks": (WORKS, OURS),
+    "minikafka.cores": (WORKS, OURS),
     "minikafka.log.tasks": (WORKS, OURS),
     "minikafka.pushdown": ("4.1", OURS),
     "minikafka.single.batch": ("4.0, 4.1", OURS),

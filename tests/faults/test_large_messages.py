@@ -35,11 +35,11 @@ from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.options import Mode, source_options
 from pyspark_minikafka.planning.ranges import OffsetRange
 from pyspark_minikafka.reading.task_reader import read
-from pyspark_minikafka.planning.tasks import RangePartition
+from pyspark_minikafka.planning.tasks import ReadTask
 
 servers, topic, messages = sys.argv[1], sys.argv[2], int(sys.argv[3])
 options = source_options({"subscribe": topic, "kafka.bootstrap.servers": servers}, Mode.BATCH)
-task = RangePartition(OffsetRange(TopicPartition(topic, 0), 0, messages), Target(servers))
+task = ReadTask([OffsetRange(TopicPartition(topic, 0), 0, messages)], Target(servers), 0)
 rows = value_bytes = 0
 stream = None
 with open(os.devnull, "wb") as jvm:

@@ -107,7 +107,7 @@ def test_partitions_are_split_into_more_tasks(kafka: Kafka, read: Read) -> None:
     topic = kafka.topic_with([str(n) for n in range(90)], partitions=2, partition=0)
     kafka.produce(topic, ["x"], partition=1)
     for given, tasks in (({}, 2), ({"minPartitions": "4"}, 4), ({"maxRecordsPerPartition": "20"}, 6)):
-        frame = read(subscribe=topic, **given)
+        frame = read(subscribe=topic, minikafka__tasks="partition", **given)
         assert frame.count() == 91
         assert frame.rdd.getNumPartitions() == tasks
 

@@ -57,7 +57,7 @@ def topic(kafka: Kafka) -> str:
 def test_a_condition_leaves_out_what_it_can_and_the_rows_are_right(
     read: Read, topic: str, pushed: bool, condition: str, rows: int, tasks: int
 ) -> None:
-    frame = read(subscribe=topic, minikafka__pushdown="true").where(condition)
+    frame = read(subscribe=topic, minikafka__pushdown="true", minikafka__tasks="partition").where(condition)
     assert len(frame.collect()) == rows
     assert frame.rdd.getNumPartitions() == (tasks if pushed else 3)
 

@@ -9,6 +9,8 @@ from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.offsets import EARLIEST
 from pyspark_minikafka.options.options import Mode, SourceOptions, source_options
 from pyspark_minikafka.planning.planner import Planner
+from pyspark_minikafka.planning.ranges import OffsetRange
+from pyspark_minikafka.planning.record_sizes import RecordSize
 
 
 class FakeCluster:
@@ -25,6 +27,10 @@ class FakeCluster:
         self.unconfirmed: dict[TopicPartition, int] = {}
         """Where a log ends whose high watermark is behind it, as just after an election."""
         self.questions = 0
+        self.leaders: dict[TopicPartition, int] = {}
+        self.record_sizes: dict[str, RecordSize] = {}
+        self.looks: list[TopicPartition] = []
+        """The partitions whose logs were looked at."""
         self.ids: dict[str, bytes] = {}
         """The ids of the topics that have one."""
 
@@ -65,6 +71,13 @@ class FakeCluster:
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
         return self.groups[group]
 
+    def leader(self, topic_partition: TopicPartition) -> int | None:
+        return self.leaders.get(topic_partition)
+
+    def record_size(self, offsets: OffsetRange) -> RecordSize | None:
+        self.looks.append(offsets.topic_partition)
+        return self.record_sizes.get(offsets.topic_partition.topic)
+
     def grow(self, topic: str, partition: int, records: int) -> None:
         """Append so many records; a partition that is not there is made."""
         first, end = self.logs.get(TopicPartition(topic, partition), (0, 0))
@@ -88,4 +101,5 @@ class Planning:
             warn=self.warnings.append,
             pause=self.waited_ms.append,
             now_ms=lambda: self.now_ms,
+            cores=2,
         )

@@ -115,6 +115,17 @@ def is_jvm(pid: int, info: ProcessInfo) -> bool:
         return False
 
 
+def command_line(pid: int) -> list[str]:
+    """Return the words of a process's command line; none if the system does not tell."""
+    if _LINUX:
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                return os.fsdecode(file.read()).split("\0")[:-1]
+        except OSError:
+            return []
+    return command_from_ps(pid)
+
+
 def working_directory(pid: int) -> str | None:
     """Return the working directory of a process; None if the system does not tell."""
     if _LINUX:
@@ -165,6 +176,12 @@ def from_ps(pid: int) -> ProcessInfo | None:
     if len(fields) < 8 or fields[1].startswith("Z"):
         return None
     return ProcessInfo(int(fields[0]), " ".join(fields[2:7]), os.path.basename(fields[7].strip()))
+
+
+def command_from_ps(pid: int) -> list[str]:
+    """Return the command line from ``ps`` (macOS and Linux), which separates its words by spaces."""
+    command = ["ps", "-ww", "-o", "args=", "-p", str(pid)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
 
 
 def directory_from_lsof(pid: int) -> str | None:

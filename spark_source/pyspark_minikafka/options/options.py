@@ -141,6 +141,20 @@ class SourceOptions:
     max_records_per_partition: int | None = setting(
         "maxRecordsPerPartition", int64(1), None, "The most records of a task."
     )
+    by_work: bool = setting(
+        "minikafka.tasks",
+        choice({"work": True, "partition": False}),
+        "work",
+        "`work`: small ranges share a task, and a range of most of the work is split; `partition`: a task "
+        "for each range.",
+    )
+    cores: int | None = setting(
+        "minikafka.cores",
+        int32(1),
+        None,
+        "The cores that the tasks of a read share; by default those that the command line of Spark's driver "
+        "says, else those of the driver's host.",
+    )
     fail_on_data_loss: bool = setting(
         "failOnDataLoss", BOOLEAN, True, "Whether lost data ends the query, or is a warning."
     )
@@ -156,7 +170,9 @@ class SourceOptions:
     offset_retry_interval_ms: int = setting(
         "fetchOffset.retryIntervalMs", capped_int64(0), 1_000, "How long to wait in between."
     )
-    log_tasks: bool = setting("minikafka.log.tasks", BOOLEAN, False, "Whether each task logs a line.")
+    log_tasks: bool = setting(
+        "minikafka.log.tasks", BOOLEAN, False, "Whether each task logs a line for each range."
+    )
     pushdown: bool | None = setting(
         "minikafka.pushdown",
         BOOLEAN,

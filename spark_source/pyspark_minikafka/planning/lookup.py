@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from minikafka.base.clock import Clock, SystemClock
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch import list_offsets as listing
 from minikafka.clients.network.cluster import ClusterClient
@@ -17,11 +17,17 @@ from pyspark_minikafka.location import Target
 from pyspark_minikafka.offsets import EARLIEST, LATEST
 from pyspark_minikafka.options.group_options import Storage
 from pyspark_minikafka.options.options import SourceOptions
+from pyspark_minikafka.planning.cores import find_cores
 from pyspark_minikafka.planning.planner import Planner
+from pyspark_minikafka.planning.ranges import OffsetRange
+from pyspark_minikafka.planning.record_sizes import RecordSize
 
 _Answer = TypeVar("_Answer")
 _SPECIAL = {EARLIEST: listing.EARLIEST, LATEST: listing.LATEST}
 _MAX_AGE_MS = 1_000
+_SAMPLE_OFFSETS = 500
+_SAMPLE_MS = 1_000
+"""The longest look at the size of records: a batch waits for it."""
 
 
 class ClusterLookup:
@@ -94,6 +100,24 @@ class ClusterLookup:
             )
         return found
 
+    def leader(self, topic_partition: TopicPartition) -> int | None:
+        return self._cluster.known_leader(topic_partition)
+
+    def record_size(self, offsets: OffsetRange) -> RecordSize | None:
+        from minikafka.clients.fetch.log_sample import sample_log
+
+        first = max(offsets.start, offsets.end - _SAMPLE_OFFSETS)
+        deadline = self._cluster.deadline(_SAMPLE_MS)
+        try:
+            found = sample_log(
+                self._cluster, offsets.topic_partition, first, deadline, self._options.fetch.isolation
+            )
+        except MinikafkaError:
+            return None  # the tasks report what is wrong
+        if found is None:
+            return None
+        return RecordSize.of_sample(found.bytes_per_offset, is_compressed=found.is_compressed)
+
     def _all_topics(self) -> Mapping[str, tuple[int, ...]]:
         metadata = self._cluster.metadata(None, refresh=True)
         self._ids = {name: topic.topic_id for name, topic in metadata.topics.items() if any(topic.topic_id)}
@@ -163,4 +187,7 @@ def make_planner(options: SourceOptions, target: Target) -> Planner:
     """Return a planner that looks up offsets at the brokers of ``target``."""
     cluster = cache.reading(target.bootstrap_servers, target.connection(options.connection))
     lookup = ClusterLookup(cluster, options, target=target)
-    return Planner(options, lookup, warn=report.warn_once, pause=pause, now_ms=SystemClock().now_ms)
+    cores = options.cores or find_cores()
+    return Planner(
+        options, lookup, warn=report.warn_once, pause=pause, now_ms=SystemClock().now_ms, cores=cores
+    )

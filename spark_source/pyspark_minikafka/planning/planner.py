@@ -6,22 +6,27 @@ decision is tested without a broker. Only ``resume`` reads files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
+
+from pyspark.sql.datasource import InputPartition
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from minikafka.base.text import counted, first_of
 from pyspark_minikafka.checkpoint import subscription
 from pyspark_minikafka.checkpoint.spark_checkpoint import Resume, UnknownStart, reads
+from pyspark_minikafka.location import Target
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, StreamOffset, batch_start
 from pyspark_minikafka.options.bounds import Bound, GroupBound, Newest, TimeBound
 from pyspark_minikafka.options.options import SourceOptions
 from pyspark_minikafka.planning import ranges, rate
 from pyspark_minikafka.planning.pushdown import EVERYTHING, PushedFilters
 from pyspark_minikafka.planning.ranges import DataLoss, OffsetRange
+from pyspark_minikafka.planning.record_sizes import RecordSize, RecordSizes
 from pyspark_minikafka.planning.recreated import RecreatedTopics, loss_text
 from pyspark_minikafka.planning.splits import split
+from pyspark_minikafka.planning.tasks import Packing, ReadTask, pack, stored_bytes
 from pyspark_minikafka.strategy import Assign, Subscribe
 
 _NAMED = 5
@@ -53,6 +58,12 @@ class Lookup(Protocol):
     def committed(self, group: str) -> Mapping[TopicPartition, int]:
         """Return all committed offsets of a consumer group. Raise for a group without any."""
 
+    def leader(self, topic_partition: TopicPartition) -> int | None:
+        """Return the leader as it was looked up last; None if it is unknown. Ask no broker."""
+
+    def record_size(self, offsets: OffsetRange) -> RecordSize | None:
+        """Look at the log once, without a retry; None if that fails."""
+
 
 class NoRecordAtTime(MinikafkaError):
     """A query starts at a timestamp, and a partition has no record at or after it."""
@@ -66,7 +77,7 @@ class Planner:
     """Plans the batches of one query.
 
     warn: logs a warning for the user. pause: waits for that many milliseconds. now_ms: the wall clock, in ms
-    since 1970.
+    since 1970. cores: those that the query's tasks share.
     """
 
     def __init__(
@@ -77,6 +88,7 @@ class Planner:
         warn: Callable[[str], None],
         pause: Callable[[int], None],
         now_ms: Callable[[], int],
+        cores: int,
     ) -> None:
         self._options = options
         self._lookup = lookup
@@ -86,6 +98,12 @@ class Planner:
         self._reads = reads(options.strategy)
         self._resume = Resume(options.checkpoint, self._reads, warn)
         self._recreated = RecreatedTopics()
+        self._record_sizes = RecordSizes(lookup.record_size)
+        self._packing = Packing(
+            cores=cores,
+            least_tasks=options.min_partitions or 1,
+            most_offsets=options.max_records_per_partition,
+        )
 
     def batch(self, filters: PushedFilters = EVERYTHING) -> tuple[OffsetRange, ...]:
         """Return the ranges of a batch query that its filters leave.
@@ -218,6 +236,15 @@ class Planner:
         plan = ranges.plan_stream(begin, end.positions, first, recreated)
         self._report_losses(plan.losses)
         return split(plan.ranges, self._options.min_partitions, self._options.max_records_per_partition)
+
+    def tasks(self, planned: Sequence[OffsetRange], target: Target) -> list[InputPartition]:
+        """Return the tasks of the ranges of a batch, by their work or one for each (``minikafka.tasks``)."""
+        sizes = self._record_sizes.of(planned, self._now_ms())
+        if self._options.by_work:
+            packed = pack(planned, self._packing, sizes, self._lookup.leader)
+        else:
+            packed = [(part,) for part in planned]
+        return [ReadTask(task, target, stored_bytes(task, sizes)) for task in packed]
 
     def _batch_start(self, start: StreamOffset, end: StreamOffset) -> Mapping[TopicPartition, int]:
         if start.initial and end.batch_start is None:

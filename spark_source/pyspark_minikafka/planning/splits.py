@@ -20,7 +20,7 @@ def split(
     """Return the tasks, in the order of ``ranges``. None for an option that was not given."""
     found = list(ranges)
     if max_records is not None:
-        found = [part for task in found for part in _parts(task, -(-task.size // max_records))]
+        found = [part for task in found for part in parts(task, -(-task.size // max_records))]
     if min_partitions is not None and sum(task.size > 0 for task in found) < min_partitions:
         found = list(_in_proportion(found, min_partitions))
     return tuple(found)
@@ -36,7 +36,7 @@ def _in_proportion(ranges: Sequence[OffsetRange], wanted: int) -> Iterator[Offse
         if task.size <= 0 or task.topic_partition in whole:
             yield task
         else:
-            yield from _parts(task, _count(task.size, left, wanted_of_left))
+            yield from parts(task, _count(task.size, left, wanted_of_left))
 
 
 def _count(size: int, total: int, wanted: int) -> int:
@@ -44,7 +44,7 @@ def _count(size: int, total: int, wanted: int) -> int:
     return max(math.floor(size / total * wanted + 0.5), 1)
 
 
-def _parts(task: OffsetRange, count: int) -> Iterator[OffsetRange]:
+def parts(task: OffsetRange, count: int) -> Iterator[OffsetRange]:
     """Yield ``task`` in ``count`` parts of about the same size; the last ones take the remainder."""
     if count <= 1:
         yield task

@@ -1,27 +1,174 @@
-"""The tasks of a planned read: one for each range. ``reading`` runs them."""
+"""The tasks of a planned read, each with one or several ranges. ``reading`` runs them. Pure.
+
+A Python task costs Spark 30 to 70 ms, however little is in it. So ranges are put into tasks by their work:
+
+    small     together they are less than TASK_BYTES a core: fewer tasks than cores, one at least
+    medium    a task for each core
+    large     tasks of PACKED_BYTES, or one range where it has more; so a read that is large enough has a task
+              for each range, whatever the number of cores
+
+Work is the estimated bytes of the records, and a cost for each range. A range is split where that shortens
+the read: where one partition has most of the work, or there are fewer ranges than cores. A task has adjacent
+ranges in the order of leader, topic and partition, so its ranges share the fetches of few brokers, and the
+parts of a partition stay in the order of the tasks.
+
+A range to the latest record is planned by what it has now, and read to what it has then: a DataFrame may be
+planned long before it runs, and a topic that was empty may be large. So such ranges are spread over all
+cores.
+
+Tasks decide nothing about what is read: a batch that is planned again may have others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 from pyspark.sql.datasource import InputPartition
 
+from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.planning.ranges import OffsetRange
+from pyspark_minikafka.planning.record_sizes import ASSUMED, RecordSize
+from pyspark_minikafka.planning.splits import parts
+
+TASK_BYTES = 1 << 20
+"""Work for which one more task is worth its cost, while cores are free."""
+PACKED_BYTES = 32 << 20
+"""The most work of a task with several ranges: 0.3 s and more, beside which the cost of a task is small."""
+PART_BYTES = 8 << 20
+"""The least work of a part of a range that is split."""
+RANGE_BYTES = 16 << 10
+"""The cost of a range, in bytes that could be read instead."""
+_WORTH = 0.8
+"""The most of the time before that a read may need for a split to be worth it."""
 
 
-class RangePartition(InputPartition):
-    """One task: a range of one topic partition, and its brokers. Small, because it is pickled."""
+class ReadTask(InputPartition):
+    """One task: ranges of topic partitions, and their brokers. Small, because it is pickled.
 
-    def __init__(self, offsets: OffsetRange, target: Target) -> None:
+    fetch_bytes: the estimated bytes of its largest range, as stored.
+    """
+
+    def __init__(self, ranges: Sequence[OffsetRange], target: Target, fetch_bytes: int) -> None:
         super().__init__(None)
-        self.offsets = offsets
+        self.ranges = tuple(ranges)
         self.target = target
+        self.fetch_bytes = fetch_bytes
 
     def __repr__(self) -> str:
-        return f"RangePartition({self.offsets})"
+        more = f" and {len(self.ranges) - 1} more" if len(self.ranges) > 1 else ""
+        return f"ReadTask({self.ranges[0]}{more})"
 
 
-def input_partitions(ranges: Iterable[OffsetRange], target: Target) -> list[InputPartition]:
-    """Return one task for each range."""
-    return [RangePartition(offsets, target) for offsets in ranges]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """The rules of one query for its tasks. least_tasks, most_offsets: ``minPartitions`` and
+    ``maxRecordsPerPartition``.
+    """
+
+    cores: int
+    least_tasks: int = 1
+    most_offsets: int | None = None
+
+
+def pack(
+    ranges: Sequence[OffsetRange],
+    packing: Packing,
+    sizes: Mapping[str, RecordSize],
+    leader: Callable[[TopicPartition], int | None],
+) -> list[tuple[OffsetRange, ...]]:
+    """Return the ranges of each task, in the order of the tasks.
+
+    sizes: of the records of each topic, ASSUMED for others. leader: of a partition, where it is known.
+    """
+
+    def work(part: OffsetRange) -> float:
+        return RANGE_BYTES + part.size * sizes.get(part.topic_partition.topic, ASSUMED).decoded
+
+    whole = list(_split_large(ranges, packing.cores, work))
+    count = _task_count(whole, packing, sum(map(work, whole)))
+    if count >= len(whole):
+        return [(part,) for part in whole]
+    whole.sort(key=lambda part: (_known(leader(part.topic_partition)), part.topic_partition, part.start))
+    tasks = _cut(whole, [work(part) for part in whole], count)
+    if packing.most_offsets is not None:
+        tasks = [some for task in tasks for some in _limited(task, packing.most_offsets)]
+    return tasks
+
+
+def stored_bytes(task: Sequence[OffsetRange], sizes: Mapping[str, RecordSize]) -> int:
+    """Return the estimated bytes of a task's largest range, as they are fetched."""
+    return round(max(part.size * sizes.get(part.topic_partition.topic, ASSUMED).stored for part in task))
+
+
+def _known(leader: int | None) -> int:
+    return -1 if leader is None else leader
+
+
+def _task_count(ranges: Sequence[OffsetRange], packing: Packing, work: float) -> int:
+    wanted = min(packing.cores, math.ceil(work / TASK_BYTES))
+    to_latest = sum(part.to_latest for part in ranges)
+    count = max(wanted, min(packing.cores, to_latest), packing.least_tasks, math.ceil(work / PACKED_BYTES), 1)
+    return min(count, len(ranges))
+
+
+def _split_large(
+    ranges: Sequence[OffsetRange], cores: int, work: Callable[[OffsetRange], float]
+) -> Sequence[OffsetRange]:
+    """Return the ranges, the large ones in parts if the read then ends earlier."""
+    works = [work(part) for part in ranges]
+    share = max(sum(works) / cores, PART_BYTES)
+    if cores == 1 or max(works, default=0) <= share:
+        return ranges
+    before = _longest(works, cores)
+    for piece in (share, max(share / 2, PART_BYTES)):
+        split = [
+            some
+            for part, its in zip(ranges, works, strict=True)
+            for some in parts(part, min(math.ceil(its / piece), part.size) if its > piece else 1)
+        ]
+        if _longest([work(part) for part in split], cores) <= _WORTH * before:
+            return split
+    return ranges
+
+
+def _longest(works: Sequence[float], cores: int) -> float:
+    """Return the work of the core that ends last, if each takes the next task when it is free."""
+    loads = [0.0] * cores
+    for its in works:
+        heapq.heapreplace(loads, loads[0] + its)
+    return max(loads)
+
+
+def _cut(ranges: Sequence[OffsetRange], works: Sequence[float], count: int) -> list[tuple[OffsetRange, ...]]:
+    """Return ``count`` tasks of adjacent ranges with about the same work; each has one at least."""
+    ends = list(accumulate(works))
+    tasks, begin = [], 0
+    for number in range(1, count):
+        wanted = ends[-1] * number / count
+        at = bisect_left(ends, wanted)
+        # ``at`` ranges end before the wanted work; with one more they end behind it.
+        if at < len(ends) and ends[at] - wanted < wanted - (ends[at - 1] if at else 0.0):
+            at += 1
+        end = min(max(at, begin + 1), len(ranges) - (count - number))
+        tasks.append(tuple(ranges[begin:end]))
+        begin = end
+    return [*tasks, tuple(ranges[begin:])]
+
+
+def _limited(task: Sequence[OffsetRange], most: int) -> Iterator[tuple[OffsetRange, ...]]:
+    """Yield a task in several where it has more offsets; a single range has no more."""
+    some: list[OffsetRange] = []
+    offsets = 0
+    for part in task:
+        if some and offsets + part.size > most:
+            yield tuple(some)
+            some, offsets = [], 0
+        some.append(part)
+        offsets += part.size
+    yield tuple(some)

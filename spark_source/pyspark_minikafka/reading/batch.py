@@ -2,7 +2,7 @@
 
 ``partitions()`` runs in a planner worker on the driver, ``read()`` in Python workers of the executors.
 ``earliest`` and ``latest`` are resolved when a task reads, as in Spark's connector: a DataFrame that runs
-again sees newer records. The split into ranges is fixed when the read is planned, which Spark 4.3 does once
+again sees newer records. The ranges and tasks are fixed when the read is planned, which Spark 4.3 does once
 for each ``load()``.
 """
 
@@ -20,7 +20,6 @@ from pyspark_minikafka.location import locate
 from pyspark_minikafka.options.options import Mode, SourceOptions, source_options
 from pyspark_minikafka.planning.lookup import make_planner
 from pyspark_minikafka.planning.pushdown import EVERYTHING, push_filters
-from pyspark_minikafka.planning.tasks import input_partitions
 from pyspark_minikafka.reading.task_reader import read
 from pyspark_minikafka.schema import check_user_schema
 
@@ -38,16 +37,15 @@ class BatchReader(DataSourceReader):
 
     @workers.readable_errors()
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks: one for each partition, or split by ``minPartitions`` and
-        ``maxRecordsPerPartition``.
-        """
+        """Return the tasks, as ``planning.tasks`` puts the ranges of partitions into them."""
         target = locate(self.options.location)
-        ranges = make_planner(self.options, target).batch(self.pushed)
+        planner = make_planner(self.options, target)
+        ranges = planner.batch(self.pushed)
         if self.options.estimate:
             from pyspark_minikafka.reading import estimate
 
             return [estimate.estimate_partition(ranges, target, self.options)]
-        return input_partitions(ranges, target)
+        return planner.tasks(ranges, target)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of one task; runs on an executor."""

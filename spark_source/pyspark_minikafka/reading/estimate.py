@@ -19,7 +19,7 @@ from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.options import SourceOptions
 from pyspark_minikafka.planning.ranges import OffsetRange
-from pyspark_minikafka.planning.tasks import RangePartition
+from pyspark_minikafka.planning.tasks import ReadTask
 from pyspark_minikafka.reading.task_reader import read
 from pyspark_minikafka.schema import stored_columns
 
@@ -50,7 +50,7 @@ def _row_bytes(ranges: Sequence[OffsetRange], target: Target, options: SourceOpt
         options, poll_timeout_ms=wait_ms, columns=stored_columns(options.columns), formats=QueryFormats()
     )
     try:
-        for batch in read(RangePartition(sample, target), stored):
+        for batch in read(ReadTask([sample], target, 0), stored):
             rows += batch.num_rows
             size += batch.nbytes
     except MinikafkaError:

@@ -35,7 +35,6 @@ from pyspark_minikafka.options.options import Mode, SourceOptions, source_option
 from pyspark_minikafka.planning.lookup import make_planner
 from pyspark_minikafka.planning.planner import Planner
 from pyspark_minikafka.planning.rate import TriggerDelay
-from pyspark_minikafka.planning.tasks import input_partitions
 from pyspark_minikafka.schema import check_user_schema
 
 try:
@@ -119,8 +118,7 @@ class StreamReader(DataSourceStreamReader):
         if self._target is not None:
             planner.check_target({**last.positions, **self._target})
         planner.check_topics(first, last)
-        ranges = planner.stream(first, last)
-        return input_partitions(ranges, target)
+        return planner.tasks(planner.stream(first, last), target)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of one task; runs on an executor."""

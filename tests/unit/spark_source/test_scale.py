@@ -33,7 +33,9 @@ def brokers_with(partitions: int) -> BrokerHarness:
 def planner(brokers: BrokerHarness, mode: Mode, **given: str) -> Planner:
     options = source_options({"subscribe": "t", **given}, mode)
     lookup = ClusterLookup(brokers.client(creates_topics=False, one_connection=True), options, brokers.clock)
-    return Planner(options, lookup, warn=pytest.fail, pause=brokers.waiter.wait, now_ms=brokers.clock.now_ms)
+    return Planner(
+        options, lookup, warn=pytest.fail, pause=brokers.waiter.wait, now_ms=brokers.clock.now_ms, cores=2
+    )
 
 
 def requests(brokers: BrokerHarness) -> Counter[tuple[ApiKey, int]]:

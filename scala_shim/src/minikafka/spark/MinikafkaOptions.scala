@@ -63,6 +63,8 @@ object MinikafkaOptions {
   val Columns = option[Seq[String]]("minikafka.columns")(_.mkString(","))
   val MinPartitions = number("minPartitions")
   val MaxRecordsPerPartition = number("maxRecordsPerPartition")
+  val Tasks = text("minikafka.tasks")
+  val Cores = number("minikafka.cores")
   val MinOffsetsPerTrigger = number("minOffsetsPerTrigger")
   val MaxOffsetsPerTrigger = number("maxOffsetsPerTrigger")
   val MaxTriggerDelay = duration("maxTriggerDelay")

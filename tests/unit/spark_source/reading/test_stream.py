@@ -17,7 +17,7 @@ from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.options import Mode
 from pyspark_minikafka.planning.planner import TargetLost
 from pyspark_minikafka.planning.ranges import DataLoss, OffsetRange
-from pyspark_minikafka.planning.tasks import RangePartition
+from pyspark_minikafka.planning.tasks import ReadTask
 from pyspark_minikafka.reading import stream
 from pyspark_minikafka.reading.stream import StreamReader, UnlimitedReader
 from pyspark_minikafka.schema import SOURCE_SCHEMA
@@ -76,8 +76,9 @@ class Spark:
     def ranges(self, start: dict[str, Any] | None, end: dict[str, Any]) -> list[tuple[int, int, int]]:
         start = through_json(self.reader.initialOffset()) if start is None else start
         tasks = self.reader.partitions(start, through_json(end))
-        assert all(isinstance(task, RangePartition) and task.target == SERVERS for task in tasks)
-        return [(r.topic_partition.partition, r.start, r.end) for r in (task.offsets for task in tasks)]
+        assert all(isinstance(task, ReadTask) and task.target == SERVERS for task in tasks)
+        ranges = [part for task in tasks for part in task.ranges]
+        return [(part.topic_partition.partition, part.start, part.end) for part in ranges]
 
 
 def through_json(offset: dict[str, Any]) -> dict[str, Any]:
@@ -206,10 +207,10 @@ def test_a_reader_travels_to_the_executors(limits: bool | str) -> None:
 
 
 def test_a_task_is_small() -> None:
-    task = RangePartition(OffsetRange(TopicPartition("t", 3), 10, 20), SERVERS)
+    task = ReadTask([OffsetRange(TopicPartition("t", n), 10, 20) for n in range(200)], SERVERS, 1_000)
     again = pickle.loads(pickle.dumps(task))
-    assert (again.offsets, again.target) == (task.offsets, SERVERS)
-    assert len(pickle.dumps(task)) < 500
+    assert (again.ranges, again.target, again.fetch_bytes) == (task.ranges, SERVERS, 1_000)
+    assert len(pickle.dumps(task)) < 10_000
 
 
 @limited

@@ -29,8 +29,8 @@ from pyspark_minikafka.formats.value_format import Decoded, arrow_schema
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.options import Mode, SourceOptions, source_options
 from pyspark_minikafka.planning.ranges import DataLoss, OffsetRange
-from pyspark_minikafka.planning.tasks import RangePartition
-from pyspark_minikafka.reading import task_reader
+from pyspark_minikafka.planning.tasks import ReadTask
+from pyspark_minikafka.reading import range_reader, task_reader
 from pyspark_minikafka.reading.task_reader import read
 from pyspark_minikafka.schema import SOURCE_SCHEMA, source_schema
 
@@ -41,8 +41,8 @@ def options(**given: str) -> SourceOptions:
     return source_options({"subscribe": "t", **given}, Mode.BATCH)
 
 
-def task(start: int, end: int, *, partition: int = 0, **late: bool) -> RangePartition:
-    return RangePartition(OffsetRange(TopicPartition("t", partition), start, end, **late), SERVERS)
+def task(start: int, end: int, *, partition: int = 0, **late: bool) -> ReadTask:
+    return ReadTask([OffsetRange(TopicPartition("t", partition), start, end, **late)], SERVERS, 1_000)
 
 
 class Log:
@@ -103,8 +103,8 @@ Of = Callable[[Log], Log]
 @pytest.fixture
 def of(monkeypatch: pytest.MonkeyPatch) -> Of:
     def use(log: Log) -> Log:
-        monkeypatch.setattr(task_reader, "RangeFetcher", log.fetcher)
-        monkeypatch.setattr(task_reader, "log_reaches", log.reaches)
+        monkeypatch.setattr(range_reader, "RangeFetcher", log.fetcher)
+        monkeypatch.setattr(range_reader, "log_reaches", log.reaches)
         return log
 
     return use
@@ -182,6 +182,7 @@ def test_permissive_reads_a_bad_value_as_null_with_the_reason(of: Of) -> None:
 
 def test_many_small_rows_are_handed_over_in_pieces(of: Of, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_reader, "ROWS_MAX", 3)
+    monkeypatch.setattr(task_reader, "JOINED_ROWS", 3)
     of(Log(0, 8, step=8))
     assert [b.num_rows for b in read(task(0, 8), options())] == [3, 3, 2]
 
@@ -223,7 +224,7 @@ def latest(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         def ends(cluster: object, wanted: dict[TopicPartition, int], *_: object) -> dict[TopicPartition, int]:
             return dict.fromkeys(wanted, offset)
 
-        monkeypatch.setattr(task_reader, "list_offsets", ends)
+        monkeypatch.setattr(range_reader, "list_offsets", ends)
 
     return ends_at
 
@@ -307,11 +308,11 @@ def test_a_deleted_topic_is_lost_data_and_other_errors_are_not(of: Of) -> None:
 
 
 def test_a_reader_that_is_left_early_stops_its_fetcher(of: Of) -> None:
-    log = of(Log(0, 4_000))
+    log = of(Log(0, 40_000, step=4_000))
     made: list[Fetcher] = []
     keep = log.fetcher
-    task_reader.RangeFetcher = lambda *a, **k: made.append(keep(*a, **k)) or made[-1]  # type: ignore[assignment, misc]
-    batches = read(task(0, 4_000), options())
+    range_reader.RangeFetcher = lambda *a, **k: made.append(keep(*a, **k)) or made[-1]  # type: ignore[assignment, misc]
+    batches = read(task(0, 40_000), options())
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     assert made[0].stopped
@@ -325,11 +326,11 @@ def test_stop_while_skipping_lost_offsets_stops_next_fetcher(of: Of, monkeypatch
         made.append(log.fetcher(*args, **options))
         return made[-1]
 
-    monkeypatch.setattr(task_reader, "RangeFetcher", kept)
-    reader = task_reader._RangeReader(
-        ClusterClient("localhost:1"), task(0, 20).offsets, options(failOnDataLoss="false")
-    )
-    monkeypatch.setattr(task_reader.report, "warn", lambda sentences: reader.stop())
+    monkeypatch.setattr(range_reader, "RangeFetcher", kept)
+    given = options(failOnDataLoss="false")
+    rows = range_reader.RowBuilder(given)
+    reader = range_reader.RangeReader(ClusterClient("localhost:1"), task(0, 20).ranges[0], given, rows)
+    monkeypatch.setattr(range_reader.report, "warn", lambda sentences: reader.stop())
     list(reader)
     assert [fetcher.stopped for fetcher in made] == [True, True]
 
