@@ -46,4 +46,5 @@ def names_of_kernels(module: ModuleType) -> set[str]:
 
 def modules() -> list[ModuleType]:
     """Return the modules with kernels."""
-    return [kernels.read, kernels.write, kernels.batches, kernels.keys, kernels.compact, kernels.hashing]
+    names = ("read", "write", "batches", "keys", "compact", "hashing", "protobuf")
+    return [getattr(kernels, name) for name in names]

@@ -11,6 +11,7 @@ which loads it, takes 0.1 s, so these modules are imported at their first use::
     batches   everything that iterates over the records of magic 2
     keys      the map of keys to their largest offsets     compact   the filter of compaction
     hashing   the partitions of a column of keys, checksums
+    protobuf  fields of messages to columns and back
 
 Kernels never raise and never allocate: they take arrays and return a code of ``decode_status``. They read
 untrusted bytes, so each one checks a length against the available bytes before it uses it. Each has one
@@ -27,7 +28,7 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-_MODULES = ("read", "write", "batches", "keys", "compact", "hashing")
+_MODULES = ("read", "write", "batches", "keys", "compact", "hashing", "protobuf")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -12,7 +12,7 @@ from minikafka.records.kernels import cache
 from minikafka.records.kernels.targets import TARGETS
 from tests.support.kernel_code import CODES
 
-SHARES = '_SHARES = (("read", "write", "batches"), ("keys", "compact", "hashing"))'
+SHARES = '_SHARES = (("read", "write", "batches", "protobuf"), ("keys", "compact", "hashing"))'
 
 
 @pytest.fixture(autouse=True)
