@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from examples import async_producer, consumer_group_with_a_filter, raw_offsets
 
-FROM_KAFKA = Path(__file__).resolve().parents[2] / "examples" / "from_kafka"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+FROM_KAFKA = EXAMPLES / "from_kafka"
 
 
 def test_program_moves_from_spark_kafka_by_format_and_import() -> None:
@@ -22,6 +24,13 @@ def test_program_moves_from_spark_kafka_by_format_and_import() -> None:
         '-         spark.readStream.format("kafka")',
         '+         spark.readStream.format("minikafka")',
     ]
+
+
+def test_notebooks_are_stored_without_outputs() -> None:
+    cells = [cell for path in EXAMPLES.rglob("*.ipynb") for cell in json.loads(path.read_text())["cells"]]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert code
+    assert [cell["id"] for cell in code if cell["outputs"] or cell["execution_count"] is not None] == []
 
 
 @pytest.mark.process

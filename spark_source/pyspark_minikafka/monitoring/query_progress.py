@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.ids import TopicPartition
-from minikafka.base.text import counted, first_of
+from minikafka.base.text import first_of
 from pyspark_minikafka.offsets import BadStreamOffset, StreamOffset
 
 _DESCRIPTIONS = ("minikafka[", "org.apache.spark.sql.execution.datasources.v2.python.")
@@ -118,7 +118,7 @@ class QueryProgress:
         read = sum(source.input_rows_per_second for source in self.sources)
         processed = sum(source.processed_rows_per_second for source in self.sources)
         head = (
-            f"{self.title}: batch {self.batch}, {counted(self.rows, 'row')}, {read:,.1f} rows/s in, "
+            f"{self.title}: batch {self.batch}, {_counted(self.rows, 'row')}, {read:,.1f} rows/s in, "
             f"{processed:,.1f} rows/s processed, lag {_lag_text(self.lag)}"
         )
         return "\n".join([head, *_table(self.partitions)])
@@ -180,9 +180,11 @@ def _offset(reported: object) -> StreamOffset | None:
 
 def _lag_text(lag: int | None) -> str:
     """Return ``1 record``, ``2,000 records`` or ``unknown``."""
-    if lag is None:
-        return "unknown"
-    return f"{lag:,} record" if lag == 1 else f"{lag:,} records"
+    return "unknown" if lag is None else _counted(lag, "record")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def duration_text(milliseconds: int) -> str:
