@@ -46,5 +46,4 @@ def names_of_kernels(module: ModuleType) -> set[str]:
 
 def modules() -> list[ModuleType]:
     """Return the modules with kernels."""
-    names = ("read", "write", "batches", "keys", "compact", "hashing", "protobuf")
-    return [getattr(kernels, name) for name in names]
+    return [getattr(kernels, name) for name in kernels._MODULES]

@@ -55,7 +55,10 @@ _STEP_SECONDS_MAX = 300
 """The time limit for one kernel, which takes a second on an idle machine."""
 _SAY_SECONDS = 10
 _LOOK_SECONDS = 0.1
-_SHARES = (("read", "write", "batches", "protobuf"), ("keys", "compact", "hashing"))
+_SHARES = (
+    ("read", "write", "batches", "protobuf"),
+    ("keys", "compact", "hashing", "avro_read", "avro_write"),
+)
 """The modules that each child compiles, with about the same work for each child."""
 
 

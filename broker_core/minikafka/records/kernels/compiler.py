@@ -1,5 +1,6 @@
 """Compilation of kernels to machine code by numba, and the few primitives that numba does not have: unaligned
-big-endian access, memcpy, prefetching. It is imported only to compile: numba takes half a second and 60 MB.
+big-endian access, access by address, memcpy, prefetching. It is imported only to compile: numba takes half a
+second and 60 MB.
 
 The primitives do not check bounds and do not support negative positions: their callers check the range.
 """
@@ -136,6 +137,42 @@ def _fetch(typing_context: Any, array: Any, position: Any) -> Any:
     return types.void(array, types.intp), generate
 
 
+def _peek(result: Any, stored: ir.Type) -> Any:
+    def peek(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], stored.as_pointer())
+            value = builder.load(pointer, align=1)
+            if stored == ir.IntType(8):
+                return builder.zext(value, ir.IntType(64))
+            return builder.sext(value, ir.IntType(64)) if stored == ir.IntType(32) else value
+
+        return result(_TYPES.int64), generate
+
+    return intrinsic(peek)
+
+
+def _poke(given: Any, stored: ir.Type) -> Any:
+    def poke(typing_context: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], stored.as_pointer())
+            narrow = isinstance(stored, ir.IntType) and stored.width < 64
+            builder.store(builder.trunc(arguments[1], stored) if narrow else arguments[1], pointer, align=1)
+            return context.get_dummy_value()
+
+        return _TYPES.void(_TYPES.int64, given), generate
+
+    return intrinsic(poke)
+
+
+def _copy_memory(typing_context: Any, target: Any, source: Any, length: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to, come = (builder.inttoptr(given, ir.IntType(8).as_pointer()) for given in arguments[:2])
+        _CGUTILS.raw_memcpy(builder, to, come, arguments[2], 1)
+        return context.get_dummy_value()
+
+    return _TYPES.void(_TYPES.int64, _TYPES.int64, _TYPES.int64), generate
+
+
 load_u32 = _load(32, swap=True)
 load_u64 = _load(64, swap=True)
 load_u64_little = _load(64, swap=False)
@@ -143,3 +180,14 @@ store_u32 = _store(32)
 store_u64 = _store(64)
 copy_bytes: Any = intrinsic(_copy)
 fetch_early: Any = intrinsic(_fetch)
+peek_u8 = _peek(_TYPES.int64, ir.IntType(8))
+peek_i32 = _peek(_TYPES.int64, ir.IntType(32))
+peek_i64 = _peek(_TYPES.int64, ir.IntType(64))
+peek_f32 = _peek(_TYPES.float32, ir.FloatType())
+peek_f64 = _peek(_TYPES.float64, ir.DoubleType())
+poke_u8 = _poke(_TYPES.int64, ir.IntType(8))
+poke_i32 = _poke(_TYPES.int64, ir.IntType(32))
+poke_i64 = _poke(_TYPES.int64, ir.IntType(64))
+poke_f32 = _poke(_TYPES.float32, ir.FloatType())
+poke_f64 = _poke(_TYPES.float64, ir.DoubleType())
+copy_memory: Any = intrinsic(_copy_memory)

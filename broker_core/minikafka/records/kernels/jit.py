@@ -40,6 +40,20 @@ copy_bytes: Any = None
 """``copy_bytes(target, target_at, source, source_at, length)`` between arrays that do not overlap."""
 fetch_early: Any = None
 """``fetch_early(array, position)``: prefetch the item into the processor's cache, if it exists."""
+peek_u8: Any = None
+"""``peek_u8(address)``: the int64 of the byte there; the other ``peek`` and ``poke`` are little-endian."""
+peek_i32: Any = None
+peek_i64: Any = None
+peek_f32: Any = None
+peek_f64: Any = None
+poke_u8: Any = None
+"""``poke_u8(address, int64)``: store the lowest byte."""
+poke_i32: Any = None
+poke_i64: Any = None
+poke_f32: Any = None
+poke_f64: Any = None
+copy_memory: Any = None
+"""``copy_memory(target, source, length)`` between addresses of memory that does not overlap."""
 folded: Any = None
 """See ``folding``; None if FOLDS is false."""
 FOLDS = False
@@ -50,7 +64,11 @@ if _kept is None:
     inner = compiler.inner
     load_u32, load_u64, load_u64_little = compiler.load_u32, compiler.load_u64, compiler.load_u64_little
     store_u32, store_u64, copy_bytes = compiler.store_u32, compiler.store_u64, compiler.copy_bytes
-    fetch_early = compiler.fetch_early
+    fetch_early, copy_memory = compiler.fetch_early, compiler.copy_memory
+    peek_u8, peek_i32, peek_i64 = compiler.peek_u8, compiler.peek_i32, compiler.peek_i64
+    peek_f32, peek_f64 = compiler.peek_f32, compiler.peek_f64
+    poke_u8, poke_i32, poke_i64 = compiler.poke_u8, compiler.poke_i32, compiler.poke_i64
+    poke_f32, poke_f64 = compiler.poke_f32, compiler.poke_f64
     folded, FOLDS = folding.folded, folding.AVAILABLE
 else:
 

@@ -12,7 +12,10 @@ from minikafka.records.kernels import cache
 from minikafka.records.kernels.targets import TARGETS
 from tests.support.kernel_code import CODES
 
-SHARES = '_SHARES = (("read", "write", "batches", "protobuf"), ("keys", "compact", "hashing"))'
+SHARES = (
+    '_SHARES = (("read", "write", "batches", "protobuf"), '
+    '("keys", "compact", "hashing", "avro_read", "avro_write"))'
+)
 
 
 @pytest.fixture(autouse=True)

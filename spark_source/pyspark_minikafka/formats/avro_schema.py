@@ -1,0 +1,332 @@
+"""Avro schemas as JSON: parsed to the types of ``minikafka.records.avro``, and made of Spark's types.
+
+``fastavro`` checks the schemas and resolves their names. It is the extra ``avro``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from minikafka.base.errors import MinikafkaError
+from minikafka.base.text import shorten
+from minikafka.records.avro import (
+    Array,
+    AvroError,
+    Decimal,
+    Enum,
+    Field,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Type,
+    Union,
+)
+from pyspark_minikafka.formats.value_format import ColumnType
+
+_LOGICAL = {
+    "int": ("date",),
+    "long": ("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros"),
+}
+
+
+class MissingAvro(MinikafkaError):
+    """The package fastavro is not installed."""
+
+
+def parse(text: str, references: Iterable[str] = ()) -> Type:
+    """Return the type of a schema, whose names may be those of ``references``: texts, each before whatever
+    refers to it. Raise AvroError for one that is no schema, or that contains itself.
+    """
+    try:
+        from fastavro.schema import SchemaParseException, UnknownType, parse_schema
+    except ImportError:
+        raise MissingAvro(
+            "the format avro needs the package fastavro: install it with the extra avro (pip install "
+            "'minikafka[avro]') on the driver and every executor"
+        ) from None
+    names: dict[str, Any] = {}
+    parsed: Any = None
+    for one in (*references, text):
+        try:
+            parsed = parse_schema(_json(one), names)
+        except (SchemaParseException, UnknownType, ValueError, TypeError, RecursionError) as problem:
+            raise AvroError(f"the Avro schema is not valid: {shorten(str(problem))}") from None
+        except LookupError as problem:
+            raise AvroError(f"the Avro schema is not valid: it has no {problem}") from None
+    return _Parser(names).type(parsed)
+
+
+def _json(text: str) -> Any:
+    """Return a schema's JSON. A name alone, without quotes, is a schema too."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        if text.strip().replace(".", "_").isidentifier():
+            return text.strip()
+        raise
+
+
+class _Parser:
+    """Makes types of what fastavro has parsed."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self._names = names
+        self._open: list[str] = []
+        """The records around the present place."""
+
+    def type(self, parsed: Any) -> Type:
+        """Return the type of a schema."""
+        if isinstance(parsed, list):
+            return Union(tuple(map(self.type, parsed)))
+        if isinstance(parsed, str):
+            return self.type(self._names[parsed]) if parsed in self._names else Primitive(parsed)
+        kind = parsed["type"]
+        if kind in ("record", "error"):
+            return self._record(parsed)
+        if kind == "enum":
+            return Enum(parsed["name"], tuple(parsed["symbols"]), parsed.get("default"), _aliases(parsed))
+        if kind == "fixed":
+            return Fixed(parsed["name"], parsed["size"], _decimal(parsed), _aliases(parsed))
+        if kind == "array":
+            return Array(self.type(parsed["items"]))
+        if kind == "map":
+            return Map(self.type(parsed["values"]))
+        logical = parsed.get("logicalType")
+        if kind == "bytes":
+            return Primitive(kind, _decimal(parsed))
+        return Primitive(kind, logical if logical in _LOGICAL.get(kind, ()) else None)
+
+    def _record(self, parsed: Mapping[str, Any]) -> Record:
+        name = parsed["name"]
+        if name in self._open:
+            raise AvroError(
+                f"the Avro schema is recursive: {' > '.join([*self._open, name])}; a column of Spark cannot "
+                "contain itself. Read the value as binary, or with a reader's schema without this field"
+            )
+        self._open.append(name)
+        fields = tuple(self._field(one) for one in parsed["fields"])
+        self._open.pop()
+        return Record(name, fields, _aliases(parsed))
+
+    def _field(self, parsed: Mapping[str, Any]) -> Field:
+        kind = self.type(parsed["type"])
+        default = None
+        if "default" in parsed:
+            try:
+                default = default_bytes(kind, parsed["default"])
+            except (TypeError, ValueError, LookupError, AttributeError, struct.error, OverflowError):
+                raise AvroError(
+                    f"the default of the field {parsed['name']} is no value of its type {kind}: "
+                    f"{shorten(json.dumps(parsed['default']))}"
+                ) from None
+        return Field(parsed["name"], kind, default, tuple(parsed.get("aliases", ())))
+
+
+def _aliases(parsed: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(parsed.get("aliases", ()))
+
+
+def _decimal(parsed: Mapping[str, Any]) -> Decimal | None:
+    if parsed.get("logicalType") != "decimal":
+        return None
+    return Decimal(parsed["precision"], parsed.get("scale", 0))
+
+
+def default_bytes(kind: Type, value: Any) -> bytes:
+    """Return the Avro binary of a default, which is JSON. Raise one of several errors if it is not of the
+    type.
+    """
+    if isinstance(kind, Union):
+        # Before Avro 1.12 a default had the type of the first branch.
+        for i, branch in enumerate(kind.branches):
+            try:
+                return _varint(i) + default_bytes(branch, value)
+            except (TypeError, ValueError, LookupError, AttributeError, struct.error, OverflowError):
+                continue
+        raise ValueError(value)
+    if isinstance(kind, Record):
+        return b"".join(_field_default(one, value) for one in kind.fields)
+    if isinstance(kind, Enum):
+        return _varint(kind.symbols.index(value))
+    if isinstance(kind, Fixed):
+        data: bytes = value.encode("latin-1")
+        if len(data) != kind.size:
+            raise ValueError(value)
+        return data
+    if isinstance(kind, Array):
+        if not isinstance(value, list):
+            raise TypeError(value)
+        return _block([default_bytes(kind.items, item) for item in value])
+    if isinstance(kind, Map):
+        entries = value.items()
+        return _block([_sized(name.encode()) + default_bytes(kind.values, item) for name, item in entries])
+    return _primitive_default(kind.name, value)
+
+
+def _field_default(field: Field, value: Mapping[str, Any]) -> bytes:
+    if not isinstance(value, Mapping):
+        raise TypeError(value)
+    if field.name not in value and field.default is not None:
+        return field.default
+    return default_bytes(field.type, value[field.name])
+
+
+_EXPECTED: Mapping[str, Any] = {
+    "null": (type(None),),
+    "boolean": (bool,),
+    "int": (int,),
+    "long": (int,),
+    "float": (int, float),
+    "double": (int, float),
+    "bytes": (str,),
+    "string": (str,),
+}
+
+
+def _primitive_default(name: str, value: Any) -> bytes:
+    if not isinstance(value, _EXPECTED[name]) or (isinstance(value, bool) and name != "boolean"):
+        raise TypeError(value)
+    if name == "null":
+        return b""
+    if name == "boolean":
+        return bytes([value])
+    if name in ("int", "long"):
+        if not -(1 << (63 if name == "long" else 31)) <= value < 1 << (63 if name == "long" else 31):
+            raise OverflowError(value)
+        return _varint(value)
+    if name in ("float", "double"):
+        return struct.pack("<f" if name == "float" else "<d", value)
+    return _sized(value.encode("latin-1" if name == "bytes" else "utf-8"))
+
+
+def _varint(number: int) -> bytes:
+    raw, data = number << 1 if number >= 0 else ~(number << 1), bytearray()
+    while raw > 127:
+        data.append(raw & 127 | 128)
+        raw >>= 7
+    data.append(raw)
+    return bytes(data)
+
+
+def _sized(data: bytes) -> bytes:
+    return _varint(len(data)) + data
+
+
+def _block(items: list[bytes]) -> bytes:
+    return (_varint(len(items)) + b"".join(items) if items else b"") + b"\0"
+
+
+_SPARK_TYPES: Mapping[pa.DataType, DataType] = {
+    pa.null(): NullType(),
+    pa.bool_(): BooleanType(),
+    pa.int32(): IntegerType(),
+    pa.int64(): LongType(),
+    pa.float32(): FloatType(),
+    pa.float64(): DoubleType(),
+    pa.binary(): BinaryType(),
+    pa.string(): StringType(),
+    pa.date32(): DateType(),
+    pa.timestamp("us", tz="UTC"): TimestampType(),
+    pa.timestamp("us"): TimestampNTZType(),
+}
+
+
+def spark_type(kind: pa.DataType) -> DataType:
+    """Return Spark's type of a column that was decoded."""
+    if pa.types.is_struct(kind):
+        return StructType([StructField(one.name, spark_type(one.type), one.nullable) for one in kind])
+    if pa.types.is_list(kind):
+        return ArrayType(spark_type(kind.value_type), kind.value_field.nullable)
+    if pa.types.is_map(kind):
+        return MapType(StringType(), spark_type(kind.item_type), kind.item_field.nullable)
+    if pa.types.is_decimal(kind):
+        return DecimalType(kind.precision, kind.scale)
+    return _SPARK_TYPES[kind]
+
+
+_AVRO_TYPES: Mapping[type[DataType], Any] = {
+    NullType: "null",
+    BooleanType: "boolean",
+    ByteType: "int",
+    ShortType: "int",
+    IntegerType: "int",
+    LongType: "long",
+    FloatType: "float",
+    DoubleType: "double",
+    BinaryType: "bytes",
+    StringType: "string",
+    DateType: {"type": "int", "logicalType": "date"},
+    TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+
+
+def schema_of(data_type: DataType, name: str = "topLevelRecord", namespace: str = "") -> Any:
+    """Return the schema, as JSON, that Spark's ``to_avro`` gives a column that has no nulls. Raise ColumnType
+    for a type that Avro does not have.
+    """
+    if isinstance(data_type, StructType):
+        inner = f"{namespace}.{name}" if namespace else name
+        fields = [
+            {"name": one.name, "type": _nullable(one.dataType, one.nullable, one.name, inner)}
+            for one in data_type.fields
+        ]
+        record = {"type": "record", "name": name, "fields": fields}
+        return {**record, "namespace": namespace} if namespace else record
+    if isinstance(data_type, ArrayType):
+        items = _nullable(data_type.elementType, data_type.containsNull, name, namespace)
+        return {"type": "array", "items": items}
+    if isinstance(data_type, MapType) and isinstance(data_type.keyType, StringType):
+        values = _nullable(data_type.valueType, data_type.valueContainsNull, name, namespace)
+        return {"type": "map", "values": values}
+    if isinstance(data_type, DecimalType):
+        return {
+            "type": "fixed",
+            "name": f"{namespace or name}.{name}.fixed" if namespace else f"{name}.fixed",
+            "size": _decimal_bytes(data_type.precision),
+            "logicalType": "decimal",
+            "precision": data_type.precision,
+            "scale": data_type.scale,
+        }
+    found = _AVRO_TYPES.get(type(data_type))
+    if found is None:
+        raise ColumnType(f"a type that Avro has ({data_type.simpleString()} is none)")
+    return found
+
+
+def _nullable(data_type: DataType, nullable: bool, name: str, namespace: str) -> Any:
+    schema = schema_of(data_type, name, namespace)
+    return [schema, "null"] if nullable and schema != "null" else schema
+
+
+def _decimal_bytes(precision: int) -> int:
+    """Return the bytes of the largest number of so many digits, with its sign."""
+    largest: int = 10**precision - 1
+    return (largest.bit_length() + 8) // 8
