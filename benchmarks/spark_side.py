@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +79,9 @@ class Side:
         """Of Spark."""
         return pyspark.__version__
 
-    def read(self, source: str, options: dict[str, str]) -> None:
-        """A batch read into ``noop``."""
-        self._load(source, options).write.format("noop").mode("overwrite").save()
+    def read(self, source: str, options: dict[str, str], columns: Sequence[str] = ("*",)) -> None:
+        """A batch read of some expressions into ``noop``."""
+        self._load(source, options).selectExpr(*columns).write.format("noop").mode("overwrite").save()
 
     def rows(self, source: str, options: dict[str, str]) -> int:
         """A batch read whose rows are taken to the driver: how many they are."""
@@ -102,6 +102,10 @@ class Side:
         columns = [f"cast(substr(repeat({once}, {times}), 1, {value_bytes}) AS binary) AS value"]
         if keys:
             columns.append("cast(cast(id AS string) AS binary) AS key")
+        self.frame_of(rows, columns)
+
+    def frame_of(self, rows: int, columns: Sequence[str]) -> None:
+        """Make and keep rows of some expressions of ``id``, for ``write``."""
         if self._frame is not None:
             self._frame.unpersist(blocking=True)
         self._frame = self._spark.range(0, rows, 1, PARTITIONS).selectExpr(*columns).cache()
@@ -114,10 +118,10 @@ class Side:
         count, total = self._frame.selectExpr("count(*)", hashed).collect()[0]
         return int(count), str(total)
 
-    def write(self, source: str, options: dict[str, str]) -> None:
-        """Append the rows that ``frame`` made."""
+    def write(self, source: str, options: dict[str, str], columns: Sequence[str] = ("*",)) -> None:
+        """Append some expressions of the rows that ``frame`` made."""
         assert self._frame is not None
-        self._frame.write.format(source).mode("append").options(**options).save()
+        self._frame.selectExpr(*columns).write.format(source).mode("append").options(**options).save()
 
     def stream(self, source: str, options: dict[str, str]) -> tuple[int, int]:
         """A stream into ``noop`` until all is read: rows, and batches that had some."""

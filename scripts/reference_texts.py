@@ -61,6 +61,7 @@ SPARK_SOURCE: dict[str, tuple[str, str]] = {
     "minikafka.value.schema": (WORKS, OURS),
     "minikafka.value.schema.file": (WORKS, OURS),
     "minikafka.bad.values": (WORKS, OURS),
+    "minikafka.dead.letter.topic": (WORKS, OURS),
     "minikafka.columns": (WORKS, OURS),
     "minikafka.tasks": (WORKS, OURS),
     "minikafka.cores": (WORKS, OURS),

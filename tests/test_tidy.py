@@ -95,7 +95,6 @@ SHORT_MODULES = {
     "spark_source/pyspark_minikafka/catalog.py": "imported where pyarrow is not",
     "spark_source/pyspark_minikafka/formats/query_formats.py": "a value that is pickled",
     "spark_source/pyspark_minikafka/formats/string_format.py": "a format",
-    "spark_source/pyspark_minikafka/reading/decoded_rows.py": "imported for formats alone",
     "spark_source/pyspark_minikafka/reading/estimate.py": "imported for joins alone",
     "spark_source/pyspark_minikafka/report.py": "imported by every process of a query",
 }

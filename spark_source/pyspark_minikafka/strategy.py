@@ -26,12 +26,20 @@ class Assign:
 
     partitions: tuple[TopicPartition, ...]
 
+    def reads(self, topic: str) -> bool:
+        """Return True if ``topic`` is read."""
+        return any(partition.topic == topic for partition in self.partitions)
+
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
     """The option ``subscribe``: all partitions of these topics."""
 
     topics: tuple[str, ...]
+
+    def reads(self, topic: str) -> bool:
+        """Return True if ``topic`` is read."""
+        return topic in self.topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,10 @@ class SubscribePattern:
         """Return those of ``topics`` that match."""
         expression = translator.compile_pattern(self.pattern)
         return [topic for topic in topics if expression.fullmatch(topic)]
+
+    def reads(self, topic: str) -> bool:
+        """Return True if ``topic`` is read."""
+        return bool(self.among([topic]))
 
 
 Strategy = Assign | Subscribe | SubscribePattern

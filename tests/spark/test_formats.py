@@ -102,6 +102,27 @@ def test_a_stream_reads_and_writes_strings(
     ]
 
 
+def test_bad_records_go_to_a_topic_of_their_own(spark: SparkSession, kafka: Kafka, read: Read) -> None:
+    topic, dead = kafka.topic(), kafka.topic()
+    rows = [("k", value, 5, [("h", b"1")]) for value in ('{"a":1}', "x", '{"a":2}')]
+    columns = "key string, value string, timestamp long, headers array<struct<key:string,value:binary>>"
+    write(spark.createDataFrame(rows, columns).coalesce(1), kafka, topic=topic)
+    asked = {**JSON, "minikafka.value.schema": "a INT"}
+    asked |= {"minikafka.bad.values": "dead-letter", "minikafka.dead.letter.topic": dead}
+    assert sorted(row.a for row in read(subscribe=topic, **asked).select("value.a").collect()) == [1, 2]
+    (letter,) = read(subscribe=dead, includeHeaders="true").collect()
+    assert (letter.key, letter.value, letter.timestamp.timestamp()) == (b"k", b"x", 0.005)
+    named = {header.key.removeprefix("__connect.errors."): header.value.decode() for header in letter.headers}
+    assert named == {
+        "h": "1",
+        "topic": topic,
+        "partition": "0",
+        "offset": "1",
+        "stage": "VALUE_CONVERTER",
+        "exception.message": "no JSON: Expecting value at character 1",
+    }
+
+
 SCHEMA = (
     "i INT, d DOUBLE, m DECIMAL(5,2), s STRING, y DATE, t TIMESTAMP, n TIMESTAMP_NTZ, b BOOLEAN, x BINARY, "
     "l ARRAY<STRUCT<a: BIGINT>>, q STRUCT<r: STRING>, p MAP<STRING, INT>"

@@ -15,6 +15,7 @@ from minikafka.base.printable import printable
 from pyspark_minikafka.formats.value_format import Decoded
 
 OPTION = "minikafka.bad.values"
+DEAD_LETTER_TOPIC = "minikafka.dead.letter.topic"
 ERROR_TYPE = StructType().add("bytes", BinaryType()).add("reason", StringType())
 """The type of ``key_error`` and ``value_error``: the bytes as they were read, and why they are bad."""
 
@@ -31,6 +32,7 @@ class BadValues(Enum):
 
     FAILFAST = "failfast"
     PERMISSIVE = "permissive"
+    DEAD_LETTER = "dead-letter"
 
 
 class BadValue(MinikafkaError):
@@ -43,7 +45,8 @@ def bad_value(side: str, at: TopicPartition, offset: int, value: bytes, reason: 
     return BadValue(
         f"the {side} of {at} at offset {offset} is not in the format of minikafka.{side}.format: "
         f"{printable(reason)}; its {len(value)} bytes are {shown}. Set {OPTION}=permissive to read such a "
-        f"{side} as null, with the reason in the column {side}_error"
+        f"{side} as null, with the reason in the column {side}_error, or {OPTION}=dead-letter to send such "
+        "records to another topic"
     )
 
 

@@ -15,12 +15,14 @@ from pyspark_minikafka.formats.value_format import ValueFormat
 class QueryFormats:
     """The formats of a query; None: ``binary``, the bytes as they are.
 
-    bad_values: what becomes of values that are read and are not in their format.
+    bad_values: what becomes of values that are read and are not in their format. dead_letter_topic: where
+    their records are sent.
     """
 
     key: ValueFormat | None = None
     value: ValueFormat | None = None
     bad_values: BadValues = BadValues.FAILFAST
+    dead_letter_topic: str | None = None
 
     def sides(self) -> Iterator[tuple[str, ValueFormat]]:
         """Yield ``key`` and ``value``, each with its format, without those that have none."""

@@ -13,6 +13,7 @@ from pyspark_minikafka.formats import bad_values
 from pyspark_minikafka.formats.bad_values import BadValues
 from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.formats.value_format import ValueFormat
+from pyspark_minikafka.strategy import topic_name
 
 SIDES = ("key", "value")
 _SCHEMA_BYTES_MAX = 10_000_000
@@ -128,14 +129,22 @@ def _definition(side: str) -> ConfigDef:
 _DEFINITIONS = {side: _definition(side) for side in SIDES}
 OPTIONS = tuple(key for side in SIDES for key in _DEFINITIONS[side].keys.values())
 """Options of reads and writes."""
-BAD_VALUES = ConfigKey(
+_BAD_VALUES = ConfigKey(
     bad_values.OPTION,
     choice({way.value: way for way in BadValues}),
     "failfast",
     "What becomes of a key or value that is read and is not in its format: `failfast` ends the query; "
-    "`permissive` reads null, with the bytes and the reason in the column `key_error` or `value_error`.",
+    "`permissive` reads null, with the bytes and the reason in the column `key_error` or `value_error`; "
+    "`dead-letter` leaves the row out and sends the record to another topic.",
 )
-"""An option of reads."""
+_DEAD_LETTER_TOPIC = ConfigKey(
+    bad_values.DEAD_LETTER_TOPIC,
+    TEXT,
+    None,
+    "The topic of records whose key or value is not in its format, for `minikafka.bad.values=dead-letter`.",
+)
+READ_OPTIONS = (_BAD_VALUES, _DEAD_LETTER_TOPIC)
+"""Options of reads."""
 
 
 def format_options(
@@ -147,10 +156,23 @@ def format_options(
     """
     faults = Faults()
     made = {side: faults.attempt(partial(_side, options, side, absolute, sink), None) for side in SIDES}
-    given = options.get(BAD_VALUES.name, BAD_VALUES.default)
-    bad = faults.attempt(partial(BAD_VALUES.type.parse, BAD_VALUES.name, given), BadValues.FAILFAST)
+    given = options.get(_BAD_VALUES.name, _BAD_VALUES.default)
+    bad = faults.attempt(partial(_BAD_VALUES.type.parse, _BAD_VALUES.name, given), BadValues.FAILFAST)
+    topic = faults.attempt(partial(_dead_letter_topic, options, bad), None)
     faults.check(options)
-    return QueryFormats(made["key"], made["value"], bad)
+    return QueryFormats(made["key"], made["value"], bad, topic)
+
+
+def _dead_letter_topic(options: Mapping[str, str], bad: BadValues) -> str | None:
+    name, wanted = _DEAD_LETTER_TOPIC.name, f"{_BAD_VALUES.name}={BadValues.DEAD_LETTER.value}"
+    topic = options.get(name)
+    if bad is not BadValues.DEAD_LETTER:
+        if topic is not None:
+            raise ConfigError(name, topic, f"has no meaning without {wanted}")
+        return None
+    if topic is None:
+        raise ConfigError(name, None, f"must be given with {wanted}: the topic of bad records")
+    return topic_name(name, topic, topic.strip())
 
 
 def _side(

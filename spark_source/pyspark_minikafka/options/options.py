@@ -21,6 +21,7 @@ from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.clients.common_client_configs import PROTOCOL
 from pyspark_minikafka import workers
 from pyspark_minikafka.checkpoint import spark_checkpoint, subscription
+from pyspark_minikafka.formats.bad_values import DEAD_LETTER_TOPIC
 from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.options import bounds
 from pyspark_minikafka.options.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
@@ -31,8 +32,9 @@ from pyspark_minikafka.options.column_options import (
     has_headers,
     read_columns,
 )
-from pyspark_minikafka.options.format_options import BAD_VALUES, format_options
 from pyspark_minikafka.options.format_options import OPTIONS as FORMAT_OPTIONS
+from pyspark_minikafka.options.format_options import READ_OPTIONS as READ_FORMAT_OPTIONS
+from pyspark_minikafka.options.format_options import format_options
 from pyspark_minikafka.options.group_options import COMMIT_GROUP, GroupOptions, group_options, without_effect
 from pyspark_minikafka.options.group_options import OPTIONS as GROUP_OPTIONS
 from pyspark_minikafka.options.kafka_options import (
@@ -227,7 +229,7 @@ SOURCE_CONFIG = ConfigDef(
         ),
         subscription.OPTION,
         *FORMAT_OPTIONS,
-        BAD_VALUES,
+        *READ_FORMAT_OPTIONS,
         *_LOCATION,
     ]
 )
@@ -397,6 +399,12 @@ _OF_STREAMS = (
 )
 
 
+def _check_dead_letters(topic: str | None, chosen: Strategy) -> None:
+    """Raise ConfigError if dead letters would be read again, and be sent again."""
+    if topic is not None and chosen.reads(topic):
+        raise ConfigError(DEAD_LETTER_TOPIC, topic, "must not be among the topics that are read")
+
+
 def _formats(options: Mapping[str, str], working_directory: str | None, *, sink: bool) -> QueryFormats:
     return format_options(options, partial(_absolute, working_directory=working_directory), sink=sink)
 
@@ -426,6 +434,7 @@ def source_options(
         checkpoint = faults.attempt(lambda: _checkpoint(options, working_directory), None)
     accept_changed_topics = faults.attempt(lambda: subscription.accepts_changes(options), False)
     formats = faults.attempt(lambda: _formats(options, working_directory, sink=False), QueryFormats())
+    faults.attempt(lambda: _check_dead_letters(formats.dead_letter_topic, chosen), None)
     columns = faults.attempt(lambda: read_columns(options, formats), ())
     others = faults.attempt(lambda: _read(SourceOptions, options), {})
     warnings = _check(options, unused, faults) + kafka.warnings

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from minikafka.records.columns import Columns
+    from pyspark_minikafka.location import Target
     from pyspark_minikafka.reading.decoded_rows import RowDecoder
 
 
@@ -62,13 +63,14 @@ class RowBuilder:
     stored: the columns before decoding.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, target: Target) -> None:
         self.stored = schema_of(stored_columns(options.columns))
         self._decoder: RowDecoder | None = None
         if any(options.formats.sides()):
             from pyspark_minikafka.reading.decoded_rows import RowDecoder
 
-            self._decoder = RowDecoder(options)
+            self._decoder = RowDecoder(options, target)
+            self.stored = schema_of(self._decoder.stored)
 
     def record_batch(self, columns: Columns, topic: str, partition: int) -> pa.RecordBatch:
         """Return all rows, in the columns that Spark expects."""

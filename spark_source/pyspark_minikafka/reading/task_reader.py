@@ -76,7 +76,7 @@ class TaskReader:
         self._cluster = cluster
         self._task = task
         self._options = options
-        self._rows = RowBuilder(options)
+        self._rows = RowBuilder(options, task.target)
         self._stopped = False
         self._shared: SharedFetch | None = None
         self._reader: RangeReader | None = None

@@ -88,6 +88,7 @@ object MinikafkaOptions {
   val ValueSchema = text("minikafka.value.schema")
   val ValueSchemaFile = text("minikafka.value.schema.file")
   val BadValues = text("minikafka.bad.values")
+  val DeadLetterTopic = text("minikafka.dead.letter.topic")
 
   // The topic of a write.
   val Topic = text("topic")

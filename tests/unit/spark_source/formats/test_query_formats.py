@@ -16,6 +16,7 @@ from pyspark_minikafka.formats.spark_schema import parse_schema
 from pyspark_minikafka.formats.string_format import StringFormat
 from pyspark_minikafka.options.column_options import all_columns
 from pyspark_minikafka.options.format_options import format_options
+from pyspark_minikafka.options.options import Mode, source_options
 from pyspark_minikafka.schema import SOURCE_SCHEMA, BadColumn, check_user_schema, sink_formats, source_schema
 
 
@@ -114,3 +115,33 @@ def test_a_schema_that_cannot_be_used_is_refused(given: dict[str, str], said: st
 def test_formats_are_pickled_with_the_options() -> None:
     formats = QueryFormats(value=JsonFormat(parse_schema("a INT, b ARRAY<DATE>")))
     assert pickle.loads(pickle.dumps(formats)) == formats
+
+
+DEAD = {"minikafka.bad.values": "dead-letter", "minikafka.dead.letter.topic": " dead "}
+
+
+def test_dead_letters_have_a_topic() -> None:
+    assert read_options(DEAD) == QueryFormats(None, None, BadValues.DEAD_LETTER, "dead")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"minikafka.bad.values": "dead-letter"}, r"minikafka\.dead\.letter\.topic: must be given"),
+        ({"minikafka.dead.letter.topic": "dead"}, r"no meaning without minikafka\.bad\.values=dead-letter"),
+        ({**DEAD, "minikafka.dead.letter.topic": "a/b"}, "a/b"),
+    ],
+)
+def test_dead_letters_without_a_valid_topic_are_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_options(given)
+
+
+@pytest.mark.parametrize(
+    "topics", [{"subscribe": "a,dead"}, {"assign": '{"dead":[0]}'}, {"subscribePattern": "d.*"}]
+)
+def test_dead_letters_are_not_sent_to_a_topic_that_is_read(topics: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="must not be among the topics that are read"):
+        source_options({**topics, **DEAD}, Mode.STREAM)
+    others = {name: text.replace("d", "x") for name, text in topics.items()}
+    assert source_options({**others, **DEAD}, Mode.STREAM).formats.dead_letter_topic == "dead"

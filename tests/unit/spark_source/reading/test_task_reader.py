@@ -27,10 +27,10 @@ from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.formats.string_format import StringFormat
 from pyspark_minikafka.formats.value_format import Decoded, arrow_schema
 from pyspark_minikafka.location import Target
-from pyspark_minikafka.options.options import Mode, SourceOptions, source_options
+from pyspark_minikafka.options.options import Mode, SinkOptions, SourceOptions, source_options
 from pyspark_minikafka.planning.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.planning.tasks import ReadTask
-from pyspark_minikafka.reading import range_reader, task_reader
+from pyspark_minikafka.reading import dead_letters, range_reader, task_reader
 from pyspark_minikafka.reading.task_reader import read
 from pyspark_minikafka.schema import SOURCE_SCHEMA, source_schema
 
@@ -178,6 +178,74 @@ def test_permissive_reads_a_bad_value_as_null_with_the_reason(of: Of) -> None:
     (batch,) = read(task(5, 7), given)
     assert batch.column("value").to_pylist() == ["5", None]
     assert batch.column("value_error").to_pylist() == [None, {"bytes": b"6", "reason": "even in t"}]
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch) -> list[pa.RecordBatch]:
+    found: list[pa.RecordBatch] = []
+
+    def send(batches: Iterator[pa.RecordBatch], given: SinkOptions, target: Target, _: object) -> None:
+        assert (given.topic, target) == ("dead", SERVERS)
+        found.extend(batches)
+
+    monkeypatch.setattr(dead_letters, "send", send)
+    return found
+
+
+def test_a_bad_value_is_a_dead_letter_and_its_row_left_out(of: Of, letters: list[pa.RecordBatch]) -> None:
+    of(Log(0, 8))
+    formats = QueryFormats(None, _OddOnly(), BadValues.DEAD_LETTER, "dead")
+    given = replace(options(), formats=formats, columns=("value", "offset"))
+    batches = list(read(task(5, 8, partition=2), given))
+    assert [row for batch in batches for row in batch.to_pylist()] == [
+        {"value": "5", "offset": 5},
+        {"value": "7", "offset": 7},
+    ]
+    (letter,) = [row for batch in letters for row in batch.to_pylist()]
+    assert (letter["key"], letter["value"], letter["timestamp"]) == (None, b"6", 5)
+    assert [
+        (header["key"].removeprefix("__connect.errors."), header["value"]) for header in letter["headers"]
+    ] == [
+        ("topic", b"t"),
+        ("partition", b"2"),
+        ("offset", b"6"),
+        ("stage", b"VALUE_CONVERTER"),
+        ("exception.message", b"even in t"),
+    ]
+
+
+def test_a_record_with_two_faults_is_one_dead_letter(of: Of, letters: list[pa.RecordBatch]) -> None:
+    of(Log(0, 4))
+
+    class Nothing(StringFormat):
+        def decode(self, values: pa.BinaryArray, topic: str) -> Decoded:
+            return Decoded(pa.nulls(len(values), pa.string()), np.arange(len(values)), ("no",) * len(values))
+
+    formats = QueryFormats(Nothing(), _OddOnly(), BadValues.DEAD_LETTER, "dead")
+    assert [batch.num_rows for batch in read(task(0, 4), replace(options(), formats=formats))] in ([], [0])
+    assert [row["value"] for batch in letters for row in batch.to_pylist()] == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_value_that_is_not_selected_is_no_dead_letter(of: Of, letters: list[pa.RecordBatch]) -> None:
+    of(Log(0, 4))
+    formats = QueryFormats(None, _OddOnly(), BadValues.DEAD_LETTER, "dead")
+    (batch,) = read(task(0, 4), replace(options(), formats=formats, columns=("offset",)))
+    assert batch.column("offset").to_pylist() == [0, 1, 2, 3]
+    assert letters == []
+
+
+def test_dead_letters_that_fail_end_the_task(of: Of, monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(*_: object) -> None:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic dead")
+
+    monkeypatch.setattr(dead_letters, "send", send)
+    of(Log(0, 8))
+    formats = QueryFormats(None, _OddOnly(), BadValues.DEAD_LETTER, "dead")
+    given = replace(options(failOnDataLoss="false"), formats=formats)
+    with pytest.raises(
+        dead_letters.DeadLetterFailed, match="cannot write dead letters of t-0 to the topic dead"
+    ):
+        list(read(task(5, 8), given))
 
 
 def test_many_small_rows_are_handed_over_in_pieces(of: Of, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +396,7 @@ def test_stop_while_skipping_lost_offsets_stops_next_fetcher(of: Of, monkeypatch
 
     monkeypatch.setattr(range_reader, "RangeFetcher", kept)
     given = options(failOnDataLoss="false")
-    rows = range_reader.RowBuilder(given)
+    rows = range_reader.RowBuilder(given, SERVERS)
     reader = range_reader.RangeReader(ClusterClient("localhost:1"), task(0, 20).ranges[0], given, rows)
     monkeypatch.setattr(range_reader.report, "warn", lambda sentences: reader.stop())
     list(reader)

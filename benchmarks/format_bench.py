@@ -1,0 +1,149 @@
+"""Values of a format to columns and back, through our source and through Spark's connector and functions.
+
+    KAFKA_JARS=DIR SPARK_KAFKA_JARS=DIR python benchmarks/format_bench.py [--quick] [--only CASE,…] [--runs N]
+        [--rows N] [--secured]
+
+How it is measured: as ``spark_bench.py``, on the same Apache Kafka, in ``noop``. Values are events of about
+190 bytes with eight fields, of which one is nested, one a time and three are texts; the topic is written by
+our sink from Spark's own ``to_json``. Ours decodes with ``minikafka.value.format``; the peer is ``from_json``
+over Spark's connector. What both read is compared before it is timed, by a checksum over the decoded value.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafka_fill import PARTITIONS
+from spark_rounds import OURS, PEER, Bench, Row, Work
+
+SCHEMA = (
+    "id BIGINT, user STRING, event STRING, at TIMESTAMP, amount DOUBLE, ok BOOLEAN, url STRING, "
+    "place STRUCT<lat: DOUBLE, lon: DOUBLE>"
+)
+EVENT = (
+    "named_struct('id', id, 'user', concat('user-', id % 5000), 'event', 'page_view', 'at', "
+    "timestamp_millis(1700000000000 + id * 37), 'amount', id * 0.37D, 'ok', id % 2 = 0, 'url', "
+    "concat('https://example.com/some/path/', id), 'place', named_struct('lat', id * 0.001D, 'lon', "
+    "id * -0.002D))"
+)
+"""The expression of one event, by its number."""
+OTHERS = ("key", "topic", "partition", "offset", "timestamp", "timestampType")
+FROM_JSON = f"from_json(cast(value AS string), '{SCHEMA}') AS value"
+JSON = {"minikafka.value.format": "json", "minikafka.value.schema": SCHEMA}
+
+
+def _topic(bench: Bench, written: str) -> str:
+    """A new topic of events, whose values are the expression ``written``."""
+    topic = bench.new_topic(bench.apache)
+    bench.main.ask("frame_of", rows=bench.rows, columns=[f"{EVENT} AS value"])
+    given = {**bench.connecting(bench.apache), "topic": topic}
+    bench.main.ask("write", source=OURS, options=given, columns=[written])
+    return topic
+
+
+def _against(
+    bench: Bench, case: str, what: str, ours: dict[str, Any], peer: dict[str, Any], goal: float | None
+) -> Row:
+    """A row of two reads, after a look at whether both give the same values."""
+    sums = [
+        bench.main.ask(
+            "checksum",
+            source=read["source"],
+            options=read["options"],
+            columns=[column.removesuffix(" AS value") for column in read["columns"] if "value" in column],
+        )["result"]
+        for read in (ours, peer)
+    ]
+    if sums[0] != sums[1] or sums[0][0] != bench.rows:
+        raise SystemExit(f"of {bench.rows} rows the sides do not read the same: {sums}")
+    works: dict[str, Work] = {
+        read["source"]: lambda _, read=read: bench.main.ask("read", **read) for read in (ours, peer)
+    }
+    return bench.against(case, what, goal, bench.rows, works)
+
+
+def read_json(bench: Bench) -> list[Row]:
+    """JSON to columns: the value alone, and with all other columns."""
+    topic = _topic(bench, "to_json(value) AS value")
+    found = []
+    for what, others, more in (
+        ("JSON to columns, the value alone", (), {"minikafka.columns": "value"}),
+        ("JSON to columns, with all other columns", OTHERS, {}),
+    ):
+        given = bench.reading(bench.apache, topic)
+        ours = {"source": OURS, "options": {**given, **JSON, **more}, "columns": ["value", *others]}
+        peer = {"source": PEER, "options": given, "columns": [FROM_JSON, *others]}
+        found.append(_against(bench, "read-json", what, ours, peer, 3.0))
+    return found
+
+
+def write_json(bench: Bench) -> list[Row]:
+    """Columns to JSON."""
+    bench.main.ask("frame_of", rows=bench.rows, columns=[f"{EVENT} AS value"])
+
+    def work(source: str, columns: Sequence[str], more: dict[str, str]) -> Work:
+        def run(_: int) -> dict[str, Any]:
+            given = {**bench.connecting(bench.apache), "topic": bench.new_topic(bench.apache), **more}
+            given["kafka.acks"] = "all"
+            return bench.main.ask("write", source=source, options=given, columns=columns)
+
+        return run
+
+    works = {
+        OURS: work(OURS, ["value"], {"minikafka.value.format": "json"}),
+        PEER: work(PEER, ["to_json(value) AS value"], {}),
+    }
+    return [bench.against("write-json", "columns to JSON", None, bench.rows, works)]
+
+
+CASES: dict[str, Callable[[Bench], list[Row]]] = {"read-json": read_json, "write-json": write_json}
+
+
+def options_of(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").split("\n\n")[0], epilog=f"cases: {', '.join(CASES)}"
+    )
+    parser.add_argument("--rows", type=int, help="of each topic; 1,000,000")
+    parser.add_argument("--runs", type=int, help="that count; 5")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the rows, and two runs")
+    parser.add_argument("--only", default=",".join(CASES), help="cases, with commas between them")
+    parser.add_argument("--secured", action="store_true", help="connect by SASL_SSL")
+    found = parser.parse_args(words)
+    found.rows = (found.rows or (200_000 if found.quick else 1_000_000)) // PARTITIONS * PARTITIONS
+    found.runs = found.runs or (2 if found.quick else 5)
+    found.spark_python = ""
+    found.only = [name for name in found.only.split(",") if name]
+    unknown = [name for name in found.only if name not in CASES]
+    if unknown:
+        parser.error(f"no case {', '.join(unknown)}: there are {', '.join(CASES)}")
+    return found
+
+
+def main() -> int:
+    """Run the cases; print the table, and what was found as JSON."""
+    arguments = options_of()
+    missing = [name for name in ("KAFKA_JARS", "SPARK_KAFKA_JARS") if not os.environ.get(name)]
+    if missing:
+        raise SystemExit(f"set {' and '.join(missing)}: see the head of this file")
+    rows: list[Row] = []
+    with contextlib.ExitStack() as stack:
+        bench = Bench(stack, arguments)
+        for name in arguments.only:
+            rows += CASES[name](bench)
+    print("| Case | What | Figure | Goal | | Rates and processor time a row (JVM + Python) |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        print(row.line())
+    print(json.dumps({"load": os.getloadavg(), "sides": [dict(row.data) for row in rows]}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
