@@ -1,8 +1,8 @@
 """Looks up how far a streaming query is behind now: the ends of its logs, and the first record not read.
 
 Runs in the user's program. Spark tells no program where a query's brokers are, so the reader's options are
-passed in. The requests: one for the ends to each leader, and one for one batch of messages of each partition
-that is behind.
+passed in. The requests: one to each leader for the ends, and one to each for the first messages of all
+partitions that are behind (one more for each partition whose batches of messages are large).
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pyspark.sql.utils import to_str
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.fetch_state import FetchSettings
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.fetch.shared_fetch import FirstFetch, SharedFetch
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.records.columns import decode_pieces
@@ -42,6 +44,9 @@ Options = Mapping[str, Any]
 """The options of a reader, as they are passed to ``options(**…)``; only those about its cluster are used."""
 
 TIMEOUT_MS = 10_000
+_FETCH_BYTES = 64 << 10
+"""A partition whose first batch of messages is larger has a request of its own."""
+_RESPONSE_BYTES = 8 << 20
 
 
 class Logs(Protocol):
@@ -69,17 +74,27 @@ class ClusterLogs:
         return {tp: offset for tp, offset in found.items() if offset is not None}
 
     def first_timestamps(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        settings = FetchSettings(
+            partition_max_bytes=_FETCH_BYTES,
+            max_bytes=_RESPONSE_BYTES,
+            message_max_bytes=_FETCH_BYTES,
+            min_bytes=1,
+            max_wait_ms=0,
+            isolation=self.isolation,
+            retry_backoff=self.cluster.backoff,
+        )
         found = {}
-        for tp, position in positions.items():
+        for tp, first in SharedFetch(self.cluster, positions, settings):
             try:
-                timestamp = self._first_timestamp(tp, position)
+                timestamp = self._first_timestamp(tp, positions[tp], first)
             except MinikafkaError:
                 continue  # it was compacted or deleted meanwhile, or there is no time left
             if timestamp is not None and timestamp >= 0:
                 found[tp] = timestamp
         return found
 
-    def _first_timestamp(self, tp: TopicPartition, position: int) -> int | None:
+    def _first_timestamp(self, tp: TopicPartition, position: int, first: FirstFetch | None) -> int | None:
+        """Return the timestamp of the record at ``position``; None if compaction has removed it."""
         sets = RangeFetcher(
             self.cluster,
             tp,
@@ -89,6 +104,7 @@ class ClusterLogs:
             max_wait_ms=0,
             timeout_ms=self.deadline.at_most(TIMEOUT_MS),
             isolation=self.isolation,
+            first=first,
         )
         for data in sets:
             for columns in decode_pieces(data, position, position + 1, check_crc=False):

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from pyspark.sql.datasource import InputPartition
-
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from minikafka.base.text import counted, first_of
@@ -26,7 +24,7 @@ from pyspark_minikafka.planning.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.planning.record_sizes import RecordSize, RecordSizes
 from pyspark_minikafka.planning.recreated import RecreatedTopics, loss_text
 from pyspark_minikafka.planning.splits import split
-from pyspark_minikafka.planning.tasks import Packing, ReadTask, pack, stored_bytes
+from pyspark_minikafka.planning.tasks import Packing, ReadTask, pack, stored_bytes, total_bytes
 from pyspark_minikafka.strategy import Assign, Subscribe
 
 _NAMED = 5
@@ -99,6 +97,8 @@ class Planner:
         self._resume = Resume(options.checkpoint, self._reads, warn)
         self._recreated = RecreatedTopics()
         self._record_sizes = RecordSizes(lookup.record_size)
+        self.planned_bytes = 0.0
+        """The estimated bytes of the last ranges that ``tasks`` was called with, as stored."""
         self._packing = Packing(
             cores=cores,
             least_tasks=options.min_partitions or 1,
@@ -237,9 +237,10 @@ class Planner:
         self._report_losses(plan.losses)
         return split(plan.ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
-    def tasks(self, planned: Sequence[OffsetRange], target: Target) -> list[InputPartition]:
+    def tasks(self, planned: Sequence[OffsetRange], target: Target) -> list[ReadTask]:
         """Return the tasks of the ranges of a batch, by their work or one for each (``minikafka.tasks``)."""
         sizes = self._record_sizes.of(planned, self._now_ms())
+        self.planned_bytes = total_bytes(planned, sizes)
         if self._options.by_work:
             packed = pack(planned, self._packing, sizes, self._lookup.leader)
         else:

@@ -31,6 +31,7 @@ from itertools import accumulate
 from pyspark.sql.datasource import InputPartition
 
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import first_of
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.planning.ranges import OffsetRange
 from pyspark_minikafka.planning.record_sizes import ASSUMED, RecordSize
@@ -44,6 +45,8 @@ PART_BYTES = 8 << 20
 """The least work of a part of a range that is split."""
 RANGE_BYTES = 16 << 10
 """The cost of a range, in bytes that could be read instead."""
+_RANGES_NAMED = 3
+"""The most ranges that a line of the log names."""
 _WORTH = 0.8
 """The most of the time before that a read may need for a split to be worth it."""
 
@@ -104,6 +107,11 @@ def pack(
 def stored_bytes(task: Sequence[OffsetRange], sizes: Mapping[str, RecordSize]) -> int:
     """Return the estimated bytes of a task's largest range, as they are fetched."""
     return round(max(part.size * sizes.get(part.topic_partition.topic, ASSUMED).stored for part in task))
+
+
+def total_bytes(ranges: Sequence[OffsetRange], sizes: Mapping[str, RecordSize]) -> float:
+    """Return the estimated bytes of all ranges, as they are stored."""
+    return sum(part.size * sizes.get(part.topic_partition.topic, ASSUMED).stored for part in ranges)
 
 
 def _known(leader: int | None) -> int:
@@ -172,3 +180,33 @@ def _limited(task: Sequence[OffsetRange], most: int) -> Iterator[tuple[OffsetRan
         some.append(part)
         offsets += part.size
     yield tuple(some)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTimes:
+    """The time to look up the offsets of a batch, and then to plan its tasks."""
+
+    look_up_s: float
+    plan_s: float
+
+
+def plan_summary(tasks: Sequence[ReadTask], stored_bytes: float, times: PlanTimes, left: int | None) -> str:
+    """Return the line of the driver's log about the ``tasks`` of a batch.
+
+    stored_bytes: the estimated size of their records. left: the number of offsets behind the batch that are
+    there already; None for a batch query.
+    """
+    ranges = [part for task in tasks for part in task.ranges]
+    named = [f"{part.topic_partition} from {part.start} to {part.end}" for part in ranges[:_RANGES_NAMED]]
+    named += [""] * (len(ranges) - len(named))  # only counted
+    text = (
+        f"planned {sum(part.size for part in ranges):,} offsets, about {stored_bytes:,.0f} bytes, as tasks: "
+        f"{len(tasks)}, ranges: {len(ranges)} ({first_of(named, _RANGES_NAMED)}); "
+        f"offsets looked up in {times.look_up_s:.3f} s, planned in {times.plan_s:.3f} s"
+    )
+    return text if left is None else f"{text}; lag after this batch {left:,}"
+
+
+def offsets_left(end: Mapping[TopicPartition, int], newest: Mapping[TopicPartition, int]) -> int:
+    """Return the number of offsets between the ends of a batch and of the logs."""
+    return sum(max(0, newest.get(tp, offset) - offset) for tp, offset in end.items())

@@ -9,6 +9,7 @@ for each ``load()``.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from pyspark_minikafka.location import locate
 from pyspark_minikafka.options.options import Mode, SourceOptions, source_options
 from pyspark_minikafka.planning.lookup import make_planner
 from pyspark_minikafka.planning.pushdown import EVERYTHING, push_filters
+from pyspark_minikafka.planning.tasks import PlanTimes, plan_summary
 from pyspark_minikafka.reading.task_reader import read
 from pyspark_minikafka.schema import check_user_schema
 
@@ -40,12 +42,17 @@ class BatchReader(DataSourceReader):
         """Return the tasks, as ``planning.tasks`` puts the ranges of partitions into them."""
         target = locate(self.options.location)
         planner = make_planner(self.options, target)
+        began = time.perf_counter()
         ranges = planner.batch(self.pushed)
+        looked_up = time.perf_counter()
         if self.options.estimate:
             from pyspark_minikafka.reading import estimate
 
             return [estimate.estimate_partition(ranges, target, self.options)]
-        return planner.tasks(ranges, target)
+        tasks = planner.tasks(ranges, target)
+        times = PlanTimes(looked_up - began, time.perf_counter() - looked_up)
+        report.note(plan_summary(tasks, planner.planned_bytes, times, None), shown=self.options.log_tasks)
+        return [*tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of one task; runs on an executor."""

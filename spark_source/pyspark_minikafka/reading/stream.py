@@ -18,6 +18,7 @@ On those older Sparks the Scala shim makes limits and AvailableNow possible: it 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -35,6 +36,7 @@ from pyspark_minikafka.options.options import Mode, SourceOptions, source_option
 from pyspark_minikafka.planning.lookup import make_planner
 from pyspark_minikafka.planning.planner import Planner
 from pyspark_minikafka.planning.rate import TriggerDelay
+from pyspark_minikafka.planning.tasks import PlanTimes, offsets_left, plan_summary
 from pyspark_minikafka.schema import check_user_schema
 
 try:
@@ -100,6 +102,8 @@ class StreamReader(DataSourceStreamReader):
         self._delay = TriggerDelay()
         self._start: StreamOffset | None = None
         self._newest: Offsets | None = None
+        self._look_up_s = 0.0
+        """The time of the last look-up of the ends of the logs."""
         self._target: Offsets | None = None
         self._group: GroupProgress | None = None
 
@@ -118,7 +122,12 @@ class StreamReader(DataSourceStreamReader):
         if self._target is not None:
             planner.check_target({**last.positions, **self._target})
         planner.check_topics(first, last)
-        return planner.tasks(planner.stream(first, last), target)
+        began = time.perf_counter()
+        tasks = planner.tasks(planner.stream(first, last), target)
+        times = PlanTimes(self._look_up_s, time.perf_counter() - began)
+        left = offsets_left(last.positions, self._newest or {})
+        report.note(plan_summary(tasks, planner.planned_bytes, times, left), shown=self.options.log_tasks)
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of one task; runs on an executor."""
@@ -221,7 +230,10 @@ class StreamReader(DataSourceStreamReader):
         return self._delay.must_wait(trigger.min_offsets, trigger.max_delay_ms, now_ms, start, ends)
 
     def _available(self, known: Mapping[TopicPartition, int]) -> Offsets:
-        self._newest = self._plan()[0].available(known)
+        planner, _ = self._plan()
+        began = time.perf_counter()
+        self._newest = planner.available(known)
+        self._look_up_s = time.perf_counter() - began
         return dict(self._newest)
 
 

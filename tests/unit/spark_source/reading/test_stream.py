@@ -102,6 +102,21 @@ def test_a_new_query_reads_what_comes_after_its_start(limits: bool | str) -> Non
     assert spark.ranges(first, second) == [(0, 5, 8)]
 
 
+@limited
+def test_each_planned_batch_is_logged_with_what_is_left(
+    limits: bool | str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = FakeCluster(t=[(0, 50)])
+    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "40", "minikafka.log.tasks": "true"}
+    spark = Spark(cluster, limits=limits, **given)
+    spark.ranges(None, spark.latest(None))
+    said = capsys.readouterr().err
+    assert (
+        "minikafka: planned 40 offsets, about 40,000 bytes, as tasks: 1, ranges: 1 (t-0 from 0 to 40)" in said
+    )
+    assert said.endswith("; lag after this batch 10\n")
+
+
 @both
 def test_the_start_of_a_new_query_is_asked_for_twice_and_stays(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 5)])
