@@ -97,7 +97,20 @@ def _json(options: SideOptions, sink: bool) -> ValueFormat:
         raise options.bad_schema(f"must be {EXPECTED}: {problem}") from None
 
 
-_FORMATS: Mapping[str, _Make] = {"binary": _binary, "string": _string, "json": _json}
+def _avro(options: SideOptions, sink: bool) -> ValueFormat:
+    from minikafka.records.avro import AvroError
+    from pyspark_minikafka.formats.avro_format import EXPECTED, AvroFormat, AvroSchema
+
+    text = options.schema_bytes(EXPECTED)
+    if text is None and not sink:
+        raise options.bad_schema(f"must be given with {options.name('format')}=avro: {EXPECTED}")
+    try:
+        return AvroFormat(None if text is None else AvroSchema.parsed(text.decode()))
+    except (AvroError, UnicodeDecodeError) as problem:
+        raise options.bad_schema(f"must be {EXPECTED}: {problem}") from None
+
+
+_FORMATS: Mapping[str, _Make] = {"binary": _binary, "string": _string, "json": _json, "avro": _avro}
 """The formats by name."""
 
 
@@ -108,15 +121,16 @@ def _definition(side: str) -> ConfigDef:
                 f"minikafka.{side}.format",
                 one_of(*_FORMATS),
                 "binary",
-                f"The format of {side}s: `binary`, bytes as they are, `string`, text in UTF-8, or `json`.",
+                f"The format of {side}s: `binary`, bytes as they are, `string`, text in UTF-8, `json` or "
+                "`avro`.",
                 "format",
             ),
             ConfigKey(
                 f"minikafka.{side}.schema",
                 TEXT,
                 None,
-                f"The schema of {side}s that are read as JSON, in Spark's DDL, such as `id BIGINT, tags "
-                "ARRAY<STRING>`, or in Spark's JSON.",
+                f"The schema of {side}s: of JSON that is read, in Spark's DDL, such as `id BIGINT, tags "
+                "ARRAY<STRING>`, or in Spark's JSON; of Avro, Avro's JSON.",
                 "schema",
             ),
             ConfigKey(
