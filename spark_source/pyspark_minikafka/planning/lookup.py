@@ -110,7 +110,12 @@ class ClusterLookup:
         deadline = self._cluster.deadline(_SAMPLE_MS)
         try:
             found = sample_log(
-                self._cluster, offsets.topic_partition, first, deadline, self._options.fetch.isolation
+                self._cluster,
+                offsets.topic_partition,
+                first,
+                deadline,
+                self._options.fetch.isolation,
+                self._options.fetch.rack,
             )
         except MinikafkaError:
             return None  # the tasks report what is wrong

@@ -25,7 +25,14 @@ from minikafka.records.kernels.layout import (
     entry_size,
 )
 from minikafka.wire.api import partitions_of
-from minikafka.wire.apis.fetch import FETCH, NAMES_UNTIL, consumer_partition, consumer_request
+from minikafka.wire.apis.fetch import (
+    FETCH,
+    NAMES_UNTIL,
+    NO_REPLICA,
+    FetchPartitionResponse,
+    consumer_partition,
+    consumer_request,
+)
 
 SAMPLE_BYTES = 64 * 1024
 _BATCH_MAGIC = 2  # not from ``format.batch``, which imports the codecs
@@ -45,18 +52,28 @@ def sample_log(
     offset: int,
     deadline: Deadline,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    rack: str = "",
 ) -> LogSample | None:
     """Fetch up to SAMPLE_BYTES from ``offset`` on, once, without waiting; None if there is nothing.
 
-    Raises NetworkError or BrokerError where that fails.
+    From the follower that the leader names for ``rack``, if it names one (KIP-392). Raises NetworkError or
+    BrokerError where that fails.
     """
-    leader = cluster.leader(tp, deadline.remaining_ms())
     part = consumer_partition(tp.partition, offset, SAMPLE_BYTES, cluster.leader_epoch(tp))
-    request = consumer_request({tp: part}, max_bytes=SAMPLE_BYTES, isolation_level=isolation)
-    reply = cluster.send(leader.broker_id, FETCH, request, deadline=deadline, newest=NAMES_UNTIL)
-    found = dict(partitions_of(reply.result(deadline.remaining_ms()).topics)).get(tp)
-    if found is None:
-        raise NetworkError(f"no {tp} in the response of its leader")
+
+    def fetch(broker_id: int) -> FetchPartitionResponse:
+        request = consumer_request(
+            {tp: part}, max_bytes=SAMPLE_BYTES, isolation_level=isolation, rack_id=rack
+        )
+        reply = cluster.send(broker_id, FETCH, request, deadline=deadline, newest=NAMES_UNTIL)
+        found = dict(partitions_of(reply.result(deadline.remaining_ms()).topics)).get(tp)
+        if found is None:
+            raise NetworkError(f"no {tp} in the response of broker {broker_id}")
+        return found
+
+    found = fetch(cluster.leader(tp, deadline.remaining_ms()).broker_id)
+    if found.preferred_read_replica != NO_REPLICA:
+        found = fetch(found.preferred_read_replica)
     if found.records is None:
         return None
     assert isinstance(found.records, memoryview)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.log_sample import sample_log
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.records.format.message_set import iterate
 from minikafka.wire.api import ApiKey
@@ -51,6 +52,12 @@ def test_range_is_read_from_the_follower_in_the_rack(brokers: BrokerHarness) -> 
 def test_range_is_read_from_the_leader_without_a_nearer_replica(brokers: BrokerHarness, rack: str) -> None:
     assert read(fetcher(brokers, rack)) == list(range(COUNT))
     assert set(asked(brokers)) == {LEADER}
+
+
+def test_look_at_a_log_is_at_the_follower_in_the_rack(brokers: BrokerHarness) -> None:
+    client = brokers.client()
+    assert sample_log(client, TP, 0, client.deadline(), rack="b") is not None
+    assert asked(brokers) == [LEADER, FOLLOWER]
 
 
 def test_rest_of_the_range_comes_from_the_leader_if_the_follower_dies(brokers: BrokerHarness) -> None:
