@@ -16,7 +16,8 @@ brokers, in the batches of Kafka's producer with its default settings (16 kB), n
 round warms up and is not counted; then the sides take turns, and who is first changes with every round.
 Reading ends in ``noop``; writing begins with rows in Spark's memory and goes to a new topic each time. Before
 it is timed, what is read is compared: rows, and a checksum over all columns; what was written likewise, over
-its contents. Rates are medians. "µs" is processor time a row, of the JVM with all Python processes below it,
+its contents. Beside writes stands the "floor": a Python sink that only counts the rows, in the workers of
+ours. Rates are medians. "µs" is processor time a row, of the JVM with all Python processes below it,
 without the broker: it says more than the rate where the machine does other work too.
 
 With ``--secured`` both sources connect by SASL_SSL (see ``brokers.py``); topics are filled by the plain
@@ -78,7 +79,8 @@ def _write(bench: Bench, case: str, what: str, rows: int, shape: Shape, ours: st
 
         return run
 
-    works = {OURS: work(OURS, ours), PEER: work(PEER, bench.apache)}
+    works: dict[str, Work] = {OURS: work(OURS, ours), PEER: work(PEER, bench.apache)}
+    works["floor"] = lambda _: bench.main.ask("write", source="counting", options={})
     return bench.against(case, what, 2.0, rows, works, runs)
 
 

@@ -182,14 +182,16 @@ class Bench:
     def against(
         self, case: str, what: str, goal: float | None, rows: int, sides: Mapping[str, Work], runs: int = 0
     ) -> Row:
-        """A row that says how many times as many rows a second the first side has."""
+        """A row that says how many times as many rows a second the first side has as the second; others are
+        shown beside them.
+        """
         found = self.rounds(sides, runs or None)
         texts = []
         for name, figures in found.items():
             rate = rows / figures["seconds"] / 1e6
             own, python = (figures[kind] / rows * 1e6 for kind in ("jvm", "python"))
             texts.append(f"{name} {rate:.2f} M/s ({own:.2f} + {python:.2f} µs)")
-        ours, peer = (found[name]["seconds"] for name in sides)
+        ours, peer, *_ = (found[name]["seconds"] for name in sides)
         return Row(case, what, peer / ours, "×", goal, True, ", ".join(texts), {"rows": rows, "sides": found})
 
     def same(

@@ -21,11 +21,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 
-import pyspark_minikafka  # noqa: F401  # first: Spark then looks for sources with this very Python
+from pyspark_minikafka import workers  # first: Spark then looks for sources with this very Python
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 PARTITIONS = 4
@@ -56,6 +63,30 @@ class _TrivialReader(DataSourceReader):
         yield (partition.value,)
 
 
+class Counting(DataSource):
+    """A sink that talks to nobody and only counts rows, in workers that are as ours: the least that writing
+    from Python costs.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "counting"
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        with workers.task():
+            return _CountingWriter()
+
+
+class _CountingWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        with workers.task():
+            sum(batch.num_rows for batch in iterator)
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        workers.forget_importers()
+
+
 class Side:
     """The commands. Each public method is one."""
 
@@ -72,7 +103,8 @@ class Side:
         }.items():
             builder = builder.config(name, value)
         self._spark = builder.getOrCreate()
-        self._spark.dataSource.register(Trivial)
+        for source in (Trivial, Counting):
+            self._spark.dataSource.register(source)
         self._frame: DataFrame | None = None
 
     def version(self) -> str:
