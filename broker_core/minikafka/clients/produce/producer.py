@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, NoSuchBroker
 from minikafka.base.files import Buffer
@@ -141,29 +141,54 @@ class BatchingProducer:
         look-up of its leader does. The future's offset is that of the first record; if a set is split
         after MESSAGE_TOO_LARGE, records of other producers may come between its records.
         """
-        if count < 1 or not len(data):
-            raise ValueError(f"empty message set for {topic_partition}")
-        deadline: Deadline | None = None
         if group is None:
-            # Old metadata is good enough: leaders are looked up when a batch is sent.
-            described = self._cluster.known_topic(topic_partition.topic)
-            if described is None:
-                deadline = self._cluster.deadline(self.config.max_block_ms)
-                described = self._cluster.topic(topic_partition.topic, deadline.remaining_ms())
-            _check_partition(described, topic_partition.partition)
+            return self.send_encoded_sets([(topic_partition, data, count)], sealed=sealed)[0]
+        _check_not_empty(topic_partition, data, count)
         with self._lock:
-            self._wait_for_room(len(data), deadline)
+            self._wait_for_room(len(data), None)
+            now_ms = self._clock.monotonic_ms()
             future = self._accumulator.append_encoded(
-                topic_partition, data, count, self._clock.monotonic_ms(), sealed=sealed, group=group
+                topic_partition, data, count, now_ms, sealed=sealed, group=group
             )
             self._wake_worker()
         return future
+
+    def send_encoded_sets(
+        self, sets: Sequence[tuple[TopicPartition, Buffer, int]], *, sealed: bool = True
+    ) -> list[SendFuture]:
+        """Queue encoded message sets and their counts as ``send_encoded`` does, in their order.
+
+        While the buffer has room, the workers see them all at once: one request then takes those of several
+        partitions, and fewer threads wake up than for one set after the other.
+        """
+        deadline: Deadline | None = None
+        for topic_partition, data, count in sets:
+            _check_not_empty(topic_partition, data, count)
+            # Old metadata is good enough: leaders are looked up when a batch is sent.
+            described = self._cluster.known_topic(topic_partition.topic)
+            if described is None:
+                deadline = deadline or self._cluster.deadline(self.config.max_block_ms)
+                described = self._cluster.topic(topic_partition.topic, deadline.remaining_ms())
+            _check_partition(described, topic_partition.partition)
+        futures = []
+        with self._lock:
+            for topic_partition, data, count in sets:
+                self._wait_for_room(len(data), deadline)
+                now_ms = self._clock.monotonic_ms()
+                futures.append(
+                    self._accumulator.append_encoded(topic_partition, data, count, now_ms, sealed=sealed)
+                )
+            self._wake_worker()
+        return futures
 
     def magic(self, topic_partition: TopicPartition) -> int:
         """Return the newest format that the partition's leader supports: 2 since Kafka 0.11, 1 since 0.10.
 
         Blocks and raises as ``send`` until a connection to that broker was made once.
         """
+        broker_id = self._cluster.known_leader(topic_partition)
+        if broker_id is not None and (version := self._known_version(broker_id)) is not None:
+            return magic_for_version(version)
         deadline = self._cluster.deadline(self.config.max_block_ms)
 
         def attempt() -> int:
@@ -184,11 +209,15 @@ class BatchingProducer:
 
     def known_magic(self, broker_id: int) -> int:
         """Return the newest format that a broker supports, without a request: 2 if unknown."""
-        try:
-            version = self._cluster.connection(broker_id, ConnectionPool.PRODUCE).known_version(PRODUCE)
-        except NoSuchBroker:
-            version = None
+        version = self._known_version(broker_id)
         return BATCH_MAGIC if version is None else magic_for_version(version)
+
+    def _known_version(self, broker_id: int) -> int | None:
+        """Return the version of Produce that a broker was found to support, without a request."""
+        try:
+            return self._cluster.connection(broker_id, ConnectionPool.PRODUCE).known_version(PRODUCE)
+        except NoSuchBroker:
+            return None
 
     @property
     def resends(self) -> int:
@@ -388,6 +417,11 @@ class BatchingProducer:
                 finally:
                     self._idle -= 1
         return None
+
+
+def _check_not_empty(topic_partition: TopicPartition, data: Buffer, count: int) -> None:
+    if count < 1 or not len(data):
+        raise ValueError(f"empty message set for {topic_partition}")
 
 
 def _check_partition(topic: TopicMetadata, partition: int) -> None:
