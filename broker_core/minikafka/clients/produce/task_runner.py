@@ -253,7 +253,8 @@ class TaskRunner:
                 self._sender.handle_failure(task, outcome, now_ms)
             else:
                 self._sender.handle_response(task, outcome, now_ms)
-            self._work.notify()
+            if self._sender.has_callbacks:
+                self._work.notify()  # else this thread takes what is due next, before it waits
 
     def _encode_and_send(self, task: ProduceTask) -> ResponseFuture[ProduceResponse] | None:
         """Encode and send; return None with acks=0, or if nothing is left to send."""
