@@ -28,15 +28,20 @@ class RoundRobin:
     def __init__(self, first: int) -> None:
         self._next = first
 
-    def take(self, count: int, partitions: Sequence[int]) -> Ids:
-        """Return partition ids for ``count`` rows: ``partitions`` in blocks, the longer ones first."""
+    def blocks(self, count: int, partitions: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the partition and the size of each block of ``count`` rows, the longer ones first."""
         number = len(partitions)
         short, longer = divmod(count, number)
-        sizes = np.full(number, short, dtype=np.int64)
-        sizes[:longer] += 1
-        turned = np.roll(np.asarray(partitions, dtype=np.int32), -(self._next % number))
+        first = self._next
         self._next += longer
-        return np.repeat(turned, sizes)
+        sizes = [short + 1] * longer + [short] * (number - longer if short else 0)
+        return [(partitions[(first + turn) % number], size) for turn, size in enumerate(sizes)]
+
+    def take(self, count: int, partitions: Sequence[int]) -> Ids:
+        """Return partition ids for ``count`` rows: those of the ``blocks``."""
+        blocks = self.blocks(count, partitions)
+        turned = np.array([partition for partition, _ in blocks], dtype=np.int32)
+        return np.repeat(turned, [size for _, size in blocks])
 
 
 def fill_unassigned(ids: Ids, round_robin: RoundRobin, available: Sequence[int]) -> Ids:

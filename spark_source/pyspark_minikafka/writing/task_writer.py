@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
@@ -88,6 +89,8 @@ class _TaskWriter:
         self._producer = producer
         self._round_robin: dict[str, RoundRobin] = {}
         self._in_flight: deque[Any] = deque()
+        self._encoded: list[tuple[TopicPartition, Buffer, int]] = []
+        self._encoded_bytes = 0
         self._most_partitions = 1
         self._rows = 0
         self._bytes = 0
@@ -107,11 +110,10 @@ class _TaskWriter:
         timestamps = self._timestamps(batch)
         headers = None if columns.headers is None else raw_headers(batch.column(columns.headers))
         for topic, rows in topics:
-            ids = self._partition_ids(batch, keys, topic, rows)
-            for partition, chosen in group_rows(ids):
-                chosen = chosen if rows is None else rows[chosen]
+            for partition, chosen in self._by_partition(batch, keys, topic, rows):
                 self._queue(TopicPartition(topic, partition), keys, values, timestamps, chosen, headers)
         self._rows += batch.num_rows
+        self._send_encoded()
         self._check(wait=False)
 
     def finish(self) -> tuple[int, int]:
@@ -164,8 +166,16 @@ class _TaskWriter:
                     f"{self._config.max_request_bytes}",
                 )
             self._bytes += len(encoded.data)
-            sent = self._producer.send_encoded(tp, encoded.data, encoded.count, sealed=False)
-            self._in_flight.append(sent)
+            if self._encoded_bytes + len(encoded.data) > self._config.max_request_bytes:
+                self._send_encoded()
+            self._encoded.append((tp, encoded.data, encoded.count))
+            self._encoded_bytes += len(encoded.data)
+
+    def _send_encoded(self) -> None:
+        """Hand the encoded sets to the producer: about one request's worth together."""
+        if self._encoded:
+            self._in_flight.extend(self._producer.send_encoded_sets(self._encoded, sealed=False))
+            self._encoded, self._encoded_bytes = [], 0
 
     def _check(self, *, wait: bool) -> None:
         """Raise the first error among the completed sends; with ``wait``, wait for all of them."""
@@ -189,9 +199,10 @@ class _TaskWriter:
         for code, rows in group_rows(np.asarray(encoded.indices).astype(np.int32, copy=False)):
             yield names[code], rows
 
-    def _partition_ids(
+    def _by_partition(
         self, batch: pa.RecordBatch, keys: pa.Array | None, topic: str, rows: Rows | None
-    ) -> npt.NDArray[np.int32]:
+    ) -> Iterator[tuple[int, Rows]]:
+        """Yield each partition with the numbers of its rows, among ``rows`` of the batch; None means all."""
         named = None if self._columns.partition is None else batch.column(self._columns.partition)
         if named is not None and rows is not None:
             named = named.take(pa.array(rows))
@@ -201,19 +212,27 @@ class _TaskWriter:
             self._cluster.invalidate(topic)
             found = self._topic(topic)
         partitions = len(found.partitions)
+        available = found.available or tuple(range(partitions))
         self._most_partitions = max(self._most_partitions, partitions)
+        round_robin = self._round_robin.get(topic)
+        if round_robin is None:
+            # Tasks start at random partitions; otherwise many small ones would all fill the first.
+            round_robin = self._round_robin[topic] = RoundRobin(random.randrange(1 << 16))
         count = batch.num_rows if rows is None else len(rows)
+        if keys is None and named is None:
+            end = 0
+            for partition, size in round_robin.blocks(count, available):
+                start, end = end, end + size
+                yield partition, np.arange(start, end, dtype=np.int64) if rows is None else rows[start:end]
+            return
         if keys is None:
             ids = np.full(count, -1, dtype=np.int32)
         else:
             ids = partitions_by_key(keys if rows is None else keys.take(pa.array(rows)), partitions)
         if named is not None:
             ids = override(ids, named, partitions, topic)
-        round_robin = self._round_robin.get(topic)
-        if round_robin is None:
-            # Tasks start at random partitions; otherwise many small ones would all fill the first.
-            round_robin = self._round_robin[topic] = RoundRobin(random.randrange(1 << 16))
-        return fill_unassigned(ids, round_robin, found.available or tuple(range(partitions)))
+        for partition, chosen in group_rows(fill_unassigned(ids, round_robin, available)):
+            yield partition, chosen if rows is None else rows[chosen]
 
     def _topic(self, name: str) -> TopicMetadata:
         """Return a topic with its partitions, waiting for at most ``kafka.max.block.ms``.

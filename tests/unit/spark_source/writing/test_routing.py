@@ -26,6 +26,13 @@ def test_single_rows_go_round() -> None:
     assert [int(round_robin.take(1, range(3))[0]) for _ in range(4)] == [2, 0, 1, 2]
 
 
+def test_blocks_differ_by_one_row_and_the_next_ones_go_on_where_they_end() -> None:
+    round_robin = RoundRobin(1)
+    assert round_robin.blocks(5, range(3)) == [(1, 2), (2, 2), (0, 1)]
+    assert round_robin.blocks(2, range(3)) == [(0, 1), (1, 1)]
+    assert round_robin.blocks(3, range(3)) == [(2, 1), (0, 1), (1, 1)]
+
+
 def test_only_partitions_with_a_leader_are_given() -> None:
     assert set(RoundRobin(0).take(10, [1, 3]).tolist()) == {1, 3}
 

@@ -96,7 +96,7 @@ class BrokersOfKafka010:
     config = BatchingConfig()
 
     def __init__(self) -> None:
-        self.sent: list[tuple[int, int]] = []
+        self.sent: list[list[tuple[int, int]]] = []
         self.partitions: tuple[int, ...] = (0, 1)
 
     def known_topic(self, name: str) -> object:
@@ -108,11 +108,15 @@ class BrokersOfKafka010:
     def magic(self, tp: TopicPartition) -> int:
         return 1
 
-    def send_encoded(
-        self, tp: TopicPartition, data: memoryview, count: int, *, sealed: bool
-    ) -> SimpleNamespace:
-        self.sent.append((tp.partition, count))
-        return SimpleNamespace(done=True, result=lambda: None)
+    def send_encoded_sets(
+        self, sets: list[tuple[TopicPartition, memoryview, int]], *, sealed: bool
+    ) -> list[SimpleNamespace]:
+        self.sent.append([(tp.partition, count) for tp, _, count in sets])
+        return [SimpleNamespace(done=True, result=lambda: None) for _ in sets]
+
+
+def task_of(brokers: BrokersOfKafka010, columns: SinkColumns, **options: str) -> task_writer._TaskWriter:
+    return task_writer._TaskWriter(brokers, brokers, sink_options(options), columns)  # type: ignore[arg-type]
 
 
 def test_rows_with_headers_are_refused_for_older_brokers() -> None:
@@ -126,10 +130,37 @@ def test_rows_with_headers_are_refused_for_older_brokers() -> None:
     )
     brokers = BrokersOfKafka010()
     columns = SinkColumns(0, None, None, 1, None, False, headers=2)
-    task = task_writer._TaskWriter(brokers, brokers, sink_options({"topic": "t"}), columns)  # type: ignore[arg-type]
+    task = task_of(brokers, columns, topic="t")
     with pytest.raises(BrokerError, match="rows for t-1 have headers"):
         task.add(batch)
-    assert brokers.sent == [(0, 2)]
+    assert brokers.sent == []
+
+
+def test_rows_without_a_key_reach_the_producer_together_in_even_blocks() -> None:
+    brokers = BrokersOfKafka010()
+    task = task_of(brokers, SinkColumns(0, None, None, None, None, False), topic="t")
+    task.add(pa.RecordBatch.from_pydict({"value": pa.array([b"%d" % n for n in range(10)])}))
+    ((first, second),) = brokers.sent
+    assert sorted([first, second]) == [(0, 5), (1, 5)]
+
+
+def test_rows_without_a_key_are_divided_topic_by_topic() -> None:
+    brokers = BrokersOfKafka010()
+    rows = {"value": pa.array([b"v"] * 6), "topic": pa.array(["a", "b", "a", "a", "b", "a"])}
+    task = task_of(brokers, SinkColumns(0, None, 1, None, None, False))
+    task.add(pa.RecordBatch.from_pydict(rows))
+    (sent,) = brokers.sent
+    assert sorted(sent[:2]) == [(0, 2), (1, 2)]
+    assert sorted(sent[2:]) == [(0, 1), (1, 1)]
+
+
+def test_sets_beyond_one_request_are_handed_over_before_more_are_encoded() -> None:
+    brokers = BrokersOfKafka010()
+    brokers.config = BatchingConfig(max_request_bytes=1_000, batch_bytes=1_000)
+    task = task_of(brokers, SinkColumns(0, None, None, None, None, False), topic="t")
+    task.add(pa.RecordBatch.from_pydict({"value": pa.array([b"x" * 600] * 4)}))
+    assert [count for sets in brokers.sent for _, count in sets] == [1, 1, 1, 1]
+    assert len(brokers.sent) == 4
 
 
 class GrownTopic(BrokersOfKafka010):
@@ -154,14 +185,14 @@ class GrownTopic(BrokersOfKafka010):
 def write_to_partition(number: int, brokers: GrownTopic) -> None:
     rows = {"value": pa.array([b"a", b"b"]), "partition": pa.array([0, number], pa.int32())}
     columns = SinkColumns(0, None, None, 1, None, False)
-    task = task_writer._TaskWriter(brokers, brokers, sink_options({"topic": "t"}), columns)  # type: ignore[arg-type]
+    task = task_of(brokers, columns, topic="t")
     task.add(pa.RecordBatch.from_pydict(rows))
 
 
 def test_a_row_for_a_partition_that_was_added_to_a_known_topic_is_written() -> None:
     brokers = GrownTopic(4)
     write_to_partition(3, brokers)
-    assert brokers.sent == [(0, 1), (3, 1)]
+    assert brokers.sent == [[(0, 1), (3, 1)]]
 
 
 def test_a_row_for_a_partition_that_was_not_is_refused() -> None:
