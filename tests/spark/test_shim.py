@@ -314,6 +314,7 @@ def test_a_table_of_selected_columns_takes_rows_of_all(kafka: Kafka, jar_session
         spark.sql("INSERT INTO narrow BY NAME SELECT 'k' AS key, 'b' AS value")
         rows = spark.sql("SELECT * FROM narrow").collect()
         print(json.dumps([spark.table("narrow").columns, sorted(row.value.decode() for row in rows)]))
+        spark.sql("DROP TABLE narrow")
         """,
         kafka.servers,
         topic,
