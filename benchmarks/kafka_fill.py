@@ -49,10 +49,19 @@ class Shape:
     codec: Codec = Codec.NONE
 
 
-def make_topic(servers: str, name: str) -> None:
-    """A topic of four partitions that keeps what it has."""
+def make_topic(servers: str, name: str, partitions: int = PARTITIONS) -> None:
+    """A topic that keeps what it has."""
     with ClusterClient(servers) as cluster:
-        Admin(cluster).create_topic(NewTopic(name, PARTITIONS, configs={"retention.ms": "-1"}))
+        Admin(cluster).create_topic(NewTopic(name, partitions, configs={"retention.ms": "-1"}))
+
+
+def append(cluster: ClusterClient, name: str, rows: int, partitions: int) -> None:
+    """Write ``rows`` rows, a multiple of ``partitions``, by one request: all are there at the same time."""
+    (batch,) = _encoded(rows // partitions, rows // partitions, Shape(), max_bytes=1 << 20)
+    parts = tuple(ProducePartition(index=p, records=batch.data) for p in range(partitions))
+    request = ProduceRequest(None, -1, 30_000, (ProduceTopic(name=name, partitions=parts),))
+    leader = cluster.leader(TopicPartition(name, 0)).broker_id
+    _check(cluster.send(leader, PRODUCE, request, pool=ConnectionPool.PRODUCE))
 
 
 def fill(servers: str, name: str, rows: int, shape: Shape) -> None:
@@ -96,13 +105,13 @@ def _batches(rows: int, shape: Shape) -> list[EncodedRecords]:
     return found
 
 
-def _encoded(rows: int, taken: int, shape: Shape) -> Iterator[EncodedRecords]:
+def _encoded(rows: int, taken: int, shape: Shape, max_bytes: int = BATCH_BYTES) -> Iterator[EncodedRecords]:
     chance = np.random.default_rng(7)
     keys = _column(chance, rows, KEY_BYTES, b"0123456789") if shape.keys else None
     values = _column(chance, rows, shape.value_bytes, b"0123456789abcdef")
     timestamps = np.full(rows, time.time_ns() // 1_000_000 // 86_400_000 * 86_400_000, dtype=np.int64)
     chosen = np.arange(taken, dtype=np.int64)
-    return encode(keys, values, timestamps, chosen, magic=2, codec=shape.codec, max_bytes=BATCH_BYTES)
+    return encode(keys, values, timestamps, chosen, magic=2, codec=shape.codec, max_bytes=max_bytes)
 
 
 def _column(chance: np.random.Generator, rows: int, size: int, digits: bytes) -> pa.Array:

@@ -152,6 +152,7 @@ CASES: dict[str, Callable[[Bench], list[Row]]] = {
     "read": spark_reads.read,
     "read-own": spark_reads.read_own,
     "stream": spark_reads.stream,
+    "triggers": spark_reads.triggers,
     "write": write,
     "write-own": write_own,
     "tiny": spark_reads.tiny,

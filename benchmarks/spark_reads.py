@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import statistics
 from typing import Any
 
-from kafka_fill import PARTITIONS, Shape
+from kafka_fill import PARTITIONS, Shape, append, make_topic
 from spark_rounds import COLUMNS, OURS, PEER, Bench, Row, Session, Work
+
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.admin import LATEST, Admin
+from minikafka.clients.network.cluster import ClusterClient
 
 
 def batch_read(
@@ -124,3 +129,74 @@ def stream(bench: Bench) -> list[Row]:
     peer = {f"{PEER} on {bench.main.spark}": work(bench.main, PEER, limited)}
     rows.append(bench.against("stream-limited", what, 1.5, bench.rows, ours | peer, runs))
     return rows
+
+
+TRIGGERS = 4
+"""Batches of a run, the first of which is not counted."""
+
+
+def triggers(bench: Bench) -> list[Row]:
+    """Small micro-batches, with tasks by work against one a partition: a batch's time, as Spark gives it."""
+    found = []
+    for partitions, rows, goal in ((PARTITIONS, 2_000, 0.7), (200, 1_000, 0.15)):
+        topic = f"triggers-{partitions}"
+        make_topic(bench.apache, topic, partitions)
+        options = bench.reading(bench.apache, topic)
+        for session in (bench.main, bench.newest):
+            if session is None:
+                continue
+
+            def work(
+                source: str,
+                given: dict[str, str],
+                session: Session = session,
+                topic: str = topic,
+                rows: int = rows,
+                partitions: int = partitions,
+            ) -> Work:
+                return lambda _: _batches(bench, session, source, given, topic, rows, partitions)
+
+            works = {
+                "by work": work(OURS, options),
+                "by partition": work(OURS, options | {"minikafka.tasks": "partition"}),
+            }
+            if session is bench.main:
+                works[PEER] = work(PEER, options)
+            took = bench.rounds(works)
+            ratio = took["by work"]["seconds"] / took["by partition"]["seconds"]
+            detail = ", ".join(
+                f"{name} {figures['seconds'] * 1e3:.0f} ms ({figures['jvm'] * 1e3:.0f} + "
+                f"{figures['python'] * 1e3:.0f} ms)"
+                for name, figures in took.items()
+            )
+            what = f"{rows:,} rows a trigger from {partitions} partitions, Spark {session.spark}"
+            found.append(Row("triggers", what, ratio, "×", goal, False, detail, took))
+    return found
+
+
+def _batches(
+    bench: Bench,
+    session: Session,
+    source: str,
+    options: dict[str, str],
+    topic: str,
+    rows: int,
+    partitions: int,
+) -> dict[str, Any]:
+    """Run a stream for some batches: the median of a batch's time, and of its processor time.
+
+    A batch waits for all rows that are written at once.
+    """
+    options = options | {"minOffsetsPerTrigger": str(rows)}
+    with ClusterClient(bench.apache) as cluster:
+        wanted = {TopicPartition(topic, number): LATEST for number in range(partitions)}
+        ends = {str(tp.partition): end for tp, end in Admin(cluster).offsets(wanted).items()}
+        append(cluster, topic, rows, partitions)
+        session.ask("start", source=source, options=options | {"startingOffsets": json.dumps({topic: ends})})
+        batches = []
+        for _ in range(TRIGGERS):
+            append(cluster, topic, rows, partitions)
+            answer = session.ask("trigger", rows=rows)
+            batches.append(answer | {"seconds": answer["result"]})
+        session.ask("stop")
+    return {name: statistics.median(b[name] for b in batches[1:]) for name in ("seconds", "jvm", "python")}

@@ -34,6 +34,7 @@ from pyspark_minikafka import workers  # first: Spark then looks for sources wit
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 PARTITIONS = 4
 HASH_CHARACTERS = 128
@@ -106,6 +107,7 @@ class Side:
         for source in (Trivial, Counting):
             self._spark.dataSource.register(source)
         self._frame: DataFrame | None = None
+        self._query: StreamingQuery | None = None
 
     def version(self) -> str:
         """Of Spark."""
@@ -167,6 +169,28 @@ class Side:
             return sum(counts), sum(1 for count in counts if count)
         finally:
             shutil.rmtree(checkpoint, ignore_errors=True)
+
+    def start(self, source: str, options: dict[str, str]) -> None:
+        """Start a stream into ``noop``; ``trigger`` runs its batches, and ``stop`` ends it."""
+        self._checkpoint = tempfile.mkdtemp(prefix="minikafka-bench-")
+        writer = self._spark.readStream.format(source).options(**options).load().writeStream
+        self._query = writer.format("noop").option("checkpointLocation", self._checkpoint).start()
+        self._query.processAllAvailable()
+
+    def trigger(self, rows: int) -> float:
+        """Wait until all that came was read: the seconds of the last batch, which must have had the rows."""
+        assert self._query is not None
+        self._query.processAllAvailable()
+        last = next(batch for batch in reversed(self._query.recentProgress) if batch["numInputRows"])
+        if last["numInputRows"] != rows:
+            raise ValueError(f"{last['numInputRows']} rows in a batch, {rows} were wanted")
+        return float(last["durationMs"]["triggerExecution"]) / 1_000
+
+    def stop(self) -> None:
+        """End the stream."""
+        assert self._query is not None
+        self._query.stop()
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def memory(self) -> dict[str, int]:
         """Peak resident bytes (``VmHWM``): the largest process that ran tasks, and the largest planner."""
