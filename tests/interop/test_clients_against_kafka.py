@@ -17,7 +17,9 @@ from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, Partit
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.streams import ConsumerIterator, KafkaStream
+from minikafka.clients.fetch.fetch_state import FetchSettings
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetched
+from minikafka.clients.fetch.shared_fetch import SharedFetch
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.clients.serializer import DefaultDecoder
@@ -99,6 +101,26 @@ def read(
         assert end is not None
     sets = RangeFetcher(cluster, tp, start, end, timeout_ms=20_000, **options)
     return [r for data in prefetched(sets, 2) for r in iterate(data) if start <= r.offset < end]
+
+
+@pytest.mark.parametrize("max_bytes", [100, 1 << 20])
+def test_ranges_of_several_partitions_are_begun_together(
+    cluster: ClusterClient, topic: str, max_bytes: int
+) -> None:
+    records = hard_records(300, seed=max_bytes)
+    with BatchingProducer(cluster) as producer:
+        for number, record in enumerate(records):
+            producer.send(topic, record.value, key=record.key, partition=number % 3)
+    parts = [TopicPartition(topic, number) for number in range(3)]
+    settings = FetchSettings(partition_max_bytes=max_bytes, max_bytes=1 << 20, message_max_bytes=1 << 20)
+    firsts = dict(SharedFetch(cluster, dict.fromkeys(parts, 0), settings))
+    assert firsts.keys() == set(parts)
+    assert any(firsts.values())
+    for tp, first in firsts.items():
+        sets = RangeFetcher(cluster, tp, 0, 100, first=first, timeout_ms=20_000)
+        assert [r.value for data in sets for r in iterate(data)] == [
+            r.value for r in records[tp.partition :: 3]
+        ]
 
 
 def rows(records: list[StoredRecord]) -> list[Row]:
