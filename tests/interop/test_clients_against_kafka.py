@@ -19,7 +19,7 @@ from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.streams import ConsumerIterator, KafkaStream
 from minikafka.clients.fetch.fetch_state import FetchSettings
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetched
-from minikafka.clients.fetch.shared_fetch import SharedFetch
+from minikafka.clients.fetch.shared_fetch import Beginning, SharedFetch
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.clients.serializer import DefaultDecoder
@@ -112,8 +112,8 @@ def test_ranges_of_several_partitions_are_begun_together(
         for number, record in enumerate(records):
             producer.send(topic, record.value, key=record.key, partition=number % 3)
     parts = [TopicPartition(topic, number) for number in range(3)]
-    settings = FetchSettings(partition_max_bytes=max_bytes, max_bytes=1 << 20, message_max_bytes=1 << 20)
-    firsts = dict(SharedFetch(cluster, dict.fromkeys(parts, 0), settings))
+    settings = FetchSettings(partition_max_bytes=1 << 20, max_bytes=1 << 20, message_max_bytes=1 << 20)
+    firsts = dict(SharedFetch(cluster, dict.fromkeys(parts, Beginning(0, max_bytes)), settings))
     assert firsts.keys() == set(parts)
     assert any(firsts.values())
     for tp, first in firsts.items():

@@ -21,7 +21,7 @@ from minikafka.clients.fetch.fetch_state import FetchSettings
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
-from minikafka.clients.fetch.shared_fetch import FirstFetch, SharedFetch
+from minikafka.clients.fetch.shared_fetch import Beginning, FirstFetch, SharedFetch
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.records.columns import decode_pieces
@@ -83,8 +83,10 @@ class ClusterLogs:
             isolation=self.isolation,
             retry_backoff=self.cluster.backoff,
         )
+        beginnings = {tp: Beginning(offset, _FETCH_BYTES) for tp, offset in positions.items()}
+        timeout_ms = self.deadline.at_most(TIMEOUT_MS)
         found = {}
-        for tp, first in SharedFetch(self.cluster, positions, settings):
+        for tp, first in SharedFetch(self.cluster, beginnings, settings, timeout_ms=timeout_ms):
             try:
                 timestamp = self._first_timestamp(tp, positions[tp], first)
             except MinikafkaError:

@@ -24,7 +24,7 @@ from pyspark_minikafka.planning.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.planning.record_sizes import RecordSize, RecordSizes
 from pyspark_minikafka.planning.recreated import RecreatedTopics, loss_text
 from pyspark_minikafka.planning.splits import split
-from pyspark_minikafka.planning.tasks import Packing, ReadTask, pack, stored_bytes, total_bytes
+from pyspark_minikafka.planning.tasks import Packing, ReadTask, offset_bytes, pack, total_bytes
 from pyspark_minikafka.strategy import Assign, Subscribe
 
 _NAMED = 5
@@ -245,7 +245,7 @@ class Planner:
             packed = pack(planned, self._packing, sizes, self._lookup.leader)
         else:
             packed = [(part,) for part in planned]
-        return [ReadTask(task, target, stored_bytes(task, sizes)) for task in packed]
+        return [ReadTask(task, target, offset_bytes(task, sizes)) for task in packed]
 
     def _batch_start(self, start: StreamOffset, end: StreamOffset) -> Mapping[TopicPartition, int]:
         if start.initial and end.batch_start is None:

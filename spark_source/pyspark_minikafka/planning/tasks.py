@@ -54,14 +54,14 @@ _WORTH = 0.8
 class ReadTask(InputPartition):
     """One task: ranges of topic partitions, and their brokers. Small, because it is pickled.
 
-    fetch_bytes: the estimated bytes of its largest range, as stored.
+    offset_bytes: the mean bytes of an offset, as stored; of several topics the most.
     """
 
-    def __init__(self, ranges: Sequence[OffsetRange], target: Target, fetch_bytes: int) -> None:
+    def __init__(self, ranges: Sequence[OffsetRange], target: Target, offset_bytes: float) -> None:
         super().__init__(None)
         self.ranges = tuple(ranges)
         self.target = target
-        self.fetch_bytes = fetch_bytes
+        self.offset_bytes = offset_bytes
 
     def __repr__(self) -> str:
         more = f" and {len(self.ranges) - 1} more" if len(self.ranges) > 1 else ""
@@ -104,9 +104,9 @@ def pack(
     return tasks
 
 
-def stored_bytes(task: Sequence[OffsetRange], sizes: Mapping[str, RecordSize]) -> int:
-    """Return the estimated bytes of a task's largest range, as they are fetched."""
-    return round(max(part.size * sizes.get(part.topic_partition.topic, ASSUMED).stored for part in task))
+def offset_bytes(task: Sequence[OffsetRange], sizes: Mapping[str, RecordSize]) -> float:
+    """Return the mean bytes of an offset of a task, as stored: those of the topic that has the most."""
+    return max(sizes.get(part.topic_partition.topic, ASSUMED).stored for part in task)
 
 
 def total_bytes(ranges: Sequence[OffsetRange], sizes: Mapping[str, RecordSize]) -> float:

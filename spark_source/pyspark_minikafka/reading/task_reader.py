@@ -23,7 +23,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.fetch_state import FetchSettings
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.fetch.prefetch import prefetched
-from minikafka.clients.fetch.shared_fetch import FirstFetch, SharedFetch
+from minikafka.clients.fetch.shared_fetch import Beginning, FirstFetch, SharedFetch
 from minikafka.clients.network.cluster import ClusterClient
 from pyspark_minikafka import cache, report, workers
 from pyspark_minikafka.location import check_reachable
@@ -126,18 +126,23 @@ class TaskReader:
         self, latest: Mapping[TopicPartition, int]
     ) -> Iterator[tuple[OffsetRange, FirstFetch | None]]:
         """Yield the ranges with what was fetched of them; parts of one partition in their order."""
-        shared: dict[TopicPartition, OffsetRange] = {}
+        fetch, shared = self._options.fetch, {}
+        beginnings: dict[TopicPartition, Beginning] = {}
         alone = []
         for part in self._task.ranges:
             tp = part.topic_partition
             end = latest.get(tp) if part.to_latest else part.end
             if end is not None and part.start < end and tp not in shared:
+                # Half as much again, as it is an estimate: what is missing costs a request of its own.
+                wanted = round((end - part.start) * self._task.offset_bytes * 1.5) + _SPARE_BYTES
+                beginnings[tp] = Beginning(part.start, min(wanted, fetch.max_bytes))
                 shared[tp] = part
             else:
                 alone.append(part)
         if len(shared) > 1:
-            starts = {tp: part.start for tp, part in shared.items()}
-            self._shared = SharedFetch(self._cluster, starts, self._settings())
+            self._shared = SharedFetch(
+                self._cluster, beginnings, self._settings(), timeout_ms=self._options.poll_timeout_ms
+            )
             for tp, first in self._shared:
                 yield shared[tp], first
         else:
@@ -147,10 +152,8 @@ class TaskReader:
 
     def _settings(self) -> FetchSettings:
         fetch = self._options.fetch
-        # Half as much again, as it is an estimate: what is missing costs one more request for each range.
-        range_bytes = self._task.fetch_bytes * 3 // 2 + _SPARE_BYTES
         return FetchSettings(
-            partition_max_bytes=min(fetch.max_bytes, range_bytes),
+            partition_max_bytes=fetch.max_bytes,
             max_bytes=max(fetch.max_bytes, SHARED_BYTES),
             message_max_bytes=fetch.max_bytes,
             min_bytes=fetch.min_bytes,

@@ -229,8 +229,7 @@ class FetchSession:
         return self._states.pop(topic_partition)
 
     def adopt(self, state: PartitionFetchState) -> None:
-        """Fetch a partition of another session on from its position, by this one's settings."""
-        state.use_settings(self.settings)
+        """Fetch a partition on from the position of its state, such as that of another session."""
         self._states[state.topic_partition] = state
         self._positions = self._plan = None
 

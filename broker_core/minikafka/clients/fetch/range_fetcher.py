@@ -192,6 +192,7 @@ class RangeFetcher:
         if self._first is not None:
             first, self._first = self._first, None
             self._fetched_from = first.broker_id
+            first.state.use_settings(self._session.settings)
             self._session.adopt(first.state)
             return first.completed
         if self._pending is None:

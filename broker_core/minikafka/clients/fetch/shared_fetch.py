@@ -1,6 +1,6 @@
 """Fetches the beginnings of several ranges together: one request to each leader for all ranges that it leads.
 
-    for topic_partition, first in SharedFetch(cluster, starts, …):
+    for topic_partition, first in SharedFetch(cluster, {topic_partition: Beginning(start, max_bytes), …}, …):
         for data in RangeFetcher(cluster, topic_partition, start, end, first=first, …):
             …
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from minikafka.base.errors import MinikafkaError
@@ -39,6 +39,14 @@ _RETRIES_MAX = 2
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """The first offset of a range, and the most bytes to fetch of it, unless its first message is larger."""
+
+    offset: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class FirstFetch:
     """The first records of a range, the broker that sent them, and the state of the partition behind them."""
 
@@ -51,23 +59,29 @@ class SharedFetch:
     """An iterator of partitions, each once, with its first fetch; None where there is none. Not thread-safe,
     except ``stop``.
 
-    starts: the offset at which each range begins. settings: as those of the ranges' own fetchers, except
-    that ``partition_max_bytes`` should be what the ranges have, so that a response has many of them.
+    settings: those of the ranges' own fetchers, except for the ``max_bytes`` of a response, of which each
+    range gets its own part. timeout_ms: the longest wait for a response.
     """
 
     def __init__(
         self,
         cluster: ClusterClient,
-        starts: Mapping[TopicPartition, int],
+        beginnings: Mapping[TopicPartition, Beginning],
         settings: FetchSettings,
+        *,
+        timeout_ms: int = 120_000,
         pool: ConnectionPool = ConnectionPool.FETCH,
     ) -> None:
         self._cluster = cluster
         self._pool = pool
         self._session = FetchSession(settings, lambda tp: cluster.topic_id(tp.topic))
-        self._left = dict(starts)
+        for tp, begin in beginnings.items():
+            own = replace(settings, partition_max_bytes=min(begin.max_bytes, settings.partition_max_bytes))
+            self._session.adopt(PartitionFetchState(tp, own, begin.offset))
+        self._timeout_ms = timeout_ms
+        self._left = {tp: begin.offset for tp, begin in beginnings.items()}
         """The ranges that were neither fetched nor given up."""
-        self._retries = dict.fromkeys(starts, 0)
+        self._retries = dict.fromkeys(beginnings, 0)
         self._found: deque[tuple[TopicPartition, FirstFetch | None]] = deque()
         self._in_flight: deque[tuple[FetchRequestData, ResponseFuture[Any]]] = deque()
         self._stopped = False
@@ -90,7 +104,8 @@ class SharedFetch:
 
     def _look_up_leaders(self) -> None:
         try:
-            self._cluster.metadata({tp.topic for tp in self._left})
+            timeout_ms = min(self._timeout_ms, self._cluster.request_timeout_ms)
+            self._cluster.metadata({tp.topic for tp in self._left}, timeout_ms=timeout_ms)
         except MinikafkaError:
             self._give_up(self._left)  # each fetcher looks for its leader, for as long as it may
 
@@ -115,7 +130,8 @@ class SharedFetch:
         data, reply = self._in_flight.popleft()
         age_ms = self._now_ms() - data.sent_ms
         try:
-            response = reply.result(age_ms + data.max_wait_ms + self._cluster.request_timeout_ms)
+            wait_ms = min(self._timeout_ms, data.max_wait_ms + self._cluster.request_timeout_ms)
+            response = reply.result(age_ms + wait_ms)
             found = self._session.handle_response(data.broker_id, response, reply.version, self._now_ms())
         except MinikafkaError:
             self._give_up(self._session.handle_disconnect(data.broker_id, self._now_ms()))

@@ -11,7 +11,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.fetch_state import FetchSettings
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
-from minikafka.clients.fetch.shared_fetch import FirstFetch, SharedFetch
+from minikafka.clients.fetch.shared_fetch import Beginning, FirstFetch, SharedFetch
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import iterate
@@ -43,8 +43,9 @@ def shared(
     max_bytes: int = 1 << 20,
     **settings: Any,
 ) -> SharedFetch:
-    given = {"partition_max_bytes": max_bytes, "max_bytes": 1 << 20, "message_max_bytes": 1 << 20} | settings
-    return SharedFetch(client or brokers.client(), dict.fromkeys(PARTS, start), FetchSettings(**given))
+    given = {"partition_max_bytes": 1 << 20, "max_bytes": 1 << 20, "message_max_bytes": 1 << 20} | settings
+    beginnings = dict.fromkeys(PARTS, Beginning(start, max_bytes))
+    return SharedFetch(client or brokers.client(), beginnings, FetchSettings(**given))
 
 
 def whole(client: ClusterClient, tp: TopicPartition, first: FirstFetch | None, **options: Any) -> list[int]:
@@ -78,7 +79,7 @@ def limited(brokers: BrokerHarness, client: ClusterClient, parts: list[TopicPart
     size = max(len(first.completed.records) for _, first in shared(brokers) if first)
     brokers.requests.clear()
     settings = FetchSettings(partition_max_bytes=size, max_bytes=size, message_max_bytes=1 << 20)
-    return SharedFetch(client, dict.fromkeys(parts, 0), settings)
+    return SharedFetch(client, dict.fromkeys(parts, Beginning(0, size)), settings)
 
 
 def test_ranges_that_did_not_fit_a_response_come_with_the_next(brokers: BrokerHarness) -> None:
@@ -140,7 +141,10 @@ def test_an_unknown_topic_is_left_to_its_fetcher(brokers: BrokerHarness) -> None
     client = brokers.client(creates_topics=False)
     missing = TopicPartition("missing", 0)
     settings = FetchSettings(partition_max_bytes=100, max_bytes=1_000, message_max_bytes=1_000)
-    assert dict(SharedFetch(client, {missing: 0, PARTS[0]: 0}, settings))[missing] is None
+    assert (
+        dict(SharedFetch(client, dict.fromkeys([missing, PARTS[0]], Beginning(0, 100)), settings))[missing]
+        is None
+    )
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         list(RangeFetcher(client, missing, 0, 1, unretried_codes={ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
 
@@ -183,3 +187,25 @@ def test_nothing_more_is_requested_after_stop(brokers: BrokerHarness) -> None:
     ranges.stop()
     assert dict(ranges) == dict.fromkeys(PARTS)
     assert fetches(brokers) == []
+
+
+def test_each_range_gets_its_own_part_of_a_response(brokers: BrokerHarness) -> None:
+    wanted = {PARTS[0]: Beginning(0, 1 << 20), PARTS[2]: Beginning(5, 200), PARTS[4]: Beginning(0, 9 << 20)}
+    settings = FetchSettings(partition_max_bytes=2 << 20, max_bytes=8 << 20, message_max_bytes=2 << 20)
+    brokers.requests.clear()
+    firsts = dict(SharedFetch(brokers.client(), wanted, settings))
+    (request,) = brokers.asked(ApiKey.FETCH)
+    assert [p.partition_max_bytes for t in request.topics for p in t.partitions] == [1 << 20, 200, 2 << 20]
+    ends = {tp: first.completed.next_offset for tp, first in firsts.items() if first}
+    assert ends[PARTS[0]] == ends[PARTS[4]] == COUNT > ends[PARTS[2]] > 5
+
+
+def test_a_broker_that_does_not_answer_is_waited_for_no_longer_than_asked(brokers: BrokerHarness) -> None:
+    brokers.script(ApiKey.FETCH, *[lambda *_: None] * 2)
+    began_ms = brokers.clock.monotonic_ms()
+    settings = FetchSettings(partition_max_bytes=100, max_bytes=1_000, message_max_bytes=1_000, max_wait_ms=0)
+    firsts = SharedFetch(
+        brokers.client(), dict.fromkeys(PARTS, Beginning(0, 100)), settings, timeout_ms=1_000
+    )
+    assert dict(firsts) == dict.fromkeys(PARTS)
+    assert brokers.clock.monotonic_ms() - began_ms <= 2_000

@@ -198,7 +198,7 @@ def test_a_plan_knows_the_size_of_its_records() -> None:
     cluster = FakeCluster(t=[(0, 9)] * 3)
     cluster.record_sizes = {"t": RecordSize(10, 40)}
     (task,) = plan(cluster)
-    assert task.fetch_bytes == 90
+    assert task.offset_bytes == 10
     assert cluster.looks == [TopicPartition("t", 0)]
 
 

@@ -41,9 +41,7 @@ def part(number: int, start: int = 0, end: int = COUNT, **late: bool) -> OffsetR
 
 def batches(*ranges: OffsetRange, **given: str) -> list[pa.RecordBatch]:
     given = {name.replace("__", "."): value for name, value in given.items()}
-    return list(
-        read(ReadTask(ranges, SERVERS, 1_000), source_options({"subscribe": "t", **given}, Mode.BATCH))
-    )
+    return list(read(ReadTask(ranges, SERVERS, 100), source_options({"subscribe": "t", **given}, Mode.BATCH)))
 
 
 def rows(found: list[pa.RecordBatch]) -> dict[int, list[int]]:

@@ -224,7 +224,7 @@ def test_a_reader_travels_to_the_executors(limits: bool | str) -> None:
 def test_a_task_is_small() -> None:
     task = ReadTask([OffsetRange(TopicPartition("t", n), 10, 20) for n in range(200)], SERVERS, 1_000)
     again = pickle.loads(pickle.dumps(task))
-    assert (again.ranges, again.target, again.fetch_bytes) == (task.ranges, SERVERS, 1_000)
+    assert (again.ranges, again.target, again.offset_bytes) == (task.ranges, SERVERS, 1_000)
     assert len(pickle.dumps(task)) < 10_000
 
 

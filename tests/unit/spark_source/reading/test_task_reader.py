@@ -42,7 +42,7 @@ def options(**given: str) -> SourceOptions:
 
 
 def task(start: int, end: int, *, partition: int = 0, **late: bool) -> ReadTask:
-    return ReadTask([OffsetRange(TopicPartition("t", partition), start, end, **late)], SERVERS, 1_000)
+    return ReadTask([OffsetRange(TopicPartition("t", partition), start, end, **late)], SERVERS, 100)
 
 
 class Log:
