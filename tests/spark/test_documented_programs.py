@@ -23,6 +23,7 @@ PAGES = (
     "docs/tutorials/spark-streaming.md",
     "docs/guides/query-lag.md",
     "docs/guides/value-formats.md",
+    "docs/guides/spark-recipes.md",
 )
 """Each page uses topics of its own, so that all of them run in one session and one data directory."""
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:^```\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
