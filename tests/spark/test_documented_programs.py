@@ -21,6 +21,7 @@ PAGES = (
     "README.md",
     "docs/tutorials/spark-batch.md",
     "docs/tutorials/spark-streaming.md",
+    "docs/tutorials/value-formats.md",
     "docs/guides/query-lag.md",
     "docs/guides/value-formats.md",
     "docs/guides/spark-recipes.md",
