@@ -27,6 +27,23 @@ SHIM_OR_4_2 = "4.2; 4.0 and 4.1 with the Scala shim"
 SAME = "same"
 OURS = "only here"
 
+_REGISTRY = {
+    f"minikafka.{name}": (WORKS, OURS)
+    for name in (
+        "schema.registry.url",
+        "schema.registry.basic.auth.credentials.source",
+        "schema.registry.basic.auth.user.info",
+        "schema.registry.bearer.auth.credentials.source",
+        "schema.registry.bearer.auth.token",
+        "schema.registry.http.connect.timeout.ms",
+        "schema.registry.http.read.timeout.ms",
+        "schema.registry.max.retries",
+        "schema.registry.retries.wait.ms",
+        "schema.registry.retries.max.wait.ms",
+        "key.subject.name.strategy",
+        "value.subject.name.strategy",
+    )
+}
 SPARK_SOURCE: dict[str, tuple[str, str]] = {
     "assign": (WORKS, SAME),
     "subscribe": (WORKS, SAME),
@@ -57,9 +74,12 @@ SPARK_SOURCE: dict[str, tuple[str, str]] = {
     "minikafka.key.format": (WORKS, OURS),
     "minikafka.key.schema": (WORKS, OURS),
     "minikafka.key.schema.file": (WORKS, OURS),
+    "minikafka.key.message": (WORKS, OURS),
     "minikafka.value.format": (WORKS, OURS),
     "minikafka.value.schema": (WORKS, OURS),
     "minikafka.value.schema.file": (WORKS, OURS),
+    "minikafka.value.message": (WORKS, OURS),
+    **_REGISTRY,
     "minikafka.bad.values": (WORKS, OURS),
     "minikafka.dead.letter.topic": (WORKS, OURS),
     "minikafka.columns": (WORKS, OURS),
@@ -81,9 +101,15 @@ SPARK_SINK: dict[str, tuple[str, str]] = {
     "minikafka.key.format": (WORKS, OURS),
     "minikafka.key.schema": (WORKS, OURS),
     "minikafka.key.schema.file": (WORKS, OURS),
+    "minikafka.key.message": (WORKS, OURS),
     "minikafka.value.format": (WORKS, OURS),
     "minikafka.value.schema": (WORKS, OURS),
     "minikafka.value.schema.file": (WORKS, OURS),
+    "minikafka.value.message": (WORKS, OURS),
+    **_REGISTRY,
+    "minikafka.auto.register.schemas": (WORKS, OURS),
+    "minikafka.use.latest.version": (WORKS, OURS),
+    "minikafka.normalize.schemas": (WORKS, OURS),
     "minikafka.data.dir": (WORKS, OURS),
     "kafka.bootstrap.servers": (WORKS, "different: required there"),
 }

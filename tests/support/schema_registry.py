@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -44,7 +45,9 @@ class SchemaRegistry:
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
         self._server = LoopbackServer(_Handler, {"registry": self}, leaf)
-        self.url = self._server.url
+        # Ports are used again, and processes keep what they know of a registry by its address.
+        self._path = f"/{uuid.uuid4().hex}"
+        self.url = self._server.url + self._path
 
     def close(self) -> None:
         """Stop answering."""
@@ -67,6 +70,7 @@ class SchemaRegistry:
 
     def handle(self, method: str, path: str, headers: Mapping[str, str], content: bytes) -> Answer:
         """Return the answer to a request."""
+        path = path.removeprefix(self._path)
         with self._lock:
             self.requests.append((method, path))
             if self.refusals:

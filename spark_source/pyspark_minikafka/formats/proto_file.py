@@ -92,9 +92,7 @@ class _Parser:
     def fault(self, at: int, problem: str) -> ProtobufError:
         """Return the error of a problem at a character of the text."""
         line = self._text.count("\n", 0, at) + 1
-        return ProtobufError(
-            f"the schema is neither a descriptor in base64 nor a .proto file: line {line}: {problem}"
-        )
+        return ProtobufError(f"it is neither a descriptor nor a .proto file: line {line}: {problem}")
 
     @property
     def _token(self) -> _Token:

@@ -62,6 +62,21 @@ def check_installed() -> None:
         )
 
 
+def files_of(content: bytes) -> list[FileDescriptorProto]:
+    """Return the files of a descriptor set, or the one file whose text ``content`` is."""
+    try:
+        return files_of_set(content)
+    except ProtobufError as no_set:
+        from pyspark_minikafka.formats.proto_file import parse_proto
+
+        try:
+            file = parse_proto(content.decode())
+        except UnicodeDecodeError:
+            raise no_set from None
+        file.name = "schema.proto"
+        return [file]
+
+
 def files_of_set(content: bytes) -> list[FileDescriptorProto]:
     """Return the files of a descriptor set. Raise ProtobufError for anything else."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -160,11 +175,22 @@ class Messages:
             raise ProtobufError(f"there is no message {name}; the messages are {known}") from None
         return _Reader().message(descriptor, ())
 
-    def imports(self, file: FileDescriptorProto) -> Iterator[FileDescriptorProto]:
-        """Yield the files that a file imports directly, but those of protobuf itself."""
-        for name in file.dependency:
-            if name in self._files:
-                yield self._files[name]
+    def imports(self, file: FileDescriptorProto) -> list[str]:
+        """Return the names of the files that a file imports, without those of protobuf itself."""
+        return [name for name in file.dependency if name in self._files and not name.startswith(_OWN_IMPORTS)]
+
+    def with_imports(self, file: FileDescriptorProto) -> list[FileDescriptorProto]:
+        """Return all files that a file needs, without those of protobuf itself, each before its users."""
+        found: dict[str, FileDescriptorProto] = {}
+
+        def add(user: FileDescriptorProto) -> None:
+            for name in self.imports(user):
+                if name not in found:
+                    add(self._files[name])
+            found[user.name] = user
+
+        add(file)
+        return list(found.values())
 
 
 def _own_file(name: str) -> FileDescriptorProto | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from minikafka.base.config.config_def import ConfigDef, ConfigKey, Faults
 from minikafka.base.config.types import TEXT, choice, one_of
@@ -13,23 +14,31 @@ from pyspark_minikafka.formats import bad_values
 from pyspark_minikafka.formats.bad_values import BadValues
 from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.formats.value_format import ValueFormat
+from pyspark_minikafka.options import registry_options
 from pyspark_minikafka.strategy import topic_name
+
+if TYPE_CHECKING:
+    from pyspark_minikafka.formats.schema_registry import RegistryAccess
 
 SIDES = ("key", "value")
 _SCHEMA_BYTES_MAX = 10_000_000
+_PROTOBUF = "a descriptor set of protoc --include_imports --descriptor_set_out, or a .proto file"
 
 
 @dataclass(frozen=True, slots=True)
 class SideOptions:
     """The options of the keys, or of the values. side: ``key`` or ``value``.
 
-    schema: its text. schema_file: the absolute path of a file with it.
+    schema: its text. schema_file: the absolute path of a file with it. message: the name of protobuf's
+    message. registry: None if no option names one.
     """
 
     side: str
     format: str
     schema: str | None = None
     schema_file: str | None = None
+    message: str | None = None
+    registry: RegistryAccess | None = None
 
     def name(self, option: str) -> str:
         """Return the full name of an option of this side."""
@@ -63,7 +72,16 @@ class SideOptions:
     def refuse_schema(self) -> None:
         """Raise ConfigError if a schema is given for a format that has none."""
         if self.schema is not None or self.schema_file is not None:
-            raise self.bad_schema(f"has no meaning with {self.name('format')}={self.format}")
+            raise self.bad_schema(self._no_meaning)
+
+    def refuse_message(self) -> None:
+        """Raise ConfigError if a message is named for a format that is not protobuf."""
+        if self.message is not None:
+            raise ConfigError(self.name("message"), self.message, self._no_meaning)
+
+    @property
+    def _no_meaning(self) -> str:
+        return f"has no meaning with {self.name('format')}={self.format}"
 
 
 _Make = Callable[[SideOptions, bool], "ValueFormat | None"]
@@ -86,15 +104,39 @@ def _json(options: SideOptions, sink: bool) -> ValueFormat:
     from pyspark_minikafka.formats.json_format import JsonFormat
     from pyspark_minikafka.formats.spark_schema import EXPECTED, BadSchema, parse_schema
 
-    text = options.schema_bytes(EXPECTED)
-    if text is None and sink:
-        return JsonFormat(None)
-    if text is None:
+    text, found = options.schema_bytes(EXPECTED), None
+    if text is not None:
+        try:
+            found = JsonFormat(parse_schema(text.decode()))
+        except (BadSchema, UnicodeDecodeError) as problem:
+            raise options.bad_schema(f"must be {EXPECTED}: {problem}") from None
+    if options.registry is not None:
+        from pyspark_minikafka.formats.registered_json import registered_json
+
+        return registered_json(found, options.registry, sink=sink)
+    if found is None and not sink:
         raise options.bad_schema(f"must be given with {options.name('format')}=json: {EXPECTED}")
+    return found or JsonFormat(None)
+
+
+def _protobuf(options: SideOptions, sink: bool) -> ValueFormat:
+    from minikafka.records.protobuf import ProtobufError
+    from pyspark_minikafka.formats.protobuf_format import protobuf_format
+    from pyspark_minikafka.formats.protobuf_schema import check_installed
+
+    check_installed()
+    content = options.schema_bytes(_PROTOBUF)
+    if content is None and options.registry is None:
+        allowed = (
+            f"must be given with {options.name('format')}=protobuf, or {registry_options.URL}: {_PROTOBUF}"
+        )
+        raise ConfigError(options.name("schema.file"), None, allowed)
     try:
-        return JsonFormat(parse_schema(text.decode()))
-    except (BadSchema, UnicodeDecodeError) as problem:
-        raise options.bad_schema(f"must be {EXPECTED}: {problem}") from None
+        return protobuf_format(content, options.message, options.registry, sink=sink)
+    except ProtobufError as problem:
+        if options.message is None and content is not None:
+            raise options.bad_schema(f"{problem} (see {options.name('message')})") from None
+        raise ConfigError(options.name("message"), options.message, str(problem)) from None
 
 
 def _avro(options: SideOptions, sink: bool) -> ValueFormat:
@@ -110,8 +152,16 @@ def _avro(options: SideOptions, sink: bool) -> ValueFormat:
         raise options.bad_schema(f"must be {EXPECTED}: {problem}") from None
 
 
-_FORMATS: Mapping[str, _Make] = {"binary": _binary, "string": _string, "json": _json, "avro": _avro}
+_FORMATS: Mapping[str, _Make] = {
+    "binary": _binary,
+    "string": _string,
+    "json": _json,
+    "avro": _avro,
+    "protobuf": _protobuf,
+}
 """The formats by name."""
+_REGISTERED = frozenset({"json", "protobuf"})
+"""The formats whose schemas a registry can have."""
 
 
 def _definition(side: str) -> ConfigDef:
@@ -121,8 +171,8 @@ def _definition(side: str) -> ConfigDef:
                 f"minikafka.{side}.format",
                 one_of(*_FORMATS),
                 "binary",
-                f"The format of {side}s: `binary`, bytes as they are, `string`, text in UTF-8, `json` or "
-                "`avro`.",
+                f"The format of {side}s: `binary`, bytes as they are, `string`, text in UTF-8, `json`, "
+                "`avro` or `protobuf`.",
                 "format",
             ),
             ConfigKey(
@@ -130,18 +180,32 @@ def _definition(side: str) -> ConfigDef:
                 TEXT,
                 None,
                 f"The schema of {side}s: of JSON that is read, in Spark's DDL, such as `id BIGINT, tags "
-                "ARRAY<STRING>`, or in Spark's JSON; of Avro, Avro's JSON.",
+                "ARRAY<STRING>`, or in Spark's JSON; of Avro, Avro's JSON; of protobuf, the text of a .proto "
+                "file.",
                 "schema",
             ),
             ConfigKey(
-                f"minikafka.{side}.schema.file", TEXT, None, "A file on the driver with it.", "schema_file"
+                f"minikafka.{side}.schema.file",
+                TEXT,
+                None,
+                "A file on the driver with it; for protobuf also a descriptor set (`protoc --include_imports "
+                "--descriptor_set_out`).",
+                "schema_file",
+            ),
+            ConfigKey(
+                f"minikafka.{side}.message",
+                TEXT,
+                None,
+                "The full name of the protobuf message; by default the first one of the registry's schema, "
+                "or the only one of the descriptors.",
+                "message",
             ),
         ]
     )
 
 
 _DEFINITIONS = {side: _definition(side) for side in SIDES}
-OPTIONS = tuple(key for side in SIDES for key in _DEFINITIONS[side].keys.values())
+OPTIONS = (*(key for side in SIDES for key in _DEFINITIONS[side].keys.values()), *registry_options.OPTIONS)
 """Options of reads and writes."""
 _BAD_VALUES = ConfigKey(
     bad_values.OPTION,
@@ -170,6 +234,11 @@ def format_options(
     """
     faults = Faults()
     made = {side: faults.attempt(partial(_side, options, side, absolute, sink), None) for side in SIDES}
+    formats = {options.get(f"minikafka.{side}.format", "").strip().lower() for side in SIDES}
+    if registry_options.is_given(options) and not formats & _REGISTERED:
+        allowed = f"has a meaning only with minikafka.value.format={' or '.join(sorted(_REGISTERED))}"
+        given = next(name for name in options if name.startswith(registry_options.NAMESPACE))
+        faults.add([ConfigError(given, None, allowed)])
     given = options.get(_BAD_VALUES.name, _BAD_VALUES.default)
     bad = faults.attempt(partial(_BAD_VALUES.type.parse, _BAD_VALUES.name, given), BadValues.FAILFAST)
     topic = faults.attempt(partial(_dead_letter_topic, options, bad), None)
@@ -198,4 +267,8 @@ def _side(
     found = SideOptions(side, **values)
     if found.schema_file is not None:
         found = replace(found, schema_file=absolute(found.name("schema.file"), found.schema_file))
+    if found.format != "protobuf":
+        found.refuse_message()
+    if found.format in _REGISTERED and registry_options.is_given(options):
+        found = replace(found, registry=registry_options.registry_access(options, side, sink=sink))
     return _FORMATS[found.format](found, sink)

@@ -23,7 +23,7 @@ from pyspark_minikafka import workers
 from pyspark_minikafka.checkpoint import spark_checkpoint, subscription
 from pyspark_minikafka.formats.bad_values import DEAD_LETTER_TOPIC
 from pyspark_minikafka.formats.query_formats import QueryFormats
-from pyspark_minikafka.options import bounds
+from pyspark_minikafka.options import bounds, registry_options
 from pyspark_minikafka.options.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
 from pyspark_minikafka.options.column_options import (
     COLUMNS,
@@ -237,6 +237,7 @@ SOURCE_CONFIG = ConfigDef(
 SINK_CONFIG = ConfigDef(
     [
         ConfigKey("topic", TEXT, None, "The topic of all rows; wins over the column `topic`."),
+        *registry_options.WRITES,
         ConfigKey(HEADERS.name, BOOLEAN, False, "Accepted; the column `headers` is written if it is there."),
         *FORMAT_OPTIONS,
         *_LOCATION,
@@ -293,7 +294,9 @@ def _unused(
     for name in sorted(options):
         client = name.startswith(PREFIX)
         # Spark and its tools add keys of their own, so other names are reported only if they look misspelt.
-        if name in (known if client else anywhere) or name.startswith("option."):
+        if name in (known if client else anywhere) or name.startswith(
+            ("option.", registry_options.NAMESPACE)
+        ):
             continue
         if client and name not in kafka.without_effect:
             continue

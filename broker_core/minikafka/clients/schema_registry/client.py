@@ -119,7 +119,8 @@ class SchemaRegistryClient:
         """Id -> when it was asked for, and the answer."""
         self._versions: dict[tuple[str, int], RegisteredSchema] = {}
         self._latest: dict[str, RegisteredSchema] = {}
-        self._ids: dict[tuple[str, Schema, bool], int] = {}
+        self._numbers: dict[tuple[str, str, Schema, bool], Mapping[str, Any]] = {}
+        """The answers for schemas that were registered or looked up."""
 
     def schema(self, schema_id: int) -> RegisteredSchema:
         """Return the schema of this id. Raises SchemaNotFound, SchemaRegistryError, or NetworkError."""
@@ -153,16 +154,21 @@ class SchemaRegistryClient:
 
         Raises SchemaRegistryError if it is invalid, or not compatible with the versions before.
         """
-        return self._id(subject, schema, f"/subjects/{quote(subject, safe='')}/versions", normalize, True)
+        return self._post("registering", subject, "/versions", schema, normalize, "id")
 
     def look_up(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
         """Return the id of a schema that is a version of ``subject``. Raises SchemaNotFound if it is none."""
-        return self._id(subject, schema, f"/subjects/{quote(subject, safe='')}", normalize, False)
+        return self._post("looking up", subject, "", schema, normalize, "id")
 
-    def _id(self, subject: str, schema: Schema, path: str, normalize: bool, is_made: bool) -> int:
+    def version(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
+        """Return the number of the version, as ``look_up`` its id."""
+        return self._post("looking up", subject, "", schema, normalize, "version")
+
+    def _post(self, verb: str, subject: str, path: str, schema: Schema, normalize: bool, wanted: str) -> int:
+        """Return the number ``wanted`` that the registry has for a schema."""
         with self._lock:
-            key = subject, schema, normalize
-            if key not in self._ids:
+            key = path, subject, schema, normalize
+            if key not in self._numbers or wanted not in self._numbers[key]:
                 body: dict[str, object] = {"schema": schema.text}
                 if schema.type != AVRO:  # registries before 5.5 know nothing else
                     body["schemaType"] = schema.type
@@ -171,12 +177,16 @@ class SchemaRegistryClient:
                         {"name": found.name, "subject": found.subject, "version": found.version}
                         for found in schema.references
                     ]
-                what = f"subject {subject!r}: {'registering' if is_made else 'looking up'} its schema"
-                found_id = self._ask(path + ("?normalize=true" if normalize else ""), what, body).get("id")
-                if not isinstance(found_id, int):
-                    self._unexpected(what, "has no id")
-                self._ids[key] = found_id
-            return self._ids[key]
+                what = f"subject {subject!r}: {verb} its schema"
+                target = f"/subjects/{quote(subject, safe='')}{path}" + (
+                    "?normalize=true" if normalize else ""
+                )
+                answer = self._ask(target, what, body)
+                if not isinstance(answer.get(wanted), int):
+                    self._unexpected(what, f"has no {wanted}")
+                self._numbers[key] = answer
+            number: int = self._numbers[key][wanted]
+            return number
 
     def _version(self, subject: str, version: int | str, path: _Path = ()) -> RegisteredSchema:
         what = f"subject {subject!r}, version {version}"

@@ -149,7 +149,7 @@ def test_words_of_the_language_may_be_names_of_fields() -> None:
     ],
 )
 def test_text_that_is_no_proto_file_is_refused_with_its_place(text: str, reason: str) -> None:
-    with pytest.raises(ProtobufError, match=r"neither a descriptor in base64 nor a \.proto file") as refused:
+    with pytest.raises(ProtobufError, match=r"neither a descriptor nor a \.proto file") as refused:
         parse_proto(text)
     assert reason in str(refused.value)
     assert "\n" not in str(refused.value)
