@@ -361,14 +361,13 @@ def test_jar_limits_available_now_batches_and_closes_windows(kafka: Kafka, jar_s
         run(fail_in=2)
         half_way = len(windows)
         progress = run()
-        (source,) = progress[-1]["sources"]
         first = len(windows)
         send(160, 170)
         run()
         run()
         print(json.dumps({
             "half way": half_way, "first": first, "windows": windows, "batches": batches,
-            "source": source,
+            "sources": [each["sources"][0] for each in progress],
         }))
         """,
         kafka.servers,
@@ -378,7 +377,11 @@ def test_jar_limits_available_now_batches_and_closes_windows(kafka: Kafka, jar_s
     assert found["first"] == 160
     assert found["windows"] == [3] * 170
     assert [rows for rows in found["batches"] if rows] == [99, 100, 100, 100, 82, 30]
-    assert found["source"]["latestOffset"] == {topic: {"0": 241, "1": 240}}
+    assert found["sources"][-1]["latestOffset"] == {topic: {"0": 241, "1": 240}}
+    assert {source["description"] for source in found["sources"]} == {f"minikafka[subscribe={topic}]"}
+    # The first batch of a restart was planned by the last run: Spark does not report where the logs end.
+    behind = [source.get("metrics", {}).get("maxOffsetsBehindLatest") for source in found["sources"]]
+    assert behind == [None, "41", "0", "0"]
 
 
 def test_jar_reports_size_for_joins_and_names_topic_in_explain(kafka: Kafka, jar_session: JarSession) -> None:

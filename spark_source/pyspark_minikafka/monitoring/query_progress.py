@@ -5,7 +5,8 @@
 D names the source only with the Scala shim on Spark 4.0 and 4.1 (``minikafka[subscribe=orders]``); otherwise
 it is Spark's class for Python sources, so that a source is recognised by its offsets too. S is null for the
 first batch of a new query, whose end contains its start (``offsets``). L is where the logs ended when the
-batch was planned; without ``maxOffsetsPerTrigger`` that is E.
+batch was planned; without ``maxOffsetsPerTrigger`` that is E. It is null for a batch that was planned before
+a restart.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class PartitionProgress:
 
     start, end   the offsets of the last batch: it read the records from start to before end; start is None
                  in the first batch after a partition was found
-    latest       the end of the log; None for a partition that does not exist any more
+    latest       the end of the log; None for a partition that does not exist any more, and, as Spark reports
+                 it, for a batch that was planned before a restart
     behind_ms    the age of the first record that was not read, by its timestamp, 0 without such a record;
                  None if it was not looked up
     """
@@ -156,7 +158,7 @@ def _source(reported: Mapping[str, Any]) -> SourceProgress | None:
     if end is None:
         return None
     begins = (end.batch_start if start is None else start.positions) or {}
-    ends = end.positions if latest is None else latest.positions
+    ends = {} if latest is None else latest.positions
     partitions = (
         PartitionProgress(tp.topic, tp.partition, begins.get(tp), offset, ends.get(tp))
         for tp, offset in sorted(end.positions.items())

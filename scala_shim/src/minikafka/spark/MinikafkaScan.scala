@@ -47,7 +47,7 @@ private class MinikafkaScan(python: Scan, columns: StructType, options: CaseInse
 
   override def toMicroBatchStream(checkpointLocation: String): MicroBatchStream = {
     streams = true
-    MinikafkaStream.limited(MinikafkaStream.started(python.toMicroBatchStream(checkpointLocation)), options)
+    MinikafkaStream.reporting(MinikafkaStream.started(python.toMicroBatchStream(checkpointLocation)), options)
   }
 
   override def readSchema(): StructType = python.readSchema()

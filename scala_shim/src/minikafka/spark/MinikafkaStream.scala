@@ -1,14 +1,19 @@
 package minikafka.spark
 
+import java.util.{Map => JavaMap, Optional}
+
 import scala.annotation.tailrec
+import scala.jdk.CollectionConverters._
+import scala.jdk.OptionConverters._
 import scala.util.{Failure, Success, Try}
 
+import com.fasterxml.jackson.databind.ObjectMapper
 import org.apache.spark.SparkException
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory}
 import org.apache.spark.sql.connector.read.streaming.{
-  AcceptsLatestSeenOffset, MicroBatchStream, Offset, ReadAllAvailable, ReadLimit, SupportsAdmissionControl,
-  SupportsTriggerAvailableNow
+  AcceptsLatestSeenOffset, MicroBatchStream, Offset, ReadAllAvailable, ReadLimit, ReportsSourceMetrics,
+  SupportsAdmissionControl, SupportsTriggerAvailableNow
 }
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -29,48 +34,63 @@ private object MinikafkaStream extends Logging {
       case Failure(problem) => throw problem
     }
 
-  /** Adds limits to Spark's stream for Python sources if Spark does not have them (before 4.2). */
-  def limited(stream: MicroBatchStream, options: CaseInsensitiveStringMap): MicroBatchStream = stream match {
-    case itself: SupportsAdmissionControl => itself
-    case plain => new MinikafkaStream(plain, options)
+  /** Adds limits to Spark's stream for Python sources if Spark does not have them (before 4.2), and in every
+    * Spark the name and the metrics of `MinikafkaStream`.
+    */
+  def reporting(stream: MicroBatchStream, options: CaseInsensitiveStringMap): MicroBatchStream = stream match {
+    case limited: MicroBatchStream with SupportsTriggerAvailableNow => new LimitedStream(limited, options)
+    case other: SupportsAdmissionControl => other
+    case plain => new AskingStream(plain, options)
+  }
+
+  /** Returns partition -> offset of the JSON of an offset; none of the keys that are no topics. */
+  private def positions(offset: Offset): Map[(String, String), Long] = Try {
+    val topics = new ObjectMapper().readTree(offset.json).properties.asScala
+    topics.flatMap(topic => topic.getValue.properties.asScala.map { partition =>
+      (topic.getKey, partition.getKey) -> partition.getValue.asLong
+    }).toMap
+  }.getOrElse(Map.empty)
+
+  /** Returns the metrics of Spark's own Kafka source, under its names. */
+  def metrics(end: Offset, newest: Offset): Map[String, String] = {
+    val ends = positions(newest)
+    val behind = positions(end).toSeq.map { case (partition, offset) =>
+      math.max(0L, ends.getOrElse(partition, offset) - offset)
+    }
+    if (behind.isEmpty) Map.empty
+    else Map(
+      "minOffsetsBehindLatest" -> behind.min.toString,
+      "maxOffsetsBehindLatest" -> behind.max.toString,
+      "avgOffsetsBehindLatest" -> (behind.sum.toDouble / behind.size).toString)
   }
 }
 
-/** A stream of Spark 4.0 and 4.1 with limited batches and the trigger AvailableNow.
-  *
-  * Spark's own stream asks Python for the latest offset and passes no start and no limit. It does pass the
-  * offsets of `commit`, so a question is sent there first, as an "offset" with the one key `minikafka:ask`,
-  * which cannot be a topic; the next `latestOffset()` returns the answer. All arithmetic is done in Python, by
-  * the same code as on later Sparks.
-  */
-private class MinikafkaStream(python: MicroBatchStream, options: CaseInsensitiveStringMap)
-    extends MicroBatchStream with SupportsTriggerAvailableNow with AcceptsLatestSeenOffset {
+/** A stream whose name in a query's progress has the topics, and whose metrics say how far it is behind. */
+private abstract class MinikafkaStream(python: MicroBatchStream, options: CaseInsensitiveStringMap)
+    extends MicroBatchStream with SupportsTriggerAvailableNow with AcceptsLatestSeenOffset
+    with ReportsSourceMetrics {
 
-  override def prepareForTriggerAvailableNow(): Unit = ask(""""what":"prepare"""")
+  @volatile private var newest: Option[Offset] = None
 
-  override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
-    val everything = limit.isInstanceOf[ReadAllAvailable]
-    ask(s""""what":"next","start":${start.json},"everything":$everything""")
-  }
+  /** Returns the ends of the logs, null if they are not known. */
+  protected def findNewest(): Offset
 
   override def reportLatestOffset(): Offset = {
-    val newest = ask(""""what":"newest"""")
-    if (newest.json == "null") null else newest
+    newest = Option(findNewest())
+    newest.orNull
   }
 
-  /** Python applies the limit of its own options; the value only shows that there is one. */
-  override def getDefaultReadLimit: ReadLimit =
-    number("maxOffsetsPerTrigger").map(ReadLimit.maxRows)
-      .orElse(number("minOffsetsPerTrigger").map(ReadLimit.minRows(_, 0)))
-      .getOrElse(ReadLimit.allAvailable())
-
-  override def latestOffset(): Offset =
-    throw new UnsupportedOperationException("latestOffset() is not supported; use latestOffset(start, limit)")
+  override def metrics(latestConsumedOffset: Optional[Offset]): JavaMap[String, String] =
+    latestConsumedOffset.toScala.zip(newest)
+      .map { case (end, last) => MinikafkaStream.metrics(end, last) }.getOrElse(Map.empty[String, String]).asJava
 
   override def setLatestSeenOffset(offset: Offset): Unit = python match {
     case stream: AcceptsLatestSeenOffset => stream.setLatestSeenOffset(offset)
     case _ =>
   }
+
+  override def latestOffset(): Offset =
+    throw new UnsupportedOperationException("latestOffset() is not supported; use latestOffset(start, limit)")
 
   override def initialOffset(): Offset = python.initialOffset()
   override def deserializeOffset(json: String): Offset = python.deserializeOffset(json)
@@ -82,6 +102,46 @@ private class MinikafkaStream(python: MicroBatchStream, options: CaseInsensitive
 
   /** Returns the name of the source in a query's progress. */
   override def toString: String = MinikafkaScan.describe(options)
+}
+
+/** A stream of Spark 4.2 and later, which has limited batches and the trigger AvailableNow. */
+private class LimitedStream(
+    python: MicroBatchStream with SupportsTriggerAvailableNow, options: CaseInsensitiveStringMap)
+    extends MinikafkaStream(python, options) {
+
+  override def prepareForTriggerAvailableNow(): Unit = python.prepareForTriggerAvailableNow()
+  override def latestOffset(start: Offset, limit: ReadLimit): Offset = python.latestOffset(start, limit)
+  override def getDefaultReadLimit: ReadLimit = python.getDefaultReadLimit
+  override protected def findNewest(): Offset = python.reportLatestOffset()
+}
+
+/** A stream of Spark 4.0 and 4.1 with limited batches and the trigger AvailableNow.
+  *
+  * Spark's own stream asks Python for the latest offset and passes no start and no limit. It does pass the
+  * offsets of `commit`, so a question is sent there first, as an "offset" with the one key `minikafka:ask`,
+  * which cannot be a topic; the next `latestOffset()` returns the answer. All arithmetic is done in Python, by
+  * the same code as on later Sparks.
+  */
+private class AskingStream(python: MicroBatchStream, options: CaseInsensitiveStringMap)
+    extends MinikafkaStream(python, options) {
+
+  override def prepareForTriggerAvailableNow(): Unit = ask(""""what":"prepare"""")
+
+  override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
+    val everything = limit.isInstanceOf[ReadAllAvailable]
+    ask(s""""what":"next","start":${start.json},"everything":$everything""")
+  }
+
+  override protected def findNewest(): Offset = {
+    val newest = ask(""""what":"newest"""")
+    if (newest.json == "null") null else newest
+  }
+
+  /** Python applies the limit of its own options; the value only shows that there is one. */
+  override def getDefaultReadLimit: ReadLimit =
+    number("maxOffsetsPerTrigger").map(ReadLimit.maxRows)
+      .orElse(number("minOffsetsPerTrigger").map(ReadLimit.minRows(_, 0)))
+      .getOrElse(ReadLimit.allAvailable())
 
   private def ask(question: String): Offset = {
     python.commit(python.deserializeOffset(s"""{"minikafka:ask":{$question}}"""))

@@ -92,6 +92,12 @@ def test_a_partition_that_is_gone_has_no_lag() -> None:
     assert found.lag == 7
 
 
+def test_lag_of_a_batch_planned_before_a_restart_is_unknown() -> None:
+    found = reported({"startOffset": {"a": {"0": 1}}, "endOffset": {"a": {"0": 2}}, "latestOffset": None})
+    assert [(p.end, p.lag) for p in found.partitions] == [(2, None)]
+    assert "lag unknown" in str(found)
+
+
 def test_a_log_that_went_back_has_no_negative_lag() -> None:
     assert PartitionProgress("a", 0, 1, 9, 4).lag == 0
 
