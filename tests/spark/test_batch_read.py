@@ -21,6 +21,7 @@ def values(frame: DataFrame) -> list[str]:
     return sorted(bytes(row.value).decode() for row in frame.select("value").collect())
 
 
+@pytest.mark.smoke
 def test_a_row_has_all_that_the_record_has(kafka: Kafka, read: Read) -> None:
     topic = kafka.topic(config={"retention.ms": "-1"})
     moment = datetime(2013, 1, 1, 10, 30, 0, 123_000, tzinfo=timezone.utc)
@@ -56,6 +57,7 @@ def test_several_topics_a_pattern_and_assigned_partitions(kafka: Kafka, read: Re
     assert values(read(assign=json.dumps({one: [1], two: [0]}))) == ["b", "c"]
 
 
+@pytest.mark.smoke
 def test_offsets_bound_what_is_read(kafka: Kafka, read: Read) -> None:
     topic = kafka.topic_with([f"a{n}" for n in range(5)], partitions=2, partition=0)
     kafka.produce(topic, [f"b{n}" for n in range(5)], partition=1)
@@ -123,6 +125,7 @@ def test_only_some_columns_may_be_asked_for(kafka: Kafka, read: Read) -> None:
     assert read(subscribe=topic).selectExpr("sum(offset) AS s").collect()[0].s == 45
 
 
+@pytest.mark.smoke
 def test_a_read_has_the_columns_that_the_option_selects(kafka: Kafka, read: Read) -> None:
     topic = kafka.topic()
     kafka.produce(topic, ["a", None], key=b"k")
@@ -135,6 +138,7 @@ def test_a_read_has_the_columns_that_the_option_selects(kafka: Kafka, read: Read
     assert read(subscribe=topic, minikafka__columns="topic,partition").distinct().count() == 1
 
 
+@pytest.mark.smoke
 def test_many_rows_arrive_once_each_in_order(kafka: Kafka, read: Read, spark: SparkSession) -> None:
     topic = kafka.topic(3)
     wanted = 200_000

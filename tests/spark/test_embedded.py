@@ -76,6 +76,7 @@ def kept(data_dir: Path, topic: str = "numbers") -> int | None:
         local.stop(str(data_dir))
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_without_servers_broker_starts_and_ends_with_program(tmp_path: Path) -> None:
     said = finish(

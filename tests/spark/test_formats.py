@@ -139,6 +139,7 @@ GOOD = (
 """JSON that is read as ``from_json`` reads it; the last one is null there, and bad here."""
 
 
+@pytest.mark.smoke
 def test_json_is_read_as_from_json_reads_it(spark: SparkSession, kafka: Kafka, read: Read) -> None:
     from pyspark.sql.functions import col, from_json
 

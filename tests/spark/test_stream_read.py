@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 needs_limits = pytest.mark.skipif(not stream.HAS_LIMITS, reason="Spark before 4.2 has no read limits")
 
 
+@pytest.mark.smoke
 def test_a_stream_reads_what_is_there_and_what_comes(streams: Streams, kafka: Kafka) -> None:
     topic = kafka.topic_with(["a", "b"], partitions=2, partition=0)
     running = streams.start(subscribe=topic, startingOffsets="earliest")
@@ -26,6 +27,7 @@ def test_a_stream_reads_what_is_there_and_what_comes(streams: Streams, kafka: Ka
     assert running.wait_for(3) == ["a", "b", "c"]
 
 
+@pytest.mark.smoke
 def test_a_stream_has_the_columns_that_the_option_selects(streams: Streams, kafka: Kafka) -> None:
     topic = kafka.topic_with(["a", "b"])
     running = streams.start(subscribe=topic, startingOffsets="earliest", minikafka__columns="value")
@@ -249,6 +251,7 @@ def test_a_deleted_topic_is_lost_data_and_stays_deleted(streams: Streams, kafka:
     assert topic not in kafka.admin.list_topics()
 
 
+@pytest.mark.smoke
 @needs_limits
 def test_available_now_ends_after_batches_of_the_limits_size(streams: Streams, kafka: Kafka) -> None:
     topic = kafka.topic_with([f"a{n}" for n in range(30)], partitions=2, partition=0)
@@ -263,6 +266,7 @@ def test_available_now_ends_after_batches_of_the_limits_size(streams: Streams, k
     assert streams.start(trigger={"availableNow": True}, **options).ended() == ["c"]
 
 
+@pytest.mark.smoke
 @pytest.mark.skipif(stream.HAS_LIMITS, reason="Spark from 4.2 on has read limits")
 def test_without_limits_available_now_takes_all_in_one_batch(streams: Streams, kafka: Kafka) -> None:
     topic = kafka.topic_with([f"a{n}" for n in range(30)])

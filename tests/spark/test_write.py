@@ -28,6 +28,7 @@ def records(read: Read, topic: str) -> list[tuple[Any, ...]]:
     return [(row.partition, row.key, row.value) for row in rows]
 
 
+@pytest.mark.smoke
 def test_strings_bytes_and_nulls_are_written_as_they_are(
     spark: SparkSession, kafka: Kafka, read: Read
 ) -> None:
@@ -59,6 +60,7 @@ def java_partitions(keys: list[str], partitions: int) -> list[int]:
 HEADERS = "array(struct('k' AS key, x'00ff' AS value), struct('k' AS key, cast(null AS binary) AS value))"
 
 
+@pytest.mark.smoke
 def test_headers_are_written_and_come_back_when_asked_for(
     spark: SparkSession, kafka: Kafka, read: Read
 ) -> None:
@@ -184,6 +186,7 @@ def test_a_topic_cannot_be_overwritten(spark: SparkSession, kafka: Kafka) -> Non
         write(spark.sql("SELECT 'v' value"), kafka, "overwrite", topic=kafka.topic())
 
 
+@pytest.mark.smoke
 def test_a_stream_is_written_with_all_its_columns(
     spark: SparkSession, kafka: Kafka, read: Read, tmp_path: Path
 ) -> None:
