@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
 from minikafka.base.errors import ConfigError
@@ -20,6 +20,7 @@ from pyspark_minikafka import report, workers
 from pyspark_minikafka.location import Target, check_login, check_reachable, locate
 from pyspark_minikafka.options.options import SinkOptions, sink_options
 from pyspark_minikafka.schema import SinkColumns, sink_columns, sink_formats
+from pyspark_minikafka.writing.batch_writer import BatchWriter, Written
 from pyspark_minikafka.writing.task_writer import send
 
 try:
@@ -50,31 +51,6 @@ class Sink:
             check_reachable(self.target)
             rows, sent_bytes = send(batches, self.options, self.target, self.columns)
             return Written(rows, sent_bytes)
-
-
-class Written(WriterCommitMessage):
-    """The result of a write task: rows, and bytes as encoded."""
-
-    def __init__(self, rows: int, sent_bytes: int) -> None:
-        self.rows = rows
-        self.sent_bytes = sent_bytes
-
-    def __repr__(self) -> str:
-        return f"Written(rows={self.rows}, sent_bytes={self.sent_bytes})"
-
-
-class BatchWriter(DataSourceArrowWriter):
-    """Appends the rows of a DataFrame."""
-
-    def __init__(self, sink: Sink) -> None:
-        self.sink = sink
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return self.sink.send(iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Clean up the worker, which Spark uses again. There is nothing to do for the rows."""
-        workers.forget_importers()
 
 
 class StreamWriter(DataSourceStreamArrowWriter):

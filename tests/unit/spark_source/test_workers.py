@@ -21,7 +21,8 @@ from pyspark_minikafka.location import Target
 from pyspark_minikafka.options.options import Mode, sink_options, source_options
 from pyspark_minikafka.schema import sink_columns
 from pyspark_minikafka.workers import acknowledge_at_once, directory, forget_importers, freeze_modules
-from pyspark_minikafka.writing.writer import BatchWriter, Sink
+from pyspark_minikafka.writing.batch_writer import BatchWriter
+from pyspark_minikafka.writing.writer import Sink
 
 
 @pytest.fixture(params=["pyspark.zip", "py4j-0.10.9.9-src.zip", "spark-core_2.13-4.0.5.jar"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,6 +25,7 @@ from pyspark_minikafka.options import kafka_options
 from pyspark_minikafka.options.options import sink_options
 from pyspark_minikafka.schema import BadColumn, SinkColumns, sink_columns
 from pyspark_minikafka.writing import task_writer, writer
+from pyspark_minikafka.writing.batch_writer import Written
 from pyspark_minikafka.writing.task_writer import as_binary, timestamps_ms
 
 
@@ -235,7 +238,25 @@ def test_a_topic_cannot_be_overwritten() -> None:
 
 
 def test_each_task_tells_what_it_wrote() -> None:
-    assert repr(pickle.loads(pickle.dumps(writer.Written(3, 120)))) == "Written(rows=3, sent_bytes=120)"
+    assert repr(pickle.loads(pickle.dumps(Written(3, 120)))) == "Written(rows=3, sent_bytes=120)"
+
+
+@pytest.mark.process
+def test_a_worker_that_commits_imports_little() -> None:
+    """Each import delays the first write of a session."""
+    options = {"topic": "t", "kafka.bootstrap.servers": "h:1"}
+    made = writer.batch_writer(options, StructType().add("value", "string"), overwrite=False)
+    commit = """if True:
+        import pickle, sys
+        writer, *messages = pickle.loads(bytes.fromhex(sys.argv[1]))
+        writer.commit(messages)
+        print(*sorted(name for name in sys.modules if name.startswith(("minikafka", "pyarrow"))))
+    """
+    pickled = pickle.dumps((made, Written(3, 120))).hex()
+    done = subprocess.run(
+        [sys.executable, "-c", commit, pickled], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr + done.stdout
 
 
 def test_a_set_is_at_most_what_a_broker_takes_by_default() -> None:
