@@ -322,6 +322,47 @@ def test_a_table_of_selected_columns_takes_rows_of_all(kafka: Kafka, jar_session
     assert found == [["value", "key"], ["a", "b"]]
 
 
+def test_with_the_jar_a_batch_reads_only_the_columns_it_uses(kafka: Kafka, jar_session: JarSession) -> None:
+    topic = kafka.topic_with(["a", "b"])
+    found = jar_session.run(
+        """
+        def read(**more):
+            options = {"kafka.bootstrap.servers": sys.argv[2], "subscribe": sys.argv[3]}
+            return spark.read.format("minikafka").options(**options, **more).load()
+
+        def columns(frame):
+            plan = frame._jdf.queryExecution().optimizedPlan()
+            return list(plan.collectLeaves().head().scan().readSchema().fieldNames())
+
+        frame = read()
+        value, where = frame.select("value"), frame.where("offset > 0").selectExpr("length(value)", "topic")
+        headers = read(includeHeaders="true").where("headers IS NULL").select("offset")
+        selected, pushed = read(**{"minikafka.columns": "value,key"}), read(**{"minikafka.pushdown": "true"})
+        count = frame.selectExpr("count(*)")
+        print(json.dumps([
+            [columns(value), sorted(row.value.decode() for row in value.collect())],
+            [columns(where), [list(row) for row in where.collect()]],
+            [columns(headers), sorted(row.offset for row in headers.collect())],
+            [columns(selected.select("key")), selected.select("key").count()],
+            [len(columns(pushed.select("value"))), pushed.where("offset = 1").select("value").count()],
+            [columns(count), count.collect()[0][0]],
+            [len(columns(frame)), frame.count()],
+        ]))
+        """,
+        kafka.servers,
+        topic,
+    )
+    assert found == [
+        [["value"], ["a", "b"]],
+        [["value", "topic", "offset"], [[1, topic]]],
+        [["offset", "headers"], [0, 1]],
+        [["key"], 2],
+        [7, 1],
+        [["partition"], 2],
+        [7, 2],
+    ]
+
+
 def test_jar_limits_available_now_batches_and_closes_windows(kafka: Kafka, jar_session: JarSession) -> None:
     """Also where its sink fails half-way and records come in between, as with Spark's own connector."""
     topic = kafka.topic(2, config={"retention.ms": "-1"})  # the times of its records are long ago

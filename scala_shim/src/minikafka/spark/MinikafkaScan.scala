@@ -6,7 +6,9 @@ import java.util.{HashMap => JavaHashMap, OptionalLong}
 import scala.util.Try
 
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
-import org.apache.spark.sql.connector.read.{Batch, Scan, Statistics, SupportsReportStatistics}
+import org.apache.spark.sql.connector.read.{
+  Batch, Scan, Statistics, SupportsPushDownRequiredColumns, SupportsReportStatistics
+}
 import org.apache.spark.sql.connector.read.streaming.{ContinuousStream, MicroBatchStream}
 import org.apache.spark.sql.execution.datasources.v2.python.{
   PythonDataSourceV2, PythonInputPartition, PythonScanBuilder
@@ -15,12 +17,27 @@ import org.apache.spark.sql.internal.connector.SupportsMetadata
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** Spark's own scan builder, filters included, with a `MinikafkaScan` around its scan. */
+/** Spark's own scan builder, filters included, with a `MinikafkaScan` around its scan. A batch query reads the
+  * columns that it uses.
+  */
 private class MinikafkaScanBuilder(
     source: PythonDataSourceV2, columns: StructType, options: CaseInsensitiveStringMap)
-    extends PythonScanBuilder(source, MinikafkaSource.Name, columns, options) {
+    extends PythonScanBuilder(source, MinikafkaSource.Name, columns, options)
+    with SupportsPushDownRequiredColumns {
 
-  override def build(): Scan = new MinikafkaScan(super.build(), columns, options)
+  private var used = columns
+
+  /** Filters that Spark has pushed are part of a plan with all columns, which is then kept. */
+  override def pruneColumns(required: StructType): Unit =
+    if (!options.getBoolean("minikafka.pushdown", false)) used = MinikafkaScan.prune(columns, required)
+
+  override def build(): Scan =
+    if (used == columns) new MinikafkaScan(super.build(), columns, options)
+    else {
+      val selecting = MinikafkaScan.withOption(options, "minikafka.columns", used.names.mkString(","))
+      val builder = new PythonScanBuilder(MinikafkaSource.fresh(), MinikafkaSource.Name, used, selecting)
+      new MinikafkaScan(builder.build(), used, selecting)
+    }
 }
 
 /** Spark's scan of a Python source, with the topics in its description, its size, and streams with limits. */
@@ -63,13 +80,23 @@ private object MinikafkaScan {
   private val Answer = "minikafka-estimate:(\\d+):(\\d+):".r.unanchored
   private val Unknown: Statistics = size(OptionalLong.empty, OptionalLong.empty)
 
+  /** Returns the columns of which a query requires at least a part; one if it requires none, as for a count. */
+  def prune(columns: StructType, required: StructType): StructType = {
+    val kept = columns.filter(column => required.names.contains(column.name))
+    if (kept.nonEmpty) StructType(kept)
+    else StructType(columns.find(_.name == "partition").orElse(columns.headOption).toSeq)
+  }
+
+  def withOption(options: CaseInsensitiveStringMap, name: String, value: String): CaseInsensitiveStringMap = {
+    val all = new JavaHashMap[String, String](options)
+    all.put(name, value)
+    new CaseInsensitiveStringMap(all)
+  }
+
   /** Lets Python plan the read again, which returns the size in place of tasks. */
   private def estimate(columns: StructType, options: CaseInsensitiveStringMap): Statistics = Try {
-    val asking = new JavaHashMap[String, String](options)
-    asking.put("minikafka.estimate", "true")
-    val source = MinikafkaSource.fresh()
-    val scan = new PythonScanBuilder(
-      source, MinikafkaSource.Name, columns, new CaseInsensitiveStringMap(asking)).build()
+    val asking = withOption(options, "minikafka.estimate", "true")
+    val scan = new PythonScanBuilder(MinikafkaSource.fresh(), MinikafkaSource.Name, columns, asking).build()
     scan.toBatch.planInputPartitions() match {
       case Array(PythonInputPartition(_, pickled)) => new String(pickled, ISO_8859_1) match {
         case Answer(rows, bytes) => size(OptionalLong.of(rows.toLong), OptionalLong.of(bytes.toLong.max(1)))
