@@ -168,7 +168,7 @@ def numbered(*counts: int) -> list[pa.RecordBatch]:
         ([30], [30]),
         ([3, 30, 4], [3, 30, 4]),
         ([9] * 12, [99, 9]),
-        ([250], [100, 100, 50]),
+        ([250], [84, 84, 82]),
     ],
 )
 def test_small_batches_are_joined_in_order(
@@ -179,6 +179,13 @@ def test_small_batches_are_joined_in_order(
     found = list(joined(iter(numbered(*counts))))
     assert [batch.num_rows for batch in found] == expected
     assert [n for batch in found for n in batch["n"].to_pylist()] == list(range(sum(counts)))
+
+
+def test_large_batches_are_divided_by_their_bytes() -> None:
+    wide = pa.record_batch({"v": pa.array([b"x" * 1_000] * 5_000)})
+    assert [batch.num_rows for batch in joined(iter([wide]))] == [1_000] * 5
+    widest = pa.record_batch({"v": pa.array([b"x" * (3 << 20)])})
+    assert [batch.num_rows for batch in joined(iter([widest]))] == [1]
 
 
 def test_batches_of_many_bytes_are_not_joined() -> None:
