@@ -151,6 +151,8 @@ def memory(bench: Bench) -> list[Row]:
 CASES: dict[str, Callable[[Bench], list[Row]]] = {
     "read": spark_reads.read,
     "read-own": spark_reads.read_own,
+    "columns": spark_reads.columns,
+    "micro-batches": spark_reads.micro_batches,
     "stream": spark_reads.stream,
     "triggers": spark_reads.triggers,
     "write": write,

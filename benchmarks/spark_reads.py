@@ -43,6 +43,62 @@ def read_own(bench: Bench) -> list[Row]:
     return [batch_read(bench, "read-own", what, bench.rows, Shape(), "rows", bench.own)]
 
 
+def _ready(rows: int, columns: str, **more: str) -> dict[str, Any]:
+    """Return the read of a source that yields ready record batches, of about the size of ours."""
+    options = {"rows": str(rows), "value.bytes": "100", "batch.rows": "7500", "columns": columns}
+    return {"source": "ready", "options": options | more}
+
+
+def columns(bench: Bench) -> list[Row]:
+    """All columns, and the value alone: against each other and against ready record batches."""
+    everything = ",".join(COLUMNS)
+    given = bench.reading(bench.apache, bench.rows_of(bench.apache))
+    reads = {
+        f"{OURS}, all columns": {"source": OURS, "options": given},
+        f"{OURS}, value": {"source": OURS, "options": given | {"minikafka.columns": "value"}},
+        "ready batches, all columns": _ready(bench.rows, everything),
+        "ready batches, value": _ready(bench.rows, "value"),
+    }
+    found: list[Row] = []
+    for session in filter(None, (bench.main, bench.newest)):
+        ask = session.ask
+        works: dict[str, Work] = {
+            name: lambda _, read=read, ask=ask: ask("read", **read) for name, read in reads.items()
+        }
+        took = bench.rounds(works)
+        every, value, ready_every, ready_value = took
+        for case, what, goal, ours, other in (
+            ("floor", "batch read against ready record batches, all columns", 0.95, every, ready_every),
+            ("floor", "the same, value alone", 0.95, value, ready_value),
+            ("columns", "minikafka.columns=value against all columns", 1.2, value, every),
+        ):
+            sides = {name: took[name] for name in (ours, other)}
+            what = f"{what}, Spark {session.spark}"
+            found.append(bench.ratio(case, what, goal, bench.rows, sides))
+    return found
+
+
+def micro_batches(bench: Bench) -> list[Row]:
+    """Micro-batches of 200,000 rows, against those of ready record batches from one task a partition."""
+    if bench.newest is None:
+        print("  micro-batches are left out: they need --spark-python with Spark 4.2 or newer")
+        return []
+    limit = str(min(200_000, bench.rows // 5))
+    given = bench.reading(bench.apache, bench.rows_of(bench.apache), startingOffsets="earliest")
+    reads = {
+        OURS: {"source": OURS, "options": given | {"maxOffsetsPerTrigger": limit}},
+        "ready batches": _ready(bench.rows, ",".join(COLUMNS), **{"trigger.rows": limit}),
+    }
+    ask = bench.newest.ask
+    works: dict[str, Work] = {
+        name: lambda _, read=read: ask("micro_batches", rows=bench.rows, **read)
+        for name, read in reads.items()
+    }
+    took = bench.rounds(works)
+    what = f"micro-batches of {int(limit):,}, against ready batches, Spark {bench.newest.spark}"
+    return [bench.ratio("micro-batches", what, 1.15, bench.rows, took)]
+
+
 def offset_range(bench: Bench) -> list[Row]:
     """Few rows of a large topic, and all rows of a small one."""
     few = bench.rows // 30 // PARTITIONS

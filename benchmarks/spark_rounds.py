@@ -29,6 +29,9 @@ class Session:
 
     def __init__(self, python: str, jars: str = "") -> None:
         environment = os.environ | {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+        # Workers import the module of a source.
+        paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         side = Path(__file__).with_name("spark_side.py")
         self._process = subprocess.Popen(
             [python, str(side), jars],
@@ -185,13 +188,19 @@ class Bench:
         """A row that says how many times as many rows a second the first side has as the second; others are
         shown beside them.
         """
-        found = self.rounds(sides, runs or None)
+        return self.ratio(case, what, goal, rows, self.rounds(sides, runs or None))
+
+    @staticmethod
+    def ratio(
+        case: str, what: str, goal: float | None, rows: int, found: Mapping[str, Mapping[str, float]]
+    ) -> Row:
+        """A row like that of ``against``, of sides that were measured."""
         texts = []
         for name, figures in found.items():
             rate = rows / figures["seconds"] / 1e6
             own, python = (figures[kind] / rows * 1e6 for kind in ("jvm", "python"))
             texts.append(f"{name} {rate:.2f} M/s ({own:.2f} + {python:.2f} µs)")
-        ours, peer, *_ = (found[name]["seconds"] for name in sides)
+        ours, peer, *_ = (figures["seconds"] for figures in found.values())
         return Row(case, what, peer / ours, "×", goal, True, ", ".join(texts), {"rows": rows, "sides": found})
 
     def same(

@@ -15,77 +15,23 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    InputPartition,
-    WriterCommitMessage,
-)
+from spark_sources import PARTITIONS, Counting, Ready, Trivial
 
-from pyspark_minikafka import workers  # first: Spark then looks for sources with this very Python
+import pyspark_minikafka  # noqa: F401  # first: Spark then looks for sources with this very Python
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-PARTITIONS = 4
 HASH_CHARACTERS = 128
 """Of one SHA-512, in hexadecimal."""
 _TICKS = os.sysconf("SC_CLK_TCK")
-
-
-class Trivial(DataSource):
-    """A source that talks to nobody and yields one row a partition: the least that a Python source costs."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "trivial"
-
-    def schema(self) -> str:
-        return "value int"
-
-    def reader(self, schema: Any) -> DataSourceReader:
-        return _TrivialReader()
-
-
-class _TrivialReader(DataSourceReader):
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(number) for number in range(PARTITIONS)]
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
-        yield (partition.value,)
-
-
-class Counting(DataSource):
-    """A sink that talks to nobody and only counts rows, in workers that are as ours: the least that writing
-    from Python costs.
-    """
-
-    @classmethod
-    def name(cls) -> str:
-        return "counting"
-
-    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        with workers.task():
-            return _CountingWriter()
-
-
-class _CountingWriter(DataSourceArrowWriter):
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with workers.task():
-            sum(batch.num_rows for batch in iterator)
-        return WriterCommitMessage()
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        workers.forget_importers()
 
 
 class Side:
@@ -104,7 +50,7 @@ class Side:
         }.items():
             builder = builder.config(name, value)
         self._spark = builder.getOrCreate()
-        for source in (Trivial, Counting):
+        for source in (Trivial, Ready, Counting):
             self._spark.dataSource.register(source)
         self._frame: DataFrame | None = None
         self._query: StreamingQuery | None = None
@@ -161,8 +107,8 @@ class Side:
         """A stream into ``noop`` until all is read: rows, and batches that had some."""
         checkpoint = tempfile.mkdtemp(prefix="minikafka-bench-")
         try:
-            writer = self._spark.readStream.format(source).options(**options).load().writeStream
-            writer = writer.format("noop").option("checkpointLocation", checkpoint)
+            writer = self._load_stream(source, options).writeStream.format("noop")
+            writer = writer.option("checkpointLocation", checkpoint)
             query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
             counts = [progress["numInputRows"] for progress in query.recentProgress]
@@ -173,7 +119,7 @@ class Side:
     def start(self, source: str, options: dict[str, str]) -> None:
         """Start a stream into ``noop``; ``trigger`` runs its batches, and ``stop`` ends it."""
         self._checkpoint = tempfile.mkdtemp(prefix="minikafka-bench-")
-        writer = self._spark.readStream.format(source).options(**options).load().writeStream
+        writer = self._load_stream(source, options).writeStream
         self._query = writer.format("noop").option("checkpointLocation", self._checkpoint).start()
         self._query.processAllAvailable()
 
@@ -192,6 +138,23 @@ class Side:
         self._query.stop()
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
+    def micro_batches(self, source: str, options: dict[str, str], rows: int) -> int:
+        """A stream into ``noop`` until ``rows`` were read: the number of batches."""
+        checkpoint = tempfile.mkdtemp(prefix="minikafka-bench-")
+        try:
+            writer = self._load_stream(source, options).writeStream.format("noop")
+            query = writer.option("checkpointLocation", checkpoint).start()
+            try:
+                while sum(progress["numInputRows"] for progress in query.recentProgress) < rows:
+                    if query.exception() is not None:
+                        query.awaitTermination()
+                    time.sleep(0.02)
+                return sum(1 for progress in query.recentProgress if progress["numInputRows"])
+            finally:
+                query.stop()
+        finally:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
     def memory(self) -> dict[str, int]:
         """Peak resident bytes (``VmHWM``): the largest process that ran tasks, and the largest planner."""
         found = {"worker": 0, "planner": 0}
@@ -201,6 +164,9 @@ class Side:
                 kind = "worker" if "pyspark.worker" in words else "planner"
                 found[kind] = max(found[kind], _peak_bytes(pid))
         return found
+
+    def _load_stream(self, source: str, options: dict[str, str]) -> DataFrame:
+        return self._spark.readStream.format(source).options(**options).load()
 
     def _load(self, source: str, options: dict[str, str]) -> DataFrame:
         return self._spark.read.format(source).options(**options).load()
