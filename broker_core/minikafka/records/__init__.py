@@ -8,7 +8,7 @@
     stream        a set in memory or in a file: an iterator with bulk reading and writing to a channel
     conversion    newer formats to older ones for old fetchers, and produced sets to the format of their topic
     columns       bytes to Arrow, Arrow to bytes (with encoding and headers all that imports pyarrow)
-    avro          Avro values to columns and back (imports pyarrow)
+    avro          Avro values to columns and back (imports pyarrow);  json: JSON values to columns
     compression   gzip, snappy, lz4 and zstd as Kafka frames them
     checksums     CRC-32 and CRC-32C;  hashes: Java's murmur2
     kernels       the loops over bytes, compiled by numba at first use

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,9 @@ from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
 from pyspark_minikafka.formats.value_format import Decoded
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 OPTION = "minikafka.bad.values"
 DEAD_LETTER_TOPIC = "minikafka.dead.letter.topic"
@@ -96,4 +100,28 @@ def decode_blocks(
                     reasons.append(str(problem))
             columns.append(pa.array(found, kind))
     column = columns[0] if len(columns) == 1 else pa.concat_arrays(columns or [pa.array([], kind)])
+    return Decoded(column, np.array(bad, dtype=np.int64), tuple(reasons))
+
+
+def decode_each(
+    values: pa.BinaryArray, refused: NDArray[np.int64], column: pa.Array, single: Callable[[bytes], object]
+) -> Decoded:
+    """Return ``column``, with the values that a bulk reader has refused decoded one by one.
+
+    refused: their numbers, ascending; ``column`` is null there. single: as of ``decode_blocks``.
+    """
+    found: list[object] = []
+    bad: list[int] = []
+    reasons: list[str] = []
+    for number, value in zip(refused.tolist(), values.take(pa.array(refused)).to_pylist(), strict=True):
+        try:
+            found.append(single(value))
+        except ValueError as problem:
+            found.append(None)
+            bad.append(number)
+            reasons.append(str(problem))
+    if len(bad) < len(refused):
+        places = np.arange(len(values))
+        places[refused] = len(values) + np.arange(len(refused))
+        column = pa.concat_arrays([column, pa.array(found, column.type)]).take(pa.array(places))
     return Decoded(column, np.array(bad, dtype=np.int64), tuple(reasons))

@@ -1,4 +1,4 @@
-"""JSON values one by one, as Spark's ``from_json`` reads them: the way for what Arrow's reader refuses.
+"""JSON values one by one, as Spark's ``from_json`` reads them: the way for what the kernel refuses.
 
 Numbers keep their text until their type is known, so no digit is lost.
 """

@@ -6,9 +6,6 @@ unions are a struct with a nullable member for each type, ``member0`` and so on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import pyarrow as pa
 
 from minikafka.records.avro.types import (
@@ -24,10 +21,6 @@ from minikafka.records.avro.types import (
     Union,
     without_null,
 )
-from minikafka.records.kernels import avro_ops
-
-COLUMNS_MAX = 10_000
-"""The most columns of a schema: types that contain each other twice would have 2^depth."""
 
 _PRIMITIVES = {
     "null": pa.null(),
@@ -98,68 +91,3 @@ def _union_type(union: Union) -> pa.DataType:
     if number is not None:
         return arrow_type(number)
     return pa.struct([pa.field(f"member{i}", arrow_type(branch)) for i, branch in enumerate(branches)])
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column that the kernel fills.
-
-    place     that of its addresses in the kernel's table
-    domain    the counter of its items
-    counter   the counter of its bytes or, for a list or map, of its children's items; -1 for others
-    width     the size of an item in memory; 0 if it has ends, or nothing but its validity
-    """
-
-    type: pa.DataType
-    nullable: bool
-    place: int
-    domain: int
-    counter: int
-    width: int
-    children: tuple[Column, ...]
-
-    @property
-    def has_ends(self) -> bool:
-        return self.counter >= 0
-
-    def all(self) -> Iterator[Column]:
-        """Yield this column and all below it."""
-        yield self
-        for child in self.children:
-            yield from child.all()
-
-
-@dataclass(slots=True)
-class ColumnNumbers:
-    """Gives numbers to columns and counters; ``counters`` is their count, rows included."""
-
-    columns: int = 0
-    counters: int = 1
-
-    def column(self, kind: pa.DataType, nullable: bool, domain: int = 0) -> Column:
-        """Return the column of an Arrow type, with those below it."""
-        if self.columns >= COLUMNS_MAX:
-            raise AvroError(f"the schema has more than {COLUMNS_MAX} columns")
-        place = self.columns * avro_ops.ADDRESSES
-        self.columns += 1
-        counter = -1
-        if pa.types.is_list(kind) or pa.types.is_map(kind) or _is_bytes(kind):
-            counter = self.counters
-            self.counters += 1
-        width, children = 0, []
-        if pa.types.is_struct(kind):
-            children = [self.column(one.type, one.nullable, domain) for one in kind]
-        elif pa.types.is_list(kind):
-            children = [self.column(kind.value_type, kind.value_field.nullable, counter)]
-        elif pa.types.is_map(kind):
-            children = [
-                self.column(kind.key_type, False, counter),
-                self.column(kind.item_type, kind.item_field.nullable, counter),
-            ]
-        elif not (_is_bytes(kind) or pa.types.is_null(kind)):
-            width = max(1, kind.bit_width // 8)
-        return Column(kind, nullable, place, domain, counter, width, tuple(children))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))

@@ -9,17 +9,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from minikafka.records import kernels
-from minikafka.records.arrow.buffers import empty, grown
 from minikafka.records.arrow.encoding import binary_column
-from minikafka.records.avro.columns import Column
-from minikafka.records.avro.resolution import Program, compile_reader
+from minikafka.records.arrow.nested_columns import ColumnMemory
+from minikafka.records.avro.resolution import compile_reader
 from minikafka.records.avro.types import Type
 from minikafka.records.kernels import avro_ops as op
 from minikafka.records.kernels.arrays import read_only
-
-_COLUMN_MAX = 0x7FFFFFFF
-"""The most bytes or items of a column with int32 ends."""
-_FIRST_BYTES = 4096
 
 _REASONS = {
     op.TRUNCATED: "the value ends too early",
@@ -69,7 +64,7 @@ class AvroDecoder:
         rows = len(values)
         column = binary_column(values)
         results = np.zeros(rows, dtype=np.int64)
-        memory = _Memory(program, rows, int(column.data.size))
+        memory = ColumnMemory(program.root, program.counters, rows, int(column.data.size))
         if column.offsets.size:
             self._run(memory, column.offsets, column.data, column.valid, column.shift, prefix_bytes, results)
         else:
@@ -81,7 +76,7 @@ class AvroDecoder:
 
     def _run(
         self,
-        memory: _Memory,
+        memory: ColumnMemory,
         offsets: NDArray[np.int32],
         data: NDArray[np.uint8],
         valid: NDArray[np.uint8],
@@ -123,95 +118,3 @@ class AvroDecoder:
         code, last = result & (1 << op.RESULT_BITS) - 1, result >> op.RESULT_BITS
         path = self._program.paths[last] if code not in (op.TRAILING, op.TOO_LARGE) else ""
         return f"{path}: {_REASONS[code]}" if path else _REASONS[code]
-
-
-class _Memory:
-    """The memory of the columns, and the tables that describe it to the kernel."""
-
-    def __init__(self, program: Program, rows: int, data_bytes: int) -> None:
-        self._columns = {column.place: column for column in program.root.all()}
-        self._rows = rows
-        self.used = np.zeros(program.counters, dtype=np.int64)
-        self.limits = np.zeros(program.counters, dtype=np.int64)
-        self.addresses = np.zeros(len(self._columns) * op.ADDRESSES, dtype=np.int64)
-        self._arrays: dict[int, NDArray[np.uint8]] = {}
-        """The memory at each place of ``addresses``."""
-        self.limits[0] = rows
-        for counter in range(1, program.counters):
-            self.limits[counter] = min(_COLUMN_MAX, _FIRST_BYTES + data_bytes // program.counters)
-        for column in self._columns.values():
-            self._size_items(column)
-            if column.has_ends and not column.children:
-                self._resize(column.place + op.BYTES_AT, int(self.limits[column.counter]))
-
-    def _size_items(self, column: Column) -> None:
-        items = int(self.limits[column.domain])
-        if column.nullable and not pa.types.is_null(column.type):
-            self._resize(column.place + op.VALIDITY, items)
-        if column.has_ends:
-            self._resize(column.place + op.DATA, 4 * (items + 1))
-        elif column.width:
-            self._resize(column.place + op.DATA, column.width * items)
-
-    def _resize(self, place: int, size: int) -> None:
-        before = self._arrays.get(place)
-        if before is None:
-            array = empty(size, np.uint8)
-            array[:4] = 0  # the start of the first item, if these are ends
-        else:
-            array = grown(before, before.size, size)
-        self._arrays[place] = array
-        self.addresses[place] = array.ctypes.data
-
-    def grow(self, counter: int, wanted: int) -> bool:
-        """Enlarge what a counter counts, at least to ``wanted``; False if it would be too large."""
-        if wanted > _COLUMN_MAX:
-            return False
-        self.limits[counter] = min(_COLUMN_MAX, max(wanted, 2 * int(self.limits[counter])))
-        for column in self._columns.values():
-            if column.domain == counter:
-                self._size_items(column)
-            elif column.counter == counter and not column.children:
-                self._resize(column.place + op.BYTES_AT, int(self.limits[counter]))
-        return True
-
-    def all_null(self) -> None:
-        """Make every row null."""
-        for array in self._arrays.values():
-            array[:] = 0
-
-    def array(self, column: Column, items: int) -> pa.Array:
-        """Return a column without a copy, but for booleans and validity, which become bits."""
-        if pa.types.is_null(column.type):
-            return pa.nulls(items)
-        validity = self._validity(column, items)
-        if column.children or pa.types.is_struct(column.type):
-            return self._nested(column, items, validity)
-        if column.has_ends:
-            ends = self._arrays[column.place + op.DATA]
-            used = int(ends.view(np.int32)[items])
-            data = self._arrays[column.place + op.BYTES_AT][:used]
-            buffers = [validity, pa.py_buffer(ends), pa.py_buffer(data)]
-            return pa.Array.from_buffers(column.type, items, buffers)
-        data = self._arrays[column.place + op.DATA][: column.width * items]
-        if pa.types.is_boolean(column.type):
-            data = np.packbits(data, bitorder="little")
-        return pa.Array.from_buffers(column.type, items, [validity, pa.py_buffer(data)])
-
-    def _nested(self, column: Column, items: int, validity: pa.Buffer | None) -> pa.Array:
-        if not column.has_ends:
-            children = [self.array(child, items) for child in column.children]
-            return pa.Array.from_buffers(column.type, items, [validity], children=children)
-        ends = self._arrays[column.place + op.DATA]
-        used = int(ends.view(np.int32)[items])
-        children = [self.array(child, used) for child in column.children]
-        if pa.types.is_map(column.type):
-            entry = pa.struct([column.type.key_field, column.type.item_field])
-            children = [pa.Array.from_buffers(entry, used, [None], children=children)]
-        return pa.Array.from_buffers(column.type, items, [validity, pa.py_buffer(ends)], children=children)
-
-    def _validity(self, column: Column, items: int) -> pa.Buffer | None:
-        marks = self._arrays.get(column.place + op.VALIDITY)
-        if marks is None or marks[:items].all():
-            return None
-        return pa.py_buffer(np.packbits(marks[:items] != 0, bitorder="little"))

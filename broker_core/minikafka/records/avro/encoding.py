@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from minikafka.records import kernels
 from minikafka.records.arrow.buffers import empty, grown
-from minikafka.records.avro.columns import Column, arrow_type, is_nullable, merged_number
+from minikafka.records.arrow.nested_columns import Column
+from minikafka.records.avro.columns import arrow_type, is_nullable, merged_number
 from minikafka.records.avro.resolution import Assembler
 from minikafka.records.avro.types import (
     NULL,

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from minikafka.records.avro.columns import Column, ColumnNumbers, arrow_type, merged_number
+from minikafka.records.arrow.nested_columns import Column, ColumnNumbers, TooManyColumns
+from minikafka.records.avro.columns import arrow_type, merged_number
 from minikafka.records.avro.types import (
     NULL,
     Array,
@@ -145,7 +146,10 @@ class Assembler:
 def compile_reader(writer: Type, reader: Type) -> Program:
     """Return the program. Raise UnresolvedSchema, which names the field and both types."""
     numbers = ColumnNumbers()
-    root = numbers.column(arrow_type(reader), True)
+    try:
+        root = numbers.column(arrow_type(reader), True)
+    except TooManyColumns as problem:
+        raise AvroError(str(problem)) from None
     code = Assembler()
     resolution = _Resolution(code)
     resolution.read(writer, reader, root)

@@ -13,6 +13,7 @@ which loads it, takes 0.1 s, so these modules are imported at their first use::
     hashing   the partitions of a column of keys, checksums
     protobuf  fields of messages to columns and back
     avro_read, avro_write   Avro values to columns and back, by programs of ``avro_ops``
+    json_read   JSON values to columns, by the tables of ``json_ops``
 
 Kernels never raise and never allocate: they take arrays and return a code of ``decode_status``. They read
 untrusted bytes, so each one checks a length against the available bytes before it uses it. Each has one
@@ -29,7 +30,18 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-_MODULES = ("read", "write", "batches", "keys", "compact", "hashing", "protobuf", "avro_read", "avro_write")
+_MODULES = (
+    "read",
+    "write",
+    "batches",
+    "keys",
+    "compact",
+    "hashing",
+    "protobuf",
+    "avro_read",
+    "avro_write",
+    "json_read",
+)
 
 
 def __getattr__(name: str) -> ModuleType:

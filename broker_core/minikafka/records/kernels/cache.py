@@ -57,7 +57,7 @@ _SAY_SECONDS = 10
 _LOOK_SECONDS = 0.1
 _SHARES = (
     ("read", "write", "batches", "protobuf"),
-    ("keys", "compact", "hashing", "avro_read", "avro_write"),
+    ("keys", "compact", "hashing", "avro_read", "avro_write", "json_read"),
 )
 """The modules that each child compiles, with about the same work for each child."""
 

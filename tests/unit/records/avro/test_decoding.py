@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from minikafka.records.arrow import nested_columns
 from minikafka.records.avro import (
     NULL,
     Array,
@@ -239,7 +240,7 @@ def test_columns_grow_with_their_items() -> None:
 
 
 def test_value_that_is_too_large_for_a_column_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding_module, "_COLUMN_MAX", 10_000)
+    monkeypatch.setattr(nested_columns, "_COLUMN_MAX", 10_000)
     kind = Array(Enum("E", ("A" * 100,)))
     found = decode(kind, kind, varint(99) + bytes(99) + b"\x00", varint(101) + bytes(101) + b"\x00", b"\x00")
     assert found.bad.tolist() == [1]

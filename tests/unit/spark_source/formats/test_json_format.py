@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, MapType, StringType
 
-from pyspark_minikafka.formats import bad_values
 from pyspark_minikafka.formats.json_format import JsonFormat
 from pyspark_minikafka.formats.spark_schema import parse_schema
 from pyspark_minikafka.formats.value_format import ColumnType, Decoded, arrow_type
@@ -188,10 +187,7 @@ def test_a_bad_value_is_null_and_the_reason_names_the_field(
         ('{"z":[{"a":1', "]}", "null"),
     ],
 )  # fmt: skip
-def test_no_value_moves_the_values_of_its_neighbours(
-    values: Sequence[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bad_values, "_SMALLEST_BLOCK", 1)
+def test_no_value_moves_the_values_of_its_neighbours(values: Sequence[str]) -> None:
     alone = [decode("a INT", value) for value in values]
     found = decode("a INT", '{"a":-1}', *values, '{"a":-2}')
     assert found.column.to_pylist() == [
