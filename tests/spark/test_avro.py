@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import struct
 from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from tests.spark import peer
 from tests.spark.conftest import Kafka
 from tests.spark.test_formats import produce_bytes
 from tests.spark.test_write import write
+from tests.support.schema_registry import schema_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -184,3 +186,44 @@ def test_values_are_those_of_to_avro(events: str, spark: SparkSession, kafka: Ka
         theirs = rows.select(to_avro("value", *([] if schema is None else [schema])).alias("value"))
         written = read(subscribe=topic).orderBy("offset").select("value").collect()
         assert written == theirs.collect()
+
+
+OLD: Any = {
+    "type": "record",
+    "name": "Event",
+    "fields": [{"name": "id", "type": "int"}, {"name": "gone", "type": ["null", "string"]}],
+}
+NEW: Any = {
+    "type": "record",
+    "name": "Event",
+    "fields": [{"name": "note", "type": "string", "default": "?"}, {"name": "id", "type": "long"}],
+}
+OF_OLD = [binary({"id": 1, "gone": "x"}, OLD), binary({"id": 2, "gone": None}, OLD)]
+AS_NEW = [("?", 1), ("?", 2)]
+
+
+def test_values_of_several_schemas_of_a_registry_are_rows_of_one(
+    spark: SparkSession, kafka: Kafka, read: Read
+) -> None:
+    with schema_registry() as registry:
+        asked = {**AVRO, "minikafka.schema.registry.url": registry.url}
+        topic = kafka.topic()
+        ids = [registry.add(f"{topic}-value", json.dumps(one)) for one in (OLD, NEW)]
+        framed = [(bytearray(b"\0" + struct.pack(">I", ids[0]) + content),) for content in OF_OLD]
+        write(spark.createDataFrame(framed, "value binary").coalesce(1), kafka, topic=topic)
+        rows = spark.createDataFrame([(3, "c"), (4, "d")], "id bigint, note string").coalesce(1)
+        latest = {"minikafka.use.latest.version": "true"}
+        write(rows.selectExpr("struct(id, note) value"), kafka, topic=topic, **asked, **latest)
+        found = read(subscribe=topic, **asked).orderBy("offset").select("value.*")
+        assert found.dtypes == [("note", "string"), ("id", "bigint")]
+        assert [tuple(row) for row in found.collect()] == [*AS_NEW, ("c", 3), ("d", 4)]
+
+
+def test_from_avro_resolves_to_the_same_rows(spark: SparkSession) -> None:
+    needs_spark_avro()
+    from pyspark.sql.avro.functions import from_avro
+
+    values = spark.createDataFrame([(bytearray(one),) for one in OF_OLD], "value binary")
+    resolved = from_avro("value", json.dumps(OLD), {"avroSchema": json.dumps(NEW)})
+    found = values.select(resolved.alias("value")).select("value.*")
+    assert sorted(tuple(row) for row in found.collect()) == AS_NEW

@@ -143,13 +143,23 @@ def _avro(options: SideOptions, sink: bool) -> ValueFormat:
     from minikafka.records.avro import AvroError
     from pyspark_minikafka.formats.avro_format import EXPECTED, AvroFormat, AvroSchema
 
-    text = options.schema_bytes(EXPECTED)
-    if text is None and not sink:
+    text, found = options.schema_bytes(EXPECTED), None
+    if text is not None:
+        try:
+            found = AvroSchema.parsed(text.decode())
+        except (AvroError, UnicodeDecodeError) as problem:
+            raise options.bad_schema(f"must be {EXPECTED}: {problem}") from None
+    if options.registry is not None:
+        from pyspark_minikafka.formats.registered_avro import registered_avro
+
+        try:
+            return registered_avro(found, options.registry, sink=sink)
+        except AvroError as problem:
+            allowed = f"must be given, as that of the registry cannot be used: {problem}"
+            raise options.bad_schema(allowed) from None
+    if found is None and not sink:
         raise options.bad_schema(f"must be given with {options.name('format')}=avro: {EXPECTED}")
-    try:
-        return AvroFormat(None if text is None else AvroSchema.parsed(text.decode()))
-    except (AvroError, UnicodeDecodeError) as problem:
-        raise options.bad_schema(f"must be {EXPECTED}: {problem}") from None
+    return AvroFormat(found)
 
 
 _FORMATS: Mapping[str, _Make] = {
@@ -160,7 +170,7 @@ _FORMATS: Mapping[str, _Make] = {
     "protobuf": _protobuf,
 }
 """The formats by name."""
-_REGISTERED = frozenset({"json", "protobuf"})
+_REGISTERED = frozenset({"json", "avro", "protobuf"})
 """The formats whose schemas a registry can have."""
 
 

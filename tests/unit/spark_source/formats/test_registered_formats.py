@@ -328,7 +328,7 @@ def test_pattern_of_topics_needs_the_option(registry: SchemaRegistry) -> None:
 
 def test_registry_without_a_format_is_refused() -> None:
     with pytest.raises(
-        ConfigErrors, match=r"has a meaning only with minikafka.value.format=json or protobuf"
+        ConfigErrors, match=r"has a meaning only with minikafka.value.format=avro or json or protobuf"
     ):
         format_options({"minikafka.schema.registry.url": "http://a"}, lambda option, path: path)
 
