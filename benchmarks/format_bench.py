@@ -3,10 +3,11 @@
     KAFKA_JARS=DIR SPARK_KAFKA_JARS=DIR python benchmarks/format_bench.py [--quick] [--only CASE,…] [--runs N]
         [--rows N] [--secured]
 
-How it is measured: as ``spark_bench.py``, on the same Apache Kafka, in ``noop``. Values are events of about
-190 bytes with eight fields, of which one is nested, one a time and three are texts; the topic is written by
-our sink from Spark's own ``to_json``. Ours decodes with ``minikafka.value.format``; the peer is ``from_json``
-over Spark's connector. What both read is compared before it is timed, by a checksum over the decoded value.
+How it is measured: as ``spark_bench.py``, on the same Apache Kafka, in ``noop``. Values are events with eight
+fields, of which one is nested, one a time and three are texts: about 190 bytes of JSON, or 200 of Avro, whose
+texts are longer. The topic is written by our sink, of JSON from Spark's own ``to_json``. Ours decodes with
+``minikafka.value.format``; the peer is ``from_json`` or ``from_avro`` over Spark's connector. What both read
+is compared before it is timed, by a checksum over the decoded value. Avro needs the jar ``spark-avro`` too.
 """
 
 from __future__ import annotations
@@ -36,13 +37,41 @@ EVENT = (
 OTHERS = ("key", "topic", "partition", "offset", "timestamp", "timestampType")
 FROM_JSON = f"from_json(cast(value AS string), '{SCHEMA}') AS value"
 JSON = {"minikafka.value.format": "json", "minikafka.value.schema": SCHEMA}
+LONG_EVENT = EVENT.replace("/some/path/'", f"/{'some/longer/path/' * 7}'")
+"""An event with more text."""
+AVRO_SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "Event",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "user", "type": "string"},
+            {"name": "event", "type": "string"},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+            {"name": "amount", "type": ["null", "double"]},
+            {"name": "ok", "type": "boolean"},
+            {"name": "url", "type": "string"},
+            {
+                "name": "place",
+                "type": {
+                    "type": "record",
+                    "name": "Place",
+                    "fields": [{"name": "lat", "type": "double"}, {"name": "lon", "type": "double"}],
+                },
+            },
+        ],
+    }
+)
+FROM_AVRO = f"from_avro(value, '{AVRO_SCHEMA}', map()) AS value"
+TO_AVRO = f"to_avro(value, '{AVRO_SCHEMA}') AS value"
+AVRO = {"minikafka.value.format": "avro", "minikafka.value.schema": AVRO_SCHEMA}
 
 
-def _topic(bench: Bench, written: str) -> str:
+def _topic(bench: Bench, event: str, written: str, more: dict[str, str]) -> str:
     """A new topic of events, whose values are the expression ``written``."""
     topic = bench.new_topic(bench.apache)
-    bench.main.ask("frame_of", rows=bench.rows, columns=[f"{EVENT} AS value"])
-    given = {**bench.connecting(bench.apache), "topic": topic}
+    bench.main.ask("frame_of", rows=bench.rows, columns=[f"{event} AS value"])
+    given = {**bench.connecting(bench.apache), "topic": topic, **more}
     bench.main.ask("write", source=OURS, options=given, columns=[written])
     return topic
 
@@ -69,23 +98,42 @@ def _against(
 
 
 def read_json(bench: Bench) -> list[Row]:
-    """JSON to columns: the value alone, and with all other columns."""
-    topic = _topic(bench, "to_json(value) AS value")
+    """JSON to columns."""
+    topic = _topic(bench, EVENT, "to_json(value) AS value", {})
+    return _reads(bench, "JSON", topic, JSON, FROM_JSON)
+
+
+def read_avro(bench: Bench) -> list[Row]:
+    """Avro to columns."""
+    return _reads(bench, "Avro", _topic(bench, LONG_EVENT, "value", AVRO), AVRO, FROM_AVRO)
+
+
+def _reads(bench: Bench, name: str, topic: str, options: dict[str, str], peers: str) -> list[Row]:
+    """The value alone, and with all other columns."""
     found = []
     for what, others, more in (
-        ("JSON to columns, the value alone", (), {"minikafka.columns": "value"}),
-        ("JSON to columns, with all other columns", OTHERS, {}),
+        (f"{name} to columns, the value alone", (), {"minikafka.columns": "value"}),
+        (f"{name} to columns, with all other columns", OTHERS, {}),
     ):
         given = bench.reading(bench.apache, topic)
-        ours = {"source": OURS, "options": {**given, **JSON, **more}, "columns": ["value", *others]}
-        peer = {"source": PEER, "options": given, "columns": [FROM_JSON, *others]}
-        found.append(_against(bench, "read-json", what, ours, peer, 3.0))
+        ours = {"source": OURS, "options": {**given, **options, **more}, "columns": ["value", *others]}
+        peer = {"source": PEER, "options": given, "columns": [peers, *others]}
+        found.append(_against(bench, f"read-{name.lower()}", what, ours, peer, 3.0))
     return found
 
 
 def write_json(bench: Bench) -> list[Row]:
     """Columns to JSON."""
-    bench.main.ask("frame_of", rows=bench.rows, columns=[f"{EVENT} AS value"])
+    return _writes(bench, "JSON", EVENT, {"minikafka.value.format": "json"}, "to_json(value) AS value")
+
+
+def write_avro(bench: Bench) -> list[Row]:
+    """Columns to Avro."""
+    return _writes(bench, "Avro", LONG_EVENT, AVRO, TO_AVRO)
+
+
+def _writes(bench: Bench, name: str, event: str, options: dict[str, str], peers: str) -> list[Row]:
+    bench.main.ask("frame_of", rows=bench.rows, columns=[f"{event} AS value"])
 
     def work(source: str, columns: Sequence[str], more: dict[str, str]) -> Work:
         def run(_: int) -> dict[str, Any]:
@@ -95,14 +143,16 @@ def write_json(bench: Bench) -> list[Row]:
 
         return run
 
-    works = {
-        OURS: work(OURS, ["value"], {"minikafka.value.format": "json"}),
-        PEER: work(PEER, ["to_json(value) AS value"], {}),
-    }
-    return [bench.against("write-json", "columns to JSON", None, bench.rows, works)]
+    works = {OURS: work(OURS, ["value"], options), PEER: work(PEER, [peers], {})}
+    return [bench.against(f"write-{name.lower()}", f"columns to {name}", None, bench.rows, works)]
 
 
-CASES: dict[str, Callable[[Bench], list[Row]]] = {"read-json": read_json, "write-json": write_json}
+CASES: dict[str, Callable[[Bench], list[Row]]] = {
+    "read-json": read_json,
+    "write-json": write_json,
+    "read-avro": read_avro,
+    "write-avro": write_avro,
+}
 
 
 def options_of(words: Sequence[str] | None = None) -> argparse.Namespace:
