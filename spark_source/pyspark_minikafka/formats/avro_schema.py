@@ -55,6 +55,10 @@ _LOGICAL = {
     "long": ("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros"),
 }
 
+TYPES_MAX = 10_000
+DEPTH_MAX = 100
+"""The most types of a schema, and the most in each other: a short text can name types that are huge."""
+
 
 class MissingAvro(MinikafkaError):
     """The package fastavro is not installed."""
@@ -100,9 +104,23 @@ class _Parser:
         self._names = names
         self._open: list[str] = []
         """The records around the present place."""
+        self._types = 0
+        self._depth = 0
 
     def type(self, parsed: Any) -> Type:
         """Return the type of a schema."""
+        self._types += 1
+        self._depth += 1
+        if self._types > TYPES_MAX or self._depth > DEPTH_MAX:
+            raise AvroError(
+                f"the Avro schema has more than {TYPES_MAX} types, or more than {DEPTH_MAX} in each other; a "
+                "name counts as the types that it stands for"
+            )
+        found = self._type(parsed)
+        self._depth -= 1
+        return found
+
+    def _type(self, parsed: Any) -> Type:
         if isinstance(parsed, list):
             return Union(tuple(map(self.type, parsed)))
         if isinstance(parsed, str):

@@ -107,6 +107,19 @@ def test_text_that_is_no_schema_is_refused(schema: str, expected: str) -> None:
         parse(schema)
 
 
+def test_schemas_that_grow_without_bounds_are_refused() -> None:
+    twice = [
+        record({"name": "a", "type": f"R{i - 1}"}, {"name": "b", "type": f"R{i - 1}"}, name=f"R{i}")
+        for i in range(1, 40)
+    ]
+    deep: Any = "int"
+    for _ in range(101):
+        deep = {"type": "array", "items": deep}
+    for schema, references in ((twice[-1], [record(name="R0"), *twice[:-1]]), (deep, [])):
+        with pytest.raises(AvroError, match="more than 10000 types, or more than 100 in each other"):
+            parsed(schema, *references)
+
+
 def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastavro.schema", None)
     with pytest.raises(MissingAvro, match=r"minikafka\[avro\]"):
