@@ -107,7 +107,8 @@ class AvroEncoder:
             if result != op.FULL:
                 raise BadAvroRow(row, self._fault(result, int(state[write.FAULT_OP])))
             wanted = size + int(state[write.WANTED])
-            if wanted > _OUTPUT_MAX:
+            # What is wanted is for one instruction: others of the row may be the ones that do not fit.
+            if wanted > _OUTPUT_MAX or out.size == _OUTPUT_MAX:
                 raise AvroError(f"the Avro values of {rows} rows exceed 2 GiB: write fewer rows at a time")
             out = grown(out, size, min(_OUTPUT_MAX, max(wanted, 2 * out.size)))
         validity = column.is_valid().buffers()[1] if column.null_count else None

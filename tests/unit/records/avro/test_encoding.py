@@ -25,6 +25,7 @@ from minikafka.records.avro import (
     Record,
     Type,
     Union,
+    encoding,
 )
 
 INT, LONG, DOUBLE = map(Primitive, ("int", "long", "double"))
@@ -121,6 +122,14 @@ def test_slices_of_nested_columns_are_written() -> None:
 def test_every_value_begins_with_the_prefix() -> None:
     encoder = AvroEncoder(INT, pa.int32(), b"\0\0\0\0\7")
     assert encoder.encode(pa.array([1, None], pa.int32())).to_pylist() == [b"\0\0\0\0\7\2", None]
+
+
+def test_a_row_that_ends_beyond_the_limit_of_a_column_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_OUTPUT_MAX", 4096)
+    schema = record(Field("a", STRING), Field("b", STRING))
+    rows = [{"a": "x" * 1800, "b": "y" * 1800}, {"a": "x" * 300, "b": "y" * 200}]
+    with pytest.raises(AvroError, match="exceed 2 GiB"):
+        encode(schema, pa.array(rows))
 
 
 def test_large_values_are_written() -> None:
