@@ -102,11 +102,13 @@ def _floats(column: pa.FloatingPointArray) -> pa.StringArray:
 
 def _times(column: pa.TimestampArray) -> pa.StringArray:
     zone = column.type.tz
-    milliseconds = pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", zone))
+    # Without the zone: Arrow rounds local times, and fails at those that a day has twice.
+    moments = column.cast(pa.timestamp("us"))
+    milliseconds = pc.floor_temporal(moments, unit="millisecond").cast(pa.timestamp("ms"))
     if zone is not None and zone not in _UTC_NAMES:
-        found = pc.strftime(milliseconds, "%Y-%m-%dT%H:%M:%S%Ez")
+        found = pc.strftime(milliseconds.cast(pa.timestamp("ms", zone)), "%Y-%m-%dT%H:%M:%S%Ez")
         return pc.replace_substring_regex(found, r"\+00:00$", "Z")
-    found = pc.replace_substring(milliseconds.cast(pa.timestamp("ms")).cast(pa.string()), " ", "T")
+    found = pc.replace_substring(milliseconds.cast(pa.string()), " ", "T")
     return found if zone is None else _join(found, "Z")
 
 

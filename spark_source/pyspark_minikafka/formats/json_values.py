@@ -69,11 +69,11 @@ def json_reader(data_type: DataType) -> Callable[[bytes], Any]:
     def read(value: bytes) -> Any:
         try:
             found, _ = _DECODER.raw_decode(text_of(value).lstrip(" \t\r\n"))
+            return convert(found)
         except json.JSONDecodeError as problem:
             raise ValueError(f"no JSON: {problem.msg} at character {problem.pos + 1}") from None
         except RecursionError:
             raise ValueError("JSON that is nested too deeply") from None
-        return convert(found)
 
     return read
 

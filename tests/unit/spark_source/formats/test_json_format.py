@@ -141,6 +141,8 @@ def test_times_without_a_zone_are_refused_one() -> None:
         ("a INT", '{"z":"\x01"}', "no JSON"),
         ("a INT", "\0", "no JSON"),
         ("a INT", "[" * 100_000 + "]" * 100_000, "nested too deeply"),
+        ("s STRING", '{"s":' + "[" * 700 + "]" * 700 + "}", "nested too deeply"),
+        ("a INT", '{"a":' + "[" * 700 + "]" * 700 + "}", "nested too deeply"),
         ("s STRING", '{"s":"\\ud83d"}', "s is no string"),
         ("a INT", "5", "the value is no object: 5"),
         ("a INT", '[{"a":1}]', "the value is no object"),
@@ -260,6 +262,14 @@ def test_times_are_written_with_milliseconds_and_the_sessions_offset() -> None:
     assert times("Asia/Kolkata")[0] == b'"2020-01-02T08:34:05.123+05:30"'
     assert times("Europe/London")[0] == b'"2020-01-02T03:04:05.123Z"'
     assert write(pa.array([18_263], pa.date32())) == [b'"2020-01-02"']
+
+
+def test_times_of_an_hour_that_comes_twice_are_written_with_their_offsets() -> None:
+    moments = [1_729_989_000_123_456, 1_729_992_600_123_456]
+    assert write(pa.array(moments, pa.timestamp("us", "Europe/Berlin"))) == [
+        b'"2024-10-27T02:30:00.123+02:00"',
+        b'"2024-10-27T02:30:00.123+01:00"',
+    ]
 
 
 def test_bytes_are_written_as_base64() -> None:
