@@ -147,8 +147,8 @@ class SourceOptions:
         "minikafka.tasks",
         choice({"work": True, "partition": False}),
         "work",
-        "`work`: small ranges share a task, and a range of most of the work is split; `partition`: a task "
-        "for each range.",
+        "`work`: small ranges share a task, and in a batch query a range of most of the work is split; "
+        "`partition`: a task for each range.",
     )
     cores: int | None = setting(
         "minikafka.cores",

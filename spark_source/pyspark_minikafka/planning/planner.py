@@ -237,12 +237,15 @@ class Planner:
         self._report_losses(plan.losses)
         return split(plan.ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
-    def tasks(self, planned: Sequence[OffsetRange], target: Target) -> list[ReadTask]:
-        """Return the tasks of the ranges of a batch, by their work or one for each (``minikafka.tasks``)."""
+    def tasks(self, planned: Sequence[OffsetRange], target: Target, *, splits: bool) -> list[ReadTask]:
+        """Return the tasks of the ranges of a batch, by their work or one for each (``minikafka.tasks``).
+
+        splits: by their work, large ranges are split.
+        """
         sizes = self._record_sizes.of(planned, self._now_ms())
         self.planned_bytes = total_bytes(planned, sizes)
         if self._options.by_work:
-            packed = pack(planned, self._packing, sizes, self._lookup.leader)
+            packed = pack(planned, self._packing, sizes, self._lookup.leader, splits=splits)
         else:
             packed = [(part,) for part in planned]
         return [ReadTask(task, target, offset_bytes(task, sizes)) for task in packed]

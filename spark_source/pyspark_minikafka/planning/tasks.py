@@ -7,10 +7,12 @@ A Python task costs Spark 30 to 70 ms, however little is in it. So ranges are pu
     large     tasks of PACKED_BYTES, or one range where it has more; so a read that is large enough has a task
               for each range, whatever the number of cores
 
-Work is the estimated bytes of the records, and a cost for each range. A range is split where that shortens
-the read: where one partition has most of the work, or there are fewer ranges than cores. A task has adjacent
-ranges in the order of leader, topic and partition, so its ranges share the fetches of few brokers, and the
-parts of a partition stay in the order of the tasks.
+Work is the estimated bytes of the records, and a cost for each range. A range of a batch query is split
+where that shortens the read: where one partition has most of the work, or there are fewer ranges than cores.
+That of a stream is not: tasks run at the same time, and its sink may rely on the order of a partition.
+
+A task has adjacent ranges in the order of leader, topic and partition, so its ranges share the fetches of few
+brokers, and the parts of a partition stay in the order of the tasks.
 
 A range to the latest record is planned by what it has now, and read to what it has then: a DataFrame may be
 planned long before it runs, and a topic that was empty may be large. So such ranges are spread over all
@@ -84,16 +86,19 @@ def pack(
     packing: Packing,
     sizes: Mapping[str, RecordSize],
     leader: Callable[[TopicPartition], int | None],
+    *,
+    splits: bool,
 ) -> list[tuple[OffsetRange, ...]]:
     """Return the ranges of each task, in the order of the tasks.
 
     sizes: of the records of each topic, ASSUMED for others. leader: of a partition, where it is known.
+    splits: large ranges are split, so the rows of a partition may be in several tasks.
     """
 
     def work(part: OffsetRange) -> float:
         return RANGE_BYTES + part.size * sizes.get(part.topic_partition.topic, ASSUMED).decoded
 
-    whole = list(_split_large(ranges, packing.cores, work))
+    whole = list(_split_large(ranges, packing.cores, work) if splits else ranges)
     count = _task_count(whole, packing, sum(map(work, whole)))
     if count >= len(whole):
         return [(part,) for part in whole]

@@ -49,7 +49,7 @@ class BatchReader(DataSourceReader):
             from pyspark_minikafka.reading import estimate
 
             return [estimate.estimate_partition(ranges, target, self.options)]
-        tasks = planner.tasks(ranges, target)
+        tasks = planner.tasks(ranges, target, splits=True)
         times = PlanTimes(looked_up - began, time.perf_counter() - looked_up)
         report.note(plan_summary(tasks, planner.planned_bytes, times, None), shown=self.options.log_tasks)
         return [*tasks]

@@ -123,7 +123,7 @@ class StreamReader(DataSourceStreamReader):
             planner.check_target({**last.positions, **self._target})
         planner.check_topics(first, last)
         began = time.perf_counter()
-        tasks = planner.tasks(planner.stream(first, last), target)
+        tasks = planner.tasks(planner.stream(first, last), target, splits=False)
         times = PlanTimes(self._look_up_s, time.perf_counter() - began)
         left = offsets_left(last.positions, self._newest or {})
         report.note(plan_summary(tasks, planner.planned_bytes, times, left), shown=self.options.log_tasks)

@@ -29,10 +29,10 @@ def ranges(*sizes: int, to_latest: bool = False) -> list[OffsetRange]:
 
 
 def packed(
-    planned: list[OffsetRange], cores: int = 2, leaders: int = 1, **rules: int
+    planned: list[OffsetRange], cores: int = 2, leaders: int = 1, *, splits: bool = True, **rules: int
 ) -> list[tuple[OffsetRange, ...]]:
     packing = Packing(cores=cores, **rules)
-    return pack(planned, packing, SIZES, lambda tp: tp.partition % leaders)
+    return pack(planned, packing, SIZES, lambda tp: tp.partition % leaders, splits=splits)
 
 
 def partitions(tasks: list[tuple[OffsetRange, ...]]) -> list[list[int]]:
@@ -92,6 +92,12 @@ def test_fewer_partitions_than_cores_are_split() -> None:
     assert sizes(packed(ranges(MILLION, MILLION), cores=8)) == [250_000] * 8
 
 
+def test_the_rows_of_a_partition_stay_in_one_task_of_a_stream() -> None:
+    planned = ranges(9 * MILLION, 300_000, 300_000, 400_000)
+    assert partitions(packed(planned, cores=4, splits=False)) == [[0], [1], [2], [3]]
+    assert partitions(packed(ranges(MILLION), cores=8, splits=False)) == [[0]]
+
+
 def test_partitions_are_not_split_where_that_gains_nothing() -> None:
     for planned, cores in ((ranges(*[MILLION] * 4), 4), (ranges(600_000, 400_000), 2), (ranges(MILLION), 1)):
         assert len(packed(planned, cores=cores)) == len(planned)
@@ -102,7 +108,7 @@ def test_a_small_skewed_batch_is_not_split() -> None:
 
 
 def test_a_single_record_is_never_split() -> None:
-    (task,) = pack(ranges(1), Packing(cores=8), {"t": RecordSize(1e9, 1e9)}, lambda _: None)
+    (task,) = pack(ranges(1), Packing(cores=8), {"t": RecordSize(1e9, 1e9)}, lambda _: None, splits=True)
     assert task == tuple(ranges(1))
 
 
@@ -137,7 +143,7 @@ def test_unequal_ranges_are_balanced() -> None:
 
 
 def test_rows_of_unknown_size_are_assumed_to_have_a_kilobyte() -> None:
-    assert len(pack(ranges(*[600] * 4), Packing(cores=2), {}, lambda _: None)) == 2
+    assert len(pack(ranges(*[600] * 4), Packing(cores=2), {}, lambda _: None, splits=True)) == 2
 
 
 EVERY = st.builds(
@@ -148,6 +154,7 @@ EVERY = st.builds(
     row=st.sampled_from([1, 100, 10_000, 1_000_000]),
     least=st.integers(1, 50),
     most=st.none() | st.integers(300_000, 10**9),
+    splits=st.booleans(),
 )
 
 
@@ -158,8 +165,9 @@ def test_every_offset_is_in_one_task_and_parts_are_in_order(case: dict[str, obje
         for n, (size, late) in enumerate(case["planned"])  # type: ignore[arg-type,var-annotated]
     ]
     rules = Packing(cores=case["cores"], least_tasks=case["least"], most_offsets=case["most"])  # type: ignore[arg-type]
-    row, leaders = case["row"], case["leaders"]
-    tasks = pack(planned, rules, {"t": RecordSize(row, row)}, lambda tp: tp.partition % leaders)  # type: ignore[arg-type,operator]
+    row, leaders, splits = case["row"], case["leaders"], bool(case["splits"])
+    sizes = {"t": RecordSize(row, row)}  # type: ignore[arg-type]
+    tasks = pack(planned, rules, sizes, lambda tp: tp.partition % leaders, splits=splits)  # type: ignore[operator]
     assert all(tasks)
     assert len(tasks) >= min(rules.least_tasks, len(planned))
     found: dict[TopicPartition, list[OffsetRange]] = {}
@@ -169,6 +177,7 @@ def test_every_offset_is_in_one_task_and_parts_are_in_order(case: dict[str, obje
         assert len(task) == 1 or sum(part.size for part in task) <= (rules.most_offsets or 10**12)
     for whole in planned:
         parts = found.pop(whole.topic_partition)
+        assert splits or len(parts) == 1
         assert (parts[0].start, parts[-1].end) == (whole.start, whole.end)
         assert all(before.end == after.start for before, after in pairwise(parts))
         assert [part.from_earliest for part in parts] == [whole.from_earliest] + [False] * (len(parts) - 1)
@@ -178,7 +187,9 @@ def test_every_offset_is_in_one_task_and_parts_are_in_order(case: dict[str, obje
 
 def plan(cluster: FakeCluster, **given: str) -> list[ReadTask]:
     planner = Planning(cluster, Mode.BATCH, endingOffsets='{"t":{"0":9,"1":9,"2":9}}', **given).planner
-    return [task for task in planner.tasks(planner.batch(), SERVERS) if isinstance(task, ReadTask)]
+    return [
+        task for task in planner.tasks(planner.batch(), SERVERS, splits=True) if isinstance(task, ReadTask)
+    ]
 
 
 def test_tasks_of_partitions_are_what_the_option_asks_for() -> None:
