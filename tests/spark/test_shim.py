@@ -339,6 +339,8 @@ def test_with_the_jar_a_batch_reads_only_the_columns_it_uses(kafka: Kafka, jar_s
         headers = read(includeHeaders="true").where("headers IS NULL").select("offset")
         selected, pushed = read(**{"minikafka.columns": "value,key"}), read(**{"minikafka.pushdown": "true"})
         count = frame.selectExpr("count(*)")
+        json_values = {"minikafka.value.format": "json", "minikafka.value.schema": "n INT"}
+        dead = {"minikafka.bad.values": "dead-letter", "minikafka.dead.letter.topic": sys.argv[4]}
         print(json.dumps([
             [columns(value), sorted(row.value.decode() for row in value.collect())],
             [columns(where), [list(row) for row in where.collect()]],
@@ -347,10 +349,12 @@ def test_with_the_jar_a_batch_reads_only_the_columns_it_uses(kafka: Kafka, jar_s
             [len(columns(pushed.select("value"))), pushed.where("offset = 1").select("value").count()],
             [columns(count), count.collect()[0][0]],
             [len(columns(frame)), frame.count()],
+            read(**json_values, **dead).count(),  # as many as with the values
         ]))
         """,
         kafka.servers,
         topic,
+        kafka.topic(),
     )
     assert found == [
         [["value"], ["a", "b"]],
@@ -360,6 +364,7 @@ def test_with_the_jar_a_batch_reads_only_the_columns_it_uses(kafka: Kafka, jar_s
         [7, 1],
         [["partition"], 2],
         [7, 2],
+        0,
     ]
 
 

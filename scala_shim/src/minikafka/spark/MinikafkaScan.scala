@@ -27,14 +27,19 @@ private class MinikafkaScanBuilder(
 
   private var used = columns
 
-  /** Filters that Spark has pushed are part of a plan with all columns, which is then kept. */
+  /** Keeps all columns where filters that Spark has pushed are part of the plan with them, and where values that
+    * are not used decide which rows there are.
+    */
   override def pruneColumns(required: StructType): Unit =
-    if (!options.getBoolean("minikafka.pushdown", false)) used = MinikafkaScan.prune(columns, required)
+    if (!is("minikafka.pushdown", "true") && !is("minikafka.bad.values", "dead-letter"))
+      used = MinikafkaScan.prune(columns, required)
+
+  private def is(option: String, value: String) = Option(options.get(option)).exists(_.trim.equalsIgnoreCase(value))
 
   override def build(): Scan =
     if (used == columns) new MinikafkaScan(super.build(), columns, options)
     else {
-      val selecting = MinikafkaScan.withOption(options, "minikafka.columns", used.names.mkString(","))
+      val selecting = MinikafkaScan.selecting(options, used)
       val builder = new PythonScanBuilder(MinikafkaSource.fresh(), MinikafkaSource.Name, used, selecting)
       new MinikafkaScan(builder.build(), used, selecting)
     }
@@ -87,7 +92,15 @@ private object MinikafkaScan {
     else StructType(columns.find(_.name == "partition").orElse(columns.headOption).toSeq)
   }
 
-  def withOption(options: CaseInsensitiveStringMap, name: String, value: String): CaseInsensitiveStringMap = {
+  /** Returns the options of a read of `columns`, which say whether there are headers. */
+  def selecting(options: CaseInsensitiveStringMap, columns: StructType): CaseInsensitiveStringMap = {
+    val all = new JavaHashMap[String, String](options)
+    all.remove("includeheaders")
+    withOption(new CaseInsensitiveStringMap(all), "minikafka.columns", columns.names.mkString(","))
+  }
+
+  private def withOption(
+      options: CaseInsensitiveStringMap, name: String, value: String): CaseInsensitiveStringMap = {
     val all = new JavaHashMap[String, String](options)
     all.put(name, value)
     new CaseInsensitiveStringMap(all)
