@@ -152,7 +152,7 @@ def _split_large(
 
 def _longest(works: Sequence[float], cores: int) -> float:
     """Return the work of the core that ends last, if each takes the next task when it is free."""
-    loads = [0.0] * cores
+    loads = [0.0] * min(cores, len(works))  # other cores get nothing
     for its in works:
         heapq.heapreplace(loads, loads[0] + its)
     return max(loads)
@@ -199,7 +199,7 @@ def plan_summary(tasks: Sequence[ReadTask], stored_bytes: float, times: PlanTime
     """Return the line of the driver's log about the ``tasks`` of a batch.
 
     stored_bytes: the estimated size of their records. left: the number of offsets behind the batch that are
-    there already; None for a batch query.
+    there already; None for a batch query, and a batch that was planned before a restart.
     """
     ranges = [part for task in tasks for part in task.ranges]
     named = [f"{part.topic_partition} from {part.start} to {part.end}" for part in ranges[:_RANGES_NAMED]]

@@ -98,6 +98,10 @@ def test_the_rows_of_a_partition_stay_in_one_task_of_a_stream() -> None:
     assert partitions(packed(ranges(MILLION), cores=8, splits=False)) == [[0]]
 
 
+def test_any_number_of_cores_is_planned_at_once() -> None:
+    assert len(packed(ranges(MILLION, MILLION), cores=2**31 - 1)) == 24
+
+
 def test_partitions_are_not_split_where_that_gains_nothing() -> None:
     for planned, cores in ((ranges(*[MILLION] * 4), 4), (ranges(600_000, 400_000), 2), (ranges(MILLION), 1)):
         assert len(packed(planned, cores=cores)) == len(planned)
