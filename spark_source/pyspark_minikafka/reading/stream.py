@@ -125,7 +125,7 @@ class StreamReader(DataSourceStreamReader):
         began = time.perf_counter()
         tasks = planner.tasks(planner.stream(first, last), target, splits=False)
         times = PlanTimes(self._look_up_s, time.perf_counter() - began)
-        left = offsets_left(last.positions, self._newest or {})
+        left = None if self._newest is None else offsets_left(last.positions, self._newest)
         report.note(plan_summary(tasks, planner.planned_bytes, times, left), shown=self.options.log_tasks)
         return tasks
 

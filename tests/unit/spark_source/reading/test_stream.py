@@ -117,6 +117,17 @@ def test_each_planned_batch_is_logged_with_what_is_left(
     assert said.endswith("; lag after this batch 10\n")
 
 
+@limited
+def test_a_batch_that_was_planned_before_a_restart_is_logged_without_a_lag(
+    limits: bool | str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark = Spark(FakeCluster(t=[(0, 50)]), limits=limits, **{"minikafka.log.tasks": "true"})
+    spark.ranges({"t": {"0": 0}}, {"t": {"0": 40}})
+    said = capsys.readouterr().err
+    assert "planned 40 offsets" in said
+    assert "lag" not in said
+
+
 @both
 def test_the_start_of_a_new_query_is_asked_for_twice_and_stays(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 5)])
