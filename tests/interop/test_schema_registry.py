@@ -1,0 +1,179 @@
+"""A real schema registry (Apicurio's) and Confluent's own serializers: each side reads the other's values."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from minikafka.base.errors import MinikafkaError
+from minikafka.clients.schema_registry.client import AVRO, Schema, SchemaReference, SchemaRegistryClient
+from minikafka.clients.schema_registry.config import registry_config
+from minikafka.net.ports import can_connect, free_port
+
+pytest.importorskip("google.protobuf", reason="protobuf is not installed")
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from pyspark_minikafka.formats.proto_file import parse_proto
+from pyspark_minikafka.formats.spark_schema import parse_schema
+from pyspark_minikafka.formats.value_format import arrow_type
+from pyspark_minikafka.options.format_options import format_options
+
+pytestmark = [pytest.mark.interop, pytest.mark.process]
+
+PROGRAM = Path(__file__).parent / "programs" / "confluent_serializers.py"
+START_SECONDS = 120
+ORDERS = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message Other { string x = 9; }
+message Order {
+  int64 id = 1; string name = 2; repeated int32 n = 3;
+  google.protobuf.Timestamp at = 4; map<string, int32> m = 5;
+}
+"""
+MESSAGE = {"value_format": "protobuf", "value_message": "shop.Order"}
+COLUMN = "id BIGINT, name STRING, n ARRAY<INT>"
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of Apicurio Registry, with Confluent's interface."""
+    folder = os.environ.get("MINIKAFKA_APICURIO", "")
+    if not folder:
+        pytest.skip("MINIKAFKA_APICURIO does not name Apicurio Registry (see scripts/interop)")
+    port, directory = free_port(), tmp_path_factory.mktemp("apicurio")
+    log = directory / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [
+                "java", "-Xmx300m", f"-Dquarkus.http.port={port}", "-Dquarkus.http.host=127.0.0.1",
+                "-cp", f"{folder}/*:{folder}/lib/*", "io.quarkus.runner.GeneratedMain",
+            ],
+            cwd=directory, stdout=output, stderr=output,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not can_connect("127.0.0.1", port):
+            assert process.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < deadline, log.read_text()[-2000:]
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/apis/ccompat/v7"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def client(url: str) -> SchemaRegistryClient:
+    return SchemaRegistryClient(registry_config({"schema.registry.url": url}))
+
+
+def confluent(url: str, topic: str, task: str, name: str, given: list[Any]) -> list[str]:
+    """Return what Confluent's serializer or deserializer makes of each value."""
+    packages = os.environ.get("MINIKAFKA_CONFLUENT_SERIALIZERS", "")
+    if not packages:
+        pytest.skip("MINIKAFKA_CONFLUENT_SERIALIZERS does not name them (see scripts/interop)")
+    files = []
+    if task.startswith("protobuf"):
+        from google.protobuf import timestamp_pb2
+
+        file = parse_proto(ORDERS)
+        file.name = "orders.proto"
+        contents = (timestamp_pb2.DESCRIPTOR.serialized_pb, file.SerializeToString())
+        files = [base64.b64encode(content).decode() for content in contents]
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), url, topic, task, name, *files],
+        input=json.dumps(given),
+        env={**os.environ, "PYTHONPATH": packages},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+def ours(url: str, topic: str, *, sink: bool = False, **options: str) -> Any:
+    given = {f"minikafka.{name.replace('_', '.')}": value for name, value in options.items()}
+    given |= {"minikafka.schema.registry.url": url, "topic" if sink else "subscribe": topic}
+    return format_options(given, lambda option, path: path, sink=sink).value
+
+
+def read(found: Any, values: list[str], topic: str) -> list[Any]:
+    decoded = found.decode(pa.array([base64.b64decode(value) for value in values], pa.binary()), topic)
+    assert decoded.reasons == ()
+    return decoded.column.to_pylist()  # type: ignore[no-any-return]
+
+
+def written(found: Any, ddl: str, rows: list[Any], topic: str) -> list[str]:
+    kind = parse_schema(ddl)
+    encoded = found.for_column(kind).encode(pa.array(rows, arrow_type(kind)), topic)
+    return [base64.b64encode(value).decode() for value in encoded.to_pylist()]
+
+
+def test_messages_of_confluents_serializer_are_read(registry: str) -> None:
+    row = {"id": 5, "name": "é", "n": [1, 2], "at": "2020-01-01T00:00:00Z", "m": {"a": 1}}
+    values = confluent(registry, "p1", "protobuf-write", "shop.Order", [row])
+    (found,) = read(ours(registry, "p1", **MESSAGE), values, "p1")
+    assert found.pop("at").isoformat() == "2020-01-01T00:00:00+00:00"
+    assert found == {"id": 5, "name": "é", "n": [1, 2], "m": [("a", 1)]}
+
+
+def test_confluents_deserializer_reads_our_messages(registry: str) -> None:
+    sink = ours(registry, "p2", sink=True, value_schema=ORDERS, **MESSAGE)
+    values = written(sink, COLUMN, [{"id": 7, "name": "x", "n": [3]}], "p2")
+    found = confluent(registry, "p2", "protobuf-read", "shop.Order", values)
+    assert [json.loads(line) for line in found] == [{"id": "7", "name": "x", "n": [3]}]
+
+
+def test_json_of_confluents_serializer_is_read(registry: str) -> None:
+    properties = {"id": {"type": "integer"}, "name": {"type": "string"}}
+    schema = json.dumps({"title": "V", "type": "object", "properties": properties, "required": ["id"]})
+    values = confluent(registry, "j1", "json-write", schema, [{"id": 1, "name": "a"}, {"id": 2}])
+    found = read(ours(registry, "j1", value_format="json"), values, "j1")
+    assert found == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+
+
+def test_confluents_deserializer_reads_our_json(registry: str) -> None:
+    values = written(
+        ours(registry, "j2", sink=True, value_format="json"),
+        COLUMN,
+        [{"id": 1, "name": None, "n": [3]}],
+        "j2",
+    )
+    assert [json.loads(line) for line in confluent(registry, "j2", "json-read", "", values)] == [
+        {"id": 1, "n": [3]}
+    ]
+
+
+def test_references_of_a_real_registry_are_resolved(registry: str) -> None:
+    asked = client(registry)
+    inner = Schema(AVRO, '{"type":"record","name":"A","namespace":"x","fields":[{"name":"a","type":"int"}]}')
+    asked.register("a", inner)
+    outer = '{"type":"record","name":"B","namespace":"x","fields":[{"name":"a","type":"x.A"}]}'
+    reference = SchemaReference("x.A", "a", asked.version("a", inner))
+    found = asked.schema(asked.register("b", Schema(AVRO, outer, (reference,))))
+    assert (found.type, found.text) == (AVRO, outer)
+    assert [(one.name, one.text) for one in found.references] == [("x.A", inner.text)]
+
+
+def test_refusals_of_a_real_registry_are_one_line(registry: str) -> None:
+    asked = client(registry)
+    for attempt in (
+        lambda: asked.schema(123_456),
+        lambda: asked.latest("nobody"),
+        lambda: asked.register("broken", Schema(AVRO, '{"type":"record"')),
+    ):
+        with pytest.raises(MinikafkaError, match="error_code 4") as refused:
+            attempt()
+        assert "\n" not in str(refused.value)
