@@ -55,6 +55,7 @@ _LOGICAL = {
     "long": ("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros"),
 }
 
+_SIZE_MAX = (1 << 31) - 1
 TYPES_MAX = 10_000
 DEPTH_MAX = 100
 """The most types of a schema, and the most in each other: a short text can name types that are huge."""
@@ -84,7 +85,10 @@ def parse(text: str, references: Iterable[str] = ()) -> Type:
             raise AvroError(f"the Avro schema is not valid: {shorten(str(problem))}") from None
         except LookupError as problem:
             raise AvroError(f"the Avro schema is not valid: it has no {problem}") from None
-    return _Parser(names).type(parsed)
+    try:
+        return _Parser(names).type(parsed)
+    except TypeError as problem:
+        raise AvroError(f"the Avro schema is not valid: {shorten(str(problem))}") from None
 
 
 def _json(text: str) -> Any:
@@ -131,7 +135,8 @@ class _Parser:
         if kind == "enum":
             return Enum(parsed["name"], tuple(parsed["symbols"]), parsed.get("default"), _aliases(parsed))
         if kind == "fixed":
-            return Fixed(parsed["name"], parsed["size"], _decimal(parsed), _aliases(parsed))
+            size = _whole(f"fixed {parsed['name']} has the size", parsed["size"], 0, _SIZE_MAX)
+            return Fixed(parsed["name"], size, _decimal(parsed), _aliases(parsed))
         if kind == "array":
             return Array(self.type(parsed["items"]))
         if kind == "map":
@@ -174,7 +179,17 @@ def _aliases(parsed: Mapping[str, Any]) -> tuple[str, ...]:
 def _decimal(parsed: Mapping[str, Any]) -> Decimal | None:
     if parsed.get("logicalType") != "decimal":
         return None
-    return Decimal(parsed["precision"], parsed.get("scale", 0))
+    precision = _whole("a decimal has the precision", parsed.get("precision"), 1, _SIZE_MAX)
+    return Decimal(precision, _whole("a decimal has the scale", parsed.get("scale", 0), 0, precision))
+
+
+def _whole(what: str, value: Any, least: int, most: int) -> int:
+    """Return a number of a schema, which fastavro does not check: a kernel trusts it."""
+    if type(value) is not int or not least <= value <= most:
+        raise AvroError(
+            f"the Avro schema is not valid: {what} {shorten(json.dumps(value))}; expected {least} to {most}"
+        )
+    return value
 
 
 def default_bytes(kind: Type, value: Any) -> bytes:

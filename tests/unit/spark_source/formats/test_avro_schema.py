@@ -94,6 +94,17 @@ def test_a_name_without_quotes_is_a_schema() -> None:
         ('{"type": "record"', "not valid"),
         ('"unknown"', "not valid: .*unknown"),
         ('{"type": "fixed", "name": "F"}', "not valid: it has no 'size'"),
+        ('{"type": "fixed", "name": "F", "size": -1}', "not valid: fixed F has the size -1"),
+        ('{"type": "fixed", "name": "F", "size": 1e1}', "not valid: fixed F has the size 10.0"),
+        ('{"type": "fixed", "name": "F", "size": true}', "not valid: fixed F has the size true"),
+        ('{"type": "fixed", "name": "F", "size": 2147483648}', "not valid: fixed F has the size 2147483648"),
+        ('{"type": "bytes", "logicalType": "decimal"}', "not valid: a decimal has the precision null"),
+        ('{"type": "bytes", "logicalType": "decimal", "precision": 0}', "decimal has the precision 0"),
+        (
+            '{"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": null}',
+            "not valid: a decimal has the scale null",
+        ),
+        ('{"type": "record", "name": "R", "aliases": 5, "fields": []}', "not valid: .*'int'"),
         ("[1]", "not valid"),
         (
             json.dumps(record({"name": "next", "type": ["null", "R"]})),
