@@ -94,11 +94,13 @@ def parse(text: str, references: Iterable[str] = ()) -> Type:
 def _json(text: str) -> Any:
     """Return a schema's JSON. A name alone, without quotes, is a schema too."""
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except ValueError:
         if text.strip().replace(".", "_").isidentifier():
             return text.strip()
         raise
+    json.dumps(found, ensure_ascii=False).encode()  # ValueError for half a surrogate pair
+    return found
 
 
 class _Parser:
@@ -126,6 +128,9 @@ class _Parser:
 
     def _type(self, parsed: Any) -> Type:
         if isinstance(parsed, list):
+            if not parsed or any(isinstance(branch, list) for branch in parsed):
+                problem = "is in another one" if parsed else "has no types"
+                raise AvroError(f"the Avro schema is not valid: a union {problem}")
             return Union(tuple(map(self.type, parsed)))
         if isinstance(parsed, str):
             return self.type(self._names[parsed]) if parsed in self._names else Primitive(parsed)
@@ -159,6 +164,8 @@ class _Parser:
         return Record(name, fields, _aliases(parsed))
 
     def _field(self, parsed: Mapping[str, Any]) -> Field:
+        if not isinstance(parsed["name"], str):
+            raise AvroError(f"the Avro schema is not valid: a field has the name {parsed['name']}")
         kind = self.type(parsed["type"])
         default = None
         if "default" in parsed:

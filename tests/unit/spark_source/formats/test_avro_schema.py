@@ -105,6 +105,10 @@ def test_a_name_without_quotes_is_a_schema() -> None:
             "not valid: a decimal has the scale null",
         ),
         ('{"type": "record", "name": "R", "aliases": 5, "fields": []}', "not valid: .*'int'"),
+        ('{"type": "record", "name": "R", "fields": [{"name": 5, "type": "int"}]}', "not valid: .*name 5"),
+        ('{"type": "record", "name": "R", "fields": [{"name": "\\ud800", "type": "int"}]}', "not valid"),
+        ("[]", "not valid: a union has no types"),
+        ('[["null"], "int"]', "not valid: a union is in another one"),
         ("[1]", "not valid"),
         (
             json.dumps(record({"name": "next", "type": ["null", "R"]})),
