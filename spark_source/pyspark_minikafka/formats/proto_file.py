@@ -134,6 +134,8 @@ class _Parser:
             value = int(token.text, 8 if re.fullmatch("0[0-7]+", token.text) else 0)
         except ValueError:
             raise self.fault(token.at, f"expected a number, found {shorten(token.text)!r}") from None
+        if value >= 1 << 31:  # of int32
+            raise self.fault(token.at, f"the number {shorten(token.text)} is too large")
         return -value if is_negative else value
 
     def _skip(self) -> None:
@@ -223,7 +225,8 @@ class _Parser:
 
     def _is_statement(self, keyword: str) -> bool:
         """Return True if the next words are ``keyword NAME {``: a field may have a type of that name."""
-        return self._token.text == keyword and self._tokens[self._next + 2].text == "{"
+        after_name = self._tokens[self._next + 2 : self._next + 3]
+        return self._token.text == keyword and [token.text for token in after_name] == ["{"]
 
     def _oneof(self, message: DescriptorProto) -> None:
         index = len(message.oneof_decl)
