@@ -184,6 +184,22 @@ def test_parts_of_a_message_are_merged() -> None:
     assert row(joined)["inner"] == {"a": 1, "text": "two", "many": [1, 2]}
 
 
+def test_parts_before_another_member_of_the_oneof_are_not_merged() -> None:
+    parts = [{"third": {"a": 1}}, {"third": {"many": [1]}}, {"other": "x"}]
+    parts += [{"third": {"text": "y"}}, {"third": {"many": [2]}}]
+    value = b"".join(Everything(**part).SerializeToString() for part in parts)
+    assert row(value) == expected(Everything.FromString(value), MESSAGE)
+    assert row(value)["third"] == {"a": None, "text": "y", "many": [2]}
+
+
+@pytest.mark.parametrize("field", ["at", "took"])
+def test_a_time_of_too_many_microseconds_is_bad(field: str) -> None:
+    values = [Everything(**{field: {"seconds": seconds}}) for seconds in (10**13, -(2**63), -(10**12))]
+    found = decode([value.SerializeToString() for value in values])
+    assert found.bad.tolist() == [0, 1]
+    assert "does not fit 64 bits of microseconds" in found.reasons[0]
+
+
 def test_unknown_number_of_an_enum_is_named_by_it() -> None:
     assert row(b"\x80\x01\x09")["colour"] == "UNKNOWN_ENUM_VALUE_Colour_9"
 

@@ -7,6 +7,7 @@ Unknown fields, and known ones with another wire type, are passed over.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,8 @@ _REASONS = {
     kernels.BAD_TAG: "a field has an invalid number or wire type",
 }
 _UTC_MICROS = pa.timestamp("us", tz="UTC")
+_SECONDS_MAX = ((1 << 63) - 1) // 1_000_000 - 3
+"""Nanoseconds, an int32 of their own, are at most two seconds more."""
 Longs = NDArray[np.int64]
 
 
@@ -89,7 +92,7 @@ class _Decoder:
         """Return the column of messages; ``rows`` has the outermost message of each."""
         scanned = self._scan(message, starts, ends, rows)
         if message.is_well_known:
-            return _times(message, scanned, starts < 0)
+            return self._times(message, scanned, starts, rows)
         columns = {found.name: number for number, found in enumerate(message.fields)}
         arrays = []
         for found in message.columns:
@@ -142,7 +145,8 @@ class _Decoder:
             at = scanned.table[number, kernels.PLACE]
             again = np.flatnonzero(scanned.found[at : at + scanned.count] == kernels.AGAIN)
             if len(again):
-                self._merge(found, again, starts, ends, begins, finishes)
+                others = _other_members(scanned.table, number)
+                self._merge(found, others, again, starts, ends, begins, finishes)
             return self.messages(found.message, begins, finishes, rows)
         if not found.has_presence:
             lengths[lengths == 0] = -1
@@ -150,13 +154,22 @@ class _Decoder:
         return column if found.default is None else column.fill_null(pa.scalar(found.default, column.type))
 
     def _merge(
-        self, found: Field, again: Longs, starts: Longs, ends: Longs, begins: Longs, finishes: Longs
+        self,
+        found: Field,
+        others: Mapping[int, int],
+        again: Longs,
+        starts: Longs,
+        ends: Longs,
+        begins: Longs,
+        finishes: Longs,
     ) -> None:
-        """Join the parts of a message that is there several times, as protobuf merges them."""
+        """Join the parts of a message that is there several times, as protobuf merges them: those behind the
+        last one of ``others``.
+        """
         parts, at = [self.data], len(self.data)
         for row in again:
             message = self.data[starts[row] : ends[row]].tobytes()
-            joined = b"".join(_occurrences(message, found.number))
+            joined = b"".join(_occurrences(message, found.number, others))
             parts.append(np.frombuffer(joined, dtype=np.uint8))
             begins[row], finishes[row] = at, at + len(joined)
             at += len(joined)
@@ -231,6 +244,19 @@ class _Decoder:
                     self.bad.setdefault(int(rows[row]), f"field {found.name}: the text is not UTF-8")
             return pa.repeat("", len(starts))  # the column is made once more
 
+    def _times(self, message: Message, scanned: _Scanned, starts: Longs, rows: Longs) -> pa.Array:
+        """Return the column of Timestamp or Duration."""
+        parts = []
+        for number, found in enumerate(message.fields):
+            values = np.where(scanned.presence(number), scanned.numbers(number), 0)
+            parts.append(from_wire(found, values).astype(np.int64))
+        seconds, nanos = parts
+        for row in np.flatnonzero((seconds > _SECONDS_MAX) | (seconds < -_SECONDS_MAX)):
+            self.bad.setdefault(int(rows[row]), f"{message.name}: it does not fit 64 bits of microseconds")
+        micros = seconds * 1_000_000 + np.trunc(nanos / 1000).astype(np.int64)
+        kind = pa.duration("us") if message.name == DURATION else _UTC_MICROS
+        return pa.array(micros, mask=starts < 0).cast(kind)
+
     def _refuse_absent(
         self, message: Message, found: Field, column: pa.Array, starts: Longs, rows: Longs
     ) -> None:
@@ -287,21 +313,20 @@ def _enum_column(enum: EnumType, numbers: NDArray[Any], present: NDArray[np.bool
     return pa.array(names, pa.string()).take(indices)
 
 
-def _times(message: Message, scanned: _Scanned, absent: NDArray[np.bool_]) -> pa.Array:
-    """Return the column of Timestamp or Duration."""
-    parts = []
-    for number, found in enumerate(message.fields):
-        values = np.where(scanned.presence(number), scanned.numbers(number), 0)
-        parts.append(from_wire(found, values).astype(np.int64))
-    seconds, nanos = parts
-    micros = seconds * 1_000_000 + np.trunc(nanos / 1000).astype(np.int64)
-    kind = pa.duration("us") if message.name == DURATION else _UTC_MICROS
-    return pa.array(micros, mask=absent).cast(kind)
+def _other_members(table: Longs, number: int) -> dict[int, int]:
+    """Return the other fields of a field's oneof, with their wire types."""
+    oneof = table[number, kernels.ONEOF]
+    rows = table[(table[:, kernels.ONEOF] == oneof) & (oneof >= 0)].tolist()
+    own = table[number, kernels.NUMBER]
+    return {row[kernels.NUMBER]: row[kernels.WIRE] for row in rows if row[kernels.NUMBER] != own}
 
 
-def _occurrences(message: bytes, number: int) -> list[bytes]:
-    """Return the values of a field of wire type LENGTH in a message that is known to be good."""
-    found, at = [], 0
+def _occurrences(message: bytes, number: int, others: Mapping[int, int]) -> list[bytes]:
+    """Return the values of a field of wire type LENGTH in a message that is known to be good, behind the last
+    of the fields ``others``, with their wire types.
+    """
+    found: list[bytes] = []
+    at = 0
 
     def varint() -> int:
         nonlocal at
@@ -317,6 +342,8 @@ def _occurrences(message: bytes, number: int) -> list[bytes]:
     depth = 0
     while at < len(message):
         field_number, wire = divmod(varint(), 8)
+        if depth == 0 and others.get(field_number) == wire:
+            found.clear()
         if wire == kernels.VARINT:
             varint()
         elif wire == kernels.LENGTH:
