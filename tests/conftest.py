@@ -34,6 +34,7 @@ SPARK_OF_THEIR_OWN = (
     "tests/spark/test_documented_programs.py",
     "tests/spark/test_embedded.py",
     "tests/spark/test_flights.py",
+    "tests/spark/test_registry_example.py",
 )
 """Their tests start Spark in other processes, and are the longest."""
 

@@ -27,6 +27,7 @@ from pyspark_minikafka.formats.proto_file import parse_proto
 from pyspark_minikafka.formats.spark_schema import parse_schema
 from pyspark_minikafka.formats.value_format import arrow_type
 from pyspark_minikafka.options.format_options import format_options
+from tests.spark.test_registry_example import check_example
 
 pytestmark = [pytest.mark.interop, pytest.mark.process]
 
@@ -177,3 +178,9 @@ def test_refusals_of_a_real_registry_are_one_line(registry: str) -> None:
         with pytest.raises(MinikafkaError, match="error_code 4") as refused:
             attempt()
         assert "\n" not in str(refused.value)
+
+
+@pytest.mark.timeout(400)
+def test_example_counts_clicks_by_a_real_registry(registry: str, tmp_path: Path) -> None:
+    pytest.importorskip("fastavro", reason="fastavro is not installed")
+    check_example(registry, tmp_path)

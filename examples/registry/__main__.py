@@ -1,0 +1,7 @@
+"""``python -m examples.registry``."""
+
+import sys
+
+from examples.registry.main import main
+
+sys.exit(main())
