@@ -50,6 +50,11 @@ class Column:
     def has_ends(self) -> bool:
         return self.counter >= 0
 
+    @property
+    def item_bytes(self) -> int:
+        """The bytes that an item has in the memory of this column, without those of its children or text."""
+        return int(self.nullable) + (4 if self.has_ends else self.width)
+
     def all(self) -> Iterator[Column]:
         """Yield this column and all below it."""
         yield self
@@ -106,7 +111,9 @@ class ColumnMemory:
         """The memory at each place of ``addresses``."""
         self.limits[0] = rows
         for counter in range(1, counters):
-            self.limits[counter] = min(_COLUMN_MAX, _FIRST_BYTES + data_bytes // counters)
+            # About the bytes of the data for each list: a process may be limited in what it may ask for.
+            wide = sum(column.item_bytes for column in self._columns.values() if column.domain == counter)
+            self.limits[counter] = min(_COLUMN_MAX, _FIRST_BYTES + data_bytes // max(counters, wide))
         for column in self._columns.values():
             self._size_items(column)
             if column.has_ends and not column.children:

@@ -239,6 +239,14 @@ def test_columns_grow_with_their_items() -> None:
     assert found.column.to_pylist() == [{"l": [{"s": "0123456789", "b": True}] * 700}] * 3
 
 
+def test_wide_items_do_not_take_many_times_the_memory_of_the_data() -> None:
+    numbers = nested_columns.ColumnNumbers()
+    wide = pa.list_(pa.struct([(f"f{i}", pa.float64()) for i in range(60)]))
+    root = numbers.column(wide, True)
+    memory = nested_columns.ColumnMemory(root, numbers.counters, 10, 1 << 20)
+    assert sum(array.nbytes for array in memory._arrays.values()) < 4 << 20
+
+
 def test_value_that_is_too_large_for_a_column_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nested_columns, "_COLUMN_MAX", 10_000)
     kind = Array(Enum("E", ("A" * 100,)))
