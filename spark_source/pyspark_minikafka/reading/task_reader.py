@@ -115,12 +115,14 @@ class TaskReader:
     def _latest(self) -> Mapping[TopicPartition, int]:
         """Return the ends of the logs that are read to their latest records, by one request to each leader.
 
-        Nothing where that fails: each range looks up its own end then, and decides about the error.
+        Nothing where that fails: each range looks up its own end then, with its own time, and decides about
+        the error.
         """
         asked = {part.topic_partition: LATEST for part in self._task.ranges if part.to_latest}
         if len(asked) < 2:
             return {}
-        deadline = self._cluster.deadline(self._options.poll_timeout_ms)
+        timeout_ms = min(self._options.poll_timeout_ms, self._cluster.request_timeout_ms)
+        deadline = self._cluster.deadline(timeout_ms)
         try:
             found = list_offsets(self._cluster, asked, deadline, self._options.fetch.isolation)
         except MinikafkaError:

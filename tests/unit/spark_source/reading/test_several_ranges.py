@@ -137,6 +137,16 @@ def test_a_new_leader_is_found_by_the_ranges_themselves(brokers: BrokerHarness) 
     assert rows(batches(*map(part, range(6)))) == {number: list(range(COUNT)) for number in range(6)}
 
 
+def test_a_partition_without_a_leader_is_waited_for_once(brokers: BrokerHarness) -> None:
+    brokers.lose_leader(TopicPartition("t", 3))
+    began_ms = brokers.clock.monotonic_ms()
+    with pytest.raises(BrokerError, match="no leader for t-3"):
+        batches(
+            *(part(number, to_latest=True) for number in (3, 1, 5)), kafkaConsumer__pollTimeoutMs="120000"
+        )
+    assert brokers.clock.monotonic_ms() - began_ms < 155_000
+
+
 def test_a_missing_permission_ends_the_task(brokers: BrokerHarness) -> None:
     brokers.always(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
