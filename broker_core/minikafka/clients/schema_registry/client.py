@@ -23,10 +23,10 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 from minikafka.base.clock import Clock, SystemClock
-from minikafka.base.errors import MinikafkaError, NetworkError
+from minikafka.base.errors import ConfigError, ConfigErrors, MinikafkaError, NetworkError
 from minikafka.base.printable import printable
 from minikafka.base.text import shorten
-from minikafka.clients.schema_registry.config import RegistryAddress, SchemaRegistryConfig
+from minikafka.clients.schema_registry.config import RegistryAddress, SchemaRegistryConfig, in_namespace
 from minikafka.net.http import fetch
 from minikafka.security.sasl.oidc import HttpRequest, HttpResponse
 
@@ -271,7 +271,10 @@ class SchemaRegistryClient:
             server=_SERVER,
             ssl_advice=f"its settings of TLS begin with {config.namespace}ssl.",
         )
-        response = self._send(request)
+        try:
+            response = self._send(request)
+        except ConfigError as error:
+            raise ConfigErrors(list(in_namespace(error.faults, config.namespace))) from None
         if response.status not in (200, 201):
             raise self._refusal(request, response, what)
         answer = _json_object(response.body)

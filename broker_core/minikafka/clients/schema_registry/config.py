@@ -6,8 +6,9 @@ They are read from properties that begin with ``schema.registry.``; TLS is that 
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ _BASIC = NAMESPACE + "basic.auth.credentials.source"
 _USER_INFO = NAMESPACE + "basic.auth.user.info"
 _BEARER = NAMESPACE + "bearer.auth.credentials.source"
 _TOKEN = NAMESPACE + "bearer.auth.token"
+_SETTING = re.compile(r"(?<![\w./-])(?:schema\.registry|ssl)\.(?=[a-z])")
 _SASL_INHERIT = "is not supported: give the user by USER_INFO or URL"
 
 
@@ -103,19 +105,29 @@ def is_given(properties: Mapping[str, str]) -> bool:
     return any(name.startswith(NAMESPACE) for name in properties)
 
 
+def in_namespace(faults: Iterable[ConfigError], namespace: str) -> Iterator[ConfigError]:
+    """Yield ``faults`` with the names of all settings below ``namespace``, also those in their texts."""
+
+    def named(text: str) -> str:
+        return _SETTING.sub(lambda found: namespace + found[0].removeprefix(NAMESPACE), text)
+
+    for fault in faults:
+        yield ConfigError(named(fault.name), fault.value, named(fault.allowed))
+
+
 def registry_config(properties: Mapping[str, str], prefix: str = "") -> SchemaRegistryConfig:
     """Return the settings among ``properties``, whose names are in lower case; others are passed over.
 
     ``prefix`` is put before the names in messages. Raises ConfigErrors with every fault.
     """
     given = {name: value for name, value in properties.items() if name.startswith(NAMESPACE)}
-    faults, found = Faults(), Faults()
+    found = Faults()
     login = _Login(**found.take(definition_of(_Login).read(given)))
     values: dict[str, Any] = found.take(definition_of(SchemaRegistryConfig).read(given))
     ssl = {name.removeprefix(NAMESPACE): given[name] for name in given if name.startswith(NAMESPACE + _SSL)}
     tls = Faults()
     unused = tls.attempt(lambda: ClientSecurity.read({PROTOCOL: "SSL", **ssl})[1], [])
-    found.add(ConfigError(NAMESPACE + fault.name, fault.value, fault.allowed) for fault in (*tls, *unused))
+    found.add([*tls, *unused])
     known = {key.name for key in SETTINGS}
     others = [name for name in given if not name.startswith(NAMESPACE + _SSL)]
     found.add(unknown_names(others, known, SchemaRegistryConfig.UNSUPPORTED))
@@ -123,7 +135,8 @@ def registry_config(properties: Mapping[str, str], prefix: str = "") -> SchemaRe
         found.add([ConfigError(URL, None, "must be given: HTTPS://HOST:PORT of the schema registry")])
     header = found.attempt(lambda: _authorization(login), None)
     addresses = [found.attempt(partial(_address, url, login, header), None) for url in login.urls]
-    faults.add(ConfigError(prefix + fault.name, fault.value, fault.allowed) for fault in found)
+    faults = Faults()
+    faults.add(in_namespace(found, prefix + NAMESPACE))
     faults.check([prefix + name for name in given])
     return SchemaRegistryConfig(
         addresses=tuple(address for address in addresses if address is not None),

@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from minikafka.base.clock import ManualClock
-from minikafka.base.errors import MinikafkaError, NetworkError
+from minikafka.base.errors import ConfigError, MinikafkaError, NetworkError
 from minikafka.clients.schema_registry.client import (
     NOT_FOUND_MS,
     Schema,
@@ -187,6 +187,13 @@ def test_tls_is_checked_by_the_trust_store() -> None:
         with pytest.raises(NetworkError) as failed:
             client(registry, max_retries="0", **inline(authority("others"))).schema(1)
     assert "its settings of TLS begin with minikafka.schema.registry.ssl." in text_of(failed.value)
+
+
+def test_a_trust_store_that_is_missing_is_named_by_its_setting() -> None:
+    with pytest.raises(ConfigError) as refused:
+        client("https://127.0.0.1:9", ssl_truststore_location="/no/trust.jks").schema(1)
+    name = "minikafka.schema.registry.ssl.truststore.location"
+    assert str(refused.value) == f"{name}='/no/trust.jks': cannot be read: No such file or directory"
 
 
 def inline(ca: trustme.CA) -> dict[str, str]:

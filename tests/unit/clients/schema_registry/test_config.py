@@ -90,7 +90,10 @@ def test_ipv6_address_is_kept() -> None:
         ({**USER, "schema.registry.basic.auth.user.info": "tiger"}, "must be USER:PASSWORD"),
         ({**URL, "schema.registry.basic.auth.credentials.source": "SASL_INHERIT"}, "is not supported"),
         ({**URL, "schema.registry.bearer.auth.token": "tiger"}, "STATIC_TOKEN"),
-        ({**URL, "schema.registry.ssl.keystore.typ": "PEM"}, "did you mean ssl.keystore.type"),
+        (
+            {**URL, "schema.registry.ssl.keystore.typ": "PEM"},
+            "did you mean schema.registry.ssl.keystore.type",
+        ),
         ({**URL, "schema.registry.ssl.truststore.type": "other"}, "one of JKS, PKCS12, PEM"),
         ({**URL, "schema.registry.max.retry": "1"}, "schema.registry.max.retries"),
         ({**URL, "schema.registry.http.read.timeout.ms": "0"}, "a whole number from 1"),
@@ -98,6 +101,14 @@ def test_ipv6_address_is_kept() -> None:
 )
 def test_fault_is_named(properties: dict[str, str], expected: str) -> None:
     assert expected in faults_of(properties)
+
+
+def test_other_settings_in_a_fault_have_the_prefix_too() -> None:
+    assert "did you mean minikafka.schema.registry.url?" in faults_of(
+        {"schema.registry.ulr": "http://a"}, "minikafka."
+    )
+    basic = {**URL, "schema.registry.basic.auth.credentials.source": "USER_INFO"}
+    assert "as minikafka.schema.registry.basic.auth.credentials.source is" in faults_of(basic, "minikafka.")
 
 
 def test_faults_are_named_together_with_the_prefix() -> None:

@@ -289,7 +289,7 @@ def test_descriptor_in_base64_is_read_as_its_text(registry: SchemaRegistry) -> N
         ),
         ({"value_subject_name_strategy": "x"}, "must be one of TopicNameStrategy, RecordNameStrategy"),
         ({"use_latest_version": "true", "auto_register_schemas": "true"}, "does one of the two"),
-        ({"schema_registry_max_retry": "1"}, "did you mean schema.registry.max.retries"),
+        ({"schema_registry_max_retry": "1"}, "did you mean minikafka.schema.registry.max.retries?"),
         ({"schema_registry_url": ""}, "minikafka.schema.registry.url: must be given"),
     ],
 )
@@ -328,9 +328,16 @@ def test_pattern_of_topics_needs_the_option(registry: SchemaRegistry) -> None:
 
 def test_registry_without_a_format_is_refused() -> None:
     with pytest.raises(
-        ConfigErrors, match=r"has a meaning only with minikafka.value.format=avro or json or protobuf"
+        ConfigErrors, match=r"has a meaning only with minikafka.value.format=json, avro or protobuf"
     ):
         format_options({"minikafka.schema.registry.url": "http://a"}, lambda option, path: path)
+
+
+def test_registry_without_a_format_is_named_by_its_address() -> None:
+    given = {"minikafka.schema.registry.max.retries": "1", "minikafka.schema.registry.url": "http://u:p@a"}
+    with pytest.raises(ConfigErrors, match=r"minikafka\.schema\.registry\.url: has a meaning") as refused:
+        format_options(given, lambda option, path: path)
+    assert "u:p" not in str(refused.value)
 
 
 def test_secrets_are_in_no_text_of_a_format() -> None:
