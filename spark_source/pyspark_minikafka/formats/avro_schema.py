@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -82,7 +83,8 @@ def parse(text: str, references: Iterable[str] = ()) -> Type:
         try:
             parsed = parse_schema(_json(one), names)
         except (SchemaParseException, UnknownType, ValueError, TypeError, RecursionError) as problem:
-            raise AvroError(f"the Avro schema is not valid: {shorten(str(problem))}") from None
+            reason = f"unknown type {problem}" if isinstance(problem, UnknownType) else str(problem)
+            raise AvroError(f"the Avro schema is not valid: {shorten(reason)}") from None
         except LookupError as problem:
             raise AvroError(f"the Avro schema is not valid: it has no {problem}") from None
     try:
@@ -158,6 +160,9 @@ class _Parser:
                 f"the Avro schema is recursive: {' > '.join([*self._open, name])}; a column of Spark cannot "
                 "contain itself. Read the value as binary, or with a reader's schema without this field"
             )
+        for field, count in Counter(one["name"] for one in parsed["fields"]).items():
+            if count > 1:
+                raise AvroError(f"the Avro schema is not valid: record {name} has {count} fields {field}")
         self._open.append(name)
         fields = tuple(self._field(one) for one in parsed["fields"])
         self._open.pop()

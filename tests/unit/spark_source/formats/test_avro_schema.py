@@ -92,7 +92,7 @@ def test_a_name_without_quotes_is_a_schema() -> None:
     ("schema", "expected"),
     [
         ('{"type": "record"', "not valid"),
-        ('"unknown"', "not valid: .*unknown"),
+        ('"unknown"', "not valid: unknown type unknown"),
         ('{"type": "fixed", "name": "F"}', "not valid: it has no 'size'"),
         ('{"type": "fixed", "name": "F", "size": -1}', "not valid: fixed F has the size -1"),
         ('{"type": "fixed", "name": "F", "size": 1e1}', "not valid: fixed F has the size 10.0"),
@@ -114,6 +114,7 @@ def test_a_name_without_quotes_is_a_schema() -> None:
             json.dumps(record({"name": "next", "type": ["null", "R"]})),
             "recursive: ns.R > ns.R; a column of Spark cannot contain itself",
         ),
+        (json.dumps(record(*[{"name": "a", "type": "int"}] * 2)), "record ns.R has 2 fields a"),
         (json.dumps(record({"name": "a", "type": "int", "default": "x"})), "not valid: .*int"),
     ],
 )
