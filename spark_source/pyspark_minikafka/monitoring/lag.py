@@ -118,13 +118,22 @@ class ClusterLogs:
 def progress(query: StreamingQuery | ConnectQuery, *options: Options) -> QueryProgress:
     """Return the progress of a query; with the ``options`` of its readers, as it is now.
 
-    Raise ValueError for another number of options than one, or one for each source, ConfigErrors for invalid
-    ones, and MinikafkaError if the brokers do not answer.
+    Raise ValueError for another number of options than one, or one for each source, TypeError for one that is
+    no mapping, ConfigErrors for invalid ones, and MinikafkaError if the brokers do not answer.
     """
+    check_options(options)
     reported = query.lastProgress
     document = None if reported is None else json.loads(reported.json)
     found = query_progress(str(query.id), query.name, document)
     return with_present_ends(found, options) if options else found
+
+
+def check_options(options: Iterable[object]) -> None:
+    """Raise TypeError for options that are no mapping."""
+    for one in options:
+        if not isinstance(one, Mapping):
+            example = "such as {'subscribe': 'orders'}"  # the value itself may be a secret
+            raise TypeError(f"the options of a reader must be a mapping, {example}, not {type(one).__name__}")
 
 
 def with_present_ends(

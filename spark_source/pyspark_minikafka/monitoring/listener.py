@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from minikafka.base.clock import Clock, SystemClock
 from pyspark_minikafka import report
-from pyspark_minikafka.monitoring.lag import Options, with_present_ends
+from pyspark_minikafka.monitoring.lag import Options, check_options, with_present_ends
 from pyspark_minikafka.monitoring.query_progress import QueryProgress, query_progress, summary
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class LagListener(StreamingQueryListener):
     ) -> None:
         if every_s <= 0:
             raise ValueError(f"every_s must be positive, not {every_s}")
+        check_options(options)
         self._every_ms = every_s * 1_000
         self._options = options
         self._clock = clock or SystemClock()

@@ -136,3 +136,8 @@ def test_brokers_that_do_not_answer_are_no_error(caplog: pytest.LogCaptureFixtur
 def test_an_interval_must_be_positive() -> None:
     with pytest.raises(ValueError, match="every_s must be positive, not 0"):
         LagListener(every_s=0)
+
+
+def test_options_that_are_no_mapping_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"must be a mapping, such as {'subscribe': 'orders'}, not str$"):
+        LagListener("orders")  # type: ignore[arg-type]
