@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from minikafka.base.errors import ConfigError, MinikafkaError
-from pyspark_minikafka.formats.query_formats import QueryFormats
+from pyspark_minikafka.formats.query_formats import SIDES, QueryFormats
 from pyspark_minikafka.formats.value_format import ColumnType, ValueFormat
 
 SOURCE_SCHEMA = StructType(
@@ -126,9 +126,10 @@ def sink_columns(schema: StructType, topic_option: str | None, encoded: Collecti
             raise BadColumn(f"column {name} appears twice in {schema.simpleString()}")
         if name not in encoded and not any(_same(column.dataType, kind) for kind in _ALLOWED[name]):
             allowed = " or ".join(kind.simpleString() for kind in _ALLOWED[name])
+            other = f", or set minikafka.{name}.format to json, avro or protobuf" if name in SIDES else ""
             raise BadColumn(
                 f"column {name} has the unsupported type {column.dataType.simpleString()}; "
-                f"it must be {allowed}"
+                f"it must be {allowed}{other}"
             )
         found[name] = position
     if "value" not in found:

@@ -88,6 +88,10 @@ _SPARK = {
 _WHOLE_NUMBERS = (ByteType, ShortType, IntegerType, LongType)
 
 
+class SeveralMessages(ProtobufError):
+    """A schema with several messages, of which none is named."""
+
+
 @dataclass(frozen=True, slots=True)
 class RegisteredFile:
     """A file as it is registered. imports: the names of those that it imports, without protobuf's own."""
@@ -180,7 +184,7 @@ def protobuf_format(
     messages = Messages(files_of(content))
     names = messages.names()
     if name is None and len(names) > 1:
-        raise ProtobufError(f"has several messages ({', '.join(names[:20])}): name one of them")
+        raise SeveralMessages(f"has several messages ({', '.join(names[:20])}): name one of them")
     name = name or names[0]
     message = messages.message(name)
     file = messages.file_of(name)

@@ -10,6 +10,9 @@ from pyspark.sql.types import StructField, StructType
 from pyspark_minikafka.formats.bad_values import ERROR_TYPE, BadValues
 from pyspark_minikafka.formats.value_format import ValueFormat
 
+SIDES = ("key", "value")
+"""The columns that may have a format."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueryFormats:

@@ -8,7 +8,9 @@ from functools import partial
 from minikafka.base.config.config_def import ConfigKey
 from minikafka.base.config.types import BOOLEAN, TEXT, text_type
 from minikafka.base.config.unknown_names import closest_match, did_you_mean
-from pyspark_minikafka.formats.query_formats import QueryFormats
+from pyspark_minikafka.formats import bad_values
+from pyspark_minikafka.formats.bad_values import BadValues
+from pyspark_minikafka.formats.query_formats import SIDES, QueryFormats
 from pyspark_minikafka.schema import COLUMNS as COLUMNS_NAME
 from pyspark_minikafka.schema import SCHEMA_WITH_HEADERS, SOURCE_SCHEMA
 
@@ -46,6 +48,10 @@ def selected_columns(text: str, formats: QueryFormats) -> tuple[str, ...]:
         raise ValueError(f"must name columns, separated by commas; {expected}")
     for name in names:
         if name.lower() not in known:
+            side = name.lower().removesuffix("_error")
+            if side in SIDES:
+                with_options = f"minikafka.{side}.format and {bad_values.OPTION}={BadValues.PERMISSIVE.value}"
+                raise ValueError(f"{side}_error is there only with {with_options}")
             meant = closest_match(name.lower(), known, 0.6)
             raise ValueError(f"unknown column {name}{did_you_mean(meant and known[meant])}; {expected}")
     found = tuple(known[name.lower()] for name in names)

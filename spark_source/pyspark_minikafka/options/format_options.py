@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from minikafka.base.config.types import TEXT, choice, one_of
 from minikafka.base.errors import ConfigError, ConfigErrors
 from pyspark_minikafka.formats import bad_values
 from pyspark_minikafka.formats.bad_values import BadValues
-from pyspark_minikafka.formats.query_formats import QueryFormats
+from pyspark_minikafka.formats.query_formats import SIDES, QueryFormats
 from pyspark_minikafka.formats.value_format import ValueFormat
 from pyspark_minikafka.options import registry_options
 from pyspark_minikafka.strategy import topic_name
@@ -20,9 +20,14 @@ from pyspark_minikafka.strategy import topic_name
 if TYPE_CHECKING:
     from pyspark_minikafka.formats.schema_registry import RegistryAccess
 
-SIDES = ("key", "value")
+_WITH_SCHEMA = ("json", "avro", "protobuf")
+"""The formats that have schemas, which a registry can have too."""
 _SCHEMA_BYTES_MAX = 10_000_000
 _PROTOBUF = "a descriptor set of protoc --include_imports --descriptor_set_out, or a .proto file"
+
+
+def _any_of(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,14 @@ class SideOptions:
             raise ConfigError(name, self.schema_file, f"has more than {_SCHEMA_BYTES_MAX:,} bytes")
         return found
 
+    def schema_text(self, expected: str) -> str | None:
+        """Return the schema as text. Raise as ``schema_bytes``, and ConfigError for one that is no text."""
+        content = self.schema_bytes(expected)
+        try:
+            return None if content is None else content.decode()
+        except UnicodeDecodeError:
+            raise self.bad_schema(f"must be {expected}: it is not text in UTF-8") from None
+
     def bad_schema(self, reason: str) -> ConfigError:
         """Return the error of a schema that cannot be used."""
         if self.schema_file is not None:
@@ -72,7 +85,8 @@ class SideOptions:
     def refuse_schema(self) -> None:
         """Raise ConfigError if a schema is given for a format that has none."""
         if self.schema is not None or self.schema_file is not None:
-            raise self.bad_schema(self._no_meaning)
+            reason = f"{self._no_meaning}; set the format of the schema: {_any_of(_WITH_SCHEMA)}"
+            raise self.bad_schema(reason)
 
     def refuse_message(self) -> None:
         """Raise ConfigError if a message is named for a format that is not protobuf."""
@@ -104,11 +118,11 @@ def _json(options: SideOptions, sink: bool) -> ValueFormat:
     from pyspark_minikafka.formats.json_format import JsonFormat
     from pyspark_minikafka.formats.spark_schema import EXPECTED, BadSchema, parse_schema
 
-    text, found = options.schema_bytes(EXPECTED), None
+    text, found = options.schema_text(EXPECTED), None
     if text is not None:
         try:
-            found = JsonFormat(parse_schema(text.decode()))
-        except (BadSchema, UnicodeDecodeError) as problem:
+            found = JsonFormat(parse_schema(text))
+        except BadSchema as problem:
             raise options.bad_schema(f"must be {EXPECTED}: {problem}") from None
     if options.registry is not None:
         from pyspark_minikafka.formats.registered_json import registered_json
@@ -121,7 +135,7 @@ def _json(options: SideOptions, sink: bool) -> ValueFormat:
 
 def _protobuf(options: SideOptions, sink: bool) -> ValueFormat:
     from minikafka.records.protobuf import ProtobufError
-    from pyspark_minikafka.formats.protobuf_format import protobuf_format
+    from pyspark_minikafka.formats.protobuf_format import SeveralMessages, protobuf_format
     from pyspark_minikafka.formats.protobuf_schema import check_installed
 
     check_installed()
@@ -133,9 +147,11 @@ def _protobuf(options: SideOptions, sink: bool) -> ValueFormat:
         raise ConfigError(options.name("schema.file"), None, allowed)
     try:
         return protobuf_format(content, options.message, options.registry, sink=sink)
+    except SeveralMessages as problem:
+        raise options.bad_schema(f"{problem} with {options.name('message')}") from None
     except ProtobufError as problem:
         if options.message is None and content is not None:
-            raise options.bad_schema(f"{problem} (see {options.name('message')})") from None
+            raise options.bad_schema(str(problem)) from None
         raise ConfigError(options.name("message"), options.message, str(problem)) from None
 
 
@@ -143,11 +159,11 @@ def _avro(options: SideOptions, sink: bool) -> ValueFormat:
     from minikafka.records.avro import AvroError
     from pyspark_minikafka.formats.avro_format import EXPECTED, AvroFormat, AvroSchema
 
-    text, found = options.schema_bytes(EXPECTED), None
+    text, found = options.schema_text(EXPECTED), None
     if text is not None:
         try:
-            found = AvroSchema.parsed(text.decode())
-        except (AvroError, UnicodeDecodeError) as problem:
+            found = AvroSchema.parsed(text)
+        except AvroError as problem:
             raise options.bad_schema(f"must be {EXPECTED}: {problem}") from None
     if options.registry is not None:
         from pyspark_minikafka.formats.registered_avro import registered_avro
@@ -170,8 +186,6 @@ _FORMATS: Mapping[str, _Make] = {
     "protobuf": _protobuf,
 }
 """The formats by name."""
-_REGISTERED = frozenset({"json", "avro", "protobuf"})
-"""The formats whose schemas a registry can have."""
 
 
 def _definition(side: str) -> ConfigDef:
@@ -245,13 +259,17 @@ def format_options(
     faults = Faults()
     made = {side: faults.attempt(partial(_side, options, side, absolute, sink), None) for side in SIDES}
     formats = {options.get(f"minikafka.{side}.format", "").strip().lower() for side in SIDES}
-    if registry_options.is_given(options) and not formats & _REGISTERED:
-        allowed = f"has a meaning only with minikafka.value.format={' or '.join(sorted(_REGISTERED))}"
-        given = next(name for name in options if name.startswith(registry_options.NAMESPACE))
-        faults.add([ConfigError(given, None, allowed)])
+    if registry_options.is_given(options) and not formats.intersection(_WITH_SCHEMA):
+        allowed = f"has a meaning only with minikafka.value.format={_any_of(_WITH_SCHEMA)}"
+        others = (name for name in options if name.startswith(registry_options.NAMESPACE))
+        named = registry_options.URL if registry_options.URL in options else next(others)
+        faults.add([ConfigError(named, None, allowed)])
     given = options.get(_BAD_VALUES.name, _BAD_VALUES.default)
     bad = faults.attempt(partial(_BAD_VALUES.type.parse, _BAD_VALUES.name, given), BadValues.FAILFAST)
     topic = faults.attempt(partial(_dead_letter_topic, options, bad), None)
+    if not sink and bad is not BadValues.FAILFAST and formats <= {"", "binary"}:
+        allowed = "has no meaning without minikafka.value.format or minikafka.key.format: bytes are never bad"
+        faults.add([ConfigError(_BAD_VALUES.name, given, allowed)])
     faults.check(options)
     return QueryFormats(made["key"], made["value"], bad, topic)
 
@@ -279,6 +297,6 @@ def _side(
         found = replace(found, schema_file=absolute(found.name("schema.file"), found.schema_file))
     if found.format != "protobuf":
         found.refuse_message()
-    if found.format in _REGISTERED and registry_options.is_given(options):
+    if found.format in _WITH_SCHEMA and registry_options.is_given(options):
         found = replace(found, registry=registry_options.registry_access(options, side, sink=sink))
     return _FORMATS[found.format](found, sink)

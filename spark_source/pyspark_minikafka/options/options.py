@@ -303,7 +303,8 @@ def _unused(
         if name.startswith(OUR_PREFIX):
             faults.add([ConfigError(name, options[name], _unknown_own_option(name, known))])
             continue
-        meant = meant_by(name, known)
+        ours = OUR_PREFIX + name
+        meant = ours if ours in known else meant_by(name, known)
         meant = "startingOffsets" if meant == "kafka.auto.offset.reset" else meant
         if meant in _SELECTING:
             faults.add([ConfigError(name, options[name], f"unknown option{did_you_mean(meant)}")])

@@ -68,7 +68,7 @@ def test_columns_of_bad_values_can_be_selected_where_there_are_some() -> None:
     formats = QueryFormats(value=StringFormat(), bad_values=BadValues.PERMISSIVE)
     assert selected_columns("value_error,offset", formats) == ("value_error", "offset")
     assert stored_columns(("value_error", "offset", "value")) == ("value", "offset")
-    with pytest.raises(ValueError, match="unknown column value_error"):
+    with pytest.raises(ValueError, match="value_error is there only with"):
         selected_columns("value_error", QueryFormats(value=StringFormat()))
 
 
@@ -129,6 +129,12 @@ def test_a_timestamp_is_sparks_own_or_milliseconds() -> None:
 def test_wrong_columns_are_named_with_their_types(columns: dict[str, object], said: str) -> None:
     with pytest.raises(BadColumn, match=said):
         sink_columns(frame(**columns), None if "topic" in columns else "t")
+
+
+def test_a_column_without_a_format_says_which_option_writes_it() -> None:
+    for side, columns in {"value": {}, "key": {"value": StringType()}}.items():
+        with pytest.raises(BadColumn, match=rf"or set minikafka\.{side}\.format to json, avro or protobuf$"):
+            sink_columns(frame(**columns, **{side: frame(a=LongType())}), "t")
 
 
 def test_a_row_must_have_a_topic_from_somewhere() -> None:

@@ -105,6 +105,10 @@ def test_a_schema_is_read_from_the_option_or_a_file(tmp_path: Path) -> None:
             {"minikafka.value.format": "string", "minikafka.value.schema": "a INT"},
             "no meaning with .*=string",
         ),
+        (
+            {"minikafka.value.format": "binary", "minikafka.value.schema": "a INT"},
+            "no meaning with .*=binary; set the format of the schema: json, avro or protobuf",
+        ),
     ],
 )
 def test_a_schema_that_cannot_be_used_is_refused(given: dict[str, str], said: str) -> None:
@@ -117,11 +121,15 @@ def test_formats_are_pickled_with_the_options() -> None:
     assert pickle.loads(pickle.dumps(formats)) == formats
 
 
-DEAD = {"minikafka.bad.values": "dead-letter", "minikafka.dead.letter.topic": " dead "}
+DEAD = {
+    "minikafka.value.format": "string",
+    "minikafka.bad.values": "dead-letter",
+    "minikafka.dead.letter.topic": " dead ",
+}
 
 
 def test_dead_letters_have_a_topic() -> None:
-    assert read_options(DEAD) == QueryFormats(None, None, BadValues.DEAD_LETTER, "dead")
+    assert read_options(DEAD) == QueryFormats(None, StringFormat(), BadValues.DEAD_LETTER, "dead")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +143,35 @@ def test_dead_letters_have_a_topic() -> None:
 def test_dead_letters_without_a_valid_topic_are_refused(given: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read_options(given)
+
+
+def test_a_way_for_bad_values_needs_a_format_on_a_read() -> None:
+    given = {"minikafka.bad.values": "permissive"}
+    with pytest.raises(
+        ConfigError, match=r"bad\.values='permissive': has no meaning without .*value\.format"
+    ):
+        read_options(given)
+    assert read_options({"minikafka.bad.values": "failfast"}) == QueryFormats()
+    assert format_options(given, lambda option, path: path, sink=True).value is None
+
+
+def test_a_file_that_is_no_text_is_said_to_be_none(tmp_path: Path) -> None:
+    file = tmp_path / "schema"
+    file.write_bytes(b"\xff\xfe")
+    for name in ("json", "avro"):
+        given = {"minikafka.value.format": name, "minikafka.value.schema.file": str(file)}
+        with pytest.raises(ConfigError, match=r"must be .*: it is not text in UTF-8$"):
+            read_options(given)
+
+
+def test_the_message_option_is_named_only_for_several_messages() -> None:
+    given = {"minikafka.value.format": "protobuf", "minikafka.value.schema": "message {"}
+    with pytest.raises(ConfigError) as refused:
+        read_options(given)
+    assert "value.message" not in str(refused.value)
+    several = "syntax = 'proto3'; message A { int32 a = 1; } message B { int32 b = 1; }"
+    with pytest.raises(ConfigError, match=r"several messages \(A, B\): name one of them .*value\.message"):
+        read_options({**given, "minikafka.value.schema": several})
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,14 @@ def test_a_wrong_selection_is_named_beside_other_faults() -> None:
         source(minikafka__columns="ofset")
 
 
+def test_a_column_of_errors_says_which_options_make_it() -> None:
+    with pytest.raises(
+        ConfigError, match=r"value_error is there only with .*bad\.values=permissive"
+    ) as refused:
+        source(minikafka__columns="value,VALUE_ERROR")
+    assert "did you mean" not in str(refused.value)
+
+
 def test_a_sink_ignores_the_columns_of_reads() -> None:
     # A table in the catalog passes the same options to reads and writes.
     assert sink_options({"topic": "t", "minikafka.columns": "value"}).warnings == ()

@@ -307,6 +307,12 @@ def test_a_slip_in_the_servers_is_refused(name: str) -> None:
     assert str(refusal).startswith(f"{name}='h:1': unknown option; did you mean kafka.bootstrap.servers?")
 
 
+@pytest.mark.parametrize("name", ["value.format", "columns", "bad.values", "schema.registry.url"])
+def test_an_option_of_ours_without_its_prefix_is_mentioned(name: str) -> None:
+    (warning,) = source(**{name.replace(".", "__"): "value"}).warnings
+    assert warning == f"these options have no effect: {name} (did you mean minikafka.{name}?)"
+
+
 @pytest.mark.parametrize("name", ["kafka.fetch.max.bytes", "kafka.max.poll.records"])
 def test_a_property_of_kafkas_own_is_no_slip(name: str) -> None:
     assert source(**{name: "1"}).warnings == (f"these options have no effect: {name}",)
