@@ -93,7 +93,6 @@ SHORT_MODULES = {
     "broker_core/minikafka/server/core/new_leaders.py": "shared by two APIs",
     "broker_core/minikafka/server/inter_broker_connector.py": "the simulation has no sockets",
     "spark_source/pyspark_minikafka/catalog.py": "imported where pyarrow is not",
-    "spark_source/pyspark_minikafka/formats/json_format.py": "a format",
     "spark_source/pyspark_minikafka/formats/query_formats.py": "a value that is pickled",
     "spark_source/pyspark_minikafka/formats/string_format.py": "a format",
     "spark_source/pyspark_minikafka/reading/estimate.py": "imported for joins alone",

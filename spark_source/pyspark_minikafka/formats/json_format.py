@@ -25,7 +25,7 @@ from pyspark_minikafka.formats.value_format import ColumnType, Decoded, arrow_ty
 class JsonFormat:
     """JSON of one type.
 
-    schema: None for a sink until it knows the type of its column.
+    schema: None for a sink without one, until it knows the type of its column.
     """
 
     schema: DataType | None
@@ -41,11 +41,16 @@ class JsonFormat:
         return decode_each(values, refused, column, json_reader(self.data_type()))
 
     def for_column(self, data_type: DataType) -> JsonFormat:
-        """Return the format for a column of ``data_type``. A column of strings is JSON already."""
+        """Return the format for a column of ``data_type``: that of the schema, if there is one. A column of
+        strings is JSON already.
+        """
         try:
-            return JsonFormat(nullable(data_type))
+            found = nullable(data_type)
         except BadSchema as problem:
             raise ColumnType(f"a type that JSON can have ({problem})") from None
+        if self.schema not in (None, found) and not isinstance(found, StringType):
+            raise ColumnType(f"string, or the type of its schema, {self.data_type().simpleString()}")
+        return JsonFormat(found)
 
     def encode(self, column: pa.Array, topic: str) -> pa.BinaryArray:
         """Return the JSON text of each element."""

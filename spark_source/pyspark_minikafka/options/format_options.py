@@ -203,9 +203,9 @@ def _definition(side: str) -> ConfigDef:
                 f"minikafka.{side}.schema",
                 TEXT,
                 None,
-                f"The schema of {side}s: of JSON that is read, in Spark's DDL, such as `id BIGINT, tags "
-                "ARRAY<STRING>`, or in Spark's JSON; of Avro, Avro's JSON; of protobuf, the text of a .proto "
-                "file.",
+                f"The schema of {side}s: of JSON (a write needs none), in Spark's DDL, such as `id BIGINT, "
+                "tags ARRAY<STRING>`, or in Spark's JSON; of Avro, Avro's JSON; of protobuf, the text of a "
+                ".proto file.",
                 "schema",
             ),
             ConfigKey(

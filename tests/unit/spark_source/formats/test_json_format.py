@@ -281,6 +281,14 @@ def test_a_column_of_strings_is_written_as_it_is() -> None:
     assert texts.encode(pa.array(['{"a":1}', None]), "t").to_pylist() == [b'{"a":1}', None]
 
 
+def test_a_column_that_is_not_of_the_schema_is_refused() -> None:
+    json = JsonFormat(parse_schema("a INT"))
+    assert json.for_column(parse_schema("a INT NOT NULL")) == json
+    assert json.for_column(StringType()).encode(pa.array(["{}"]), "t").to_pylist() == [b"{}"]
+    with pytest.raises(ColumnType, match="string, or the type of its schema, struct<a:int>"):
+        json.for_column(parse_schema("a STRING"))
+
+
 def test_a_column_that_json_cannot_hold_is_refused() -> None:
     with pytest.raises(ColumnType, match="keys of a map must be strings, not bigint"):
         JsonFormat(None).for_column(MapType(LongType(), LongType()))
