@@ -324,7 +324,7 @@ class _Headers:
         self.ids = ids
         self.sizes = np.zeros(len(ids), dtype=np.int64)
         self._kinds = np.full(len(ids), -1, dtype=np.int64)
-        self._paths: list[tuple[int, ...]] = [(), FIRST_MESSAGE]
+        self._paths: dict[tuple[int, ...], int] = {(): 0, FIRST_MESSAGE: 1}
         rows = np.flatnonzero(ids >= 0)
         self._kinds[rows] = 0
         rows = rows[ends[rows] - starts[rows] > HEADER_BYTES]
@@ -366,20 +366,18 @@ class _Headers:
         path, size = _read_indexes(content)
         if not size:
             return 0, 0
-        if path not in self._paths:
-            self._paths.append(path)
-        return self._paths.index(path), size
+        return self._paths.setdefault(path, len(self._paths)), size
 
     def check(self, registry: RegistryAccess, name: str) -> dict[int, str]:
         """Return the values that are no messages of the type ``name``, and why; their sizes become 0."""
         refused = dict.fromkeys(np.flatnonzero(self.ids == NO_HEADER).tolist(), NO_HEADER_REASON)
         refused |= dict.fromkeys(np.flatnonzero(self._kinds == 0).tolist(), _BAD_INDEXES)
-        rows = np.flatnonzero(self._kinds > 0)
-        pairs = self.ids[rows] * len(self._paths) + self._kinds[rows]
+        rows, paths = np.flatnonzero(self._kinds > 0), list(self._paths)
+        pairs = self.ids[rows] * len(paths) + self._kinds[rows]
         found, inverse = np.unique(pairs, return_inverse=True)
         for number, pair in enumerate(found.tolist()):
-            schema_id, kind = divmod(pair, len(self._paths))
-            reason = _refusal(registry, schema_id, self._paths[kind], name)
+            schema_id, kind = divmod(pair, len(paths))
+            reason = _refusal(registry, schema_id, paths[kind], name)
             if reason:
                 refused |= dict.fromkeys(rows[inverse == number].tolist(), reason)
         self.sizes[list(refused)] = 0
