@@ -45,7 +45,8 @@ private object MinikafkaStream extends Logging {
 
   /** Returns partition -> offset of the JSON of an offset; none of the keys that are no topics. */
   private def positions(offset: Offset): Map[(String, String), Long] = Try {
-    val topics = new ObjectMapper().readTree(offset.json).properties.asScala
+    val keys = new ObjectMapper().readTree(offset.json).properties.asScala
+    val topics = keys.filterNot(_.getKey.startsWith("minikafka:"))
     topics.flatMap(topic => topic.getValue.properties.asScala.map { partition =>
       (topic.getKey, partition.getKey) -> partition.getValue.asLong
     }).toMap
