@@ -33,7 +33,7 @@ MAGIC = b"\0"
 HEADER_BYTES = 5
 _NO_END = (1 << 31) - 1
 NULL, NO_HEADER = -1, -2
-"""What ``schema_ids`` has in the place of an id."""
+"""Values in place of an id in the result of ``schema_ids``: a null value, and one without a header."""
 NO_HEADER_REASON = "it does not begin with byte 0 and a schema's id, as what is written with a registry does"
 
 _clients: dict[SchemaRegistryConfig, SchemaRegistryClient] = {}

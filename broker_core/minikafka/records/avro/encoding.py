@@ -107,7 +107,7 @@ class AvroEncoder:
             if result != op.FULL:
                 raise BadAvroRow(row, self._fault(result, int(state[write.FAULT_OP])))
             wanted = size + int(state[write.WANTED])
-            # What is wanted is for one instruction: others of the row may be the ones that do not fit.
+            # WANTED is the need of one instruction; another one of the same row may be what does not fit.
             if wanted > _OUTPUT_MAX or out.size == _OUTPUT_MAX:
                 raise AvroError(f"the Avro values of {rows} rows exceed 2 GiB: write fewer rows at a time")
             out = grown(out, size, min(_OUTPUT_MAX, max(wanted, 2 * out.size)))

@@ -54,7 +54,7 @@ GOOD = 0
 TRUNCATED = 1
 BAD_TAG = 2
 
-# What ``found`` has of a singular field.
+# Values of ``found`` for a singular field: it occurs once, or several times.
 ONCE = 1
 AGAIN = 2
 
