@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafka_fill import PARTITIONS
-from spark_rounds import OURS, PEER, Bench, Row, Work
+from spark_rounds import OURS, PEER, Bench, Row, Work, check_jars, parsed, parser_of, print_table
 
 SCHEMA = (
     "id BIGINT, user STRING, event STRING, at TIMESTAMP, amount DOUBLE, ok BOOLEAN, url STRING, "
@@ -157,40 +157,22 @@ CASES: dict[str, Callable[[Bench], list[Row]]] = {
 
 def options_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").split("\n\n")[0], epilog=f"cases: {', '.join(CASES)}"
-    )
-    parser.add_argument("--rows", type=int, help="of each topic; 1,000,000")
-    parser.add_argument("--runs", type=int, help="that count; 5")
-    parser.add_argument("--quick", action="store_true", help="a fifth of the rows, and two runs")
-    parser.add_argument("--only", default=",".join(CASES), help="cases, with commas between them")
-    parser.add_argument("--secured", action="store_true", help="connect by SASL_SSL")
-    found = parser.parse_args(words)
-    found.rows = (found.rows or (200_000 if found.quick else 1_000_000)) // PARTITIONS * PARTITIONS
-    found.runs = found.runs or (2 if found.quick else 5)
-    found.spark_python = ""
-    found.only = [name for name in found.only.split(",") if name]
-    unknown = [name for name in found.only if name not in CASES]
-    if unknown:
-        parser.error(f"no case {', '.join(unknown)}: there are {', '.join(CASES)}")
+    parser = parser_of(__doc__ or "", CASES, "of each topic; 1,000,000")
+    found = parsed(parser, words, CASES, 1_000_000)
+    found.rows = found.rows // PARTITIONS * PARTITIONS
     return found
 
 
 def main() -> int:
     """Run the cases; print the table, and what was found as JSON."""
     arguments = options_of()
-    missing = [name for name in ("KAFKA_JARS", "SPARK_KAFKA_JARS") if not os.environ.get(name)]
-    if missing:
-        raise SystemExit(f"set {' and '.join(missing)}: see the head of this file")
+    check_jars()
     rows: list[Row] = []
     with contextlib.ExitStack() as stack:
         bench = Bench(stack, arguments)
         for name in arguments.only:
             rows += CASES[name](bench)
-    print("| Case | What | Figure | Goal | | Rates and processor time a row (JVM + Python) |")
-    print("|---|---|---|---|---|---|")
-    for row in rows:
-        print(row.line())
+    print_table(rows)
     print(json.dumps({"load": os.getloadavg(), "sides": [dict(row.data) for row in rows]}))
     return 0
 

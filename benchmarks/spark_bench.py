@@ -42,7 +42,7 @@ from typing import Any
 
 import spark_reads
 from kafka_fill import PARTITIONS, Shape
-from spark_rounds import OURS, PEER, Bench, Row, Session, Work
+from spark_rounds import OURS, PEER, Bench, Row, Session, Work, check_jars, parsed, parser_of, print_table
 
 import minikafka
 from minikafka.records.format.message_set import Codec
@@ -166,32 +166,17 @@ CASES: dict[str, Callable[[Bench], list[Row]]] = {
 
 def options_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").split("\n\n")[0], epilog=f"cases: {', '.join(CASES)}"
-    )
-    parser.add_argument("--rows", type=int, help="that are read; a third of them is written; 3,000,000")
-    parser.add_argument("--runs", type=int, help="that count; 5")
-    parser.add_argument("--quick", action="store_true", help="a fifth of the rows, and two runs")
-    parser.add_argument("--only", default=",".join(CASES), help="cases, with commas between them")
-    parser.add_argument("--secured", action="store_true", help="connect by SASL_SSL")
+    rows_help = "that are read; a third of them is written; 3,000,000"
+    parser = parser_of(__doc__ or "", CASES, rows_help)
     parser.add_argument("--spark-python", default="", help="the Python of a Spark 4.2 or newer")
     parser.add_argument("--json", type=Path, help="where to write what was found")
-    found = parser.parse_args(words)
-    found.rows = found.rows or (600_000 if found.quick else 3_000_000)
-    found.runs = found.runs or (2 if found.quick else 5)
-    found.only = [name for name in found.only.split(",") if name]
-    unknown = [name for name in found.only if name not in CASES]
-    if unknown:
-        parser.error(f"no case {', '.join(unknown)}: there are {', '.join(CASES)}")
-    return found
+    return parsed(parser, words, CASES, 3_000_000)
 
 
 def main() -> int:
     """Run the cases; print the table, and what was found as JSON."""
     arguments = options_of()
-    missing = [name for name in ("KAFKA_JARS", "SPARK_KAFKA_JARS") if not os.environ.get(name)]
-    if missing:
-        raise SystemExit(f"set {' and '.join(missing)}: see the head of this file")
+    check_jars()
     began = time.monotonic()
     rows: list[Row] = []
     with contextlib.ExitStack() as stack:
@@ -211,10 +196,7 @@ def main() -> int:
                 print("  " + row.line(), flush=True)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
     print(f"\n{machine}; load {os.getloadavg()[0]:.1f}; {versions}\n")
-    print("| Case | What | Figure | Goal | | Rates and processor time a row (JVM + Python) |")
-    print("|---|---|---|---|---|---|")
-    for row in rows:
-        print(row.line())
+    print_table(rows)
     found = {
         "command": " ".join(sys.argv),
         "machine": machine,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -216,3 +216,46 @@ class Bench:
         sums = [ask("checksum", columns=columns, **read)["result"] for read in (first, second)]
         if sums[0] != sums[1] or sums[0][0] != rows:
             raise SystemExit(f"of {rows} rows the sides do not read the same: {sums} from {first}, {second}")
+
+
+def parser_of(head: str, cases: Iterable[str], rows_help: str) -> argparse.ArgumentParser:
+    """Return the parser of what all scripts with rounds take. ``head``: the script's docstring."""
+    parser = argparse.ArgumentParser(
+        description=head.split("\n\n", maxsplit=1)[0], epilog=f"cases: {', '.join(cases)}"
+    )
+    parser.add_argument("--rows", type=int, help=rows_help)
+    parser.add_argument("--runs", type=int, help="that count; 5")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the rows, and two runs")
+    parser.add_argument("--only", default=",".join(cases), help="cases, with commas between them")
+    parser.add_argument("--secured", action="store_true", help="connect by SASL_SSL")
+    parser.set_defaults(spark_python="")
+    return parser
+
+
+def parsed(
+    parser: argparse.ArgumentParser, words: Sequence[str] | None, cases: Iterable[str], rows: int
+) -> argparse.Namespace:
+    """Parse ``words``, or the command line. ``rows``: by default."""
+    found = parser.parse_args(words)
+    found.rows = found.rows or (rows // 5 if found.quick else rows)
+    found.runs = found.runs or (2 if found.quick else 5)
+    found.only = [name for name in found.only.split(",") if name]
+    unknown = [name for name in found.only if name not in cases]
+    if unknown:
+        parser.error(f"no case {', '.join(unknown)}: there are {', '.join(cases)}")
+    return found
+
+
+def check_jars() -> None:
+    """Stop unless the environment names the jars of the broker and of Spark's connector."""
+    missing = [name for name in ("KAFKA_JARS", "SPARK_KAFKA_JARS") if not os.environ.get(name)]
+    if missing:
+        raise SystemExit(f"set {' and '.join(missing)}: see the head of this file")
+
+
+def print_table(rows: Iterable[Row]) -> None:
+    """Print the rows as a table in Markdown."""
+    print("| Case | What | Figure | Goal | | Rates and processor time a row (JVM + Python) |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        print(row.line())
