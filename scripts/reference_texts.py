@@ -27,6 +27,11 @@ SHIM_OR_4_2 = "4.2; 4.0 and 4.1 with the Scala shim"
 SAME = "same"
 OURS = "only here"
 
+_FORMATS = {
+    f"minikafka.{part}.{name}": (WORKS, OURS)
+    for part in ("key", "value")
+    for name in ("format", "schema", "schema.file", "message")
+}
 _REGISTRY = {
     f"minikafka.{name}": (WORKS, OURS)
     for name in (
@@ -71,14 +76,7 @@ SPARK_SOURCE: dict[str, tuple[str, str]] = {
     "minikafka.commit.group": (WORKS, OURS),
     "offsets.storage": (WORKS, OURS),
     "zookeeper.connect": (WORKS, OURS),
-    "minikafka.key.format": (WORKS, OURS),
-    "minikafka.key.schema": (WORKS, OURS),
-    "minikafka.key.schema.file": (WORKS, OURS),
-    "minikafka.key.message": (WORKS, OURS),
-    "minikafka.value.format": (WORKS, OURS),
-    "minikafka.value.schema": (WORKS, OURS),
-    "minikafka.value.schema.file": (WORKS, OURS),
-    "minikafka.value.message": (WORKS, OURS),
+    **_FORMATS,
     **_REGISTRY,
     "minikafka.bad.values": (WORKS, OURS),
     "minikafka.dead.letter.topic": (WORKS, OURS),
@@ -98,14 +96,7 @@ SPARK_SOURCE: dict[str, tuple[str, str]] = {
 SPARK_SINK: dict[str, tuple[str, str]] = {
     "topic": (WORKS, SAME),
     "includeHeaders": (WORKS, SAME),
-    "minikafka.key.format": (WORKS, OURS),
-    "minikafka.key.schema": (WORKS, OURS),
-    "minikafka.key.schema.file": (WORKS, OURS),
-    "minikafka.key.message": (WORKS, OURS),
-    "minikafka.value.format": (WORKS, OURS),
-    "minikafka.value.schema": (WORKS, OURS),
-    "minikafka.value.schema.file": (WORKS, OURS),
-    "minikafka.value.message": (WORKS, OURS),
+    **_FORMATS,
     **_REGISTRY,
     "minikafka.auto.register.schemas": (WORKS, OURS),
     "minikafka.use.latest.version": (WORKS, OURS),

@@ -44,6 +44,16 @@ def append(path: Path, text: str) -> int:
         return file.tell()
 
 
+def keep_batch(directory: Path, number: int, rows: object) -> None:
+    """Put the rows of a batch into a file; the file ``wrong`` tells if the batch had others before."""
+    path, text = directory / f"batch-{number}", json.dumps(rows)
+    if path.exists() and path.read_text() != text:
+        append(directory / "wrong", f"batch {number} had {path.read_text()}, and again {text}\n")
+    new = directory / f"new-{number}"
+    new.write_text(text)
+    new.rename(path)
+
+
 def reach(directory: str, hook: str) -> None:
     """Execute the kill that is armed for ``hook``."""
     folder = Path(directory)

@@ -32,7 +32,7 @@ from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.network.cluster import ClusterClient
 from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.reading import stream
-from tests.faults.hooked_source import RUNNER_HOOKS, TASK_HOOKS, HookedSource, append, reach
+from tests.faults.hooked_source import RUNNER_HOOKS, TASK_HOOKS, HookedSource, append, keep_batch, reach
 
 SINK_HOOKS = ("sink has written",)  # and so before the write of the commit log
 FILES = {"offset log written": "offsets", "commit log written": "commits"}
@@ -162,12 +162,7 @@ class Case:
 
     def _write(self, frame: DataFrame, number: int) -> None:
         rows = sorted([row.partition, row.offset] for row in frame.select("partition", "offset").collect())
-        path, text = self.directory / f"batch-{number}", json.dumps(rows)
-        if path.exists() and path.read_text() != text:
-            append(self.directory / "wrong", f"batch {number} had {path.read_text()}, and again {text}\n")
-        new = self.directory / f"new-{number}"
-        new.write_text(text)
-        new.rename(path)
+        keep_batch(self.directory, number, rows)
         reach(str(self.directory), "sink has written")
 
     def _until(self, condition: Callable[[], bool]) -> None:

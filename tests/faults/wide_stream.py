@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import pyspark_minikafka  # noqa: F401  # sets PYSPARK_PYTHON
-from tests.faults.hooked_source import append
+from tests.faults.hooked_source import append, keep_batch
 
 PATIENCE_S = 300
 
@@ -74,12 +74,7 @@ class WideStream:
 
     def _write(self, frame: DataFrame, number: int) -> None:
         rows = sorted(map(_as_json, frame.select("partition", "offset", "value").collect()))
-        path, text = self.directory / f"batch-{number}", json.dumps(rows)
-        if path.exists() and path.read_text() != text:
-            append(self.directory / "wrong", f"batch {number} had {path.read_text()}, and again {text}\n")
-        new = self.directory / f"new-{number}"
-        new.write_text(text)
-        new.rename(path)
+        keep_batch(self.directory, number, rows)
 
     def _batches(self) -> list[Path]:
         """Return the files of the batches that are in the commit log."""

@@ -20,7 +20,7 @@ import pyspark_minikafka
 from minikafka.embedded import local
 from pyspark_minikafka import shim
 from tests.spark.conftest import ROOT, Kafka, child_environment
-from tests.support.processes import kill_family, wait_until
+from tests.support.processes import kill_family, run_to_end, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,24 +33,10 @@ QUIET = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.l
 
 
 def run(command: Sequence[str], cwd: Path, **environment: str) -> str:
-    """The output of a program of Spark's, which must end with 0; killed with its children else."""
-    given = {**child_environment(), "SPARK_HOME": str(JARS.parent), "PYSPARK_PYTHON": sys.executable}
-    with subprocess.Popen(
-        command,
-        cwd=cwd,
-        env={**given, "SPARK_LOCAL_DIRS": str(cwd / "spark"), **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            said, complained = process.communicate(timeout=PATIENCE_S)
-        except BaseException:
-            kill_family(process.pid)
-            raise
-    assert process.returncode == 0, said[-4_000:] + complained[-6_000:]
-    return said
+    """The output of a program of Spark's."""
+    spark = {"SPARK_HOME": str(JARS.parent), "PYSPARK_PYTHON": sys.executable}
+    spark["SPARK_LOCAL_DIRS"] = str(cwd / "spark")
+    return run_to_end(command, cwd, PATIENCE_S, **(spark | environment))
 
 
 def spark_program(name: str, *arguments: str) -> list[str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from tests.spark.conftest import Kafka, child_environment
-from tests.support.processes import kill_family
+from tests.spark.conftest import Kafka
+from tests.support.processes import run_to_end
 
 pytestmark = pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Unix domain sockets came with Spark 4.1")
 
@@ -65,20 +64,7 @@ print(json.dumps(seen))
 
 def test_unix_sockets_carry_reads_writes_and_streams(kafka: Kafka, tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, kafka.servers, kafka.topic(), kafka.topic()]
-    with subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env=child_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            said, errors = process.communicate(timeout=300)
-        finally:
-            kill_family(process.pid)
-    assert process.returncode == 0, errors[-4_000:]
+    said = run_to_end(command, tmp_path, timeout_s=300)
     everything = [10_000, 49_995_000]
     assert json.loads(said) == {
         "workers": ["true"],

@@ -55,6 +55,25 @@ def python(arguments: Sequence[str], cwd: Path, **environment: str) -> Iterator[
         output.close()
 
 
+def run_to_end(command: Sequence[str], cwd: Path, timeout_s: float, **environment: str) -> str:
+    """Return the output of a program, which must end with 0; at the end it is killed with its descendants."""
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**child_environment(), **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=timeout_s)
+        finally:
+            kill_family(process.pid)
+    assert process.returncode == 0, output[-4_000:] + errors[-6_000:]
+    return output
+
+
 def output_of(cwd: Path) -> str:
     """What the interpreters in ``cwd`` have said."""
     return (cwd / "output.txt").read_text()
