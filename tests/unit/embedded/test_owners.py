@@ -170,6 +170,18 @@ def test_the_working_directory_of_a_process_is_known(tmp_path: Path) -> None:
     assert owners.working_directory(process.pid) is None
 
 
+def test_the_command_line_of_a_process_is_known(run: Run) -> None:
+    command = [sys.executable, "-c", "print(1, flush=True); input()", "two words", ""]
+    process = run(*command)
+    said(process)  # it has no command line while it begins
+    if sys.platform == "linux":
+        assert owners.command_line(process.pid) == command
+    assert owners.command_from_ps(process.pid) == " ".join(command).split()
+    process.kill()
+    process.wait()
+    assert owners.command_line(process.pid) == owners.command_from_ps(process.pid) == []
+
+
 @pytest.mark.skipif(shutil.which("lsof") is None, reason="lsof is not installed")
 def test_lsof_says_the_same() -> None:
     assert owners.directory_from_lsof(os.getpid()) == os.getcwd()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import pytest
 
-from minikafka.embedded import owners
 from pyspark_minikafka.planning.cores import cores_of, find_cores, host_cores
 
 HOST = 12
@@ -45,10 +41,3 @@ def test_a_value_with_line_breaks_is_one_word() -> None:
 
 def test_a_process_without_a_jvm_has_the_cores_of_its_host() -> None:
     assert find_cores() == host_cores() >= 1
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_command_line_of_a_process_is_found() -> None:
-    assert owners.command_line(os.getpid())[0] != ""
-    assert owners.command_from_ps(os.getpid())[0] == owners.command_line(os.getpid())[0]
-    assert owners.command_line(0) == []
