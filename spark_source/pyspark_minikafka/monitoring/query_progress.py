@@ -2,11 +2,10 @@
 
     "sources": [{"description": D, "startOffset": S, "endOffset": E, "latestOffset": L, "numInputRows": N}, …]
 
-D names the source only with the Scala shim on Spark 4.0 and 4.1 (``minikafka[subscribe=orders]``); otherwise
-it is Spark's class for Python sources, so that a source is recognised by its offsets too. S is null for the
-first batch of a new query, whose end contains its start (``offsets``). L is where the logs ended when the
-batch was planned; without ``maxOffsetsPerTrigger`` that is E. It is null for a batch that was planned before
-a restart.
+D names the source only with the Scala shim (``minikafka[subscribe=orders]``); otherwise it is Spark's class
+for Python sources, so that a source is recognised by its offsets too. S is null for the first batch of a new
+query, whose end contains its start (``offsets``). L is where the logs ended when the batch was planned;
+without ``maxOffsetsPerTrigger`` that is E. It is null for a batch that was planned before a restart.
 """
 
 from __future__ import annotations
