@@ -3,9 +3,9 @@
     python -m tests.interop.compatibility CLIENTS.xml docs/reference/compatibility.md
 
 CLIENTS.xml: pytest's report of ``test_clients.py``, ``test_secured_listeners.py``,
-``test_spark_kafka_format.py``, ``test_frameworks.py`` and ``test_connect.py``, whose tests put down
-``client``, ``version`` and ``feature``, and of those of our clients on secured brokers of Apache Kafka, which
-put down ``broker`` as well. What the page says of other projects' own tests stays:
+``test_spark_kafka_format.py``, ``test_frameworks.py``, ``test_connect.py`` and ``test_schema_registry.py``,
+whose tests put down ``client``, ``version`` and ``feature``, and of those of our clients on secured brokers
+of Apache Kafka, which put down ``broker`` as well. What the page says of other projects' own tests stays:
 ``tests.interop.suites.page`` writes it.
 """
 
@@ -34,6 +34,9 @@ PRODUCER_AND_CONSUMER, COMMANDS, SPARK_SOURCE = OURS = ("producer and consumer",
 """Our clients that tests run on secured brokers of Apache Kafka."""
 
 FRAMEWORKS = ("Kafka Streams", "Kafka Connect", "MirrorMaker", "Flink", "Debezium", "Spring for Apache Kafka")
+REGISTRIES = APICURIO, CONFLUENT = ("Apicurio Registry", "Confluent's serializers")
+_PROGRAMS = (*FRAMEWORKS, *REGISTRIES)
+"""Programs whose tests differ, in the order of their tables."""
 
 TEXT = """\
 # Compatibility
@@ -56,6 +59,14 @@ by record (`test_frameworks.py`, `test_connect.py`). Exactly-once is left out: i
 {numbers_of_frameworks}.
 
 {table_of_frameworks}
+
+## Schema registries
+
+The Spark source's formats with a real schema registry, and with the serializers of Confluent's client for
+Python, by that registry (`test_schema_registry.py`).
+{numbers_of_registries}.
+
+{table_of_registries}
 
 ## Our clients on secured brokers of Apache Kafka
 
@@ -147,12 +158,12 @@ def table(cells: Sequence[Cell]) -> str:
     return "\n".join([*lines, "", *remarks] if remarks else lines)
 
 
-def framework_table(cells: Sequence[Cell]) -> str:
-    """A row for each feature of each framework, with the reason why it did not pass.
+def program_table(cells: Sequence[Cell]) -> str:
+    """A row for each feature of each framework or registry, with the reason why it did not pass.
 
     Tests of one feature that had the same result share a row.
     """
-    order = sorted(cells, key=lambda cell: (FRAMEWORKS.index(cell.client), cell.version, cell.feature))
+    order = sorted(cells, key=lambda cell: (_PROGRAMS.index(cell.client), cell.version, cell.feature))
     rows = (
         (
             head(cell.client, cell.version),
@@ -161,7 +172,7 @@ def framework_table(cells: Sequence[Cell]) -> str:
         )
         for cell in order
     )
-    return "\n".join(map(row, [("framework", "does", "result"), ("---",) * 3, *dict.fromkeys(rows)]))
+    return "\n".join(map(row, [("program", "does", "result"), ("---",) * 3, *dict.fromkeys(rows)]))
 
 
 def head(client: str, version: str) -> str:
@@ -182,7 +193,8 @@ def document(cells: Sequence[Cell], before: str = "") -> str:
     """The whole text. The part about other projects' tests is as ``before``, in the text of the last run."""
     ours = [cell for cell in cells if cell.broker]
     frameworks = [cell for cell in cells if cell.client in FRAMEWORKS]
-    others = [cell for cell in cells if not cell.broker and cell.client not in FRAMEWORKS]
+    registries = [cell for cell in cells if cell.client in REGISTRIES]
+    others = [cell for cell in cells if not cell.broker and cell.client not in _PROGRAMS]
     _, heading, suites = before.partition(HEADING)
     return TEXT.format(
         date=datetime.datetime.now(datetime.timezone.utc).date(),
@@ -193,7 +205,9 @@ def document(cells: Sequence[Cell], before: str = "") -> str:
         numbers=numbers(others),
         table=table(others),
         numbers_of_frameworks=numbers(frameworks),
-        table_of_frameworks=framework_table(frameworks),
+        table_of_frameworks=program_table(frameworks),
+        numbers_of_registries=numbers(registries),
+        table_of_registries=program_table(registries),
         numbers_of_ours=numbers(ours),
         table_of_ours=table(ours),
         suites=heading + suites,

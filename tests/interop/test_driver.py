@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.compatibility import Cell, cells_of, framework_table, table
+from tests.interop.compatibility import Cell, cells_of, document, program_table, table
 from tests.interop.driver import Message, Program, Refused
 
 ECHO = """
@@ -114,11 +114,25 @@ def test_table_of_frameworks_says_why_one_did_not_pass() -> None:
         Cell("Kafka Streams", "3.9.1", "count words", "passed"),
         Cell("Kafka Streams", "3.9.1", "count words", "passed"),
     ]
-    assert framework_table(cells).splitlines()[2:] == [
+    assert program_table(cells).splitlines()[2:] == [
         "| Kafka Streams 3.9.1 | count words | passed |",
         "| Kafka Streams 4.3.1 | count words | passed |",
         "| Flink 2.2.1 | copy a topic | failed: AssertionError: 4 != 5 |",
     ]
+
+
+def test_each_kind_of_program_has_its_own_section() -> None:
+    cells = [
+        Cell("sarama", "1.61.1", "one", "passed"),
+        Cell("Flink", "2.2.1", "two", "passed"),
+        Cell("Apicurio Registry", "3.0.9", "three", "passed"),
+        Cell("commands", "", "four", "passed", broker="4.3.1"),
+    ]
+    *_, clients, frameworks, registries, ours = document(cells).split("\n## ")
+    assert "| one | pass |" in clients
+    assert "| Flink 2.2.1 | two | passed |" in frameworks
+    assert "| Apicurio Registry 3.0.9 | three | passed |" in registries
+    assert "| four | pass |" in ours
 
 
 def test_table_of_our_clients_has_columns_by_broker() -> None:
