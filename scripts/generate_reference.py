@@ -141,7 +141,7 @@ def spark_options() -> str:
         return [
             [
                 f"`{key.name}`",
-                default_of(key) or ("see the meaning" if "by default" in key.doc else "none"),
+                default_of(key) or ("see the meaning" if "by default" in key.doc.lower() else "none"),
                 *compared[key.name],
                 key.doc + (also if f"kafka.{key.name}" in config.keys else ""),
             ]
@@ -149,19 +149,19 @@ def spark_options() -> str:
         ]
 
     header = "Option | Default | Spark | Spark's connector | Meaning"
+    reads = rows(options.SOURCE_CONFIG, texts.SPARK_SOURCE)
+    writes = rows(options.SINK_CONFIG, texts.SPARK_SINK)
     parts = [
         "# Spark options",
         NOTE,
-        (
-            'The options of `format("minikafka")`. *Spark*: the versions from which an option works; all: 4.0 to 4.3. '
-            "*Spark's connector*: how the option compares with Spark's own Kafka connector; the "
-            "[parity page](parity-with-spark-kafka.md) has each behaviour with its test. "
-            "Names are not case-sensitive."
-        ),
+        texts.SPARK_OPTIONS,
         "## Reading",
-        table(header, rows(options.SOURCE_CONFIG, texts.SPARK_SOURCE)),
+        table(header, (row for row in reads if row not in writes)),
         "## Writing",
-        table(header, rows(options.SINK_CONFIG, texts.SPARK_SINK)),
+        table(header, (row for row in writes if row not in reads)),
+        "## Reading and writing",
+        table(header, (row for row in reads if row in writes)),
+        texts.SPARK_FORMATS,
         "## Client properties",
         "Kafka's own, with the prefix `kafka.`.",
     ]

@@ -22,6 +22,16 @@ API_PACKAGES = (
 SPARKS_NAME = "DefaultSource"
 """The class that Spark looks for: programs use the format's name."""
 
+SPARK_OPTIONS = (
+    'The options of `format("minikafka")`. *Spark*: the versions from which an option works; all: 4.0 to 4.3. '
+    "*Spark's connector*: how the option compares with Spark's own Kafka connector; the "
+    "[parity page](parity-with-spark-kafka.md) has each behaviour with its test. Names are not case-sensitive."
+)
+SPARK_FORMATS = (
+    "`minikafka.schema.registry.ssl.…` are [Kafka's properties of TLS](client-properties.md#tls) for the schema "
+    "registry. [Read and write values as columns](../guides/value-formats.md) explains the formats."
+)
+
 WORKS = "all"
 SHIM_OR_4_2 = "4.2; 4.0 and 4.1 with the Scala shim"
 SAME = "same"

@@ -203,17 +203,17 @@ def _definition(side: str) -> ConfigDef:
                 f"minikafka.{side}.schema",
                 TEXT,
                 None,
-                f"The schema of {side}s: of JSON (a write needs none), in Spark's DDL, such as `id BIGINT, "
-                "tags ARRAY<STRING>`, or in Spark's JSON; of Avro, Avro's JSON; of protobuf, the text of a "
-                ".proto file.",
+                f"The schema of {side}s: of JSON in Spark's DDL, such as `id BIGINT, tags ARRAY<STRING>`, or "
+                "in Spark's JSON; of Avro its JSON; of protobuf the text of a .proto file. A write of JSON "
+                "or Avro needs none.",
                 "schema",
             ),
             ConfigKey(
                 f"minikafka.{side}.schema.file",
                 TEXT,
                 None,
-                "A file on the driver with it; for protobuf also a descriptor set (`protoc --include_imports "
-                "--descriptor_set_out`).",
+                "A file on the driver with the schema; for protobuf also a descriptor set (`protoc "
+                "--include_imports --descriptor_set_out`).",
                 "schema_file",
             ),
             ConfigKey(
