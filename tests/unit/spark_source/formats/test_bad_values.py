@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -9,7 +11,11 @@ from hypothesis import strategies as st
 
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.formats.bad_values import bad_value, decode_blocks, errors
+from pyspark_minikafka.formats.json_format import JsonFormat
+from pyspark_minikafka.formats.spark_schema import parse_schema
 from pyspark_minikafka.formats.value_format import Decoded
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def _whole(block: pa.BinaryArray) -> pa.Array | None:
@@ -52,3 +58,12 @@ def test_the_error_of_a_value_names_its_place_and_the_way_out() -> None:
     assert r"\x1b[2J" in error
     assert error.isprintable()
     assert len(error) < 500
+
+
+def test_the_guide_quotes_the_error_as_it_is() -> None:
+    value = b'{"id":3,"total":"12"}'
+    decoded = JsonFormat(parse_schema("id BIGINT, total DOUBLE")).decode(pa.array([value]), "sold")
+    (reason,) = decoded.reasons
+    guide = (ROOT / "docs" / "guides" / "value-formats.md").read_text(encoding="utf-8")
+    error = bad_value("value", TopicPartition("sold", 0), 2, value, reason)
+    assert str(error) in " ".join(guide.split())
