@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from minikafka.records import kernels
 from minikafka.records.arrow.encoding import binary_column
-from minikafka.records.arrow.nested_columns import Column, ColumnMemory, ColumnNumbers
+from minikafka.records.arrow.nested_columns import Column, ColumnMemory, ColumnNumbers, ColumnSizes
 from minikafka.records.kernels import json_ops as op
 from minikafka.records.kernels import json_scan
 from minikafka.records.kernels.arrays import read_only
@@ -111,10 +111,10 @@ class JsonReader:
 
     def __init__(self, kind: pa.DataType) -> None:
         numbers = ColumnNumbers()
-        self._root = numbers.column(kind, True)
-        self._counters = numbers.counters
+        root = numbers.column(kind, True)
+        self._sizes = ColumnSizes(root, numbers.counters)
         tables = _Tables()
-        tables.add(self._root)
+        tables.add(root)
         self._tables = [
             np.array(table, dtype=np.int64) for table in (tables.nodes, tables.fields, tables.nulls)
         ]
@@ -124,11 +124,11 @@ class JsonReader:
         """Return the column, and the numbers of the values that are null because the kernel refused them."""
         rows = len(values)
         column = binary_column(values)
-        memory = ColumnMemory(self._root, self._counters, rows, int(column.data.size))
+        memory = ColumnMemory(self._sizes, rows, int(column.data.size))
         results = np.zeros(rows, dtype=np.int64)
         if not column.offsets.size:
             memory.all_null()
-            return memory.array(self._root, rows), np.empty(0, dtype=np.int64)
+            return memory.filled(), np.empty(0, dtype=np.int64)
         read = kernels.json_read
         names, scratch = read_only(self._names or b"\0"), np.zeros(1, dtype=np.int64)
         state = np.zeros(op.STATE_SIZE, dtype=np.int64)
@@ -160,4 +160,4 @@ class JsonReader:
         ):
             if not memory.grow(int(state[op.FULL_COUNTER]), int(state[op.WANTED])):
                 state[op.REFUSED_ROW] = state[op.NEXT_ROW]
-        return memory.array(self._root, rows), np.flatnonzero(results)
+        return memory.filled(), np.flatnonzero(results)

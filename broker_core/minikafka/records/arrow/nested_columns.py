@@ -7,6 +7,7 @@ of addresses that a kernel gets.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from minikafka.records.arrow.buffers import empty, grown
 from minikafka.records.kernels import avro_ops as op
 
 COLUMNS_MAX = 10_000
@@ -22,6 +22,8 @@ COLUMNS_MAX = 10_000
 _COLUMN_MAX = 0x7FFFFFFF
 """The most bytes or items of a column with int32 ends."""
 _FIRST_BYTES = 4096
+_SPARE = 1.1
+"""Text gets a tenth more than what it took of the data before."""
 
 
 class TooManyColumns(ValueError):
@@ -49,6 +51,16 @@ class Column:
     @property
     def has_ends(self) -> bool:
         return self.counter >= 0
+
+    @property
+    def is_text(self) -> bool:
+        """Return True for a column of bytes or of text."""
+        return self.counter >= 0 and not self.children
+
+    @property
+    def has_marks(self) -> bool:
+        """Return True if there is a byte for each item that says whether it is valid."""
+        return self.nullable and not pa.types.is_null(self.type)
 
     @property
     def item_bytes(self) -> int:
@@ -98,30 +110,59 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
+class ColumnSizes:
+    """The columns below a root, and how much memory they get at first: text as much as it took of the data
+    before.
+    """
+
+    def __init__(self, root: Column, counters: int) -> None:
+        self.root = root
+        self.all = tuple(root.all())
+        self._counters = counters
+        item_bytes = [0] * counters
+        for column in self.all:
+            item_bytes[column.domain] += column.item_bytes
+        # About the bytes of the data for each list: a process may be limited in what it may ask for.
+        self._parts = np.maximum(item_bytes, counters)
+        self._texts = np.array([one.counter for one in self.all if one.is_text], dtype=np.int64)
+        self._shares: NDArray[np.float64] | None = None
+        """Of the last data, what each of ``_texts`` took."""
+
+    def limits(self, rows: int, data_bytes: int) -> NDArray[np.int64]:
+        """Return the limit of each counter."""
+        found: NDArray[np.int64] = data_bytes // self._parts
+        if self._shares is not None:
+            found[self._texts] = self._shares * (_SPARE * data_bytes)
+        found = np.minimum(found + _FIRST_BYTES, _COLUMN_MAX)
+        found[0] = rows
+        return found
+
+    def learn(self, used: NDArray[np.int64], data_bytes: int) -> None:
+        """Note what the counters of some data have reached."""
+        if data_bytes:
+            self._shares = np.minimum(used[self._texts] / data_bytes, 1)
+
+
 class ColumnMemory:
     """The memory of the columns, and the tables that describe it to the kernel."""
 
-    def __init__(self, root: Column, counters: int, rows: int, data_bytes: int) -> None:
-        self._columns = {column.place: column for column in root.all()}
+    def __init__(self, sizes: ColumnSizes, rows: int, data_bytes: int) -> None:
+        self._sizes = sizes
         self._rows = rows
-        self.used = np.zeros(counters, dtype=np.int64)
-        self.limits = np.zeros(counters, dtype=np.int64)
-        self.addresses = np.zeros(len(self._columns) * op.ADDRESSES, dtype=np.int64)
-        self._arrays: dict[int, NDArray[np.uint8]] = {}
+        self._data_bytes = data_bytes
+        self.limits = sizes.limits(rows, data_bytes)
+        self.used = np.zeros_like(self.limits)
+        self.addresses = np.zeros(len(sizes.all) * op.ADDRESSES, dtype=np.int64)
+        self._buffers: dict[int, pa.Buffer] = {}
         """The memory at each place of ``addresses``."""
-        self.limits[0] = rows
-        for counter in range(1, counters):
-            # About the bytes of the data for each list: a process may be limited in what it may ask for.
-            wide = sum(column.item_bytes for column in self._columns.values() if column.domain == counter)
-            self.limits[counter] = min(_COLUMN_MAX, _FIRST_BYTES + data_bytes // max(counters, wide))
-        for column in self._columns.values():
-            self._size_items(column)
-            if column.has_ends and not column.children:
-                self._resize(column.place + op.BYTES_AT, int(self.limits[column.counter]))
+        limits = self.limits.tolist()
+        for column in sizes.all:
+            self._size_items(column, limits[column.domain])
+            if column.is_text:
+                self._resize(column.place + op.BYTES_AT, limits[column.counter])
 
-    def _size_items(self, column: Column) -> None:
-        items = int(self.limits[column.domain])
-        if column.nullable and not pa.types.is_null(column.type):
+    def _size_items(self, column: Column, items: int) -> None:
+        if column.has_marks:
             self._resize(column.place + op.VALIDITY, items)
         if column.has_ends:
             self._resize(column.place + op.DATA, 4 * (items + 1))
@@ -129,64 +170,61 @@ class ColumnMemory:
             self._resize(column.place + op.DATA, column.width * items)
 
     def _resize(self, place: int, size: int) -> None:
-        before = self._arrays.get(place)
+        before = self._buffers.get(place)
+        buffer = self._buffers[place] = pa.allocate_buffer(size)
         if before is None:
-            array = empty(size, np.uint8)
-            array[:4] = 0  # the start of the first item, if these are ends
+            ctypes.memset(buffer.address, 0, min(size, 4))  # the start of the first item, if these are ends
         else:
-            array = grown(before, before.size, size)
-        self._arrays[place] = array
-        self.addresses[place] = array.ctypes.data
+            ctypes.memmove(buffer.address, before.address, before.size)
+        self.addresses[place] = buffer.address
 
     def grow(self, counter: int, wanted: int) -> bool:
         """Enlarge what a counter counts, at least to ``wanted``; False if it would be too large."""
         if wanted > _COLUMN_MAX:
             return False
-        self.limits[counter] = min(_COLUMN_MAX, max(wanted, 2 * int(self.limits[counter])))
-        for column in self._columns.values():
+        limit = self.limits[counter] = min(_COLUMN_MAX, max(wanted, 2 * int(self.limits[counter])))
+        for column in self._sizes.all:
             if column.domain == counter:
-                self._size_items(column)
-            elif column.counter == counter and not column.children:
-                self._resize(column.place + op.BYTES_AT, int(self.limits[counter]))
+                self._size_items(column, limit)
+            elif column.counter == counter and column.is_text:
+                self._resize(column.place + op.BYTES_AT, limit)
         return True
 
     def all_null(self) -> None:
         """Make every row null."""
-        for array in self._arrays.values():
-            array[:] = 0
+        for buffer in self._buffers.values():
+            ctypes.memset(buffer.address, 0, buffer.size)
 
-    def array(self, column: Column, items: int) -> pa.Array:
-        """Return a column without a copy, but for booleans and validity, which become bits."""
+    def filled(self) -> pa.Array:
+        """Return the root's column without a copy, but for booleans and validity, which become bits."""
+        self._sizes.learn(self.used, self._data_bytes)
+        return self._array(self._sizes.root, self._rows)
+
+    def _array(self, column: Column, items: int) -> pa.Array:
         if pa.types.is_null(column.type):
             return pa.nulls(items)
         validity = self._validity(column, items)
-        if column.children or pa.types.is_struct(column.type):
-            return self._nested(column, items, validity)
-        if column.has_ends:
-            ends = self._arrays[column.place + op.DATA]
-            used = int(ends.view(np.int32)[items])
-            data = self._arrays[column.place + op.BYTES_AT][:used]
-            buffers = [validity, pa.py_buffer(ends), pa.py_buffer(data)]
-            return pa.Array.from_buffers(column.type, items, buffers)
-        data = self._arrays[column.place + op.DATA][: column.width * items]
-        if pa.types.is_boolean(column.type):
-            data = np.packbits(data, bitorder="little")
-        return pa.Array.from_buffers(column.type, items, [validity, pa.py_buffer(data)])
-
-    def _nested(self, column: Column, items: int, validity: pa.Buffer | None) -> pa.Array:
-        if not column.has_ends:
-            children = [self.array(child, items) for child in column.children]
+        if pa.types.is_struct(column.type):
+            children = [self._array(child, items) for child in column.children]
             return pa.Array.from_buffers(column.type, items, [validity], children=children)
-        ends = self._arrays[column.place + op.DATA]
-        used = int(ends.view(np.int32)[items])
-        children = [self.array(child, used) for child in column.children]
-        if pa.types.is_map(column.type):
-            entry = pa.struct([column.type.key_field, column.type.item_field])
-            children = [pa.Array.from_buffers(entry, used, [None], children=children)]
-        return pa.Array.from_buffers(column.type, items, [validity, pa.py_buffer(ends)], children=children)
+        data = self._buffers[column.place + op.DATA]
+        if column.has_ends:
+            used = int(np.frombuffer(data, dtype=np.int32)[items])
+            if column.is_text:
+                text = self._buffers[column.place + op.BYTES_AT].slice(0, used)
+                return pa.Array.from_buffers(column.type, items, [validity, data, text])
+            children = [self._array(child, used) for child in column.children]
+            if pa.types.is_map(column.type):
+                entry = pa.struct([column.type.key_field, column.type.item_field])
+                children = [pa.Array.from_buffers(entry, used, [None], children=children)]
+            return pa.Array.from_buffers(column.type, items, [validity, data], children=children)
+        data = data.slice(0, column.width * items)
+        if pa.types.is_boolean(column.type):
+            data = pa.py_buffer(np.packbits(np.frombuffer(data, dtype=np.uint8), bitorder="little"))
+        return pa.Array.from_buffers(column.type, items, [validity, data])
 
     def _validity(self, column: Column, items: int) -> pa.Buffer | None:
-        marks = self._arrays.get(column.place + op.VALIDITY)
-        if marks is None or marks[:items].all():
+        if not column.has_marks:
             return None
-        return pa.py_buffer(np.packbits(marks[:items] != 0, bitorder="little"))
+        marks = np.frombuffer(self._buffers[column.place + op.VALIDITY], dtype=np.bool_)[:items]
+        return None if marks.all() else pa.py_buffer(np.packbits(marks, bitorder="little"))

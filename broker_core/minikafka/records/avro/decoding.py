@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from minikafka.records import kernels
 from minikafka.records.arrow.encoding import binary_column
-from minikafka.records.arrow.nested_columns import ColumnMemory
+from minikafka.records.arrow.nested_columns import ColumnMemory, ColumnSizes
 from minikafka.records.avro.resolution import compile_reader
 from minikafka.records.avro.types import Type
 from minikafka.records.kernels import avro_ops as op
@@ -52,6 +52,7 @@ class AvroDecoder:
     def __init__(self, writer: Type, reader: Type) -> None:
         """Compile the schemas. Raise AvroError (UnresolvedSchema) if they cannot be used together."""
         self._program = compile_reader(writer, reader)
+        self._sizes = ColumnSizes(self._program.root, self._program.counters)
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -60,19 +61,16 @@ class AvroDecoder:
 
     def decode(self, values: pa.Array, prefix_bytes: int = 0) -> DecodedAvro:
         """Read a binary column. The first ``prefix_bytes`` of each value, which it has, are left out."""
-        program = self._program
         rows = len(values)
         column = binary_column(values)
         results = np.zeros(rows, dtype=np.int64)
-        memory = ColumnMemory(program.root, program.counters, rows, int(column.data.size))
+        memory = ColumnMemory(self._sizes, rows, int(column.data.size))
         if column.offsets.size:
             self._run(memory, column.offsets, column.data, column.valid, column.shift, prefix_bytes, results)
         else:
             memory.all_null()
         bad = np.flatnonzero(results)
-        return DecodedAvro(
-            memory.array(program.root, rows), bad, tuple(map(self._reason, results[bad].tolist()))
-        )
+        return DecodedAvro(memory.filled(), bad, tuple(map(self._reason, results[bad].tolist())))
 
     def _run(
         self,

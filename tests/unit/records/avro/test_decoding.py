@@ -243,8 +243,31 @@ def test_wide_items_do_not_take_many_times_the_memory_of_the_data() -> None:
     numbers = nested_columns.ColumnNumbers()
     wide = pa.list_(pa.struct([(f"f{i}", pa.float64()) for i in range(60)]))
     root = numbers.column(wide, True)
-    memory = nested_columns.ColumnMemory(root, numbers.counters, 10, 1 << 20)
-    assert sum(array.nbytes for array in memory._arrays.values()) < 4 << 20
+    sizes = nested_columns.ColumnSizes(root, numbers.counters)
+    memory = nested_columns.ColumnMemory(sizes, 10, 1 << 20)
+    assert sum(buffer.size for buffer in memory._buffers.values()) < 4 << 20
+
+
+def test_text_gets_as_much_memory_as_it_took_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = record(Field("n", INT), Field("long", STRING), Field("short", STRING))
+    decoder = AvroDecoder(kind, kind)
+    one = b"\x02" + varint(900) + b"a" * 900 + b"\x02b"
+    values = pa.array([one] * 100, pa.binary())
+    first = decoder.decode(values).column
+    grown: list[int] = []
+    monkeypatch.setattr(nested_columns.ColumnMemory, "grow", lambda _, counter, wanted: grown.append(counter))
+    assert decoder.decode(values).column.equals(first)
+    assert grown == []
+
+
+def test_memory_of_text_is_limited_by_the_data() -> None:
+    numbers = nested_columns.ColumnNumbers()
+    root = numbers.column(pa.struct([("s", pa.string()), ("t", pa.string())]), True)
+    sizes = nested_columns.ColumnSizes(root, numbers.counters)
+    sizes.learn(np.array([1, 1_000_000, 0], dtype=np.int64), 1)
+    sizes.learn(np.array([1, 0, 0], dtype=np.int64), 0)
+    memory = nested_columns.ColumnMemory(sizes, 10, 1 << 20)
+    assert sum(buffer.size for buffer in memory._buffers.values()) < 2 << 20
 
 
 def test_value_that_is_too_large_for_a_column_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
