@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.offsets import BadStreamOffset, Offsets, StreamOffset, to_json
-from pyspark_minikafka.strategy import Assign, Strategy, Subscribe
+from pyspark_minikafka.strategy import Assign, Strategy
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -156,9 +156,7 @@ def reads(strategy: Strategy) -> Reads:
     """Return a predicate for the partitions that a query with ``strategy`` reads."""
     if isinstance(strategy, Assign):
         return strategy.partitions.__contains__
-    if isinstance(strategy, Subscribe):
-        return lambda tp: tp.topic in strategy.topics
-    return lambda tp: bool(strategy.among([tp.topic]))
+    return lambda tp: strategy.reads(tp.topic)
 
 
 def check(location: CheckpointLocation) -> None:
