@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ import pyspark_minikafka
 from minikafka.base.errors import BrokerError
 from minikafka.clients.admin.groups import GroupAdmin
 from pyspark_minikafka import cache
-from tests.spark.streams import Running, Streams, wait_until
+from tests.spark.streams import PATIENCE_S, Running, Streams, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +84,92 @@ def test_sources_have_brokers_of_their_own_and_others_are_left_out(spark: SparkS
     found = pyspark_minikafka.progress(query, options, options)
     assert (lags(found), len(found.sources)) == ([(topics[0], 0, 0), (topics[1], 0, 1)], 2)
     assert str(found).startswith("query both: batch ")
+
+
+def test_a_running_query_has_the_present_lag_of_each_source(spark: SparkSession, kafka: Kafka) -> None:
+    topics = [kafka.topic_with(["a"], partitions=2), kafka.topic_with(["b", "c"])]
+    options = {"kafka.bootstrap.servers": kafka.servers, "startingOffsets": "earliest"}
+    reader = spark.readStream.format("minikafka").options(**options)
+    one, two = (reader.option("subscribe", topic).load().select("value") for topic in topics)
+    writer = one.union(two).writeStream.format("noop").queryName("both").trigger(processingTime="1 hour")
+    query = writer.start()
+    try:
+        wait_until(lambda: query.lastProgress is not None)
+        kafka.produce(topics[0], ["d"], partition=1)
+        kafka.produce(topics[1], ["e", "f"])
+        found, by_each = (pyspark_minikafka.progress(query, *each) for each in ([options], [options] * 2))
+        assert query.isActive
+    finally:
+        query.stop()
+    assert lags(found) == lags(by_each) == [(topics[0], 0, 0), (topics[0], 1, 1), (topics[1], 0, 2)]
+    assert [source.rows for source in found.sources] == [1, 2]
+    assert found.worst is not None
+    assert (found.lag, found.worst.topic) == (3, topics[1])
+
+
+class Gate:
+    """Holds all batches of a query but the first until it is opened."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+
+    def __call__(self, number: int, values: list[str]) -> None:
+        assert number == 0 or self.opened.wait(PATIENCE_S)
+
+
+def test_partitions_that_are_gone_have_no_lag_until_the_next_batch(streams: Streams, kafka: Kafka) -> None:
+    prefix = f"p{uuid.uuid4().hex[:8]}"
+    gone, kept = kafka.topic(2, prefix=prefix), kafka.topic(prefix=prefix)
+    kafka.produce(gone, ["a"])
+    kafka.produce(kept, ["b"])
+    gate, options = Gate(), {"kafka.bootstrap.servers": kafka.servers}
+    running = streams.start(
+        before=gate,
+        subscribePattern=f"{prefix}.*",
+        startingOffsets="earliest",
+        failOnDataLoss="false",
+        fetchOffset__retryIntervalMs="10",
+    )
+
+    def present() -> list[tuple[str, int, int | None]]:
+        return lags(pyspark_minikafka.progress(running.query, options))
+
+    running.wait_for(2)
+    wait_until(lambda: running.query.lastProgress is not None)
+    before = present()
+    kafka.delete(gone)
+    kafka.produce(kept, ["c"])
+    unknown = [(topic, number, 1 if topic == kept else None) for topic, number, _ in before]
+    wait_until(lambda: present() == unknown)
+    gate.opened.set()
+    running.wait_for(3)
+    wait_until(lambda: present() == [(kept, 0, 0)])
+    assert running.query.isActive
+
+
+def test_lag_in_a_topic_made_anew_is_unknown_to_all_tools(streams: Streams, kafka: Kafka) -> None:
+    topic, group = kafka.topic_with(["a", "b", "c"]), f"anew-{uuid.uuid4().hex[:8]}"
+    gate, options = Gate(), {"kafka.bootstrap.servers": kafka.servers}
+    running = streams.start(
+        before=gate,
+        subscribe=topic,
+        startingOffsets="earliest",
+        failOnDataLoss="false",
+        fetchOffset__retryIntervalMs="10",
+        minikafka__commit__group=group,
+    )
+    running.wait_for(3)
+    groups = GroupAdmin(kafka.client)
+    wait_until(lambda: [each.offset for each in groups.offsets(group).values()] == [3])
+    wait_until(lambda: running.query.lastProgress is not None)
+    kafka.make_anew(topic)
+    kafka.produce(topic, ["d"])
+    found = pyspark_minikafka.progress(running.query, options)
+    assert [(p.end, p.latest, p.lag, p.behind_ms) for p in found.partitions] == [(3, 1, None, None)]
+    assert [each.lag for each in groups.lags(groups.describe(group))] == [None]
+    gate.opened.set()
+    running.wait_for(4)
+    wait_until(lambda: lags(pyspark_minikafka.progress(running.query, options)) == [(topic, 0, 0)])
 
 
 def test_the_tool_of_groups_shows_the_same_lag(streams: Streams, kafka: Kafka) -> None:

@@ -19,7 +19,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.fetch_state import FetchSettings
 from minikafka.clients.fetch.isolation_level import IsolationLevel
-from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
+from minikafka.clients.fetch.list_offsets import list_ends
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.clients.fetch.shared_fetch import Beginning, FirstFetch, SharedFetch
 from minikafka.clients.network.cluster import ClusterClient
@@ -68,10 +68,7 @@ class ClusterLogs:
     deadline: Deadline
 
     def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        known = self.cluster.metadata(None, timeout_ms=self.deadline.remaining_ms())
-        wanted = {tp: LATEST for tp in partitions if known.leader(tp) is not None}
-        found = list_offsets(self.cluster, wanted, self.deadline, self.isolation) if wanted else {}
-        return {tp: offset for tp, offset in found.items() if offset is not None}
+        return list_ends(self.cluster, partitions, self.deadline, self.isolation)
 
     def first_timestamps(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         settings = FetchSettings(
@@ -118,9 +115,12 @@ class ClusterLogs:
 def progress(query: StreamingQuery | ConnectQuery, *options: Options) -> QueryProgress:
     """Return the progress of a query; with the ``options`` of its readers, as it is now.
 
-    Raise ValueError for another number of options than one, or one for each source, TypeError for one that is
-    no mapping, ConfigErrors for invalid ones, and MinikafkaError if the brokers do not answer.
+    Raise TypeError for what is no query, and for options that are no mapping; ValueError for another number
+    of options than one, or one for each source; ConfigErrors for invalid ones; and MinikafkaError if the
+    brokers do not answer.
     """
+    if not hasattr(type(query), "lastProgress"):
+        raise TypeError(f"expected a StreamingQuery, as start() returns it, not {type(query).__name__}")
     check_options(options)
     reported = query.lastProgress
     document = None if reported is None else json.loads(reported.json)

@@ -47,7 +47,8 @@ class LagListener(StreamingQueryListener):
     """Logs the lag of each query that reads minikafka.
 
     every_s: the shortest time between two lines of a query. options: those of a reader, to look up the
-    present ends of the logs; without them the lag is that of the last batch, as Spark reports it.
+    present ends of the logs; without them the lag is that of the last batch, as Spark reports it. Raises
+    TypeError or ValueError for others.
     """
 
     def __init__(
@@ -57,10 +58,8 @@ class LagListener(StreamingQueryListener):
         clock: Clock | None = None,
         write: Callable[[str], None] = lambda line: report.note(line, shown=True),
     ) -> None:
-        if every_s <= 0:
-            raise ValueError(f"every_s must be positive, not {every_s}")
         check_options(options)
-        self._every_ms = every_s * 1_000
+        self._every_ms = _milliseconds(every_s)
         self._options = options
         self._clock = clock or SystemClock()
         self._write = write
@@ -114,8 +113,21 @@ class LagListener(StreamingQueryListener):
         self._write(summary(found, rate))
 
 
+def _milliseconds(every_s: object) -> float:
+    if not isinstance(every_s, int | float):
+        raise TypeError(f"every_s must be a number of seconds, not {every_s!r}")
+    if not every_s > 0:  # NaN too
+        raise ValueError(f"every_s must be positive, not {every_s}")
+    return every_s * 1_000
+
+
 def log_progress(spark: SparkSession, *options: Options, every_s: float) -> LagListener:
-    """Add a ``LagListener`` to the session and return it, for ``spark.streams.removeListener``."""
+    """Add a ``LagListener`` to the session and return it, for ``spark.streams.removeListener``.
+
+    Raise TypeError for what is no session, and as ``LagListener``.
+    """
+    if not hasattr(type(spark), "streams"):
+        raise TypeError(f"expected a SparkSession, not {type(spark).__name__}")
     listener = LagListener(*options, every_s=every_s)
     spark.streams.addListener(listener)
     return listener

@@ -54,9 +54,12 @@ class PartitionProgress:
     @property
     def lag(self) -> int | None:
         """The number of offsets between ``end`` and ``latest``, which is the number of records that were not
-        read, unless the topic is compacted. None if ``latest`` is.
+        read, unless the topic is compacted. None if that is unknown: without ``latest``, and if the log ends
+        before ``end``, because the topic was created again or a new leader is behind.
         """
-        return None if self.latest is None else max(0, self.latest - self.end)
+        if self.latest is None or self.latest < self.end:
+            return None
+        return self.latest - self.end
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,14 @@ def test_an_offset_of_a_topic_that_was_deleted_has_no_lag(brokers: BrokerHarness
     ]
 
 
+def test_lag_of_an_offset_beyond_the_end_of_the_log_is_unknown(
+    brokers: BrokerHarness, cli: CommandLine
+) -> None:
+    brokers.commit("g", {T0: 9})
+    found = rows(cli, "describe", "g")
+    assert [(row["offset"], row["end_offset"], row["lag"]) for row in found] == [(9, 5, None)]
+
+
 def test_a_group_that_has_nothing_still_has_a_state(brokers: BrokerHarness, cli: CommandLine) -> None:
     join(brokers, "idle").close()
     assert cli.run("group", "describe", "idle") == 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from minikafka.base.config.unknown_names import near_matches
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition, numbers_by_topic
-from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
+from minikafka.clients.fetch.list_offsets import list_ends
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.description import (
     DEAD,
@@ -66,10 +66,17 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """The number of messages that the group has not read yet."""
-        if self.committed is None or self.end_offset is None:
-            return None
-        return max(0, self.end_offset - self.committed.offset)
+        """The number of messages that the group has not read yet: see ``lag_of``."""
+        return lag_of(None if self.committed is None else self.committed.offset, self.end_offset)
+
+
+def lag_of(offset: int | None, end_offset: int | None) -> int | None:
+    """Return the number of messages from a group's offset to the end of the log.
+
+    None if that is unknown: without one of them, and if the log ends before the offset, because the topic was
+    created again or a new leader is behind.
+    """
+    return None if offset is None or end_offset is None or end_offset < offset else end_offset - offset
 
 
 class GroupAdmin:
@@ -155,11 +162,7 @@ class GroupAdmin:
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """Return the end offsets of those partitions that exist and have a leader."""
-        deadline = self._cluster.deadline(timeout_ms)
-        known = self._cluster.metadata(None, timeout_ms=deadline.remaining_ms())
-        led = [tp for tp in partitions if known.leader(tp) is not None]
-        found = list_offsets(self._cluster, dict.fromkeys(led, LATEST), deadline)
-        return {tp: offset for tp, offset in found.items() if offset is not None}
+        return list_ends(self._cluster, partitions, self._cluster.deadline(timeout_ms))
 
     def check_inactive(self, group_id: str, *, timeout_ms: int | None = None) -> None:
         """Raise NON_EMPTY_GROUP, with what to do, if the group has members."""

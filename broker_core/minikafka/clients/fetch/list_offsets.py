@@ -6,7 +6,7 @@ Partitions whose leader has moved, or did not respond, are requested again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
@@ -28,7 +28,7 @@ from minikafka.wire.apis.list_offsets import (
     offsets_request,
 )
 
-__all__ = ["EARLIEST", "LATEST", "list_offsets"]
+__all__ = ["EARLIEST", "LATEST", "list_ends", "list_offsets"]
 
 
 def list_offsets(
@@ -55,6 +55,31 @@ def list_offsets(
     lookup = _OffsetLookup(cluster, dict(timestamps), deadline, isolation, creates_topics)
     cluster.retry(f"listing the offsets of {first_of(list(timestamps), 3)}", deadline, lookup.run)
     return {tp: lookup.found[tp] for tp in timestamps}
+
+
+def list_ends(
+    cluster: ClusterClient,
+    partitions: Iterable[TopicPartition],
+    deadline: Deadline,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[TopicPartition, int]:
+    """Return the ends, as LATEST, of those partitions that exist and have a leader. Raises as
+    ``list_offsets``.
+    """
+    wanted = list(partitions)
+
+    def look() -> dict[TopicPartition, int | None]:
+        known = cluster.metadata(None, timeout_ms=deadline.remaining_ms())
+        led = [tp for tp in wanted if known.leader(tp) is not None]
+        return list_offsets(cluster, dict.fromkeys(led, LATEST), deadline, isolation)
+
+    try:
+        found = look()
+    except BrokerError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        found = look()  # brokers may still describe a topic that is being deleted
+    return {tp: offset for tp, offset in found.items() if offset is not None}
 
 
 class _OffsetLookup:

@@ -7,7 +7,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
-from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
+from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_ends, list_offsets
 from minikafka.net.memory import Fault
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
@@ -195,3 +195,20 @@ def test_slow_leaders_are_waited_for_together_until_the_deadline(brokers: Broker
     brokers.script(ApiKey.LIST_OFFSETS, slowly, slower)
     assert list_offsets(cluster, wanted, cluster.deadline(10_000)) == found
     assert len(brokers.asked(ApiKey.LIST_OFFSETS)) == 4
+
+
+def test_partitions_without_leader_and_unknown_topics_have_no_end(brokers: BrokerHarness) -> None:
+    brokers.lose_leader(PARTITIONS[1])
+    cluster = brokers.client()
+    wanted = [*PARTITIONS[:3], TopicPartition("missing", 0), TopicPartition("t", 99)]
+    assert list_ends(cluster, wanted, cluster.deadline(10_000)) == {PARTITIONS[0]: 1, PARTITIONS[2]: 3}
+
+
+def test_a_topic_that_is_deleted_during_the_look_up_has_no_end(brokers: BrokerHarness) -> None:
+    def delete(broker_id: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        brokers.delete_topic("u")
+        return refusing(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)(broker_id, request)
+
+    brokers.script(ApiKey.LIST_OFFSETS, delete)
+    cluster = brokers.client()
+    assert list_ends(cluster, [PARTITIONS[0], OTHER], cluster.deadline(10_000)) == {PARTITIONS[0]: 1}

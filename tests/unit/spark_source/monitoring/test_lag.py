@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import pyspark_minikafka
 from minikafka.base.errors import BrokerError, ConfigErrors, ErrorCode
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.monitoring import lag
@@ -68,6 +69,20 @@ def test_a_record_of_the_future_is_not_behind() -> None:
 def test_a_deleted_partition_has_no_lag() -> None:
     found = lag.present(source(10), FakeLogs({}, {}), NOW_MS)
     assert (found.partitions[0].lag, found.partitions[0].behind_ms) == (None, None)
+
+
+def test_a_topic_that_was_made_again_has_no_known_lag() -> None:
+    logs = FakeLogs({A0: 4, A1: 20}, {})
+    found = lag.present(source(10, 20), logs, NOW_MS)
+    assert [(p.latest, p.lag, p.behind_ms) for p in found.partitions] == [(4, None, None), (20, 0, 0)]
+    assert logs.positions == [{}]
+
+
+def test_what_is_no_query_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match=r"^expected a StreamingQuery, as start\(\) returns it, not NoneType$"
+    ):
+        pyspark_minikafka.progress(None)  # type: ignore[arg-type]
 
 
 def test_options_are_of_one_reader_or_of_each() -> None:

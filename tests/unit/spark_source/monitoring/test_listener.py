@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import pyspark_minikafka
 from minikafka.base.clock import ManualClock
 from pyspark_minikafka.monitoring.listener import LagListener
 
@@ -62,7 +64,7 @@ def test_a_line_is_written_once_an_interval() -> None:
     watched.started()
     for second in range(0, 150, 10):
         watched.clock.advance(10_000)
-        watched.batch(60, second)
+        watched.batch(60, min(second, 100))
     assert watched.lines == [
         "query orders: topics a, 6 rows/s, lag 50 records, most in a-0: 50",
         "query orders: topics a, 6 rows/s, lag 0 records",
@@ -133,9 +135,20 @@ def test_brokers_that_do_not_answer_are_no_error(caplog: pytest.LogCaptureFixtur
     assert "no cluster runs in /nowhere" in caplog.text
 
 
-def test_an_interval_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="every_s must be positive, not 0"):
-        LagListener(every_s=0)
+@pytest.mark.parametrize("every_s", [0, -1.5, math.nan])
+def test_an_interval_must_be_positive(every_s: float) -> None:
+    with pytest.raises(ValueError, match=rf"^every_s must be positive, not {every_s}$"):
+        LagListener(every_s=every_s)
+
+
+def test_an_interval_that_is_no_number_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^every_s must be a number of seconds, not '60'$"):
+        LagListener(every_s="60")  # type: ignore[arg-type]
+
+
+def test_what_is_no_session_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^expected a SparkSession, not Watched$"):
+        pyspark_minikafka.log_progress(Watched())  # type: ignore[arg-type]
 
 
 def test_options_that_are_no_mapping_are_refused() -> None:

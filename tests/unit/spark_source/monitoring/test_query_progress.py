@@ -98,8 +98,10 @@ def test_lag_of_a_batch_planned_before_a_restart_is_unknown() -> None:
     assert "lag unknown" in str(found)
 
 
-def test_a_log_that_went_back_has_no_negative_lag() -> None:
-    assert PartitionProgress("a", 0, 1, 9, 4).lag == 0
+def test_lag_in_a_log_that_went_back_is_unknown() -> None:
+    found = of(PartitionProgress("a", 0, 1, 9, 4), PartitionProgress("a", 1, 1, 9, 9))
+    assert [p.lag for p in found.partitions] == [None, 0]
+    assert str(found).splitlines()[2].split() == ["a", "0", "1", "9", "4", "-", "-"]
 
 
 def test_the_worst_partition_has_the_largest_lag() -> None:

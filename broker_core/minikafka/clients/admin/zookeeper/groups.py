@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode, NoNode, NotEmpty
 from minikafka.base.ids import TopicPartition
 from minikafka.clients import zookeeper_metadata
-from minikafka.clients.admin.groups import no_such_group, non_empty_group
+from minikafka.clients.admin.groups import lag_of, no_such_group, non_empty_group
 from minikafka.clients.consumer.assignment import construct_topic_count, list_topics
 from minikafka.clients.group.description import EMPTY
 from minikafka.registry import paths
@@ -113,10 +113,8 @@ class PartitionOffsets:
 
     @property
     def lag(self) -> int | None:
-        """The number of messages that the group has not read yet."""
-        if self.offset is None or self.end_offset is None:
-            return None
-        return max(0, self.end_offset - self.offset)
+        """The number of messages that the group has not read yet: see ``lag_of``."""
+        return lag_of(self.offset, self.end_offset)
 
 
 def partition_offsets(
