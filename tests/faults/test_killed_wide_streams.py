@@ -1,7 +1,7 @@
 """Streams over a topic of 200 partitions whose driver and Python workers are killed at random points.
 
 ``MINIKAFKA_WIDE_STREAMS`` says how many streams are run (1; ``scripts/soak``: 10), with seeds from
-``MINIKAFKA_QUERY_SEED`` on.
+``MINIKAFKA_QUERY_SEED`` on, and ``MINIKAFKA_WIDE_KILLS`` how often each is killed (2, the least; 6).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import random
 import subprocess
 import threading
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,8 +28,8 @@ from minikafka.embedded.process import wait_until
 from tests.support.processes import family_of, kill_family, output_of, python
 
 PARTITIONS = 200
-KILLS = 6
 STREAMS = int(os.environ.get("MINIKAFKA_WIDE_STREAMS", "1"))
+KILLS = int(os.environ.get("MINIKAFKA_WIDE_KILLS", "2"))
 SEED = int(os.environ.get("MINIKAFKA_QUERY_SEED", "1"))
 START_S = 120
 END_S = 400
@@ -73,15 +74,21 @@ def pythons(program: subprocess.Popen[str]) -> list[psutil.Process]:
     return found
 
 
-def strike(program: subprocess.Popen[str], chance: random.Random) -> str:
-    """Kill the driver with all that is below it, or one of the Python processes; say which."""
+def planned_kills(chance: random.Random) -> list[str]:
+    """What is killed, in this order: one of the Python processes at least, and the driver at the end."""
+    kills = ["python", *chance.choices(["python", "driver"], k=KILLS - 2)]
+    chance.shuffle(kills)
+    return [*kills, "driver"]
+
+
+def strike(program: subprocess.Popen[str], victim: str, chance: random.Random) -> None:
+    """Kill the driver with all that is below it, or one of the Python processes if there is any."""
     victims = pythons(program)
-    if not victims or chance.random() < 0.4:
+    if victim == "driver" or not victims:
         kill_family(program.pid)
-        return "driver"
+        return
     with contextlib.suppress(psutil.NoSuchProcess):
         chance.choice(victims).kill()
-    return "python"
 
 
 @pytest.mark.slow
@@ -94,25 +101,26 @@ def test_a_wide_stream_that_is_killed_anywhere_has_the_rows_of_a_batch(
     with Client(servers) as client:
         Admin(client).create_topic(NewTopic(topic, PARTITIONS))
     command = ["-m", "tests.faults.wide_stream", str(tmp_path), servers, topic, str(seed)]
-    chance, struck, kills = random.Random(seed), [], 0
+    chance = random.Random(seed)
+    kills = planned_kills(chance)
+    left = deque(kills)
     writer = Writer(servers, topic, seed)
     with writer.running():
-        while kills < KILLS:
+        while left:
             with python(command, tmp_path) as program:
                 batches = len(list(tmp_path.glob("batch-*")))
                 assert wait_until(lambda: len(list(tmp_path.glob("batch-*"))) > batches, START_S), (  # noqa: B023
                     f"seed {seed}: {output_of(tmp_path)[-4000:]}"
                 )
-                while program.poll() is None and kills < KILLS:
+                while program.poll() is None and left:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         program.wait(chance.random() * 2)
-                    struck.append(strike(program, chance))
-                    kills += 1
+                    strike(program, left.popleft(), chance)
     (tmp_path / "total").write_text(str(writer.count))
     with python(command, tmp_path) as program:
         assert program.wait(END_S) == 0, f"seed {seed}: {output_of(tmp_path)[-4000:]}"
     wrong = tmp_path / "wrong"
-    assert not wrong.exists(), f"seed {seed}, killed {struck}: {wrong.read_text()[:2_000]}"
+    assert not wrong.exists(), f"seed {seed}, killed {kills}: {wrong.read_text()[:2_000]}"
     failures = tmp_path / "failures"
     failed = len(failures.read_text().splitlines()) if failures.exists() else 0
-    print(f"seed {seed}: {writer.count} records, killed {struck}, {failed} failed queries")  # noqa: T201
+    print(f"seed {seed}: {writer.count} records, killed {kills}, {failed} failed queries")  # noqa: T201
