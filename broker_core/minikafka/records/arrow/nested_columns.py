@@ -1,8 +1,6 @@
 """The Arrow columns that a kernel fills from values of a nested type, such as those of Avro or JSON.
 
-The items of a column are counted by its domain's counter: counter 0 counts rows, and every list or map has
-one for its items. Each column of bytes has one more, for its bytes. ``kernels.avro_ops`` describes the table
-of addresses that a kernel gets.
+``kernels.values`` describes the table of addresses that a kernel gets, and says what a counter counts.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from minikafka.records.kernels import avro_ops as op
+from minikafka.records.kernels import values as kernels
 
 COLUMNS_MAX = 10_000
 """The most columns of a schema: types that contain each other twice would have 2^depth."""
@@ -85,7 +83,7 @@ class ColumnNumbers:
         """Return the column of an Arrow type, with those below it."""
         if self.columns >= COLUMNS_MAX:
             raise TooManyColumns(f"the schema has more than {COLUMNS_MAX} columns")
-        place = self.columns * op.ADDRESSES
+        place = self.columns * kernels.ADDRESSES
         self.columns += 1
         counter = -1
         if pa.types.is_list(kind) or pa.types.is_map(kind) or _is_bytes(kind):
@@ -93,7 +91,7 @@ class ColumnNumbers:
             self.counters += 1
         width, children = 0, []
         if pa.types.is_struct(kind):
-            children = [self.column(one.type, one.nullable, domain) for one in kind]
+            children = [self.column(member.type, member.nullable, domain) for member in kind]
         elif pa.types.is_list(kind):
             children = [self.column(kind.value_type, kind.value_field.nullable, counter)]
         elif pa.types.is_map(kind):
@@ -152,22 +150,22 @@ class ColumnMemory:
         self._data_bytes = data_bytes
         self.limits = sizes.limits(rows, data_bytes)
         self.used = np.zeros_like(self.limits)
-        self.addresses = np.zeros(len(sizes.all) * op.ADDRESSES, dtype=np.int64)
+        self.addresses = np.zeros(len(sizes.all) * kernels.ADDRESSES, dtype=np.int64)
         self._buffers: dict[int, pa.Buffer] = {}
         """The memory at each place of ``addresses``."""
         limits = self.limits.tolist()
         for column in sizes.all:
             self._size_items(column, limits[column.domain])
             if column.is_text:
-                self._resize(column.place + op.BYTES_AT, limits[column.counter])
+                self._resize(column.place + kernels.BYTES_AT, limits[column.counter])
 
     def _size_items(self, column: Column, items: int) -> None:
         if column.has_marks:
-            self._resize(column.place + op.VALIDITY, items)
+            self._resize(column.place + kernels.VALIDITY, items)
         if column.has_ends:
-            self._resize(column.place + op.DATA, 4 * (items + 1))
+            self._resize(column.place + kernels.DATA, 4 * (items + 1))
         elif column.width:
-            self._resize(column.place + op.DATA, column.width * items)
+            self._resize(column.place + kernels.DATA, column.width * items)
 
     def _resize(self, place: int, size: int) -> None:
         before = self._buffers.get(place)
@@ -187,7 +185,7 @@ class ColumnMemory:
             if column.domain == counter:
                 self._size_items(column, limit)
             elif column.counter == counter and column.is_text:
-                self._resize(column.place + op.BYTES_AT, limit)
+                self._resize(column.place + kernels.BYTES_AT, limit)
         return True
 
     def all_null(self) -> None:
@@ -207,11 +205,11 @@ class ColumnMemory:
         if pa.types.is_struct(column.type):
             children = [self._array(child, items) for child in column.children]
             return pa.Array.from_buffers(column.type, items, [validity], children=children)
-        data = self._buffers[column.place + op.DATA]
+        data = self._buffers[column.place + kernels.DATA]
         if column.has_ends:
             used = int(np.frombuffer(data, dtype=np.int32)[items])
             if column.is_text:
-                text = self._buffers[column.place + op.BYTES_AT].slice(0, used)
+                text = self._buffers[column.place + kernels.BYTES_AT].slice(0, used)
                 return pa.Array.from_buffers(column.type, items, [validity, data, text])
             children = [self._array(child, used) for child in column.children]
             if pa.types.is_map(column.type):
@@ -226,5 +224,5 @@ class ColumnMemory:
     def _validity(self, column: Column, items: int) -> pa.Buffer | None:
         if not column.has_marks:
             return None
-        marks = np.frombuffer(self._buffers[column.place + op.VALIDITY], dtype=np.bool_)[:items]
+        marks = np.frombuffer(self._buffers[column.place + kernels.VALIDITY], dtype=np.bool_)[:items]
         return None if marks.all() else pa.py_buffer(np.packbits(marks, bitorder="little"))

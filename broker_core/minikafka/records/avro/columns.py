@@ -45,7 +45,7 @@ PRECISION_MAX = 38
 def arrow_type(kind: Type) -> pa.DataType:
     """Return the type of the column of an Avro type."""
     if isinstance(kind, Record):
-        return pa.struct([_arrow_field(one.name, one.type) for one in kind.fields])
+        return pa.struct([_arrow_field(field.name, field.type) for field in kind.fields])
     if isinstance(kind, Array):
         return pa.list_(_arrow_field("element", kind.items))
     if isinstance(kind, Map):

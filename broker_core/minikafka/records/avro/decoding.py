@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from minikafka.records import kernels
-from minikafka.records.arrow.encoding import binary_column
+from minikafka.records.arrow.encoding import BinaryColumn, binary_column
 from minikafka.records.arrow.nested_columns import ColumnMemory, ColumnSizes
 from minikafka.records.avro.resolution import compile_reader
 from minikafka.records.avro.types import Type
@@ -66,30 +66,23 @@ class AvroDecoder:
         results = np.zeros(rows, dtype=np.int64)
         memory = ColumnMemory(self._sizes, rows, int(column.data.size))
         if column.offsets.size:
-            self._run(memory, column.offsets, column.data, column.valid, column.shift, prefix_bytes, results)
+            self._run(memory, column, prefix_bytes, results)
         else:
             memory.all_null()
         bad = np.flatnonzero(results)
         return DecodedAvro(memory.filled(), bad, tuple(map(self._reason, results[bad].tolist())))
 
     def _run(
-        self,
-        memory: ColumnMemory,
-        offsets: NDArray[np.int32],
-        data: NDArray[np.uint8],
-        valid: NDArray[np.uint8],
-        shift: int,
-        prefix_bytes: int,
-        results: NDArray[np.int64],
+        self, memory: ColumnMemory, column: BinaryColumn, prefix_bytes: int, results: NDArray[np.int64]
     ) -> None:
         read, program = kernels.avro_read, self._program
         state = np.zeros(read.STATE_SIZE, dtype=np.int64)
         constants = read_only(program.constants or b"\0")
-        state[read.VALUES_AT] = data.ctypes.data
+        state[read.VALUES_AT] = column.data.ctypes.data
         state[read.CONSTANTS_AT] = constants.ctypes.data
         state[read.PREFIX_BYTES] = prefix_bytes
         state[read.NULL_PROGRAM] = program.null_program
-        state[read.VALID_SHIFT] = shift
+        state[read.VALID_SHIFT] = column.shift
         state[read.REFUSED_ROW] = -1
         stack = np.zeros(max(1, program.depth) * read.FRAME, dtype=np.int64)
         saved = np.zeros_like(memory.used)
@@ -97,8 +90,8 @@ class AvroDecoder:
             read.read_avro(
                 program.ops,
                 program.table,
-                offsets,
-                valid,
+                column.offsets,
+                column.valid,
                 memory.addresses,
                 memory.used,
                 saved,

@@ -33,6 +33,7 @@ from minikafka.records.avro.types import (
     without_null,
 )
 from minikafka.records.kernels import avro_ops as op
+from minikafka.records.kernels import values
 from minikafka.records.kernels.arrays import read_only
 
 _OUTPUT_MAX = 0x7FFFFFFF
@@ -86,7 +87,7 @@ class AvroEncoder:
         """Return the values, null where the row is null. Raise BadAvroRow, which names the field."""
         rows = len(column)
         write = kernels.avro_write
-        gathered = _Gathered(np.zeros(self._columns * op.ADDRESSES, dtype=np.int64))
+        gathered = _Gathered(np.zeros(self._columns * values.ADDRESSES, dtype=np.int64))
         gathered.add(self._root, column)
         out = empty(max(4096, rows * _ROW_BYTES), np.uint8)
         ends = np.zeros(rows + 1, dtype=np.int32)
@@ -135,10 +136,10 @@ class _Gathered:
             array = array.cast(source.type)
         self.kept.append(array)
         buffers = array.buffers()
-        self._put(source.place, op.VALIDITY, buffers[0] if array.null_count else None)
-        self._put(source.place, op.DATA, buffers[1] if len(buffers) > 1 else None)
-        self._put(source.place, op.BYTES_AT, buffers[2] if len(buffers) > 2 else None)
-        self.addresses[source.place + op.SHIFT] = array.offset
+        self._put(source.place, values.VALIDITY, buffers[0] if array.null_count else None)
+        self._put(source.place, values.DATA, buffers[1] if len(buffers) > 1 else None)
+        self._put(source.place, values.BYTES_AT, buffers[2] if len(buffers) > 2 else None)
+        self.addresses[source.place + values.SHIFT] = array.offset
         for child, number in zip(source.children, source.chosen, strict=True):
             self.add(child, _child(array, number))
 
@@ -186,7 +187,7 @@ class _Compiler:
         return self._value(schema, kind, column)
 
     def _column(self, kind: pa.DataType, domain: int) -> Column:
-        place = self.columns * op.ADDRESSES
+        place = self.columns * values.ADDRESSES
         self.columns += 1
         counter = -1
         if pa.types.is_map(kind) or _is_list(kind):
@@ -224,19 +225,19 @@ class _Compiler:
         branches = without_null(schema)
         number = merged_number(branches)
         if len(branches) == 1 or number is not None:
-            branch = next(one for one in branches if number is None or one.name == number.name)  # type: ignore[union-attr]
+            branch = next(found for found in branches if number is None or found.name == number.name)  # type: ignore[union-attr]
             self.constant(_varint(schema.branches.index(branch)))
             return self._value(branch, kind, column)
         names = [f"member{i}" for i in range(len(branches))]
-        if not pa.types.is_struct(kind) or [one.name for one in kind] != names:
+        if not pa.types.is_struct(kind) or [member.name for member in kind] != names:
             raise self._unwritable(schema, kind, f"; expected a struct of {', '.join(names)}")
         code, children, jumps = self._code, [], []
-        for one, branch in zip(kind, branches, strict=True):
-            with code.within(one.name):
-                child = self._column(one.type, column.domain)
+        for member, branch in zip(kind, branches, strict=True):
+            with code.within(member.name):
+                child = self._column(member.type, column.domain)
                 skip = code.emit(op.IF_NULL, child)
                 self.constant(_varint(schema.branches.index(branch)))
-                children.append(self._value(branch, one.type, child))
+                children.append(self._value(branch, member.type, child))
                 jumps.append(code.emit(op.JUMP))
                 code.set_a(skip)
         code.emit(op.NO_MEMBER)
@@ -272,24 +273,24 @@ class _Compiler:
         if not pa.types.is_struct(kind):
             raise self._unwritable(schema, kind)
         code, chosen, children = self._code, [], []
-        for one in schema.fields:
-            with code.within(one.name):
-                number = _position(kind, one.name)
+        for record_field in schema.fields:
+            with code.within(record_field.name):
+                number = _position(kind, record_field.name)
                 if number is None:
-                    self._missing(schema, one)
+                    self._missing(schema, record_field)
                 else:
                     chosen.append(number)
-                    children.append(self._item(one.type, kind[number].type, column.domain))
+                    children.append(self._item(record_field.type, kind[number].type, column.domain))
         extra = [kind[i].name for i in range(kind.num_fields) if i not in chosen]
         if extra:
             raise self._unwritable(schema, kind, f", which has no field {extra[0]}")
         return _Source(column.place, kind, tuple(chosen), tuple(children))
 
-    def _missing(self, schema: Record, one: Field) -> None:
-        if one.default is not None:
-            self.constant(one.default)
-        elif is_nullable(one.type):
-            self._null(one.type)
+    def _missing(self, schema: Record, record_field: Field) -> None:
+        if record_field.default is not None:
+            self.constant(record_field.default)
+        elif is_nullable(record_field.type):
+            self._null(record_field.type)
         else:
             raise AvroError(
                 f"{self._code.path}: the column has no such field, which Avro's {schema} requires, as it "
@@ -309,9 +310,9 @@ class _Compiler:
         else:
             pairs = [("element", schema.items, kind.value_type)]
         children = []
-        for name, one, item_kind in pairs:
+        for name, part, item_kind in pairs:
             with code.within(name):
-                children.append(self._item(one, item_kind, column.counter))
+                children.append(self._item(part, item_kind, column.counter))
         code.emit(op.ITEM_END, column, first)
         code.set_a(array)
         code.leave()

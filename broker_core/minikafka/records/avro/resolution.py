@@ -213,8 +213,8 @@ class _Resolution:
         if isinstance(writer, Union):
             self._branches([partial(self.skip, branch) for branch in writer.branches])
         elif isinstance(writer, Record):
-            for one in writer.fields:
-                self.skip(one.type)
+            for record_field in writer.fields:
+                self.skip(record_field.type)
         elif isinstance(writer, Fixed):
             code.emit(op.SKIP_FIXED, a=writer.size)
         elif isinstance(writer, Array):
@@ -297,7 +297,7 @@ class _Resolution:
             self.read(writer, kind, column)
             return
         self._code.emit(op.VALID, column)
-        member = sum(one != NULL for one in reader.branches[:branch])
+        member = sum(other != NULL for other in reader.branches[:branch])
         for i, child in enumerate(column.children):
             if i == member:
                 self.read(writer, kind, child)
@@ -310,19 +310,19 @@ class _Resolution:
         code = self._code
         if column.nullable:
             code.emit(op.VALID, column)
-        by_name = {one.name: i for i, one in enumerate(reader.fields)}
-        for i, one in enumerate(reader.fields):
-            for alias in one.aliases:
+        by_name = {reader_field.name: i for i, reader_field in enumerate(reader.fields)}
+        for i, reader_field in enumerate(reader.fields):
+            for alias in reader_field.aliases:
                 by_name.setdefault(alias, i)
         missing = set(range(len(reader.fields)))
-        for one in writer.fields:
-            i = by_name.get(one.name, -1)
-            with code.within(one.name):
+        for writer_field in writer.fields:
+            i = by_name.get(writer_field.name, -1)
+            with code.within(writer_field.name):
                 if i in missing:
                     missing.remove(i)
-                    self.read(one.type, reader.fields[i].type, column.children[i])
+                    self.read(writer_field.type, reader.fields[i].type, column.children[i])
                 else:
-                    self.skip(one.type)
+                    self.skip(writer_field.type)
         for i in sorted(missing):
             with code.within(reader.fields[i].name):
                 self._default(writer, reader.fields[i], column.children[i])

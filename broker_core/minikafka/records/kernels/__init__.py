@@ -20,6 +20,7 @@ untrusted bytes, so each one checks a length against the available bytes before 
 explicit signature (``signatures``); all of them release the GIL.
 
     layout    the table of the fields of entries, which everything that looks into entries uses
+    values    what the kernels over values share
     jit       decorators and primitives of the sources     compiler, folding   compilation with numba
     native    loading and calling of machine code          cache               cache of machine code
 """

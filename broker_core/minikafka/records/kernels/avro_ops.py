@@ -1,24 +1,16 @@
 """Programs of the Avro kernels: their instructions, and the codes of values that they refuse.
 
 ``records.avro`` compiles a schema to a program, which a kernel runs once for each value. An instruction is
-WORDS numbers. The items of a column are counted by its domain's counter: counter 0 counts rows, and every
-array or map has one for its items. In reading, each column of bytes has one more, for its bytes.
+WORDS numbers. ``values`` has the table of the columns' addresses, and says what a counter counts.
 
     OP         what to do
-    COLUMN     the place of the column's addresses in the table of addresses
+    COLUMN     the place of the column's addresses in their table
     DOMAIN     the counter whose value is the number of the item to read or write
     COUNTER    the counter of the column's bytes, or of an array's items
     A, B, C    see the instruction
 """
 
 from __future__ import annotations
-
-# The addresses of a column, from its place in the table on; 0 if it has no such memory.
-VALIDITY = 0  # of a byte (reading) or a bit (writing) for each item
-DATA = 1  # of the items; for bytes, arrays and maps of their ends (int32), after the first one's start
-BYTES_AT = 2
-SHIFT = 3  # no address: the number of the first item in this memory (writing)
-ADDRESSES = 4
 
 WORDS = 8
 

@@ -19,12 +19,10 @@ from minikafka.records.kernels.avro_ops import (
     BAD_NUMBER,
     BAD_TEXT,
     BRANCH,
-    BYTES_AT,
     COLUMN,
     COPY_4,
     COPY_8,
     COUNTER,
-    DATA,
     DEFAULT,
     DEFAULT_END,
     DOMAIN,
@@ -57,7 +55,6 @@ from minikafka.records.kernels.avro_ops import (
     TRUNCATED,
     UNRESOLVED,
     VALID,
-    VALIDITY,
     WORDS,
     A,
     B,
@@ -78,6 +75,7 @@ from minikafka.records.kernels.jit import (
     poke_u8,
 )
 from minikafka.records.kernels.signatures import BYTES, I32S, I64S, I64S_OUT, Bytes, Ints, Longs, Number
+from minikafka.records.kernels.values import BYTES_AT, DATA, is_utf8, mark
 
 # Places in ``state``.
 NEXT_ROW = 0
@@ -96,7 +94,6 @@ STATE_SIZE = 10
 # where to read on after a default.
 FRAME = 2
 
-_HIGH_BITS = -0x7F7F7F7F7F7F7F80
 _LOWEST = -0x8000000000000000
 
 
@@ -119,39 +116,6 @@ def read_varint(at: Number, end: Number, bits: Number) -> tuple[Number, Number]:
         if shift >= bits + 6:
             return np.int64(0), np.int64(-2)
     return np.int64(0), np.int64(-1)
-
-
-@inner
-def is_utf8(at: Number, end: Number) -> Number:
-    """Return 1 if the bytes are UTF-8, without surrogates and overlong forms; 0 if not."""
-    while at < end:
-        if end - at >= 8 and peek_i64(at) & np.int64(_HIGH_BITS) == 0:
-            at += 8
-            continue
-        first = peek_u8(at)
-        at += 1
-        if first < 0x80:
-            continue
-        more = np.int64(1) + np.int64(first >= 0xE0) + np.int64(first >= 0xF0)
-        if first < 0xC2 or first > 0xF4 or end - at < more:
-            return 0
-        second = peek_u8(at)
-        low = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
-        high = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
-        if second < low or second > high:
-            return 0
-        for i in range(1, more):
-            if peek_u8(at + i) & 0xC0 != 0x80:
-                return 0
-        at += more
-    return 1
-
-
-@inner
-def mark(columns: Longs, column: Number, index: Number, valid: Number) -> None:
-    """Note whether an item is valid, if its column may have nulls."""
-    if columns[column + VALIDITY] != 0:
-        poke_u8(columns[column + VALIDITY] + index, valid)
 
 
 @inner

@@ -13,11 +13,9 @@ from minikafka.records.kernels.avro_ops import (
     BAD_DECIMAL,
     BAD_SIZE,
     BAD_SYMBOL,
-    BYTES_AT,
     COLUMN,
     CONSTANT,
     COUNTER,
-    DATA,
     DOMAIN,
     END,
     FROM_4,
@@ -39,8 +37,6 @@ from minikafka.records.kernels.avro_ops import (
     MARGIN,
     NULL_ITEM,
     REQUIRE,
-    SHIFT,
-    VALIDITY,
     WORDS,
     A,
     B,
@@ -58,6 +54,7 @@ from minikafka.records.kernels.jit import (
     poke_u8,
 )
 from minikafka.records.kernels.signatures import I32S_OUT, I64S, I64S_OUT, Ints, Longs, Number
+from minikafka.records.kernels.values import BYTES_AT, DATA, SHIFT, VALIDITY, has_same_bytes
 
 # Places in ``state``.
 NEXT_ROW = 0
@@ -130,13 +127,8 @@ def find_symbol(
     """Return the number of a symbol; -1 if there is none."""
     for i in range(ops[base + A]):
         symbol = ops[base + C] + 2 * i
-        if table[symbol + 1] == length:
-            at = constants_at + table[symbol]
-            same = np.int64(0)
-            while same < length and peek_u8(at + same) == peek_u8(start + same):
-                same += 1
-            if same == length:
-                return np.int64(i)
+        if table[symbol + 1] == length and has_same_bytes(constants_at + table[symbol], start, length):
+            return np.int64(i)
     return np.int64(-1)
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records.kernels.avro_ops import BYTES_AT, DATA
-from minikafka.records.kernels.avro_read import mark
 from minikafka.records.kernels.jit import (
     copy_memory,
     inner,
@@ -58,6 +56,7 @@ from minikafka.records.kernels.json_scan import (
     zone_offset_us,
 )
 from minikafka.records.kernels.signatures import Longs, Number
+from minikafka.records.kernels.values import BYTES_AT, DATA, mark
 
 _SIGN = -0x8000000000000000
 

@@ -1,6 +1,7 @@
 """The tables of the JSON kernel: the nodes of a schema, and the fields of its structs.
 
-A node is NODE_WORDS numbers. Addresses, domains and counters of columns are as in ``avro_ops``.
+A node is NODE_WORDS numbers. ``values`` has the table of the columns' addresses, and says what a counter
+counts.
 
     KIND       see below
     COLUMN     the place of the column's addresses

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from minikafka.records.kernels.avro_ops import BYTES_AT, DATA
-from minikafka.records.kernels.avro_read import is_utf8, mark
 from minikafka.records.kernels.jit import inner, kernel, peek_i32, peek_u8, poke_i32, poke_i64, poke_u8
 from minikafka.records.kernels.json_items import put_scalar, put_text
 from minikafka.records.kernels.json_ops import (
@@ -55,6 +53,7 @@ from minikafka.records.kernels.json_ops import (
 )
 from minikafka.records.kernels.json_scan import NULL_WORD, has_word, plain_end, skip_blanks, skip_value
 from minikafka.records.kernels.signatures import BYTES, I32S, I64S, I64S_OUT, Bytes, Ints, Longs, Number
+from minikafka.records.kernels.values import BYTES_AT, DATA, has_same_bytes, is_utf8, mark
 
 # A frame of the stack: the node, the field that is expected next, and the stamp of a struct.
 FRAME = 3
@@ -107,13 +106,7 @@ def find_field(
         field = number * FIELD_WORDS
         if fields[field + NAME_SIZE] != size:
             continue
-        name = names_at + fields[field + NAME_AT]
-        same = np.int64(1)
-        for j in range(size):
-            if peek_u8(name + j) != peek_u8(at + j):
-                same = np.int64(0)
-                break
-        if same:
+        if has_same_bytes(names_at + fields[field + NAME_AT], at, size):
             return number
     return np.int64(-1)
 
@@ -128,12 +121,7 @@ def has_key(columns: Longs, column: Number, first: Number, last: Number) -> Numb
         other = np.int64(peek_i32(ends + 4 * i))
         if np.int64(peek_i32(ends + 4 * i + 4)) - other != size:
             continue
-        same = np.int64(1)
-        for j in range(size):
-            if peek_u8(data + other + j) != peek_u8(data + at + j):
-                same = np.int64(0)
-                break
-        if same:
+        if has_same_bytes(data + other, data + at, size):
             return np.int64(1)
     return np.int64(0)
 
