@@ -113,7 +113,7 @@ def read_varint(at: Number, end: Number, bits: Number) -> tuple[Number, Number]:
                 return np.int64(0), np.int64(-2)
             return (raw >> 1 & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1), at
         shift += 7
-        if shift >= bits + 6:
+        if shift >= bits + 3:
             return np.int64(0), np.int64(-2)
     return np.int64(0), np.int64(-1)
 

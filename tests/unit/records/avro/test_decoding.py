@@ -164,6 +164,7 @@ def varint(number: int) -> bytes:
         (LONG, b"\x80" * 10 + b"\x01", avro_ops.BAD_NUMBER),
         (LONG, b"\xff" * 9 + b"\x02", avro_ops.BAD_NUMBER),
         (INT, varint(1 << 31), avro_ops.BAD_NUMBER),
+        (INT, b"\x82" + b"\x80" * 4 + b"\x00", avro_ops.BAD_NUMBER),
         (LONG, b"\x02\x00", avro_ops.TRAILING),
         (BOOLEAN, b"\x02", avro_ops.BAD_BOOLEAN),
         (STRING, b"\x01", avro_ops.BAD_LENGTH),
