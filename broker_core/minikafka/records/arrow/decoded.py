@@ -59,9 +59,9 @@ class Columns:
     next_offset       the first offset that was not decoded: the next decoding starts there
     valid_bytes       the decoded bytes of the last data; anything after them was not used, or not completely
     headers           of each row; None if they were not requested
+    complete          False if there was no room for more rows: there may be more from ``next_offset`` on
 
     Of keys or values that were not requested there are no bytes, and one end.
-    complete          False if there was no room for more rows: there may be more from ``next_offset`` on
     """
 
     count: int
