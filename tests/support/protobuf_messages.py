@@ -53,6 +53,7 @@ PROTO2 = """
 syntax = "proto2";
 package test.proto2;
 enum Level { LOW = 1; HIGH = 7; }
+enum Size { SMALL = 0; LARGE = 1; }
 message Old {
   required int32 id = 1;
   optional string name = 2 [default = "no name"];
@@ -61,6 +62,12 @@ message Old {
   repeated int32 numbers = 5;
   repeated int32 packed = 6 [packed = true];
   optional bool flag = 7;
+}
+message Levels {
+  repeated Level levels = 1;
+  map<string, Size> by_name = 2;
+  required string title = 3 [default = "none"];
+  oneof choice { Old old = 4; int32 number = 5; }
 }
 """
 

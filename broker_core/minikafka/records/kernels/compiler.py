@@ -164,6 +164,14 @@ def _poke(given: Any, stored: ir.Type) -> Any:
     return intrinsic(poke)
 
 
+def _address(typing_context: Any, array: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return _TYPES.int64(array), generate
+
+
 def _copy_memory(typing_context: Any, target: Any, source: Any, length: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         to, come = (builder.inttoptr(given, ir.IntType(8).as_pointer()) for given in arguments[:2])
@@ -190,4 +198,5 @@ poke_i32 = _poke(_TYPES.int64, ir.IntType(32))
 poke_i64 = _poke(_TYPES.int64, ir.IntType(64))
 poke_f32 = _poke(_TYPES.float32, ir.FloatType())
 poke_f64 = _poke(_TYPES.float64, ir.DoubleType())
+address_of: Any = intrinsic(_address)
 copy_memory: Any = intrinsic(_copy_memory)

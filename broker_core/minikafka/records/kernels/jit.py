@@ -52,6 +52,8 @@ poke_i32: Any = None
 poke_i64: Any = None
 poke_f32: Any = None
 poke_f64: Any = None
+address_of: Any = None
+"""``address_of(array)``: that of its first item."""
 copy_memory: Any = None
 """``copy_memory(target, source, length)`` between addresses of memory that does not overlap."""
 folded: Any = None
@@ -64,7 +66,7 @@ if _kept is None:
     inner = compiler.inner
     load_u32, load_u64, load_u64_little = compiler.load_u32, compiler.load_u64, compiler.load_u64_little
     store_u32, store_u64, copy_bytes = compiler.store_u32, compiler.store_u64, compiler.copy_bytes
-    fetch_early, copy_memory = compiler.fetch_early, compiler.copy_memory
+    fetch_early, address_of, copy_memory = compiler.fetch_early, compiler.address_of, compiler.copy_memory
     peek_u8, peek_i32, peek_i64 = compiler.peek_u8, compiler.peek_i32, compiler.peek_i64
     peek_f32, peek_f64 = compiler.peek_f32, compiler.peek_f64
     poke_u8, poke_i32, poke_i64 = compiler.poke_u8, compiler.poke_i32, compiler.poke_i64

@@ -12,6 +12,7 @@ The fields of a message are a table, by ascending number, of WORDS numbers each:
     ONEOF      the number of its group, -1 for none
     PLACE      the first of its items in ``found`` and ``values``, or in ``counts``: one for each message
     LENGTHS    the same in ``lengths``; for wire type LENGTH only
+    TEXT       1 for a text, which has to be UTF-8
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from minikafka.records.kernels import decode_status
-from minikafka.records.kernels.jit import copy_bytes, inner, kernel, load_u64_little
+from minikafka.records.kernels.jit import address_of, copy_bytes, inner, kernel, load_u64_little
 from minikafka.records.kernels.signatures import (
     BYTES,
     BYTES_OUT,
@@ -32,6 +33,7 @@ from minikafka.records.kernels.signatures import (
     Longs,
     Number,
 )
+from minikafka.records.kernels.values import is_utf8
 
 # Wire types.
 VARINT = 0
@@ -47,19 +49,21 @@ REPEATED = 2
 ONEOF = 3
 PLACE = 4
 LENGTHS = 5
-WORDS = 6
+TEXT = 6
+WORDS = 7
 
 # Results of a message.
 GOOD = 0
 TRUNCATED = 1
 BAD_TAG = 2
+BAD_TEXT = 3
 
-# Values of ``found`` for a singular field: it occurs once, or several times.
-ONCE = 1
-AGAIN = 2
+# Bits of ``found`` for a singular field: it has a value, and another one was replaced.
+PRESENT = 1
+REPLACED = 2
 
 MAX_VARINT_BYTES = 10
-_NUMBER_BITS = 32
+_TAG_BITS = 32
 
 
 @inner
@@ -99,40 +103,52 @@ def read_value(data: Bytes, at: Number, end: Number, wire: Number) -> tuple[Numb
 
 
 @inner
+def read_tag(data: Bytes, at: Number, end: Number) -> tuple[Number, Number, Number]:
+    """Return ``(number, wire type, end)`` of what begins a field; a negative end is the negated result of the
+    message.
+    """
+    tag, at = read_varint(data, at, end)
+    if at < 0:
+        return np.int64(0), np.int64(0), np.int64(-TRUNCATED)
+    wire = tag & 7
+    number = tag >> 3
+    if number <= 0 or tag >> _TAG_BITS != 0 or wire > FIXED32:
+        return np.int64(0), np.int64(0), np.int64(-BAD_TAG)
+    return number, wire, at
+
+
+@inner
 def skip_group(data: Bytes, at: Number, end: Number, number: Number) -> Number:
-    """Return the end of the group ``number`` whose fields begin at ``at``; -1 if it has none. The numbers of
-    groups inside of it are not compared.
+    """Return the end of the group ``number`` whose fields begin at ``at``, negative as in ``read_tag``. The
+    numbers of groups inside of it are not compared.
     """
     depth = np.int64(1)
-    tag = np.int64(0)
-    while depth > 0:
-        tag, at = read_varint(data, at, end)
-        wire = tag & 7
-        if at < 0 or wire > FIXED32:
-            return np.int64(-1)
+    while True:
+        found, wire, at = read_tag(data, at, end)
+        if at < 0:
+            return at
         if wire == START_GROUP:
             depth += 1
         elif wire == END_GROUP:
             depth -= 1
+            if depth == 0:
+                return at if found == number else np.int64(-BAD_TAG)
         else:
             _, _, at = read_value(data, at, end, wire)
             if at < 0:
-                return np.int64(-1)
-    return at if tag >> 3 == number else np.int64(-1)
+                return np.int64(-TRUNCATED)
 
 
 @inner
 def read_field(data: Bytes, at: Number, end: Number) -> tuple[Number, Number, Number, Number, Number]:
-    """Return ``(number, wire type, number or start, length, end)`` of a field; a negative end is the negated
-    result of the message. A group has no value.
+    """Return ``(number, wire type, number or start, length, end)`` of a field, the end negative as in
+    ``read_tag``. A group has no value.
     """
-    tag, at = read_varint(data, at, end)
     zero = np.int64(0)
+    number, wire, at = read_tag(data, at, end)
     if at < 0:
-        return zero, zero, zero, zero, np.int64(-TRUNCATED)
-    wire = tag & 7
-    number = tag >> 3
-    if number <= 0 or tag >> _NUMBER_BITS != 0 or wire > FIXED32 or wire == END_GROUP:
+        return zero, zero, zero, zero, at
+    if wire == END_GROUP:
         return zero, zero, zero, zero, np.int64(-BAD_TAG)
     if wire == START_GROUP:
         return number, wire, zero, zero, skip_group(data, at, end, number)
@@ -188,6 +204,7 @@ def forget_row(table: Longs, row: Number, found: Bytes, counts: Longs) -> None:
 
 @inner
 def take_value(
+    data: Bytes,
     table: Longs,
     field: Number,
     row: Number,
@@ -197,20 +214,31 @@ def take_value(
     found: Bytes,
     values: Longs,
     lengths: Longs,
-) -> None:
-    """Put the value of a singular field into the columns, in place of one that came before."""
+) -> Number:
+    """Put the value of a singular field into the columns, in place of the one that came before, of this field
+    or its oneof. Return the result of the message: a text that is replaced has to be one, too.
+    """
     base = field * WORDS
-    place = table[base + PLACE] + row
     oneof = table[base + ONEOF]
+    before = field
     if oneof >= 0:
         before = members[oneof]
-        if before >= 0 and before != field:
-            found[table[before * WORDS + PLACE] + row] = 0
         members[oneof] = field
-    found[place] = ONCE if found[place] == 0 else AGAIN
+    if before >= 0:
+        earlier = before * WORDS
+        place = table[earlier + PLACE] + row
+        if found[place] & PRESENT:
+            if table[earlier + TEXT]:
+                start = address_of(data) + values[place]
+                if is_utf8(start, start + lengths[table[earlier + LENGTHS] + row]) == 0:
+                    return np.int64(BAD_TEXT)
+            found[place] = REPLACED
+    place = table[base + PLACE] + row
+    found[place] |= PRESENT
     values[place] = value
     if table[base + WIRE] == LENGTH:
         lengths[table[base + LENGTHS] + row] = length
+    return np.int64(GOOD)
 
 
 @inner
@@ -242,7 +270,9 @@ def scan_message(
         if wire != table[base + WIRE] and (wire != LENGTH or not table[base + REPEATED]):
             continue
         if not table[base + REPEATED]:
-            take_value(table, field, row, value, length, members, found, values, lengths)
+            result = take_value(data, table, field, row, value, length, members, found, values, lengths)
+            if result != GOOD:
+                return result
             continue
         count = np.int64(1)
         if wire != table[base + WIRE]:

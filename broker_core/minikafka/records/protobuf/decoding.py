@@ -7,7 +7,7 @@ Unknown fields, and known ones with another wire type, are passed over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from minikafka.records.protobuf.types import DURATION, EnumType, Field, Message,
 _REASONS = {
     kernels.TRUNCATED: "the bytes end inside a field",
     kernels.BAD_TAG: "a field has an invalid number or wire type",
+    kernels.BAD_TEXT: "a text, in place of which a later one counts, is not UTF-8",
 }
 _UTC_MICROS = pa.timestamp("us", tz="UTC")
 _SECONDS_MAX = ((1 << 63) - 1) // 1_000_000 - 3
@@ -58,19 +59,38 @@ def decode_messages(data: NDArray[np.uint8], starts: Longs, ends: Longs, message
 
 @dataclass(frozen=True, slots=True)
 class _Scanned:
-    """The result of one run over messages. table: that of the fields, for the kernels."""
+    """Messages, and the result of the runs over them.
 
-    count: int
+    rows           the outermost message of each
+    table          of the fields, for the kernels, which say what ``found``, ``values`` and ``lengths`` are
+    places         the first item of each message in ``items``, field after field, and the end of the last one
+    items          the values of the repeated fields
+    item_lengths   for those of wire type LENGTH
+    """
+
+    starts: Longs
+    ends: Longs
+    rows: Longs
     table: Longs
     found: NDArray[np.uint8]
     values: Longs
     lengths: Longs
-    counts: Longs
-    results: Longs
+    places: Longs
+    items: Longs
+    item_lengths: Longs
+
+    @property
+    def count(self) -> int:
+        return len(self.starts)
 
     def presence(self, number: int) -> NDArray[np.bool_]:
         at = self.table[number, kernels.PLACE]
-        return self.found[at : at + self.count] > 0
+        return (self.found[at : at + self.count] & kernels.PRESENT).view(np.bool_)
+
+    def with_replaced(self, number: int) -> Longs:
+        """Return the messages in which a value of the field is replaced by a later one."""
+        at = self.table[number, kernels.PLACE]
+        return np.flatnonzero(self.found[at : at + self.count] & kernels.REPLACED)
 
     def numbers(self, number: int) -> Longs:
         at = self.table[number, kernels.PLACE]
@@ -83,120 +103,125 @@ class _Scanned:
 
 @dataclass(slots=True)
 class _Decoder:
-    """One run over a column of messages. bad: the outermost messages that are bad, and why."""
+    """One run over a column of messages.
+
+    bad: the outermost messages that are bad, and why. only_damage: what a good message lacks does not make it
+    bad.
+    """
 
     data: NDArray[np.uint8]
     bad: dict[int, str] = field(default_factory=dict)
+    only_damage: bool = False
 
     def messages(self, message: Message, starts: Longs, ends: Longs, rows: Longs) -> pa.Array:
         """Return the column of messages; ``rows`` has the outermost message of each."""
         scanned = self._scan(message, starts, ends, rows)
         if message.is_well_known:
-            return self._times(message, scanned, starts, rows)
-        columns = {found.name: number for number, found in enumerate(message.fields)}
-        arrays = []
-        for found in message.columns:
-            column = self._column(found, columns[found.name], scanned, starts, ends, rows)
-            if found.is_required and column.null_count > np.count_nonzero(starts < 0):
-                self._refuse_absent(message, found, column, starts, rows)
-            arrays.append(column)
-        return pa.StructArray.from_arrays(
-            arrays, fields=list(message.arrow_type), mask=pa.array(starts < 0) if len(starts) else None
-        )
+            return self._times(message, scanned)
+        columns = {}
+        for number, found in enumerate(message.fields):
+            # Also of those that have no column: they may be damaged.
+            columns[found.name] = column = self._column(found, number, scanned)
+            if found.is_required and not self.only_damage:
+                self._refuse_absent(message, found, column, scanned)
+        validity = pa.array(starts >= 0).buffers()[1] if np.any(starts < 0) else None
+        children = [columns[found.name] for found in message.columns]
+        return pa.Array.from_buffers(message.arrow_type, len(starts), [validity], children=children)
 
     def _scan(self, message: Message, starts: Longs, ends: Longs, rows: Longs) -> _Scanned:
-        count = len(starts)
-        table, singular, lengths, repeated = _table(message, count)
-        scanned = _Scanned(
-            count,
-            table,
-            np.zeros(singular, dtype=np.uint8),
-            empty(singular, np.int64),
-            empty(lengths, np.int64),
-            np.zeros(repeated, dtype=np.int64),
-            empty(count, np.int64),
-        )
-        members = empty(message.oneofs, np.int64)
+        table, singular, sized, repeated = _table(message, len(starts))
+        words, members = table.reshape(-1), empty(message.oneofs, np.int64)
+        found = np.zeros(singular, dtype=np.uint8)
+        values, lengths = empty(singular, np.int64), empty(sized, np.int64)
+        counts, results = np.zeros(repeated, dtype=np.int64), empty(len(starts), np.int64)
         bad = kernels.scan_messages(
-            self.data, starts, ends, table.reshape(-1), members, scanned.found, scanned.values,
-            scanned.lengths, scanned.counts, scanned.results
-        )  # fmt: skip
+            self.data, starts, ends, words, members, found, values, lengths, counts, results
+        )
         assert bad >= 0, "the messages are inside the data"
         if bad:
-            for row in np.flatnonzero(scanned.results):
-                reason = _REASONS[int(scanned.results[row])]
-                self.bad.setdefault(int(rows[row]), f"{message.name}: {reason}")
-        return scanned
+            for row in np.flatnonzero(results):
+                self.bad.setdefault(int(rows[row]), f"{message.name}: {_REASONS[int(results[row])]}")
+        places = np.zeros(repeated + 1, dtype=np.int64)
+        np.cumsum(counts, out=places[1:])
+        items, item_lengths = empty(int(places[-1]), np.int64), empty(int(places[-1]), np.int64)
+        if len(items):
+            read = kernels.read_items(
+                self.data, starts, ends, words, results, places[:-1].copy(), items, item_lengths
+            )
+            assert read >= 0, "the items were counted"
+        return _Scanned(starts, ends, rows, table, found, values, lengths, places, items, item_lengths)
 
-    def _column(
-        self, found: Field, number: int, scanned: _Scanned, starts: Longs, ends: Longs, rows: Longs
-    ) -> pa.Array:
+    def _column(self, found: Field, number: int, scanned: _Scanned) -> pa.Array:
         if found.is_repeated:
-            return self._repeated(found, number, scanned, starts, ends, rows)
+            return self._repeated(found, number, scanned)
+        if found.message is not None:
+            return self.messages(found.message, *self._spans(found, number, scanned), scanned.rows)
         present, values = scanned.presence(number), scanned.numbers(number)
         if found.wire != kernels.LENGTH:
             if not found.has_presence:
                 present = present & (values != 0)
             return _number_column(found, values, present)
         lengths = np.where(present, scanned.sizes(number), -1)
-        if found.message is not None:
-            begins = np.where(present, values, -1)
-            finishes = begins + lengths
-            at = scanned.table[number, kernels.PLACE]
-            again = np.flatnonzero(scanned.found[at : at + scanned.count] == kernels.AGAIN)
-            if len(again):
-                others = _other_members(scanned.table, number)
-                self._merge(found, others, again, starts, ends, begins, finishes)
-            return self.messages(found.message, begins, finishes, rows)
         if not found.has_presence:
             lengths[lengths == 0] = -1
-        column = self._bytes(found, values, lengths, rows)
+        column = self._bytes(found, values, lengths, scanned.rows)
         return column if found.default is None else column.fill_null(pa.scalar(found.default, column.type))
+
+    def _spans(self, found: Field, number: int, scanned: _Scanned) -> tuple[Longs, Longs]:
+        """Return start and end of a field's message in each message; -1 where it is absent."""
+        present, starts = scanned.presence(number), scanned.numbers(number)
+        starts, ends = np.where(present, starts, -1), np.where(present, starts + scanned.sizes(number), -1)
+        rows = scanned.with_replaced(number)
+        if len(rows):
+            self._merge(found, _other_members(scanned.table, number), scanned, rows, starts, ends)
+        return starts, ends
 
     def _merge(
         self,
         found: Field,
         others: Mapping[int, int],
-        again: Longs,
+        scanned: _Scanned,
+        rows: Longs,
         starts: Longs,
         ends: Longs,
-        begins: Longs,
-        finishes: Longs,
     ) -> None:
         """Join the parts of a message that is there several times, as protobuf merges them: those behind the
-        last one of ``others``.
+        last one of ``others``. A part that is bad by itself makes its message bad.
         """
-        parts, at = [self.data], len(self.data)
-        for row in again:
-            message = self.data[starts[row] : ends[row]].tobytes()
-            joined = b"".join(_occurrences(message, found.number, others))
-            parts.append(np.frombuffer(joined, dtype=np.uint8))
-            begins[row], finishes[row] = at, at + len(joined)
-            at += len(joined)
-        self.data = np.concatenate(parts)
+        pieces, at = [self.data], len(self.data)
+        merged: list[tuple[int, int, int]] = []
+        replaced: list[tuple[int, int, int]] = []
+        for row in rows.tolist():
+            message = self.data[scanned.starts[row] : scanned.ends[row]].tobytes()
+            parts, first_merged = _occurrences(message, found.number, others)
+            if first_merged < len(parts):
+                starts[row] = at + sum(map(len, parts[:first_merged]))
+                ends[row] = at + sum(map(len, parts))
+            for number, part in enumerate(parts):
+                span = (at, at + len(part), int(scanned.rows[row]))
+                (merged if number >= first_merged else replaced).append(span)
+                at += len(part)
+            pieces.append(np.frombuffer(b"".join(parts), dtype=np.uint8))
+        self.data = np.concatenate(pieces)
+        assert found.message is not None, "only messages have parts"
+        # What is in the merged ones is read as a whole.
+        self._scan(found.message, *_columns_of(merged))
+        _Decoder(self.data, self.bad, only_damage=True).messages(found.message, *_columns_of(replaced))
 
-    def _repeated(
-        self, found: Field, number: int, scanned: _Scanned, starts: Longs, ends: Longs, rows: Longs
-    ) -> pa.Array:
+    def _repeated(self, found: Field, number: int, scanned: _Scanned) -> pa.Array:
         at = scanned.table[number, kernels.PLACE]
-        counts = scanned.counts[at : at + scanned.count]
-        offsets = np.zeros(scanned.count + 1, dtype=np.int64)
-        np.cumsum(counts, out=offsets[1:])
-        total = int(offsets[-1])
-        values, lengths = empty(total, np.int64), empty(total, np.int64)
-        table = np.array([scanned.table[number]])
-        table[0, kernels.PLACE] = 0
-        read = kernels.read_items(
-            self.data, starts, ends, table.reshape(-1), scanned.results, offsets[:-1].copy(), values, lengths
-        )
-        assert read >= 0, "the items were counted"
-        owners = np.repeat(rows, counts)
-        ends_of_rows = pa.array(offsets.astype(np.int32))
+        places = scanned.places[at : at + scanned.count + 1]
+        values = scanned.items[places[0] : places[-1]]
+        lengths = scanned.item_lengths[places[0] : places[-1]]
+        owners = np.repeat(scanned.rows, np.diff(places))
+        offsets = places - places[0]
         if found.is_map:
-            keys, items = self._entries(found, values, lengths, owners)
-            return pa.MapArray.from_arrays(ends_of_rows, keys, items, type=found.arrow_type)
+            columns = self._entries(found, values, values + lengths, owners)
+            return pa.MapArray.from_arrays(
+                pa.array(offsets.astype(np.int32)), *columns, type=found.arrow_type
+            )
         items = self._items(found, values, lengths, owners)
-        return pa.ListArray.from_arrays(ends_of_rows, items, type=found.arrow_type)
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), items, type=found.arrow_type)
 
     def _items(self, found: Field, values: Longs, lengths: Longs, owners: Longs) -> pa.Array:
         """Return a column of values, all of which are there."""
@@ -206,24 +231,27 @@ class _Decoder:
             return self._bytes(found, values, lengths, owners)
         return _number_column(found, values, np.ones(len(values), dtype=np.bool_))
 
-    def _entries(
-        self, found: Field, values: Longs, lengths: Longs, owners: Longs
-    ) -> tuple[pa.Array, pa.Array]:
-        """Return keys and values of a map's entries; one that is absent in its entry is zero."""
+    def _entries(self, found: Field, starts: Longs, ends: Longs, owners: Longs) -> list[pa.Array]:
+        """Return keys and values of a map's entries; one that is absent in its entry is zero.
+
+        An entry may have unknown fields, as in protobuf for Java; the one for Python leaves it out then.
+        """
         assert found.message is not None, "a map has the message of its entries"
-        scanned = self._scan(found.message, values, values + lengths, owners)
-        arrays = []
+        scanned = self._scan(found.message, starts, ends, owners)
+        columns = []
         for number, part in enumerate(found.entry):
-            present, numbers = (
-                scanned.presence(number),
-                np.where(scanned.presence(number), scanned.numbers(number), 0),
-            )
-            if part.wire == kernels.LENGTH:
-                sizes = np.where(present, scanned.sizes(number), 0)
-                arrays.append(self._items(part, numbers, sizes, owners))
-            else:
-                arrays.append(self._items(part, numbers, numbers, owners))
-        return arrays[0], arrays[1]
+            if part.message is not None:
+                # An absent one is empty.
+                value_starts, value_ends = self._spans(part, number, scanned)
+                value_starts, value_ends = np.maximum(value_starts, 0), np.maximum(value_ends, 0)
+                columns.append(self.messages(part.message, value_starts, value_ends, owners))
+                continue
+            present = scanned.presence(number)
+            values = np.where(present, scanned.numbers(number), 0)
+            lengths = np.where(present, scanned.sizes(number), 0) if part.wire == kernels.LENGTH else values
+            column = self._items(part, values, lengths, owners)
+            columns.append(column)
+        return columns
 
     def _bytes(self, found: Field, starts: Longs, lengths: Longs, rows: Longs) -> pa.Array:
         """Return a column of bytes or text; a negative length is null."""
@@ -244,25 +272,27 @@ class _Decoder:
                     self.bad.setdefault(int(rows[row]), f"field {found.name}: the text is not UTF-8")
             return pa.repeat("", len(starts))  # the column is made once more
 
-    def _times(self, message: Message, scanned: _Scanned, starts: Longs, rows: Longs) -> pa.Array:
+    def _times(self, message: Message, scanned: _Scanned) -> pa.Array:
         """Return the column of Timestamp or Duration."""
         parts = []
         for number, found in enumerate(message.fields):
             values = np.where(scanned.presence(number), scanned.numbers(number), 0)
             parts.append(from_wire(found, values).astype(np.int64))
         seconds, nanos = parts
-        for row in np.flatnonzero((seconds > _SECONDS_MAX) | (seconds < -_SECONDS_MAX)):
-            self.bad.setdefault(int(rows[row]), f"{message.name}: it does not fit 64 bits of microseconds")
+        too_far = (seconds > _SECONDS_MAX) | (seconds < -_SECONDS_MAX)
+        for row in np.flatnonzero(too_far & (not self.only_damage)):
+            reason = f"{message.name}: it does not fit 64 bits of microseconds"
+            self.bad.setdefault(int(scanned.rows[row]), reason)
         micros = seconds * 1_000_000 + np.trunc(nanos / 1000).astype(np.int64)
         kind = pa.duration("us") if message.name == DURATION else _UTC_MICROS
-        return pa.array(micros, mask=starts < 0).cast(kind)
+        return pa.array(micros, mask=scanned.starts < 0).cast(kind)
 
-    def _refuse_absent(
-        self, message: Message, found: Field, column: pa.Array, starts: Longs, rows: Longs
-    ) -> None:
-        absent = np.asarray(column.is_null()) & (starts >= 0)
-        for row in np.flatnonzero(absent):
-            self.bad.setdefault(int(rows[row]), f"{message.name}: the required field {found.name} is missing")
+    def _refuse_absent(self, message: Message, found: Field, column: pa.Array, scanned: _Scanned) -> None:
+        if column.null_count == np.count_nonzero(scanned.starts < 0):
+            return
+        for row in np.flatnonzero(np.asarray(column.is_null()) & (scanned.starts >= 0)):
+            reason = f"{message.name}: the required field {found.name} is missing"
+            self.bad.setdefault(int(scanned.rows[row]), reason)
 
 
 def _table(message: Message, count: int) -> tuple[Longs, int, int, int]:
@@ -272,6 +302,7 @@ def _table(message: Message, count: int) -> tuple[Longs, int, int, int]:
     for row, found in zip(table, message.fields, strict=True):
         row[kernels.NUMBER], row[kernels.WIRE] = found.number, found.wire
         row[kernels.REPEATED], row[kernels.ONEOF] = found.is_repeated, found.oneof
+        row[kernels.TEXT] = found.kind == "string"
         if found.is_repeated:
             row[kernels.PLACE] = repeated
             repeated += count
@@ -321,12 +352,17 @@ def _other_members(table: Longs, number: int) -> dict[int, int]:
     return {row[kernels.NUMBER]: row[kernels.WIRE] for row in rows if row[kernels.NUMBER] != own}
 
 
-def _occurrences(message: bytes, number: int, others: Mapping[int, int]) -> list[bytes]:
-    """Return the values of a field of wire type LENGTH in a message that is known to be good, behind the last
-    of the fields ``others``, with their wire types.
+def _columns_of(spans: list[tuple[int, int, int]]) -> Iterator[Longs]:
+    """Return the starts, ends and outermost messages of spans."""
+    return iter(np.array(spans, dtype=np.int64).reshape(-1, 3).T.copy())
+
+
+def _occurrences(message: bytes, number: int, others: Mapping[int, int]) -> tuple[list[bytes], int]:
+    """Return the values of a field of wire type LENGTH in a good message, and the number of the first one
+    behind the last of the fields ``others``, with their wire types.
     """
     found: list[bytes] = []
-    at = 0
+    at = after_others = 0
 
     def varint() -> int:
         nonlocal at
@@ -343,7 +379,7 @@ def _occurrences(message: bytes, number: int, others: Mapping[int, int]) -> list
     while at < len(message):
         field_number, wire = divmod(varint(), 8)
         if depth == 0 and others.get(field_number) == wire:
-            found.clear()
+            after_others = len(found)
         if wire == kernels.VARINT:
             varint()
         elif wire == kernels.LENGTH:
@@ -355,7 +391,7 @@ def _occurrences(message: bytes, number: int, others: Mapping[int, int]) -> list
             depth += 1 if wire == kernels.START_GROUP else -1
         else:
             at += 8 if wire == kernels.FIXED64 else 4
-    return found
+    return found, after_others
 
 
 def _is_text(value: bytes) -> bool:

@@ -7,7 +7,6 @@ numbers are signed with the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,8 +50,6 @@ _ARROW = {
     "bytes": pa.binary(),
     "enum": pa.string(),
 }
-KINDS = (*_ARROW, "message")
-"""The types of fields, by their names in a .proto file. A group is not among them."""
 
 
 class ProtobufError(MinikafkaError):
@@ -76,8 +73,9 @@ class EnumType:
 class Field:
     """A field of a message.
 
-    kind: one of KINDS. has_presence: an absent value differs from zero. oneof: the number of its group; -1:
-    none. default: of proto2, as the column has it; None: zero. message: of the kind ``message``.
+    kind: its type's name in a .proto file (no group); ``enum`` and ``message`` for the types of these kinds.
+    has_presence: an absent value differs from zero. oneof: the number of its group; -1: none. default: of
+    proto2, as the column has it; None: zero, or a required field.
     """
 
     name: str
@@ -173,13 +171,6 @@ class Message:
     def oneofs(self) -> int:
         """The number of its oneofs."""
         return max((field.oneof for field in self.fields), default=-1) + 1
-
-    def all_fields(self) -> Iterator[Field]:
-        """Yield its fields, and those of the messages in it."""
-        for field in self.fields:
-            yield field
-            if field.message is not None:
-                yield from field.message.all_fields()
 
 
 def tag(number: int, wire: int) -> bytes:
