@@ -295,6 +295,24 @@ def test_number_unknown_to_a_closed_enum_is_absent() -> None:
     assert row(b"\x08\x01\x20\x63", OLD)["level"] == "HIGH"
 
 
+def test_list_is_without_the_numbers_unknown_to_a_closed_enum() -> None:
+    title = field_of(3, b"")
+    known = Levels(levels=[1, 7], title="").SerializeToString()
+    some = b"\x08\x63\x08\x07" + field_of(1, b"\x01\x63\x07\x63") + title
+    none = b"\x08\x63" + title
+    for value in (known, some, none):
+        assert row(value, LEVELS) == expected(Levels.FromString(value), LEVELS)
+    assert [value["levels"] for value in decode([known, none, some], LEVELS).column.to_pylist()] == [
+        ["LOW", "HIGH"], [], ["HIGH", "LOW", "HIGH"]
+    ]  # fmt: skip
+
+
+def test_map_has_zero_for_a_number_unknown_to_a_closed_enum() -> None:
+    entries = [b"\x0a\x01a\x10\x63", b"\x0a\x01b\x10\x01", b"\x0a\x01c"]
+    value = b"".join(field_of(2, entry) for entry in entries) + field_of(3, b"")
+    assert row(value, LEVELS)["by_name"] == [("a", "SMALL"), ("b", "LARGE"), ("c", "SMALL")]
+
+
 def test_map_entry_with_unknown_fields_is_kept() -> None:
     assert row(b"\xea\x01\x07\x0a\x01a\x10\x05\x18\x09")["counts"] == [("a", 5)]
 

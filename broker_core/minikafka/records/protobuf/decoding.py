@@ -221,6 +221,10 @@ class _Decoder:
                 pa.array(offsets.astype(np.int32)), *columns, type=found.arrow_type
             )
         items = self._items(found, values, lengths, owners)
+        if items.null_count:
+            # A number that a closed enum does not know is an unknown field.
+            known = items.is_valid().to_numpy(zero_copy_only=False)
+            items, offsets = items.drop_null(), np.append(0, np.cumsum(known))[offsets]
         return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), items, type=found.arrow_type)
 
     def _items(self, found: Field, values: Longs, lengths: Longs, owners: Longs) -> pa.Array:
@@ -250,6 +254,9 @@ class _Decoder:
             values = np.where(present, scanned.numbers(number), 0)
             lengths = np.where(present, scanned.sizes(number), 0) if part.wire == kernels.LENGTH else values
             column = self._items(part, values, lengths, owners)
+            if part.enum is not None and column.null_count:
+                # The enum is closed; one of a map has the number 0.
+                column = column.fill_null(part.enum.names[part.enum.numbers.index(0)])
             columns.append(column)
         return columns
 
