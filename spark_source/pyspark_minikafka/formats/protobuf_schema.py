@@ -265,7 +265,7 @@ class _Reader:
             is_required=is_required,
             has_presence=not is_repeated and found.has_presence,
             oneof=-1 if found.containing_oneof is None else found.containing_oneof.index,
-            default=_default(found, kind),
+            default=None if is_required else _default(found, kind),
             enum=self._enum(found.enum_type) if kind == "enum" else None,
             message=self.message(found.message_type, path) if kind == "message" else None,
         )

@@ -291,6 +291,12 @@ def test_proto2_has_defaults_and_required_fields() -> None:
     assert found.bad.tolist() == [0]
 
 
+def test_required_field_with_a_default_is_required() -> None:
+    found = decode([b"", Levels(title="x").SerializeToString()], LEVELS)
+    assert found.reasons == ("test.proto2.Levels: the required field title is missing",)
+    assert found.bad.tolist() == [0]
+
+
 def test_number_unknown_to_a_closed_enum_is_absent() -> None:
     assert row(b"\x08\x01\x20\x63", OLD)["level"] == "HIGH"
 
