@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf.message import DecodeError
 
+from minikafka.records.protobuf import encoding
 from minikafka.records.protobuf.decoding import DecodedMessages, decode_messages
 from minikafka.records.protobuf.encoding import encode_messages
 from minikafka.records.protobuf.types import Field, Message, ProtobufError
@@ -349,6 +350,14 @@ def test_columns_are_found_by_name_in_any_case_and_order() -> None:
 def test_value_that_no_message_can_have_is_refused(value: dict[str, Any], reason: str) -> None:
     with pytest.raises(ProtobufError, match=reason):
         encode_messages(MESSAGE, pa.array([value]))
+
+
+def test_field_that_exceeds_the_largest_column_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_OUTPUT_MAX", 10)
+    column = pa.array([{"a_string": "abc"}, {"a_string": "abcd"}])
+    assert encode_messages(MESSAGE, column.slice(0, 1)).to_pylist() == [b"\x72\x03abc"]
+    with pytest.raises(ProtobufError, match="a field of 2 values exceeds 2 GiB: write fewer rows at a time"):
+        encode_messages(MESSAGE, column)
 
 
 def test_null_of_a_required_field_is_refused() -> None:

@@ -19,6 +19,7 @@ from minikafka.records.protobuf.types import DURATION, Field, Message, ProtobufE
 
 _NOTHING = pa.scalar(b"", pa.binary())
 _MICROS = 1_000_000
+_OUTPUT_MAX = 0x7FFFFFFF
 Longs = NDArray[np.int64]
 
 
@@ -138,8 +139,7 @@ def _numbers(numbers: Longs, present: NDArray[np.bool_], before: bytes, width: i
     used = kernels.write_numbers(
         np.ascontiguousarray(numbers), present.astype(np.uint8), _bytes(before), width, ends, out
     )
-    assert used >= 0, "there is room for every number"
-    return _binary(ends, out)
+    return _binary(ends, out, used)
 
 
 def _pieces(content: pa.BinaryArray, before: bytes, present: NDArray[np.bool_]) -> pa.BinaryArray:
@@ -153,8 +153,7 @@ def _pieces(content: pa.BinaryArray, before: bytes, present: NDArray[np.bool_]) 
     ends = np.zeros(len(lengths) + 1, dtype=np.int32)
     source = np.frombuffer(data, np.uint8) if data is not None and data.size else _bytes(b"")
     used = kernels.write_pieces(source, ends_of_values[:-1].copy(), lengths, _bytes(before), ends, out)
-    assert used >= 0, "there is room for every piece"
-    return _binary(ends, out)
+    return _binary(ends, out, used)
 
 
 def _packed(name: str, field: Field, items: pa.Array, ends: Longs) -> pa.BinaryArray:
@@ -207,7 +206,10 @@ def _grouped(items: pa.BinaryArray, ends: Longs) -> pa.BinaryArray:
     )
 
 
-def _binary(ends: NDArray[np.int32], out: NDArray[np.uint8]) -> pa.BinaryArray:
+def _binary(ends: NDArray[np.int32], out: NDArray[np.uint8], used: int) -> pa.BinaryArray:
+    assert used >= 0, "there is room for everything"
+    if used > _OUTPUT_MAX:
+        raise ProtobufError(f"a field of {len(ends) - 1} values exceeds 2 GiB: write fewer rows at a time")
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(out)])
 
 
