@@ -9,8 +9,9 @@ the name of its setting:
 * a name with ``jaas``, ``password``, ``secret``, ``token``, ``credential``, ``key`` … anywhere in it, in any
   case, or with a word that is nearly one of them (``pasword``, ``jass``), hides its value;
 * but not if the name ends with a word for something that is never secret: a location, a type, a class, a
-  count or a time (``ssl.keystore.location``, ``ssl.keystore.type``, ``key.serializer``,
-  ``null.key.partition``, ``--key-separator``, ``delegation.token.max.lifetime.ms``). Kafka shows these too.
+  format, a count or a time (``ssl.keystore.location``, ``ssl.keystore.type``, ``key.serializer``,
+  ``null.key.partition``, ``--key-separator``, ``key.format``, ``delegation.token.max.lifetime.ms``).
+  Kafka shows these too.
 
 In any other value, the secrets that it contains are hidden: ``password=…`` and the like, the user of a URL or
 an address, a JAAS configuration, a private key. Topics and groups may be called ``my.secret``: text about
@@ -53,6 +54,11 @@ _NO_SECRET = (
     "iterations",
     "ms",
     "bytes",
+    "format",
+    "schema",
+    "file",
+    "message",
+    "strategy",
 )
 """Last words of names whose values are not secret."""
 
