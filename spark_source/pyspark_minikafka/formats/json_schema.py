@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 from pyspark_minikafka.formats.spark_schema import BadSchema
 
 _SCALARS: Mapping[str, DataType] = {"integer": LongType(), "number": DoubleType(), "boolean": BooleanType()}
-_FORMATS: Mapping[object, DataType] = {"date-time": TimestampType(), "date": DateType()}
+_FORMATS: Mapping[str, DataType] = {"date-time": TimestampType(), "date": DateType()}
 _NUMBERS = (ByteType, ShortType, IntegerType, LongType)
 _FLOATS = (FloatType, DoubleType, DecimalType)
 _REFUSED = ("allOf", "not", "if", "patternProperties", "prefixItems", "dependentSchemas")
@@ -93,7 +93,7 @@ class _Reader:
                 raise BadSchema(f"the array at {path} has no schema for all its items")
             return ArrayType(self.type(schema["items"], f"{path}/items", depth + 1))
         if kind == "string":
-            return _FORMATS.get(schema.get("format"), StringType())
+            return _FORMATS.get(str(schema.get("format")), StringType())
         if isinstance(kind, str) and kind in _SCALARS:
             return _SCALARS[kind]
         raise BadSchema(
@@ -146,7 +146,8 @@ def _implied(schema: Mapping[str, Any]) -> str | None:
     """Return the type of a schema that does not name it."""
     if "properties" in schema:
         return "object"
-    values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    named = schema.get("enum")
+    values = named if isinstance(named, list) else [schema.get("const")]
     values = [value for value in values if value is not None]
     return "string" if values and all(isinstance(value, str) for value in values) else None
 
