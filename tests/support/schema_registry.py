@@ -15,7 +15,7 @@ import trustme
 
 from tests.support.http_server import LoopbackServer, QuietHandler
 
-Answer = tuple[int, Mapping[str, Any]]
+Answer = tuple[int, Mapping[str, Any] | list[int]]
 
 
 class _Handler(QuietHandler):
@@ -62,6 +62,7 @@ class SchemaRegistry:
         body = {"schema": text, "schemaType": schema_type, "references": list(references)}
         status, fields = self._post(subject, body, is_made=True)
         assert status == 200, fields
+        assert isinstance(fields, dict)
         return int(fields["id"])
 
     def versions(self, subject: str) -> list[dict[str, Any]]:
@@ -82,6 +83,9 @@ class SchemaRegistry:
             parts = [unquote(part) for part in urlsplit(path).path.strip("/").split("/")]
             if method == "GET" and parts[:2] == ["schemas", "ids"]:
                 return self._by_id(int(parts[2]))
+            if method == "GET" and parts[0] == "subjects" and parts[2:] == ["versions"]:
+                numbers = range(1, len(self._subjects.get(parts[1], [])) + 1)
+                return (200, list(numbers)) if numbers else _no_subject(parts[1])
             if method == "GET" and parts[0] == "subjects" and parts[2:3] == ["versions"]:
                 return self._by_version(parts[1], parts[3])
             if method == "POST" and parts[0] == "subjects":
@@ -96,7 +100,7 @@ class SchemaRegistry:
     def _by_version(self, subject: str, version: str) -> Answer:
         numbers = self._subjects.get(subject)
         if numbers is None:
-            return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
+            return _no_subject(subject)
         index = len(numbers) if version == "latest" else int(version)
         if not 0 < index <= len(numbers):
             return 404, {"error_code": 40402, "message": f"Version {version} not found."}
@@ -123,6 +127,10 @@ class SchemaRegistry:
         number = self._schemas.index(schema) + 1
         self._subjects.setdefault(subject, []).append(number)
         return 200, {"id": number}
+
+
+def _no_subject(subject: str) -> Answer:
+    return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
     GET  /schemas/ids/ID                        {"schema": …, "schemaType": "AVRO", "references": […]}
     GET  /subjects/SUBJECT/versions/latest      the same with {"id": …}; also of a version's number
+    GET  /subjects/SUBJECT/versions             the numbers of its versions: [1, 2, …]
     POST /subjects/SUBJECT/versions             {"schema": …, "schemaType": …, "references": …} -> {"id": …}
     POST /subjects/SUBJECT                      looks up the same -> {"id": …}
 
 A schema never changes under its id, so it is asked for once in the life of a client. An id that the registry
-does not have is not asked for again for some seconds. A registry that cannot be reached, or is overloaded, is
+does not have is not asked for again for some seconds, and the newest version of a subject for a minute; it is
+kept for longer while the registry is away. A registry that cannot be reached, or is overloaded, is
 asked again at each of its addresses with growing pauses; the address that answered last is the first.
 
 Every request has a connection of its own: there are few, and minutes between them. No error has a secret.
@@ -17,7 +19,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 from urllib.parse import quote
@@ -34,10 +36,14 @@ AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 NOT_FOUND_MS = 10_000
 """How long an id that the registry does not have is not asked for again."""
+LATEST_MS = 60_000
+"""How long the newest version of a subject is not asked for again."""
 SERIALIZED = "serialized"
 """The form of a protobuf schema that is a descriptor in base64. Registries without it answer with text."""
 
 _MAX_REFERENCES = 1_000
+_MAX_MISSING = 1_000
+_ID_END = 1 << 31
 _REPEATED = frozenset({408, 429, *range(500, 600)})
 _SERVER = "the schema registry"
 _Path = tuple[tuple[str, int], ...]
@@ -118,7 +124,8 @@ class SchemaRegistryClient:
         self._missing: dict[int, tuple[int, SchemaNotFound]] = {}
         """Id -> when it was asked for, and the answer."""
         self._versions: dict[tuple[str, int], RegisteredSchema] = {}
-        self._latest: dict[str, RegisteredSchema] = {}
+        self._latest: dict[str, tuple[int, RegisteredSchema]] = {}
+        """Subject -> when it was asked for, and its newest version."""
         self._numbers: dict[tuple[str, str, Schema, bool], Mapping[str, Any]] = {}
         """The answers for schemas that were registered or looked up."""
 
@@ -134,7 +141,7 @@ class SchemaRegistryClient:
             try:
                 answer = self._ask(f"/schemas/ids/{schema_id}", f"schema {schema_id}", form=SERIALIZED)
             except SchemaNotFound as error:
-                if len(self._missing) >= _MAX_REFERENCES:
+                if len(self._missing) >= _MAX_MISSING:
                     self._missing.clear()
                 self._missing[schema_id] = self._clock.monotonic_ms(), error
                 raise
@@ -143,11 +150,40 @@ class SchemaRegistryClient:
             return found
 
     def latest(self, subject: str, *, fresh: bool = False) -> RegisteredSchema:
-        """Return the newest version of a subject: as it was first asked for, unless it must be ``fresh``."""
+        """Return the newest version of a subject: as it was within the last minute, unless it must be
+        ``fresh``. An older one is good enough while the registry is away. Raises as ``schema``.
+        """
         with self._lock:
-            if fresh or subject not in self._latest:
-                self._latest[subject] = self._version(subject, "latest")
-            return self._latest[subject]
+            known = None if fresh else self._latest.get(subject)
+            now_ms = self._clock.monotonic_ms()
+            if known is not None and now_ms - known[0] < LATEST_MS:
+                return known[1]
+            try:
+                _, found = self._version(subject, "latest")
+            except NetworkError:
+                if known is None:
+                    raise
+                found = known[1]
+            self._latest[subject] = now_ms, found
+            return found
+
+    def versions(self, subject: str) -> Iterator[tuple[int, RegisteredSchema]]:
+        """Yield the versions of a subject with their numbers, the newest first; each is asked for when its
+        turn comes. Raises as ``schema``.
+        """
+        with self._lock:
+            newest = self._version(subject, "latest")
+        yield newest
+        what = f"subject {subject!r}: listing its versions"
+        with self._lock:
+            numbers = self._ask(f"/subjects/{quote(subject, safe='')}/versions", what, answer_type=list)
+        if not all(map(_is_number, numbers)):
+            self._unexpected(what, "is no list of numbers")
+        for number in sorted(numbers, reverse=True):
+            if number < newest[0]:
+                with self._lock:
+                    found = self._numbered(subject, number)
+                yield number, found
 
     def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
         """Return the id of a schema as a version of ``subject``, which is made if there is none.
@@ -182,19 +218,27 @@ class SchemaRegistryClient:
                     "?normalize=true" if normalize else ""
                 )
                 answer = self._ask(target, what, body)
-                if not isinstance(answer.get(wanted), int):
+                if not _is_number(answer.get(wanted)):
                     self._unexpected(what, f"has no {wanted}")
                 self._numbers[key] = answer
             number: int = self._numbers[key][wanted]
             return number
 
-    def _version(self, subject: str, version: int | str, path: _Path = ()) -> RegisteredSchema:
+    def _version(self, subject: str, version: int | str, path: _Path = ()) -> tuple[int, RegisteredSchema]:
+        """Return the number of a version, and its schema."""
         what = f"subject {subject!r}, version {version}"
         answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions/{version}", what, form=SERIALIZED)
-        found_id = answer.get("id")
-        if not isinstance(found_id, int):
-            self._unexpected(what, "has no id")
-        return self._registered(found_id, answer, what, path)
+        for wanted in ("id", "version"):
+            if not _is_number(answer.get(wanted)):
+                self._unexpected(what, f"has no {wanted}")
+        return answer["version"], self._registered(answer["id"], answer, what, path)
+
+    def _numbered(self, subject: str, number: int, path: _Path = ()) -> RegisteredSchema:
+        """Return a version by its number, under which it never changes."""
+        key = subject, number
+        if key not in self._versions:
+            _, self._versions[key] = self._version(subject, number, (*path, key))
+        return self._versions[key]
 
     def _registered(
         self, schema_id: int, answer: Mapping[str, Any], what: str, path: _Path = ()
@@ -208,9 +252,7 @@ class SchemaRegistryClient:
             key = reference.subject, reference.version
             if key in path:
                 self._unexpected(what, f"has the reference {reference.name!r}, which leads back to itself")
-            if key not in self._versions:
-                self._versions[key] = self._version(*key, (*path, key))
-            referred = self._versions[key]
+            referred = self._numbered(*key, path)
             for nested in referred.references:
                 found.setdefault(nested.name, nested)
             found.setdefault(reference.name, replace(reference, text=referred.text))
@@ -226,9 +268,14 @@ class SchemaRegistryClient:
             self._unexpected(what, "has references without name, subject and version")
 
     def _ask(
-        self, path: str, what: str, body: Mapping[str, object] | None = None, form: str = ""
-    ) -> Mapping[str, Any]:
-        """Return the registry's answer, from the first address that gives one."""
+        self,
+        path: str,
+        what: str,
+        body: Mapping[str, object] | None = None,
+        form: str = "",
+        answer_type: type = dict,
+    ) -> Any:
+        """Return the registry's answer, an ``answer_type``, from the first address that gives one."""
         target = path + (f"?format={form}" if form else "")
         addresses, pause_ms = self._config.addresses, self._config.retry_wait_ms
         for attempt in range(self._config.max_retries + 1):
@@ -236,7 +283,7 @@ class SchemaRegistryClient:
             for number in range(len(addresses)):
                 place = (self._first + number) % len(addresses)
                 try:
-                    answer = self._ask_once(addresses[place], target, what, body)
+                    answer = self._ask_once(addresses[place], target, what, body, answer_type)
                 except NetworkError as error:
                     problem = problem or error
                     continue
@@ -250,8 +297,13 @@ class SchemaRegistryClient:
         raise AssertionError("every attempt returns or raises")
 
     def _ask_once(
-        self, address: RegistryAddress, target: str, what: str, body: Mapping[str, object] | None
-    ) -> Mapping[str, Any]:
+        self,
+        address: RegistryAddress,
+        target: str,
+        what: str,
+        body: Mapping[str, object] | None,
+        answer_type: type,
+    ) -> Any:
         """Return the answer of one address. Raises NetworkError if another attempt may succeed."""
         config = self._config
         headers = {"Accept": f"{CONTENT_TYPE}, application/json", "User-Agent": "minikafka"}
@@ -277,10 +329,11 @@ class SchemaRegistryClient:
             raise ConfigErrors(list(in_namespace(error.faults, config.namespace))) from None
         if response.status not in (200, 201):
             raise self._refusal(request, response, what)
-        answer = _json_object(response.body)
+        answer = _json(response.body, answer_type)
         if answer is None:
+            wanted = "object" if answer_type is dict else "list"
             raise SchemaRegistryError(
-                f"{what}: {request.place} answered with something that is no JSON object; check "
+                f"{what}: {request.place} answered with something that is no JSON {wanted}; check "
                 f"{config.namespace}url, which must lead to a schema registry with Confluent's interface",
                 response.status,
             )
@@ -289,7 +342,7 @@ class SchemaRegistryClient:
     def _refusal(
         self, request: HttpRequest, response: HttpResponse, what: str
     ) -> SchemaRegistryError | NetworkError:
-        status, fields = response.status, _json_object(response.body) or {}
+        status, fields = response.status, _json(response.body, dict) or {}
         code, message = fields.get("error_code"), fields.get("message")
         words = printable(shorten(message)) if isinstance(message, str) else ""
         authorization = request.headers.get("Authorization", "").rpartition(" ")[2]
@@ -324,9 +377,15 @@ class SchemaRegistryClient:
         raise SchemaRegistryError(f"{what}: the schema registry's answer {problem}")
 
 
-def _json_object(body: bytes) -> Mapping[str, Any] | None:
+def _json(body: bytes, wanted: type) -> Any:
+    """Return an answer's JSON; None if it is none, or of another type than ``wanted``."""
     try:
-        fields = json.loads(body)
+        found = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return fields if isinstance(fields, dict) else None
+    return found if isinstance(found, wanted) else None
+
+
+def _is_number(value: object) -> bool:
+    """Return True for what can be the id of a schema, or the number of a version: an int32."""
+    return type(value) is int and 0 <= value < _ID_END

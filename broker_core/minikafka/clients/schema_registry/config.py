@@ -100,11 +100,6 @@ SETTINGS = (*definition_of(_Login).keys.values(), *definition_of(SchemaRegistryC
 """The settings but those of TLS."""
 
 
-def is_given(properties: Mapping[str, str]) -> bool:
-    """Return True if a setting of a registry is among ``properties``."""
-    return any(name.startswith(NAMESPACE) for name in properties)
-
-
 def in_namespace(faults: Iterable[ConfigError], namespace: str) -> Iterator[ConfigError]:
     """Yield ``faults`` with the names of all settings below ``namespace``, also those in their texts."""
 
@@ -179,7 +174,8 @@ def _address(text: str, login: _Login, header: Password | None) -> RegistryAddre
     except ValueError:
         raise ConfigError(URL, None, "is not a URL; expected http://HOST:PORT or https://HOST:PORT") from None
     if url.scheme.lower() not in ("http", "https") or not host:
-        raise ConfigError(URL, text, "must begin with http:// or https://, and have a host")
+        shown = text.rpartition("@")[2]
+        raise ConfigError(URL, shown, "must begin with http:// or https://, and have a host")
     if url.query or url.fragment:
         raise ConfigError(URL, _without_user(url, host, port), "must not have a query or a fragment")
     if url.username is None:

@@ -14,6 +14,7 @@ import trustme
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ConfigError, MinikafkaError, NetworkError
 from minikafka.clients.schema_registry.client import (
+    LATEST_MS,
     NOT_FOUND_MS,
     Schema,
     SchemaNotFound,
@@ -158,6 +159,59 @@ def test_latest_version_is_kept_unless_it_must_be_fresh(registry: SchemaRegistry
     registry.add("orders-value", '"long"')
     assert asked.latest("orders-value").id == 2
     assert asked.latest("orders-value", fresh=True).id == 3
+
+
+def test_latest_version_is_asked_for_again_after_a_minute(registry: SchemaRegistry) -> None:
+    clock = ManualClock()
+    asked = SchemaRegistryClient(registry_config({"schema.registry.url": registry.url}), clock)
+    registry.add("orders-value", RECORD)
+    assert asked.latest("orders-value").id == 1
+    registry.add("orders-value", '"int"')
+    clock.advance(LATEST_MS - 1)
+    assert asked.latest("orders-value").id == 1
+    clock.advance(1)
+    assert asked.latest("orders-value").id == 2
+
+
+def test_latest_version_is_kept_while_the_registry_is_away(registry: SchemaRegistry) -> None:
+    clock, config = ManualClock(), {"schema.registry.max.retries": "0"}
+    asked = SchemaRegistryClient(registry_config({"schema.registry.url": registry.url, **config}), clock)
+    registry.add("orders-value", RECORD)
+    asked.latest("orders-value")
+    registry.close()
+    clock.advance(LATEST_MS)
+    assert asked.latest("orders-value").id == 1
+    with pytest.raises(NetworkError):
+        asked.latest("orders-value", fresh=True)
+
+
+def test_versions_come_newest_first_and_are_asked_for_in_turn(registry: SchemaRegistry) -> None:
+    for text in ('"int"', '"long"', '"float"'):
+        registry.add("orders-value", text)
+    versions = client(registry).versions("orders-value")
+    number, newest = next(versions)
+    assert (number, newest.text, len(registry.requests)) == (3, '"float"', 1)
+    assert next(versions)[1].text == '"long"'
+    assert registry.requests[1:] == [
+        ("GET", "/subjects/orders-value/versions"),
+        ("GET", "/subjects/orders-value/versions/2?format=serialized"),
+    ]
+    assert [(number, schema.text) for number, schema in versions] == [(1, '"int"')]
+
+
+@pytest.mark.parametrize(
+    ("fields", "missing"),
+    [
+        ({"id": 1 << 31, "version": 1}, "id"),
+        ({"id": -1, "version": 1}, "id"),
+        ({"id": True, "version": 1}, "id"),
+        ({"id": 1}, "version"),
+    ],
+)
+def test_id_or_version_that_is_no_int32_is_refused(fields: dict[str, Any], missing: str) -> None:
+    asked, _ = answering((200, {"schema": "{}", **fields}))
+    with pytest.raises(SchemaRegistryError, match=f"the schema registry's answer has no {missing}"):
+        asked.latest("orders-value")
 
 
 def test_unknown_subject_says_what_to_check(registry: SchemaRegistry) -> None:

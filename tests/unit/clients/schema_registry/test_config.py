@@ -80,6 +80,7 @@ def test_ipv6_address_is_kept() -> None:
     [
         ({"schema.registry.max.retries": "1"}, "schema.registry.url: must be given"),
         ({"schema.registry.url": "registry:8081"}, "must begin with http:// or https://"),
+        ({"schema.registry.url": "//ada:tiger@a"}, "must begin with http:// or https://"),
         ({"schema.registry.url": "http://a:port"}, "is not a URL"),
         ({"schema.registry.url": "http://ada:tiger@a?x=1"}, "must not have a query"),
         ({**USER, "schema.registry.url": "http://ada:tiger@a"}, "has a user, and so has"),
