@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql.types import (
@@ -152,16 +152,30 @@ def sink_formats(schema: StructType, formats: QueryFormats) -> QueryFormats:
     """Return the formats that write the columns ``key`` and ``value`` of ``schema``, names in any case. Raise
     BadColumn for a type that a format cannot write.
     """
+    return _each_made(schema, formats, lambda wanted, data_type: wanted.for_column(data_type))
+
+
+def topic_formats(schema: StructType, formats: QueryFormats, topic: str) -> QueryFormats:
+    """Return ``formats``, which are those of ``sink_formats``, for a write to ``topic`` alone: they have the
+    ids of their schemas. Raise as ``sink_formats``, or the error of the registry.
+    """
+    return _each_made(schema, formats, lambda wanted, data_type: wanted.for_topic(topic, data_type))
+
+
+def _each_made(
+    schema: StructType, formats: QueryFormats, make: Callable[[ValueFormat, DataType], ValueFormat]
+) -> QueryFormats:
+    """Return what ``make`` makes of the formats whose columns are there, and of the types of these."""
     types = {column.name.lower(): column.dataType for column in schema.fields}
-    found = {side: _format_of(side, wanted, types[side]) for side, wanted in formats.sides() if side in types}
+    found = {}
+    for side, wanted in formats.sides():
+        if side not in types:
+            continue
+        try:
+            found[side] = make(wanted, types[side])
+        except ColumnType as problem:
+            raise BadColumn(
+                f"column {side} has the unsupported type {types[side].simpleString()}; with "
+                f"minikafka.{side}.format it must be {problem.allowed}"
+            ) from None
     return replace(formats, key=found.get("key"), value=found.get("value"))
-
-
-def _format_of(side: str, wanted: ValueFormat, data_type: DataType) -> ValueFormat:
-    try:
-        return wanted.for_column(data_type)
-    except ColumnType as problem:
-        raise BadColumn(
-            f"column {side} has the unsupported type {data_type.simpleString()}; with "
-            f"minikafka.{side}.format it must be {problem.allowed}"
-        ) from None

@@ -101,6 +101,57 @@ def test_stream_goes_on_while_schemas_change_and_the_registry_restarts(
     assert [(row.id, row.paid) for row in rows] == [(1, None), (2, None), (3, True)]
 
 
+def test_query_keeps_its_columns_when_a_newer_schema_is_registered(
+    spark: SparkSession, kafka: Kafka, read: Read, registry: SchemaRegistry, tmp_path: Path
+) -> None:
+    topic = kafka.topic()
+    old = registry.add(f"{topic}-value", OLD, "JSON")
+    given = of(registry, "json", subscribe=topic, startingOffsets="earliest")
+    batch = read(**given)
+    stream = spark.readStream.format("minikafka").option("kafka.bootstrap.servers", kafka.servers)
+    rows = stream.options(**given).load()
+    new = registry.add(f"{topic}-value", NEW, "JSON")
+    values = (framed(old, b'{"id":1}'), framed(new, b'{"id":2,"paid":true}'))
+    kafka.produce(topic, [value.decode() for value in values])
+    assert sorted(row.id for row in batch.select("value.*").collect()) == [1, 2]
+    seen = rows.select("value.*").writeStream.format("memory").queryName("newer_schema")
+    query = seen.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert spark.table("newer_schema").schema.simpleString() == "struct<id:bigint>"
+    assert sorted(row.id for row in spark.table("newer_schema").collect()) == [1, 2]
+    assert read(**given).schema["value"].dataType.simpleString() == "struct<id:bigint,paid:boolean>"
+
+
+def test_write_to_a_topic_asks_the_registry_once_on_the_driver(
+    spark: SparkSession, kafka: Kafka, registry: SchemaRegistry
+) -> None:
+    topic = kafka.topic()
+    rows = spark.range(8).repartition(4).selectExpr("struct(id) AS value")
+    for _ in range(2):
+        write(rows, kafka, topic=topic, **of(registry, "json"))
+    assert registry.requests == [("POST", f"/subjects/{topic}-value/versions")] * 2
+
+
+@pytest.mark.parametrize("refusal", ["incompatible", "away"])
+def test_write_that_the_registry_refuses_begins_no_task(
+    spark: SparkSession, kafka: Kafka, read: Read, registry: SchemaRegistry, refusal: str
+) -> None:
+    topic = kafka.topic()
+    if refusal == "away":
+        registry.close()
+    registry.is_compatible = lambda subject, schema: False
+    rows = spark.range(8).repartition(4).selectExpr("struct(id) AS value")
+    expected = {"incompatible": f"subject '{topic}-value': registering its schema", "away": "cannot reach"}
+    once = {"minikafka.schema.registry.max.retries": "0"}
+    with pytest.raises(Exception, match=expected[refusal]) as refused:
+        write(rows, kafka, topic=topic, **of(registry, "json", **once))
+    assert "Task" not in str(refused.value)
+    assert read(subscribe=topic).count() == 0
+
+
 def test_registry_with_a_login_and_tls_is_used_in_tasks(
     spark: SparkSession, kafka: Kafka, read: Read, tmp_path: Path
 ) -> None:

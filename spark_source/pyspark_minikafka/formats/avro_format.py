@@ -68,12 +68,13 @@ def encoder(schema: Type, column: pa.DataType, prefix: bytes) -> AvroEncoder:
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat:
-    """Avro binary of one schema, with nothing before it.
+    """Avro binary of one schema.
 
-    schema: None in a write that takes the schema of its column.
+    schema: None in a write that takes the schema of its column. prefix: before each value that is written.
     """
 
     schema: AvroSchema | None
+    prefix: bytes = b""
 
     def data_type(self) -> DataType:
         """Return Spark's type of the schema."""
@@ -89,11 +90,15 @@ class AvroFormat:
         """Return the format that writes a column, with the given schema or that of ``to_avro``."""
         schema = self.schema or schema_for(data_type)
         schema.check_column(data_type)
-        return AvroFormat(schema)
+        return AvroFormat(schema, self.prefix)
+
+    def for_topic(self, topic: str, data_type: DataType) -> AvroFormat:
+        """Return this format."""
+        return self
 
     def encode(self, column: pa.Array, topic: str) -> pa.BinaryArray:
         """Return the Avro binary of each element."""
-        return encoder(self._known().type, column.type, b"").encode(column)
+        return encoder(self._known().type, column.type, self.prefix).encode(column)
 
     def _known(self) -> AvroSchema:
         assert self.schema is not None, "a read has a schema, and a write is made for its column"

@@ -18,17 +18,19 @@ from pyspark_minikafka.formats import json_text
 from pyspark_minikafka.formats.bad_values import decode_each
 from pyspark_minikafka.formats.json_values import json_reader
 from pyspark_minikafka.formats.spark_schema import BadSchema, nullable
-from pyspark_minikafka.formats.value_format import ColumnType, Decoded, arrow_type
+from pyspark_minikafka.formats.value_format import ColumnType, Decoded, arrow_type, with_prefix
 
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
     """JSON of one type.
 
-    schema: None for a sink without one, until it knows the type of its column.
+    schema: None for a sink without one, until it knows the type of its column. prefix: before each text that
+    is written.
     """
 
     schema: DataType | None
+    prefix: bytes = b""
 
     def data_type(self) -> DataType:
         """Return the schema."""
@@ -52,10 +54,14 @@ class JsonFormat:
             raise ColumnType(f"string, or the type of its schema, {self.data_type().simpleString()}")
         return JsonFormat(found)
 
+    def for_topic(self, topic: str, data_type: DataType) -> JsonFormat:
+        """Return this format."""
+        return self
+
     def encode(self, column: pa.Array, topic: str) -> pa.BinaryArray:
         """Return the JSON text of each element."""
         texts = column if isinstance(self.schema, StringType) else json_text.texts(column)
-        return texts.cast(pa.binary())
+        return with_prefix(self.prefix, texts.cast(pa.binary()))
 
 
 @functools.lru_cache(16)

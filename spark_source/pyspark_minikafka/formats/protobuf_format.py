@@ -9,8 +9,8 @@ each value only tells whether it is a message of that type at all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -64,12 +64,12 @@ from pyspark_minikafka.formats.schema_registry import (
     RegistryAccess,
     WrongSchemaType,
     contents,
+    header,
     merged_bad,
     of_type,
     schema_ids,
-    with_header,
 )
-from pyspark_minikafka.formats.value_format import ColumnType, Decoded
+from pyspark_minikafka.formats.value_format import ColumnType, Decoded, with_prefix
 
 FIRST_MESSAGE = (0,)
 _WINDOW = 8
@@ -105,14 +105,16 @@ class RegisteredFile:
 class ProtobufFormat:
     """Messages of one type.
 
-    path: the numbers of the message in its file. files: the file that a write registers, behind all that it
-    imports; none if it takes the newest schema of its subject, which has the message.
+    files: the file that a write registers, behind all that it imports; none if it takes the newest schema of
+    its subject, which has the message. path: the numbers of the message in that file. prefix: before each
+    message that is written.
     """
 
     message: Message
     registry: RegistryAccess | None = None
-    path: tuple[int, ...] = FIRST_MESSAGE
     files: tuple[RegisteredFile, ...] = ()
+    path: tuple[int, ...] = FIRST_MESSAGE
+    prefix: bytes = b""
 
     def data_type(self) -> DataType:
         """Return the type that ``from_protobuf`` gives."""
@@ -142,45 +144,55 @@ class ProtobufFormat:
             raise ColumnType(f"a struct with fields of {self.message.name} ({problem})")
         return self
 
+    def for_topic(self, topic: str, data_type: DataType) -> ProtobufFormat:
+        """Return the format with the id of the topic's schema, if there is a registry."""
+        return self._written(topic)
+
     def encode(self, column: pa.Array, topic: str) -> pa.BinaryArray:
         """Return the messages of a column."""
-        encoded = encode_messages(self.message, column)
-        if self.registry is None:
-            return encoded
-        return with_header(encoded, self._written_id(topic), _index_bytes(self.path))
+        return with_prefix(self._written(topic).prefix, encode_messages(self.message, column))
 
-    def _written_id(self, topic: str) -> int:
-        assert self.registry is not None, "only values of a registry have an id"
+    def _written(self, topic: str) -> ProtobufFormat:
+        """Return the format that a topic's values are written in. Raise ProtobufError if the newest schema
+        does not have the message.
+        """
+        if self.registry is None:
+            return self
         registry, name = self.registry, self.message.name
         if not self.files or registry.use_latest:
-            return replace(registry, use_latest=True).written_id(topic, name, Schema(PROTOBUF, ""))
+            latest = registry.latest(topic, name, PROTOBUF)
+            schema_id, path = latest.id, _path_of(latest, name)
+        else:
+            schema_id, path = self._registered_id(registry, topic), self.path
+        return ProtobufFormat(self.message, prefix=header(schema_id) + _index_bytes(path))
+
+    def _registered_id(self, registry: RegistryAccess, topic: str) -> int:
+        """Return the id of the schema that is the file."""
         references: dict[str, SchemaReference] = {}
         for file in self.files[:-1]:
             references[file.name] = registry.reference(file.name, _schema(file, references))
-        return registry.written_id(topic, name, _schema(self.files[-1], references))
+        return registry.written_id(topic, self.message.name, _schema(self.files[-1], references))
 
 
 def protobuf_format(
-    content: bytes | None, name: str | None, registry: RegistryAccess | None, *, sink: bool
+    content: bytes | None,
+    name: str | None,
+    registry: RegistryAccess | None,
+    *,
+    sink: bool,
+    column: DataType | None = None,
 ) -> ProtobufFormat:
     """Return the format of the message ``name``; None: the first one, or the only one of a descriptor set.
 
-    content: a descriptor set, or the text of a .proto file; None: the newest schema of the query's subject.
+    content: a descriptor set, or the text of a .proto file; None: the newest schema of the query's subject,
+    among those of the type ``column`` if Spark has fixed it.
     Raise ProtobufError for a message that is not clear, or that no column can have.
     """
     if content is None:
         assert registry is not None, "the options give a descriptor or a registry"
-        schema = registry.newest_schema(PROTOBUF, name, "schema.file" if name else "message")
-        files = files_of_schema(schema)
-        indexes = message_indexes(files[-1])
-        path = next(
-            (path for path, found in indexes.items() if found == (name or indexes[FIRST_MESSAGE])), None
-        )
-        if path is None:
-            raise ProtobufError(
-                f"schema {schema.id} has no message {name}; it has {', '.join(indexes.values())}"
-            )
-        return ProtobufFormat(Messages(files).message(indexes[path]), registry, path)
+        option = "schema.file" if name else "message"
+        made_of = partial(_of_registered, name=name, registry=registry)
+        return registry.newest_format(PROTOBUF, name, option, made_of, column, fresh=not sink)
     messages = Messages(files_of(content))
     names = messages.names()
     if name is None and len(names) > 1:
@@ -194,7 +206,17 @@ def protobuf_format(
         RegisteredFile(found.name, schema_text(found), tuple(messages.imports(found)))
         for found in files_below
     )
-    return ProtobufFormat(message, registry, path, registered)
+    return ProtobufFormat(message, registry, registered, path)
+
+
+def _of_registered(schema: RegisteredSchema, *, name: str | None, registry: RegistryAccess) -> ProtobufFormat:
+    """Return the format of a message in a schema of the registry; ``name`` None: its first one."""
+    if name is not None:
+        _path_of(schema, name)
+    elif FIRST_MESSAGE not in _message_names(schema):
+        raise ProtobufError(f"schema {schema.id} has no message")
+    found = name or _message_names(schema)[FIRST_MESSAGE]
+    return ProtobufFormat(Messages(files_of_schema(schema)).message(found), registry)
 
 
 def spark_type(message: Message) -> DataType:
@@ -309,6 +331,15 @@ def _read_indexes(content: bytes) -> tuple[tuple[int, ...], int]:
 @lru_cache(maxsize=1_000)
 def _message_names(schema: RegisteredSchema) -> Mapping[tuple[int, ...], str]:
     return message_indexes(files_of_schema(of_type(schema, PROTOBUF))[-1])
+
+
+def _path_of(schema: RegisteredSchema, name: str) -> tuple[int, ...]:
+    """Return the numbers of a message in a schema of the registry. Raise ProtobufError if it has none."""
+    names = _message_names(schema)
+    for path, found in names.items():
+        if found == name:
+            return path
+    raise ProtobufError(f"schema {schema.id} has no message {name}; it has {', '.join(names.values())}")
 
 
 class _Headers:

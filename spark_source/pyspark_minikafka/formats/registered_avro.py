@@ -6,7 +6,6 @@ values of several versions. Values of one id are decoded together.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -18,16 +17,16 @@ from pyspark.sql.types import DataType
 from minikafka.base.errors import ConfigError
 from minikafka.clients.schema_registry.client import AVRO, RegisteredSchema, Schema, SchemaNotFound
 from minikafka.records.avro import AvroDecoder, AvroError, arrow_type
-from pyspark_minikafka.formats.avro_format import AvroSchema, decoder, encoder, schema_for
+from pyspark_minikafka.formats.avro_format import AvroFormat, AvroSchema, decoder, schema_for
 from pyspark_minikafka.formats.schema_registry import (
     HEADER_BYTES,
-    MAGIC,
     NO_HEADER,
     NO_HEADER_REASON,
     NULL,
     RegistryAccess,
     SubjectNameStrategy,
     WrongSchemaType,
+    header,
     merged_bad,
     of_type,
     schema_ids,
@@ -119,21 +118,22 @@ class RegisteredAvroFormat:
         named = schema is not None and schema.name is not None
         return named or self.registry.strategy is SubjectNameStrategy.TOPIC
 
+    def for_topic(self, topic: str, data_type: DataType) -> AvroFormat:
+        """Return the format with the topic's schema and its id."""
+        return self._written(topic).for_column(data_type)
+
     def encode(self, column: pa.Array, topic: str) -> pa.BinaryArray:
         """Return the Avro binary of each element, behind the schema's id."""
-        schema, schema_id = self._written(topic)
-        header = MAGIC + struct.pack(">I", schema_id)
-        return encoder(schema.type, column.type, header).encode(column)
+        return self._written(topic).encode(column, topic)
 
-    def _written(self, topic: str) -> tuple[AvroSchema, int]:
-        """Return the schema that a topic's values are written with, and its id."""
-        registry = self.registry
-        if registry.use_latest:
-            subject = registry.subject(topic, None if self.schema is None else self.schema.name)
-            latest = registry.client.latest(subject)
-            return parsed_schema(latest), latest.id
+    def _written(self, topic: str) -> AvroFormat:
+        """Return the format that a topic's values are written in."""
+        if self.registry.use_latest:
+            latest = self.registry.latest(topic, None if self.schema is None else self.schema.name, AVRO)
+            return AvroFormat(parsed_schema(latest), header(latest.id))
         schema = self._known()
-        return schema, registry.written_id(topic, schema.name, Schema(AVRO, schema.text))
+        schema_id = self.registry.written_id(topic, schema.name, Schema(AVRO, schema.text))
+        return AvroFormat(schema, header(schema_id))
 
     def _known(self) -> AvroSchema:
         assert self.schema is not None, "a read has a schema, and a write is made for its column"
@@ -141,14 +141,19 @@ class RegisteredAvroFormat:
 
 
 def registered_avro(
-    schema: AvroSchema | None, registry: RegistryAccess, *, sink: bool
+    schema: AvroSchema | None, registry: RegistryAccess, *, sink: bool, column: DataType | None = None
 ) -> RegisteredAvroFormat:
-    """Return the format. ``schema``: of the option; None: in a read the newest one of the query's subject.
+    """Return the format. ``schema``: of the option; None: in a read the newest one of the query's subject,
+    among those of the type ``column`` if Spark has fixed it.
 
     Raise ConfigError if that is not clear, AvroError if it cannot be used.
     """
     if schema is None and not sink:
-        schema = parsed_schema(registry.newest_schema(AVRO, None, "schema"))
+
+        def made_of(found: RegisteredSchema) -> RegisteredAvroFormat:
+            return RegisteredAvroFormat(parsed_schema(found), registry)
+
+        return registry.newest_format(AVRO, None, "schema", made_of, column)
     made = RegisteredAvroFormat(schema, registry)
     if sink and (schema is not None or registry.use_latest) and not made.has_subject(schema):
         allowed = f"must be given, with a name: {registry.strategy.value} has the name of the record"

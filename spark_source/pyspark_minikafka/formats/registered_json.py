@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, StringType
 
 from minikafka.base.errors import ConfigError
-from minikafka.clients.schema_registry.client import JSON, Schema
+from minikafka.clients.schema_registry.client import JSON, RegisteredSchema, Schema
 from pyspark_minikafka.formats.json_format import JsonFormat
 from pyspark_minikafka.formats.json_schema import json_schema_text, parse_json_schema
 from pyspark_minikafka.formats.schema_registry import (
@@ -17,9 +17,9 @@ from pyspark_minikafka.formats.schema_registry import (
     NO_HEADER_REASON,
     RegistryAccess,
     SubjectNameStrategy,
+    header,
     merged_bad,
     schema_ids,
-    with_header,
     without_headers,
 )
 from pyspark_minikafka.formats.spark_schema import BadSchema, nullable
@@ -63,26 +63,41 @@ class RegisteredJsonFormat:
             text = json_schema_text(nullable(data_type), _TITLE)
         return replace(self, json=column, schema=Schema(JSON, text))
 
+    def for_topic(self, topic: str, data_type: DataType) -> JsonFormat:
+        """Return the format with the id of the topic's schema."""
+        return self._written(topic)
+
     def encode(self, column: pa.Array, topic: str) -> pa.BinaryArray:
         """Return the JSON text of each element behind the schema's id."""
+        return self._written(topic).encode(column, topic)
+
+    def _written(self, topic: str) -> JsonFormat:
+        """Return the format that a topic's values are written in."""
+        registry = self.registry
+        if registry.use_latest:
+            return replace(self.json, prefix=header(registry.latest(topic, None, JSON).id))
         assert self.schema is not None, "a write is made for its column"
-        schema_id = self.registry.written_id(topic, None, self.schema)
-        return with_header(self.json.encode(column, topic), schema_id)
+        return replace(self.json, prefix=header(registry.written_id(topic, None, self.schema)))
 
 
-def registered_json(json: JsonFormat | None, registry: RegistryAccess, *, sink: bool) -> RegisteredJsonFormat:
-    """Return the format. ``json``: of the option's schema; None: of the newest schema of the query's subject.
+def registered_json(
+    json: JsonFormat | None, registry: RegistryAccess, *, sink: bool, column: DataType | None = None
+) -> RegisteredJsonFormat:
+    """Return the format. ``json``: of the option's schema; None: of the newest schema of the query's subject,
+    among those of the type ``column`` if Spark has fixed it.
 
-    Raise ConfigError if that is not clear, or no column can have it.
+    Raise ConfigError if that is not clear, BadSchema if no column can have it.
     """
     if registry.strategy is not SubjectNameStrategy.TOPIC:
         name = f"minikafka.{registry.side}.subject.name.strategy"
         raise ConfigError(name, registry.strategy.value, "JSON has no record's name: use TopicNameStrategy")
     if json is None and not sink:
-        schema = registry.newest_schema(JSON, None, "schema")
-        try:
-            json = JsonFormat(nullable(parse_json_schema(schema.text)))
-        except BadSchema as problem:
-            allowed = f"must be given, as schema {schema.id} of the registry cannot be used: {problem}"
-            raise ConfigError(f"minikafka.{registry.side}.schema", None, allowed) from None
+
+        def made_of(found: RegisteredSchema) -> RegisteredJsonFormat:
+            try:
+                return RegisteredJsonFormat(JsonFormat(nullable(parse_json_schema(found.text))), registry)
+            except BadSchema as problem:
+                raise BadSchema(f"schema {found.id} of the schema registry: {problem}") from None
+
+        return registry.newest_format(JSON, None, "schema", made_of, column)
     return RegisteredJsonFormat(json or JsonFormat(None), registry)

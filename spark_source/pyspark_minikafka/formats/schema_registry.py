@@ -2,23 +2,26 @@
 
 Values have the form of Confluent's serializers: a zero byte, the schema's id (int32), and the content. A
 ``RegistryAccess`` is made of the options on the driver and pickled to the executors, where every process has
-one client with its caches: a schema is asked for once in a Python worker, and not once a task.
+one client with its caches: a schema is asked for once in a Python worker, and not once a task. The tasks of a
+write to one topic do not have it: they get the id of their schema from the driver.
 """
 
 from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyspark.sql.types import DataType
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.clients.schema_registry.client import (
     RegisteredSchema,
     Schema,
@@ -28,6 +31,10 @@ from minikafka.clients.schema_registry.client import (
     SchemaRegistryError,
 )
 from minikafka.clients.schema_registry.config import SchemaRegistryConfig
+from pyspark_minikafka.formats.spark_schema import BadSchema, difference
+from pyspark_minikafka.formats.value_format import ValueFormat
+
+Format = TypeVar("Format", bound=ValueFormat)
 
 MAGIC = b"\0"
 HEADER_BYTES = 5
@@ -38,6 +45,12 @@ NO_HEADER_REASON = "it does not begin with byte 0 and a schema's id, as what is 
 
 _clients: dict[SchemaRegistryConfig, SchemaRegistryClient] = {}
 _lock = threading.Lock()
+
+
+def forget_clients() -> None:
+    """Forget what this process knows of registries: a new query asks them anew."""
+    with _lock:
+        _clients.clear()
 
 
 class SubjectNameStrategy(Enum):
@@ -92,16 +105,31 @@ class RegistryAccess:
             raise ConfigError(name, None, "must be given where the options do not name the topics")
         return [self.subject(topic, record) for topic in self.topics]
 
-    def newest_schema(self, schema_type: str, record: str | None, option: str) -> RegisteredSchema:
-        """Return the newest schema of the query's subject. Driver only.
+    def newest_format(
+        self,
+        schema_type: str,
+        record: str | None,
+        option: str,
+        made_of: Callable[[RegisteredSchema], Format],
+        column: DataType | None = None,
+        *,
+        fresh: bool = True,
+    ) -> Format:
+        """Return what ``made_of`` makes of the newest schema of the query's subject. Driver only.
 
-        Raise ConfigError that asks for ``option`` if its topics have several.
+        column: the type that Spark has fixed for the query's column, by ``load()``: then the newest schema of
+        this type is taken. ``made_of`` may raise MinikafkaError or BadSchema.
+
+        Raise ConfigError that asks for ``option`` if no schema has the type, or if it is not clear which of
+        several subjects decides.
         """
         subjects = self.subjects(record, option)
+        if column is not None:
+            return self._format_of_column(schema_type, subjects, option, made_of, column)
         found: dict[int, RegisteredSchema] = {}
         for subject in subjects:
             try:
-                schema = self.client.latest(subject, fresh=True)
+                schema = self.client.latest(subject, fresh=fresh)
             except SchemaNotFound as error:
                 text = f"{error}; or give minikafka.{self.side}.{option}"
                 raise SchemaNotFound(text, error.status, error.code) from None
@@ -112,13 +140,61 @@ class RegistryAccess:
                 "the column has is not clear"
             )
             raise ConfigError(f"minikafka.{self.side}.{option}", None, allowed)
-        return next(iter(found.values()))
+        return made_of(next(iter(found.values())))
+
+    def _format_of_column(
+        self,
+        schema_type: str,
+        subjects: Sequence[str],
+        option: str,
+        made_of: Callable[[RegisteredSchema], Format],
+        column: DataType,
+    ) -> Format:
+        """Return the format of the newest schema that all ``subjects`` have and that has the type
+        ``column``.
+        """
+        problem = ""
+        for version, schema in self._common_versions(subjects):
+            try:
+                made = made_of(of_type(schema, schema_type))
+            except (MinikafkaError, BadSchema) as error:
+                problem = problem or f"version {version} cannot be used: {error}"
+                continue
+            other = difference(made.data_type(), column, self.side)
+            if not other:
+                return made
+            problem = problem or f"version {version} {other}"
+        allowed = (
+            f"must be given, or load() called again: no version of the subject {', '.join(subjects)} has the "
+            f"type that the query's column {self.side} has had since load() "
+            f"({problem or 'they have no schema in common'})"
+        )
+        raise ConfigError(f"minikafka.{self.side}.{option}", None, allowed)
+
+    def _common_versions(self, subjects: Sequence[str]) -> Iterator[tuple[int, RegisteredSchema]]:
+        """Yield the schemas that all subjects have, with their versions in the first one, the newest first.
+        Older versions are asked for only when their turn comes.
+        """
+        first, *others = (self.client.versions(subject) for subject in subjects)
+        seen: list[set[int]] = [set() for _ in others]
+        for version, schema in first:
+            for ids, versions in zip(seen, others, strict=True):
+                while schema.id not in ids and (older := next(versions, None)) is not None:
+                    ids.add(older[1].id)
+            if all(schema.id in ids for ids in seen):
+                yield version, schema
+
+    def latest(self, topic: str, record: str | None, schema_type: str) -> RegisteredSchema:
+        """Return the newest schema of the subject that values are written to ``topic`` with. Raise
+        WrongSchemaType if it is of another type.
+        """
+        return of_type(self.client.latest(self.subject(topic, record)), schema_type)
 
     def written_id(self, topic: str, record: str | None, schema: Schema) -> int:
-        """Return the id that values of ``schema`` are written to ``topic`` with."""
+        """Return the id that values of ``schema`` are written to ``topic`` with: it is registered, or must
+        have been.
+        """
         subject = self.subject(topic, record)
-        if self.use_latest:
-            return of_type(self.client.latest(subject), schema.type).id
         if self.auto_register:
             return self.client.register(subject, schema, normalize=self.normalize)
         return self.client.look_up(subject, schema, normalize=self.normalize)
@@ -151,7 +227,7 @@ def schema_ids(values: pa.BinaryArray) -> NDArray[np.int64]:
     ids[~valid] = NULL
     data, starts, ends = contents(values)
     rows = np.flatnonzero(valid & (ends - starts >= HEADER_BYTES))
-    rows = rows[data[starts[rows]] == MAGIC[0]]
+    rows = rows[(data[starts[rows]] == MAGIC[0]) & (data[starts[rows] + 1] < 128)]  # an id is an int32
     at, found = starts[rows], np.zeros(len(rows), dtype=np.int64)
     for byte in range(1, HEADER_BYTES):
         found = found << 8 | data[at + byte]
@@ -177,10 +253,9 @@ def without_headers(values: pa.BinaryArray, ids: NDArray[np.int64]) -> pa.Binary
     return pc.if_else(pa.array(absent), None, behind) if absent.any() else behind
 
 
-def with_header(contents: pa.BinaryArray, schema_id: int, more: bytes = b"") -> pa.BinaryArray:
-    """Return each of ``contents`` behind a header, to which ``more`` belongs; null for null."""
-    header = MAGIC + struct.pack(">I", schema_id) + more
-    return pc.binary_join_element_wise(pa.scalar(header, pa.binary()), contents, pa.scalar(b"", pa.binary()))
+def header(schema_id: int) -> bytes:
+    """Return what is before a value with a schema."""
+    return MAGIC + struct.pack(">i", schema_id)
 
 
 def merged_bad(

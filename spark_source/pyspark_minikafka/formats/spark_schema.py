@@ -74,6 +74,44 @@ def nullable(data_type: DataType) -> DataType:
     return data_type
 
 
+def difference(found: DataType, wanted: DataType, name: str) -> str:
+    """Return what ``found`` has that differs from ``wanted``, as "has a.b as int, not bigint": the first
+    difference; empty if there is none. ``name``: of what has the types.
+    """
+    if found == wanted:
+        return ""
+    if isinstance(found, StructType) and isinstance(wanted, StructType):
+        return _struct_difference(found, wanted, name)
+    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
+        other = difference(found.elementType, wanted.elementType, f"{name}[]")
+        return other or _nullability(found.containsNull, f"{name}[]")
+    if isinstance(found, MapType) and isinstance(wanted, MapType):
+        other = difference(found.keyType, wanted.keyType, f"the keys of {name}")
+        other = other or difference(found.valueType, wanted.valueType, f"{name}{{}}")
+        return other or _nullability(found.valueContainsNull, f"{name}{{}}")
+    return f"has {name} as {found.simpleString()}, not {wanted.simpleString()}"
+
+
+def _struct_difference(found: StructType, wanted: StructType, name: str) -> str:
+    for field in wanted.names:
+        if field not in found.names:
+            return f"has no {name}.{field}"
+    for field in found.names:
+        if field not in wanted.names:
+            return f"also has {name}.{field}"
+    if found.names != wanted.names:
+        return f"has the fields of {name} in another order"
+    for one, other in zip(found.fields, wanted.fields, strict=True):
+        problem = difference(one.dataType, other.dataType, f"{name}.{one.name}")
+        if problem or one.nullable != other.nullable:
+            return problem or _nullability(one.nullable, f"{name}.{one.name}")
+    return f"has other metadata of {name}"
+
+
+def _nullability(is_nullable: bool, name: str) -> str:
+    return f"has {name} {'with' if is_nullable else 'without'} nulls"
+
+
 def _from_json(text: str) -> DataType:
     try:
         return types._parse_datatype_json_string(text)

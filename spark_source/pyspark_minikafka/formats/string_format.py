@@ -29,6 +29,10 @@ class StringFormat:
             raise ColumnType("string")
         return self
 
+    def for_topic(self, topic: str, data_type: DataType) -> StringFormat:
+        """Return this format."""
+        return self
+
     def encode(self, column: pa.Array, topic: str) -> pa.BinaryArray:
         """Return the bytes of each text."""
         return column.cast(pa.binary())

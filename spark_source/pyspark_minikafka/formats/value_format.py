@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StructType
 
@@ -60,8 +61,21 @@ class ValueFormat(Protocol):
         write. Driver only.
         """
 
+    def for_topic(self, topic: str, data_type: DataType) -> ValueFormat:
+        """Return the format that writes a column of ``data_type``, for which this one was made, to ``topic``
+        alone. It has the id of its schema, so that no task asks a registry. Raise ColumnType, or the error of
+        the registry. Driver only.
+        """
+
     def encode(self, column: pa.Array, topic: str) -> pa.BinaryArray:
         """Return the bytes of each element of ``column``, which are for ``topic``; null for null."""
+
+
+def with_prefix(prefix: bytes, contents: pa.BinaryArray) -> pa.BinaryArray:
+    """Return each of ``contents`` behind ``prefix``; null for null."""
+    if not prefix:
+        return contents
+    return pc.binary_join_element_wise(pa.scalar(prefix, pa.binary()), contents, pa.scalar(b"", pa.binary()))
 
 
 class ColumnType(ValueError):

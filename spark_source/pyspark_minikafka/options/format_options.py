@@ -18,6 +18,8 @@ from pyspark_minikafka.options import registry_options
 from pyspark_minikafka.strategy import topic_name
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
     from pyspark_minikafka.formats.schema_registry import RegistryAccess
 
 _WITH_SCHEMA = ("json", "avro", "protobuf")
@@ -35,7 +37,8 @@ class SideOptions:
     """The options of the keys, or of the values. side: ``key`` or ``value``.
 
     schema: its text. schema_file: the absolute path of a file with it. message: the name of protobuf's
-    message. registry: None if no option names one.
+    message. registry: None if no option names one. column: the type that Spark has fixed for the column of a
+    read; None before it has.
     """
 
     side: str
@@ -44,6 +47,7 @@ class SideOptions:
     schema_file: str | None = None
     message: str | None = None
     registry: RegistryAccess | None = None
+    column: DataType | None = None
 
     def name(self, option: str) -> str:
         """Return the full name of an option of this side."""
@@ -81,6 +85,10 @@ class SideOptions:
         if self.schema_file is not None:
             return ConfigError(self.name("schema.file"), self.schema_file, reason)
         return ConfigError(self.name("schema"), self.schema, reason)
+
+    def unusable_schema(self, problem: Exception) -> ConfigError:
+        """Return the error of a registry's schema that cannot be used."""
+        return self.bad_schema(f"must be given, as that of the registry cannot be used: {problem}")
 
     def refuse_schema(self) -> None:
         """Raise ConfigError if a schema is given for a format that has none."""
@@ -127,7 +135,10 @@ def _json(options: SideOptions, sink: bool) -> ValueFormat:
     if options.registry is not None:
         from pyspark_minikafka.formats.registered_json import registered_json
 
-        return registered_json(found, options.registry, sink=sink)
+        try:
+            return registered_json(found, options.registry, sink=sink, column=options.column)
+        except BadSchema as problem:
+            raise options.unusable_schema(problem) from None
     if found is None and not sink:
         raise options.bad_schema(f"must be given with {options.name('format')}=json: {EXPECTED}")
     return found or JsonFormat(None)
@@ -146,7 +157,7 @@ def _protobuf(options: SideOptions, sink: bool) -> ValueFormat:
         )
         raise ConfigError(options.name("schema.file"), None, allowed)
     try:
-        return protobuf_format(content, options.message, options.registry, sink=sink)
+        return protobuf_format(content, options.message, options.registry, sink=sink, column=options.column)
     except SeveralMessages as problem:
         raise options.bad_schema(f"{problem} with {options.name('message')}") from None
     except ProtobufError as problem:
@@ -169,10 +180,9 @@ def _avro(options: SideOptions, sink: bool) -> ValueFormat:
         from pyspark_minikafka.formats.registered_avro import registered_avro
 
         try:
-            return registered_avro(found, options.registry, sink=sink)
+            return registered_avro(found, options.registry, sink=sink, column=options.column)
         except AvroError as problem:
-            allowed = f"must be given, as that of the registry cannot be used: {problem}"
-            raise options.bad_schema(allowed) from None
+            raise options.unusable_schema(problem) from None
     if found is None and not sink:
         raise options.bad_schema(f"must be given with {options.name('format')}=avro: {EXPECTED}")
     return AvroFormat(found)
@@ -250,20 +260,32 @@ READ_OPTIONS = (_BAD_VALUES, _DEAD_LETTER_TOPIC)
 
 
 def format_options(
-    options: Mapping[str, str], absolute: Callable[[str, str], str], *, sink: bool = False
+    options: Mapping[str, str],
+    absolute: Callable[[str, str], str],
+    *,
+    sink: bool = False,
+    schema: StructType | None = None,
 ) -> QueryFormats:
     """Return the formats of a query, by its options, whose keys are in lower case. Raise ConfigErrors.
 
-    absolute: returns the absolute path for the path in an option, by the option's name.
+    absolute: returns the absolute path for the path in an option, by the option's name. schema: the columns
+    of a read that Spark has fixed; None for a write, and before ``load()`` has returned.
     """
     faults = Faults()
-    made = {side: faults.attempt(partial(_side, options, side, absolute, sink), None) for side in SIDES}
+    columns = {} if schema is None else {field.name: field.dataType for field in schema.fields}
+    made = {
+        side: faults.attempt(partial(_side, options, side, absolute, sink, columns.get(side)), None)
+        for side in SIDES
+    }
     formats = {options.get(f"minikafka.{side}.format", "").strip().lower() for side in SIDES}
     if registry_options.is_given(options) and not formats.intersection(_WITH_SCHEMA):
         allowed = f"has a meaning only with minikafka.value.format={_any_of(_WITH_SCHEMA)}"
         others = (name for name in options if name.startswith(registry_options.NAMESPACE))
         named = registry_options.URL if registry_options.URL in options else next(others)
         faults.add([ConfigError(named, None, allowed)])
+    if sink and not registry_options.is_given(options):
+        writes = registry_options.WRITES
+        faults.attempt(partial(registry_options.refuse_without_registry, options, writes), None)
     given = options.get(_BAD_VALUES.name, _BAD_VALUES.default)
     bad = faults.attempt(partial(_BAD_VALUES.type.parse, _BAD_VALUES.name, given), BadValues.FAILFAST)
     topic = faults.attempt(partial(_dead_letter_topic, options, bad), None)
@@ -287,16 +309,22 @@ def _dead_letter_topic(options: Mapping[str, str], bad: BadValues) -> str | None
 
 
 def _side(
-    options: Mapping[str, str], side: str, absolute: Callable[[str, str], str], sink: bool
+    options: Mapping[str, str],
+    side: str,
+    absolute: Callable[[str, str], str],
+    sink: bool,
+    column: DataType | None,
 ) -> ValueFormat | None:
     values, faults = _DEFINITIONS[side].read(options)
     if faults:
         raise ConfigErrors(faults)
-    found = SideOptions(side, **values)
+    found = SideOptions(side, **values, column=column)
     if found.schema_file is not None:
         found = replace(found, schema_file=absolute(found.name("schema.file"), found.schema_file))
     if found.format != "protobuf":
         found.refuse_message()
     if found.format in _WITH_SCHEMA and registry_options.is_given(options):
         found = replace(found, registry=registry_options.registry_access(options, side, sink=sink))
+    else:
+        registry_options.refuse_without_registry(options, [registry_options.STRATEGY[side]])
     return _FORMATS[found.format](found, sink)

@@ -52,6 +52,8 @@ from pyspark_minikafka.strategy import OPTIONS as STRATEGY_OPTIONS
 from pyspark_minikafka.strategy import Strategy, Subscribe, strategy, topic_name
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
     from minikafka.clients.produce.config import BatchingConfig
 
 DATA_DIR = "minikafka.data.dir"
@@ -409,15 +411,22 @@ def _check_dead_letters(topic: str | None, chosen: Strategy) -> None:
         raise ConfigError(DEAD_LETTER_TOPIC, topic, "must not be among the topics that are read")
 
 
-def _formats(options: Mapping[str, str], working_directory: str | None, *, sink: bool) -> QueryFormats:
-    return format_options(options, partial(_absolute, working_directory=working_directory), sink=sink)
+def batch_warnings(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the warnings of a batch query that ``load()`` did not know to be one."""
+    options = _lowered(given)
+    return tuple(f"{name} has no effect on a batch query" for name in _OF_STREAMS if name.lower() in options)
 
 
 def source_options(
-    given: Mapping[str, str], mode: Mode, *, working_directory: str | None = None
+    given: Mapping[str, str],
+    mode: Mode,
+    schema: StructType | None = None,
+    *,
+    working_directory: str | None = None,
 ) -> SourceOptions:
     """Parse the options of a read. Raise ConfigErrors for invalid ones.
 
+    schema: the columns that Spark has fixed, by ``load()``; a schema of a registry must have them.
     working_directory: the base of relative paths; None: the directory where Spark was started.
     """
     options, faults = _lowered(given), Faults()
@@ -437,7 +446,8 @@ def source_options(
     if mode is not Mode.BATCH:
         checkpoint = faults.attempt(lambda: _checkpoint(options, working_directory), None)
     accept_changed_topics = faults.attempt(lambda: subscription.accepts_changes(options), False)
-    formats = faults.attempt(lambda: _formats(options, working_directory, sink=False), QueryFormats())
+    absolute = partial(_absolute, working_directory=working_directory)
+    formats = faults.attempt(lambda: format_options(options, absolute, schema=schema), QueryFormats())
     faults.attempt(lambda: _check_dead_letters(formats.dead_letter_topic, chosen), None)
     columns = faults.attempt(lambda: read_columns(options, formats), ())
     others = faults.attempt(lambda: _read(SourceOptions, options), {})
@@ -445,8 +455,7 @@ def source_options(
     warnings += _group_warnings(options) + column_warnings(options, columns)
     warnings += without_effect(options, used=groups.commit is not None or starts_at is not None)
     if mode is Mode.BATCH:
-        of_streams = (name for name in _OF_STREAMS if name.lower() in options)
-        warnings += tuple(f"{name} has no effect on a batch query" for name in of_streams)
+        warnings += batch_warnings(options)
         trigger = TriggerOptions()
     return SourceOptions(
         location=replace(location, zookeeper_connect=groups.zookeeper_connect),
@@ -489,7 +498,8 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
     topic = options.get("topic")
     if topic is not None:
         topic = faults.attempt(partial(topic_name, "topic", topic, topic.strip()), None)
-    formats = faults.attempt(lambda: _formats(options, working_directory, sink=True), QueryFormats())
+    absolute = partial(_absolute, working_directory=working_directory)
+    formats = faults.attempt(lambda: format_options(options, absolute, sink=True), QueryFormats())
     warnings = _check(options, unused, faults) + kafka.warnings
     assert kafka.producer is not None, "a sink has a producer"
     if kafka.producer.acks == 0:

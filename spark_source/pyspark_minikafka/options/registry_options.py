@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -58,11 +58,9 @@ def _strategy_key(side: str) -> ConfigKey:
     )
 
 
-_STRATEGY = {side: ConfigDef([_strategy_key(side)]) for side in ("key", "value")}
-OPTIONS = (
-    *(replace(key, name=PREFIX + key.name) for key in config.SETTINGS),
-    *(key for found in _STRATEGY.values() for key in found.keys.values()),
-)
+STRATEGY = {side: _strategy_key(side) for side in ("key", "value")}
+"""The option of the subject's name, of each side."""
+OPTIONS = (*(replace(key, name=PREFIX + key.name) for key in config.SETTINGS), *STRATEGY.values())
 """Options of reads and writes, but those of TLS: these are Kafka's ``ssl.…`` below ``NAMESPACE``."""
 WRITES = tuple(definition_of(_Writes).keys.values())
 """Options of writes."""
@@ -73,6 +71,14 @@ def is_given(options: Mapping[str, str]) -> bool:
     return any(name.startswith(NAMESPACE) for name in options)
 
 
+def refuse_without_registry(options: Mapping[str, str], keys: Iterable[ConfigKey]) -> None:
+    """Raise ConfigErrors if one of ``keys`` is given where no registry is used."""
+    allowed = f"has no meaning without {URL} and a format that has schemas"
+    faults = [ConfigError(key.name, options[key.name], allowed) for key in keys if key.name in options]
+    if faults:
+        raise ConfigErrors(faults)
+
+
 def registry_access(options: Mapping[str, str], side: str, *, sink: bool) -> RegistryAccess:
     """Return the registry of one side. ``options`` have keys in lower case. Raise ConfigErrors."""
     from pyspark_minikafka.formats.schema_registry import RegistryAccess, SubjectNameStrategy
@@ -80,7 +86,7 @@ def registry_access(options: Mapping[str, str], side: str, *, sink: bool) -> Reg
     properties = {name.removeprefix(PREFIX): value for name, value in options.items()}
     found = config.registry_config(properties, PREFIX)
     values, faults = definition_of(_Writes).read(options)
-    named, more = _STRATEGY[side].read(options)
+    named, more = ConfigDef([STRATEGY[side]]).read(options)
     writes = _Writes(**values)
     if writes.use_latest and writes.auto_register:
         allowed = "conflicts with minikafka.use.latest.version=true: a write does one of the two"

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_minikafka import report, workers
 from pyspark_minikafka.location import locate
-from pyspark_minikafka.options.options import Mode, SourceOptions, source_options
+from pyspark_minikafka.options.options import Mode, SourceOptions, batch_warnings, source_options
 from pyspark_minikafka.planning.lookup import make_planner
 from pyspark_minikafka.planning.pushdown import EVERYTHING, push_filters
 from pyspark_minikafka.planning.tasks import PlanTimes, plan_summary
@@ -86,7 +86,7 @@ def _takes_filters(options: SourceOptions) -> bool:
 
 def reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """Return the reader of a batch query. Log the warnings that ``load()`` could not know of."""
-    parsed = source_options(options, Mode.BATCH)
+    parsed = source_options(options, Mode.BATCH, schema)
     check_user_schema(schema, parsed.columns, parsed.formats)
-    report.warn(w for w in parsed.warnings if w not in source_options(options, Mode.LOAD).warnings)
+    report.warn(batch_warnings(options))
     return PushdownReader(parsed) if _takes_filters(parsed) else BatchReader(parsed)

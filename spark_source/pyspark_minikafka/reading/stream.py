@@ -370,7 +370,7 @@ def reader(options: Mapping[str, str], schema: StructType) -> StreamReader | Ref
     """Return the reader for the running Spark."""
     try:
         catalog.refuse_without_options(options)
-        parsed = source_options(options, Mode.STREAM)
+        parsed = source_options(options, Mode.STREAM, schema)
         check_user_schema(schema, parsed.columns, parsed.formats)
     except MinikafkaError as problem:
         return RefusedReader(problem)

@@ -18,8 +18,9 @@ from pyspark.sql.types import StructType
 from minikafka.base.errors import ConfigError
 from pyspark_minikafka import report, workers
 from pyspark_minikafka.location import Target, check_login, check_reachable, locate
+from pyspark_minikafka.options import registry_options
 from pyspark_minikafka.options.options import SinkOptions, sink_options
-from pyspark_minikafka.schema import SinkColumns, sink_columns, sink_formats
+from pyspark_minikafka.schema import SinkColumns, sink_columns, sink_formats, topic_formats
 from pyspark_minikafka.writing.batch_writer import BatchWriter, Written
 from pyspark_minikafka.writing.task_writer import send
 
@@ -70,16 +71,25 @@ def _sink(options: Mapping[str, str], schema: StructType) -> Sink:
     for warning in parsed.warnings:
         report.warn_once(warning)
     check_login(parsed.location, parsed.connection)
-    return Sink(parsed, locate(parsed.location), columns)
+    target = locate(parsed.location)
+    if parsed.topic is not None:  # last: it may register schemas
+        parsed = replace(parsed, formats=topic_formats(schema, parsed.formats, parsed.topic))
+    return Sink(parsed, target, columns)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """Return the writer of ``df.write``. Raise ConfigError for the mode overwrite: topics are append-only."""
     if overwrite:
         raise ConfigError("mode", "overwrite", "must be append: the rows of a topic cannot be replaced")
+    if registry_options.is_given(options):
+        from pyspark_minikafka.formats import schema_registry
+
+        schema_registry.forget_clients()
     return BatchWriter(_sink(options, schema))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
-    """Return the writer of one micro-batch of ``df.writeStream``."""
+    """Return the writer of one micro-batch of ``df.writeStream``. What a process knows of a schema registry
+    is kept from one to the next.
+    """
     return StreamWriter(_sink(options, schema))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructType
 
 from minikafka.base.errors import ConfigError
 from minikafka.clients.schema_registry.client import SchemaNotFound
@@ -44,9 +44,11 @@ def access(registry: SchemaRegistry, **more: Any) -> RegistryAccess:
     return RegistryAccess(config, "value", ("t",), **more)
 
 
-def reader(registry: SchemaRegistry, schema: str | None = None, **more: Any) -> RegisteredAvroFormat:
+def reader(
+    registry: SchemaRegistry, schema: str | None = None, column: DataType | None = None, **more: Any
+) -> RegisteredAvroFormat:
     given = None if schema is None else AvroSchema.parsed(schema)
-    made = registered_avro(given, access(registry, **more), sink=False)
+    made = registered_avro(given, access(registry, **more), sink=False, column=column)
     return pickle.loads(pickle.dumps(made))
 
 
@@ -130,6 +132,61 @@ def test_values_that_cannot_be_read_are_bad_with_their_reason(registry: SchemaRe
     assert (alone.bad.tolist(), alone.column.to_pylist()) == ([1], [None, None])
 
 
+def test_id_that_is_no_int32_is_bad_and_not_asked_for(registry: SchemaRegistry) -> None:
+    registry.add("t-value", record(ID))
+    made = reader(registry)
+    found = decode(made, b"\0\x80\0\0\0\x02", b"\0\xff\xff\xff\xff\x02", b"\0\xff\xff\xff\xfe\x02")
+    assert found.reasons == (NO_HEADER_REASON,) * 3
+    assert len(registry.requests) == 1
+
+
+def test_newest_schema_of_the_querys_type_is_used(registry: SchemaRegistry) -> None:
+    registry.add("t-value", record(NAME, ID))
+    registry.add("t-value", record({**NAME, "default": "new"}, ID))
+    column = reader(registry).data_type()
+    for later in (record(NAME, LONG_ID), '"int"', record({"name": "next", "type": ["null", "ns.Event"]})):
+        registry.add("t-value", later)
+    registry.add("t-value", "{}", "JSON")
+    old = registry.add("old", record(ID))
+    made = reader(registry, column=column)
+    assert decode(made, value(old, b"\x02")).column.to_pylist() == [{"name": "new", "id": 1}]
+
+
+def test_older_versions_are_asked_for_only_if_the_type_differs(registry: SchemaRegistry) -> None:
+    registry.add("t-value", record(ID))
+    registry.add("t-value", record({**ID, "doc": "new"}))
+    column = reader(registry).data_type()
+    before = len(registry.requests)
+    reader(registry, column=column)
+    assert registry.requests[before:] == [("GET", "/subjects/t-value/versions/latest?format=serialized")]
+
+
+def test_query_whose_type_no_version_has_is_refused(registry: SchemaRegistry) -> None:
+    registry.add("t-value", record(ID))
+    registry.add("t-value", record(NAME, LONG_ID))
+    with pytest.raises(ConfigError) as refused:
+        reader(registry, column=StructType().add("id", StringType(), False))
+    assert str(refused.value) == (
+        "minikafka.value.schema: must be given, or load() called again: no version of the subject t-value "
+        "has the type that the query's column value has had since load() (version 2 also has value.name)"
+    )
+
+
+def test_schema_that_all_topics_have_is_used(registry: SchemaRegistry) -> None:
+    for subject in ("t-value", "u-value"):
+        registry.add(subject, record(ID))
+        registry.add(subject, record({**ID, "doc": "second"}))
+    both = replace(access(registry), topics=("t", "u"))
+    column = registered_avro(None, both, sink=False).data_type()
+    registry.add("u-value", record({**ID, "doc": "third"}))
+    made = registered_avro(None, both, sink=False, column=column)
+    assert made.schema is not None
+    assert "second" in made.schema.text
+    registry.add("v-value", record({**ID, "doc": "other"}))
+    with pytest.raises(ConfigError, match=r"t-value, v-value .*they have no schema in common"):
+        registered_avro(None, replace(both, topics=("t", "v")), sink=False, column=column)
+
+
 def test_topics_without_a_schema_are_named(registry: SchemaRegistry) -> None:
     with pytest.raises(SchemaNotFound, match=r"subject 't-value'.*or give minikafka\.value\.schema"):
         reader(registry)
@@ -157,6 +214,23 @@ def test_write_has_the_given_schema_and_subject(registry: SchemaRegistry) -> Non
     assert registry.versions("t-ns.Event") == [{"schema": record(LONG_ID)}]
     with pytest.raises(ColumnType, match="id: a column of type string"):
         made.for_column(StructType().add("id", StringType()))
+
+
+def test_write_to_one_topic_asks_on_the_driver_alone(registry: SchemaRegistry) -> None:
+    made = writer(registry, record(LONG_ID)).for_column(StructType().add("id", LongType()))
+    sent = pickle.dumps(made.for_topic("t", StructType().add("id", LongType())))
+    assert registry.url.encode() not in sent
+    registry.close()
+    column = pa.array([{"id": 1}], pa.struct({"id": pa.int64()}))
+    assert pickle.loads(sent).encode(column, "t").to_pylist() == [value(1, b"\x02")]
+
+
+def test_column_must_fit_the_latest_schema_before_any_task(registry: SchemaRegistry) -> None:
+    registry.add("t-value", record(LONG_ID))
+    column = StructType().add("id", StringType())
+    made = writer(registry, use_latest=True).for_column(column)
+    with pytest.raises(ColumnType, match="id: a column of type string"):
+        made.for_topic("t", column)
 
 
 def test_write_without_registration_looks_up(registry: SchemaRegistry) -> None:

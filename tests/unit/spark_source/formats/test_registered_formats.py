@@ -10,10 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
 from minikafka.base.errors import ConfigError, ConfigErrors, NetworkError
 from minikafka.clients.schema_registry.client import SchemaNotFound, SchemaRegistryError
+from minikafka.records.protobuf import ProtobufError
 from pyspark_minikafka.formats.proto_file import parse_proto
 from pyspark_minikafka.formats.protobuf_schema import schema_text
 from pyspark_minikafka.formats.spark_schema import parse_schema
@@ -38,11 +39,16 @@ def registry() -> Iterator[SchemaRegistry]:
         yield registry
 
 
-def value_format(registry: SchemaRegistry, *, sink: bool = False, **options: str) -> Any:
+def value_format(
+    registry: SchemaRegistry, *, sink: bool = False, column: DataType | None = None, **options: str
+) -> Any:
     given = {"minikafka.schema.registry.url": registry.url, "minikafka.schema.registry.max.retries": "0"}
     given |= {"topic": "orders"} if sink else {"subscribe": "orders"}
     given |= {f"minikafka.{name.replace('_', '.')}": text for name, text in options.items()}
-    found = format_options({k: v for k, v in given.items() if v}, lambda option, path: path, sink=sink).value
+    schema = None if column is None else StructType().add("value", column)
+    found = format_options(
+        {k: v for k, v in given.items() if v}, lambda option, path: path, sink=sink, schema=schema
+    ).value
     assert found is not None
     return pickle.loads(pickle.dumps(found))
 
@@ -91,6 +97,78 @@ def test_json_is_written_with_the_id_of_its_schema(registry: SchemaRegistry) -> 
     again = value_format(registry, value_format="json")
     assert again.data_type() == kind
     assert read(again, first)[0][0]["tags"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("schema_type", "old", "new", "options"),
+    [
+        ("JSON", SCHEMA, SCHEMA.replace("integer", "string"), {}),
+        ("PROTOBUF", ORDERS, NEWER, {"value_message": "shop.Order"}),
+        ("PROTOBUF", ORDERS, 'syntax = "proto3"; message Another { int32 n = 1; }', {}),
+        (
+            "PROTOBUF",
+            ORDERS,
+            'syntax = "proto3"; message A { int32 n = 1; }',
+            {"value_message": "shop.Order"},
+        ),
+    ],
+)
+def test_type_that_spark_has_fixed_is_that_of_an_older_version(
+    registry: SchemaRegistry, schema_type: str, old: str, new: str, options: dict[str, str]
+) -> None:
+    asked = {"value_format": schema_type.lower(), **options}
+    registry.add("orders-value", old, schema_type)
+    column = value_format(registry, **asked).data_type()
+    registry.add("orders-value", new, schema_type)
+    assert value_format(registry, column=column, **asked).data_type() == column
+    other = StructType().add("other", column)
+    with pytest.raises(ConfigErrors, match=r"no version of the subject orders-value .*\(version 2 "):
+        value_format(registry, column=other, **asked)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"value_format": "json"}, b"\0\0\0\0\1" + b'{"id":5}'),
+        (
+            {"value_format": "protobuf", "value_message": "shop.Order", "value_schema": ORDERS},
+            b"\0\0\0\0\1\x02\x02\x08\x05",
+        ),
+    ],
+)
+def test_write_to_one_topic_asks_on_the_driver_alone(
+    registry: SchemaRegistry, options: dict[str, str], expected: bytes
+) -> None:
+    kind = parse_schema("id BIGINT")
+    found = value_format(registry, sink=True, **options).for_column(kind).for_topic("orders", kind)
+    sent = pickle.dumps(found)
+    assert registry.url.encode() not in sent
+    registry.close()
+    assert pickle.loads(sent).encode(column(kind, [{"id": 5}]), "orders").to_pylist() == [expected]
+
+
+def test_message_is_named_by_its_place_in_the_latest_schema(registry: SchemaRegistry) -> None:
+    moved = 'syntax = "proto3"; package shop; message New { int32 n = 1; }' + ORDERS.split("package shop;")[1]
+    registry.add("orders-value", moved, "PROTOBUF")
+    options = {"value_message": "shop.Order", "value_schema": ORDERS, "use_latest_version": "true"}
+    kind = parse_schema("id BIGINT")
+    found = value_format(registry, sink=True, value_format="protobuf", **options).for_column(kind)
+    assert found.encode(column(kind, [{"id": 5}]), "orders")[0].as_py() == b"\0\0\0\0\1\x02\x04\x08\x05"
+
+
+def test_latest_schema_without_the_message_is_refused(registry: SchemaRegistry) -> None:
+    registry.add("orders-value", 'syntax = "proto3"; message A { int32 n = 1; }', "PROTOBUF")
+    options = {"value_message": "shop.Order", "value_schema": ORDERS, "use_latest_version": "true"}
+    kind = parse_schema("id BIGINT")
+    found = value_format(registry, sink=True, value_format="protobuf", **options).for_column(kind)
+    with pytest.raises(ProtobufError, match=r"schema 1 has no message shop\.Order; it has A"):
+        found.for_topic("orders", kind)
+
+
+def test_schema_without_a_message_is_refused(registry: SchemaRegistry) -> None:
+    registry.add("orders-value", 'syntax = "proto3"; enum A { B = 0; }', "PROTOBUF")
+    with pytest.raises(ConfigErrors, match="schema 1 has no message"):
+        value_format(registry, value_format="protobuf")
 
 
 def test_protobuf_is_read_by_indexes_behind_the_id(registry: SchemaRegistry) -> None:
@@ -331,6 +409,26 @@ def test_registry_without_a_format_is_refused() -> None:
         ConfigErrors, match=r"has a meaning only with minikafka.value.format=json, avro or protobuf"
     ):
         format_options({"minikafka.schema.registry.url": "http://a"}, lambda option, path: path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("minikafka.auto.register.schemas", "maybe"),
+        ("minikafka.use.latest.version", "true"),
+        ("minikafka.normalize.schemas", "maybe"),
+        ("minikafka.value.subject.name.strategy", "x"),
+    ],
+)
+def test_options_of_a_registry_need_one(name: str, value: str) -> None:
+    given = {"minikafka.value.format": "json", name: value, "topic": "t"}
+    with pytest.raises(ConfigErrors, match=f"{name}='{value}': has no meaning without minikafka.schema"):
+        format_options(given, lambda option, path: path, sink=True)
+
+
+def test_subject_of_a_side_without_a_schema_is_refused(registry: SchemaRegistry) -> None:
+    with pytest.raises(ConfigErrors, match=r"minikafka\.key\.subject\.name\.strategy='x': has no meaning"):
+        value_format(registry, sink=True, value_format="json", key_subject_name_strategy="x")
 
 
 def test_registry_without_a_format_is_named_by_its_address() -> None:

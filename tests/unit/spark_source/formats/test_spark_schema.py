@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import (
     ArrayType,
+    DataType,
     DecimalType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
 )
 
-from pyspark_minikafka.formats.spark_schema import BadSchema, parse_schema
+from pyspark_minikafka.formats.spark_schema import BadSchema, difference, parse_schema
 
 
 @pytest.mark.parametrize(
@@ -83,3 +85,30 @@ def test_sparks_json_is_read() -> None:
 def test_what_is_no_schema_is_refused_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(BadSchema, match=said.replace("(", r"\(")):
         parse_schema(text)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "said"),
+    [
+        (parse_schema("a INT"), parse_schema("a INT"), ""),
+        (parse_schema("a INT"), parse_schema("a BIGINT"), "has v.a as int, not bigint"),
+        (parse_schema("a INT"), parse_schema("a INT, b INT"), "has no v.b"),
+        (parse_schema("a INT, b INT"), parse_schema("a INT"), "also has v.b"),
+        (parse_schema("a INT, b INT"), parse_schema("b INT, a INT"), "has the fields of v in another order"),
+        (parse_schema("a ARRAY<INT>"), parse_schema("a ARRAY<DATE>"), "has v.a[] as int, not date"),
+        (
+            parse_schema("MAP<STRING, INT>"),
+            parse_schema("MAP<STRING, STRUCT<x: INT>>"),
+            "has v{} as int, not struct<x:int>",
+        ),
+        (StructType().add("a", LongType(), False), parse_schema("a LONG"), "has v.a without nulls"),
+        (ArrayType(LongType()), ArrayType(LongType(), False), "has v[] with nulls"),
+        (
+            MapType(StringType(), LongType(), False),
+            MapType(StringType(), LongType()),
+            "has v{} without nulls",
+        ),
+    ],
+)
+def test_first_difference_of_two_types_is_named(found: DataType, wanted: DataType, said: str) -> None:
+    assert difference(found, wanted, "v") == said
