@@ -192,6 +192,16 @@ def test_references_of_a_real_registry_are_resolved(registry: str) -> None:
     assert [(one.name, one.text) for one in found.references] == [("x.A", inner.text)]
 
 
+def test_versions_of_a_real_registry_come_newest_first(registry: str) -> None:
+    """List the versions of a subject, the newest first."""
+    asked = client(registry)
+    for number in (1, 2, 3):
+        asked.register("versions", Schema(AVRO, f'{{"type":"int","doc":"{number}"}}'))
+    found = list(asked.versions("versions"))
+    assert [number for number, _ in found] == [3, 2, 1]
+    assert found[0][1].text == asked.latest("versions").text
+
+
 def test_refusals_of_a_real_registry_are_one_line(registry: str) -> None:
     """Refuse an unknown id, an unknown subject and a broken schema, of which one line tells."""
     asked = client(registry)
