@@ -110,6 +110,11 @@ class RecordAccumulator:
         self.used_bytes += batch.size_bytes
         return batch.futures[0]
 
+    def has_in_flight(self, tp: TopicPartition) -> bool:
+        """Return True if a batch of the partition is in flight, so that others wait for its end."""
+        queue = self._queues.get(tp)
+        return queue is not None and queue.in_flight is not None
+
     def ready_batches(self, now_ms: int) -> Iterator[ProducerBatch]:
         """Yield the first batch of each partition if it may be sent now: it is full, its linger time has
         passed, others wait behind it, or a flush is in progress.

@@ -4,7 +4,8 @@ Threads
     Workers take turns: one waits for a task, takes it, lets another worker wait in its place, and executes
     the task itself, from encoding to the response. So no task is handed from thread to thread, a broker that
     does not respond delays only its own requests, and there are never more workers than requests in flight,
-    plus one. Idle workers stay for the next burst; all end with ``close``.
+    plus one. Idle workers stay for the next burst, and are woken only if there is work for them; all end
+    with ``close``.
 Without threads
     The thread that calls ``poll``, ``wait``, ``flush`` or ``close`` executes the tasks. It sends all requests
     that are due before it waits for a response, so that brokers work at the same time, and while it encodes.
@@ -13,6 +14,7 @@ Without threads
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
@@ -77,7 +79,8 @@ class BatchingProducer:
         )
         self._runner = TaskRunner(cluster, self.config, self._sender, self._work)
         self._workers: list[threading.Thread] = []
-        self._idle = 0
+        self._idle: list[float] = []
+        """For each idle worker the time at which it looks for tasks by itself: monotonic ms."""
         self._closing = False
         self._ended = False
 
@@ -171,14 +174,18 @@ class BatchingProducer:
                 described = self._cluster.topic(topic_partition.topic, deadline.remaining_ms())
             _check_partition(described, topic_partition.partition)
         futures = []
+        sendable = False
         with self._lock:
             for topic_partition, data, count in sets:
                 self._wait_for_room(len(data), deadline)
+                # Behind a batch in flight it is found by the worker that handles the response.
+                sendable = sendable or not self._accumulator.has_in_flight(topic_partition)
                 now_ms = self._clock.monotonic_ms()
                 futures.append(
                     self._accumulator.append_encoded(topic_partition, data, count, now_ms, sealed=sealed)
                 )
-            self._wake_worker()
+            if sendable:
+                self._wake_worker()
         return futures
 
     def magic(self, topic_partition: TopicPartition) -> int:
@@ -397,11 +404,10 @@ class BatchingProducer:
                 now_ms = self._clock.monotonic_ms()
                 task = self._sender.next_task(now_ms)
                 if task is not None:
-                    # There may be more tasks or callbacks; one worker has to wait for those that become due.
-                    if self._idle:
-                        self._work.notify()
-                    else:
+                    if not self._idle:
                         self._start_worker()
+                    elif self._has_more_work(now_ms):
+                        self._work.notify()
                     return task
                 if self._sender.has_callbacks:
                     self._lock.release()
@@ -411,12 +417,22 @@ class BatchingProducer:
                         self._lock.acquire()
                     continue  # the lock was released meanwhile, so the state may have changed
                 due_ms = self._sender.next_due_ms(now_ms)
-                self._idle += 1
+                wakes_ms = math.inf if due_ms is None else now_ms + due_ms
+                self._idle.append(wakes_ms)
                 try:
                     self._work.wait(None if due_ms is None else due_ms / 1000)
                 finally:
-                    self._idle -= 1
+                    self._idle.remove(wakes_ms)
         return None
+
+    def _has_more_work(self, now_ms: int) -> bool:
+        """Return True if an idle worker is needed beside this one, which has a task: there is more work now,
+        or some becomes due before any of them would look for it.
+        """
+        if self._sender.has_more_tasks or self._sender.has_callbacks:
+            return True
+        due_ms = self._sender.next_due_ms(now_ms)
+        return due_ms is not None and now_ms + due_ms < min(self._idle)
 
 
 def _check_not_empty(topic_partition: TopicPartition, data: Buffer, count: int) -> None:

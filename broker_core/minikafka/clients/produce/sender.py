@@ -183,6 +183,8 @@ class Sender:
         self._waiting_error: MinikafkaError | None = None
         self._waiting_reason = ""
         self._futures_to_notify: list[SendFuture] = []
+        self.has_more_tasks = False
+        """True if another task may be due at once after the last one from ``next_task``."""
 
     def next_task(self, now_ms: int) -> Task | None:
         """Return the next task, or None. Fails the batches whose delivery time-out has passed.
@@ -200,6 +202,7 @@ class Sender:
         chosen: list[ProducerBatch] = []
         size_bytes = 0
         leaderless: dict[str, None] = {}
+        left_to: set[int] = set()
         for batch in self._accumulator.ready_batches(now_ms):
             topic = batch.topic_partition.topic
             leader = None if batch.group.must_move else self._leaders.known_leader(batch.topic_partition)
@@ -209,16 +212,21 @@ class Sender:
                     leaderless[topic] = None
                 continue
             if leader != broker_id and (broker_id is not None or self._is_busy(leader)):
+                left_to.add(leader)
                 continue
             if not self._sequences.is_ready(batch):
                 needs_producer_id = True
                 continue
             if chosen and batch.is_legacy is not chosen[0].is_legacy:
+                left_to.add(leader)
                 continue  # a request has one version, and the other batches keep their format
             if not chosen or size_bytes + batch.size_bytes <= self._config.max_request_bytes:
                 broker_id = leader
                 chosen.append(batch)
                 size_bytes += batch.size_bytes
+            else:
+                left_to.add(leader)
+        self.has_more_tasks = True
         if leaderless:
             # First, so that partitions of a busy broker do not delay the look-up of other leaders.
             self._pending_topics.update(leaderless)
@@ -232,6 +240,7 @@ class Sender:
         for batch in chosen:
             self._accumulator.drain(batch)
             self._sequences.assign(batch)
+        self.has_more_tasks = not all(self._is_busy(leader) for leader in left_to)
         return task
 
     def _is_busy(self, broker_id: int) -> bool:

@@ -101,6 +101,36 @@ def test_a_request_holds_no_more_than_its_limit() -> None:
     assert partitions_of(harness.produce()) == [C]
 
 
+def test_a_broker_without_a_request_leaves_more_tasks() -> None:
+    harness = SenderHarness()
+    harness.put(A, C)
+    harness.produce()
+    assert harness.sender.has_more_tasks
+    harness.produce()
+    assert not harness.sender.has_more_tasks
+
+
+def test_batches_beyond_the_limit_of_a_request_are_more_tasks() -> None:
+    harness = SenderHarness(max_request_bytes=SIZE)
+    harness.put(A, B)
+    harness.produce()
+    assert harness.sender.has_more_tasks
+
+
+def test_batches_of_a_busy_broker_are_no_more_tasks() -> None:
+    harness = SenderHarness(max_request_bytes=SIZE, max_in_flight=1)
+    harness.put(A, B)
+    harness.produce()
+    assert not harness.sender.has_more_tasks
+
+
+def test_batches_beside_a_metadata_request_are_more_tasks() -> None:
+    harness = SenderHarness()
+    harness.put(OTHER, A)
+    assert isinstance(harness.sender.next_task(0), MetadataTask)
+    assert harness.sender.has_more_tasks
+
+
 def test_no_more_requests_than_allowed_are_under_way_per_broker() -> None:
     harness = SenderHarness(max_in_flight=1)
     harness.put(A)
