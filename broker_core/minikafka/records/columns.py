@@ -32,7 +32,13 @@ from minikafka.records.format.headers import HEADERS_TYPE, RawHeaders, raw_heade
 from minikafka.records.format.message_set import Content, TimestampType, inner_shift, open_wrapper
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.arrays import read_only
-from minikafka.records.kernels.layout import BATCH_FIELDS, BATCH_HEADER_BYTES, ENTRY_HEADER_BYTES, entry_size
+from minikafka.records.kernels.layout import (
+    BATCH_FIELDS,
+    BATCH_HEADER_BYTES,
+    ENTRY_HEADER_BYTES,
+    MIN_RECORD_BYTES,
+    entry_size,
+)
 
 __all__ = [
     "HEADERS_TYPE",
@@ -62,6 +68,8 @@ this many rows. A small response may decompress to gigabytes, of which only the 
 
 _HEAD = BATCH_FIELDS.struct("base_offset", "magic", "last_offset_delta")
 """The start of an entry, up to the last offset of a batch; a message of magic 0 may have a byte less."""
+
+_COUNT = BATCH_FIELDS.struct("magic", "count")
 
 _FULL = frozenset(
     {decode_status.ROWS_FULL, decode_status.KEYS_FULL, decode_status.VALUES_FULL, decode_status.HEADERS_FULL}
@@ -149,7 +157,7 @@ class ColumnDecoder:
         """Decode ``view``; yield when the columns are full, and continue there once they are cleared."""
         read = kernels.read
         self._valid_bytes = 0
-        self._reserve(len(view))
+        self._reserve(len(view), _expected_rows(view))
         while not self.finished:
             stop = yield from self._run(read_only(view), self._valid_bytes, None)
             self._valid_bytes = int(self._state[read.POSITION])
@@ -254,7 +262,7 @@ class ColumnDecoder:
         state[read.WRAPPER_TIMESTAMP] = content.timestamp_ms
         state[read.OFFSET_SHIFT] = shift
         try:
-            self._reserve(len(content.data))
+            self._reserve(len(content.data), len(content.data) // 128)
             stop = yield from self._run(read_only(content.data), 0, content.position)
         except BrokerError:
             # Keep all rows of a wrapper or none, except those that were returned: any may be damaged.
@@ -375,19 +383,20 @@ class ColumnDecoder:
         state[read.RECORDS_END] = len(content)
         state[read.BATCH_OPENED] = 1
         try:
-            self._reserve(len(content))
+            self._reserve(len(content), int(state[read.RECORDS_LEFT]))
             return (yield from self._run(read_only(content), position, None))
         finally:
             state[read.BATCH_OPENED] = 0
 
-    def _reserve(self, size: int) -> None:
-        """Make room for the probable content of ``size`` bytes of messages."""
+    def _reserve(self, size: int, rows: int) -> None:
+        """Make room for the probable content of ``size`` bytes of messages, probably ``rows`` of them."""
         state, read = self._state, kernels.read
         size = min(size, self._max_bytes - int(state[read.VALUE_BYTES]))
         if self._with_values and self._values.size - int(state[read.VALUE_BYTES]) < size:
             self._values = _more_bytes(self._values, int(state[read.VALUE_BYTES]), size)
-        if self._offsets.size - self.count < size // 128:
-            self._more_rows(size // 128)
+        rows = min(rows, size // MIN_RECORD_BYTES)
+        if self._offsets.size - self.count < rows:
+            self._more_rows(rows)
 
     def _more_rows(self, at_least: int = 256) -> bool:
         """Make room for more rows, at least double; False if there are ``max_rows``."""
@@ -409,6 +418,15 @@ class ColumnDecoder:
         if self._with_headers:
             self._header_ends = grown(self._header_ends, used + 1, room + 1)
         return True
+
+
+def _expected_rows(view: memoryview) -> int:
+    """Return the probable number of messages, by the first entry."""
+    if len(view) < BATCH_HEADER_BYTES:
+        return 1
+    magic, count = _COUNT.unpack_from(view)
+    # The size is not validated yet.
+    return (count if magic == 2 else 1) * len(view) * 9 // (8 * max(entry_size(view), 1))
 
 
 def _more_bytes(array: NDArray[np.uint8], used: int, at_least: int) -> NDArray[np.uint8]:

@@ -105,45 +105,35 @@ def pass_batch(state: Longs) -> None:
 
 
 @inner
-def write_row(
-    data: Bytes,
-    state: Longs,
-    key_at: Number,
-    key_length: Number,
-    value_at: Number,
-    value_length: Number,
-    key_ends: Ints,
-    value_ends: Ints,
-    has_key: Bytes,
-    has_value: Bytes,
-    keys: Bytes,
-    values: Bytes,
-) -> Number:
-    """Append key and value as row ROWS. Return WHOLE, or the code of the column that is full."""
-    row = state[read.ROWS]
-    key_end = state[read.KEY_BYTES]
-    if state[read.WITH_KEYS] and max(key_length, 0) > keys.size - key_end:
+def missing_room(rows: Number, header_bytes: Number, key_bytes: Number, value_bytes: Number) -> Number:
+    """Return the code of the first column with less than no room behind the next row; WHOLE if none has."""
+    if rows < 0:
+        return decode_status.ROWS_FULL
+    if header_bytes < 0:
+        return decode_status.HEADERS_FULL
+    if key_bytes < 0:
         return decode_status.KEYS_FULL
-    value_end = state[read.VALUE_BYTES]
-    if state[read.WITH_VALUES] and max(value_length, 0) > values.size - value_end:
-        return decode_status.VALUES_FULL
-    if state[read.WITH_KEYS]:
-        if key_length > 0:
-            copy_bytes(keys, key_end, data, key_at, key_length)
-            key_end += key_length
-        has_key[row] = key_length >= 0
-        key_ends[row + 1] = key_end
-        state[read.KEY_BYTES] = key_end
-        state[read.NULL_KEYS] += key_length < 0
-    if state[read.WITH_VALUES]:
-        if value_length > 0:
-            copy_bytes(values, value_end, data, value_at, value_length)
-            value_end += value_length
-        has_value[row] = value_length >= 0
-        value_ends[row + 1] = value_end
-        state[read.VALUE_BYTES] = value_end
-        state[read.NULL_VALUES] += value_length < 0
-    return WHOLE
+    return decode_status.VALUES_FULL if value_bytes < 0 else WHOLE
+
+
+@inner
+def put_headers(
+    state: Longs,
+    headers: Bytes,
+    header_ends: Ints,
+    row: Number,
+    data: Bytes,
+    at: Number,
+    size: Number,
+    counts: tuple[Number, Number, Number],
+) -> None:
+    """Append the headers of a row. ``counts``: as from ``read_headers``."""
+    copy_bytes(headers, state[read.HEADER_BYTES], data, at, size)
+    state[read.HEADER_BYTES] += size
+    state[read.HEADERS] += counts[0]
+    state[read.NAME_BYTES] += counts[1]
+    state[read.CONTENT_BYTES] += counts[2]
+    header_ends[row + 1] = state[read.HEADER_BYTES]
 
 
 @inner
@@ -163,51 +153,60 @@ def decode_records(
     headers: Bytes,
 ) -> Number:
     """Decode the records of a batch from RECORD_AT on. Return WHOLE at its end, else the code of the stop."""
-    end = state[read.RECORDS_END]
-    base = state[read.BATCH_BASE]
-    while state[read.RECORDS_LEFT] > 0:
+    # The loop works on variables: for all that the compiler knows, a store to a column may change the state.
+    end, base = state[read.RECORDS_END], state[read.BATCH_BASE]
+    last_delta = state[read.BATCH_LAST] - base
+    first_wanted = max(state[read.START_OFFSET], base) - base
+    last_wanted = min(state[read.END_OFFSET] - 1, state[read.BATCH_LAST]) - base
+    base_timestamp, timestamp_type = state[read.BATCH_TIMESTAMP], state[read.BATCH_TYPE]
+    is_control, with_headers = state[read.BATCH_CONTROL], state[read.WITH_HEADERS]
+    with_keys, with_values = state[read.WITH_KEYS], state[read.WITH_VALUES]
+    at, left, delta_before = state[read.RECORD_AT], state[read.RECORDS_LEFT], state[read.DELTA_BEFORE]
+    row, key_end, value_end = state[read.ROWS], state[read.KEY_BYTES], state[read.VALUE_BYTES]
+    code = np.int64(WHOLE)
+    while left > 0:
         code, after, timestamp, delta, key_at, key_length, value_at, value_length, headers_at = read_record(
-            data, state[read.RECORD_AT], end
+            data, at, end
         )
         if code != WHOLE:
-            return code
-        if delta <= state[read.DELTA_BEFORE] or delta > state[read.BATCH_LAST] - base:
-            return decode_status.BAD_DELTA
-        count, name_bytes, content_bytes = read_headers(data, headers_at, after)
-        if count < 0:
-            return decode_status.BAD_HEADERS
-        if base + delta >= state[read.START_OFFSET] and not state[read.BATCH_CONTROL]:
-            if base + delta >= state[read.END_OFFSET]:
-                return decode_status.REACHED_END_OFFSET
-            if state[read.ROWS] >= offsets.size:
-                return decode_status.ROWS_FULL
-            size = after - headers_at if count and state[read.WITH_HEADERS] else 0
-            if size > headers.size - state[read.HEADER_BYTES]:
-                return decode_status.HEADERS_FULL
-            code = write_row(
-                data, state, key_at, key_length, value_at, value_length, key_ends, value_ends, has_key,
-                has_value, keys, values
-            )  # fmt: skip
+            break
+        counts = read_headers(data, headers_at, after)
+        if delta <= delta_before or delta > last_delta or counts[0] < 0:
+            code = (
+                decode_status.BAD_HEADERS if delta_before < delta <= last_delta else decode_status.BAD_DELTA
+            )
+            break
+        if delta >= first_wanted and not is_control:
+            size = after - headers_at if counts[0] and with_headers else 0
+            code = decode_status.REACHED_END_OFFSET
+            if delta <= last_wanted:
+                code = missing_room(
+                    offsets.size - row - 1,
+                    headers.size - state[read.HEADER_BYTES] - size,
+                    keys.size - key_end - max(key_length, 0) * with_keys,
+                    values.size - value_end - max(value_length, 0) * with_values,
+                )
             if code != WHOLE:
-                return code
-            row = state[read.ROWS]
-            offsets[row] = base + delta
-            timestamps[row] = state[read.BATCH_TIMESTAMP] + (0 if state[read.BATCH_TYPE] else timestamp)
-            types[row] = state[read.BATCH_TYPE]
-            if size:
-                copy_bytes(headers, state[read.HEADER_BYTES], data, headers_at, size)
-                state[read.HEADER_BYTES] += size
-                state[read.HEADERS] += count
-                state[read.NAME_BYTES] += name_bytes
-                state[read.CONTENT_BYTES] += content_bytes
-            if state[read.WITH_HEADERS]:
-                header_ends[row + 1] = state[read.HEADER_BYTES]
-            state[read.ROWS] = row + 1
-        state[read.NEXT_OFFSET] = max(state[read.NEXT_OFFSET], base + delta + 1)
-        state[read.DELTA_BEFORE] = delta
-        state[read.RECORD_AT] = after
-        state[read.RECORDS_LEFT] -= 1
-    return WHOLE if state[read.RECORD_AT] == end else decode_status.BAD_COUNT
+                break
+            if with_keys:
+                key_end = read.put_item(keys, key_ends, has_key, row, key_end, data, key_at, key_length)
+                state[read.NULL_KEYS] += key_length < 0
+            if with_values:
+                value_end = read.put_item(
+                    values, value_ends, has_value, row, value_end, data, value_at, value_length
+                )
+                state[read.NULL_VALUES] += value_length < 0
+            if with_headers:
+                put_headers(state, headers, header_ends, row, data, headers_at, size, counts)
+            offsets[row], types[row] = base + delta, timestamp_type
+            timestamps[row] = base_timestamp + (0 if timestamp_type else timestamp)
+            row += 1
+        at, left, delta_before = after, left - 1, delta
+    state[read.ROWS], state[read.KEY_BYTES], state[read.VALUE_BYTES] = row, key_end, value_end
+    state[read.RECORD_AT], state[read.RECORDS_LEFT], state[read.DELTA_BEFORE] = at, left, delta_before
+    if delta_before >= 0:
+        state[read.NEXT_OFFSET] = max(state[read.NEXT_OFFSET], base + delta_before + 1)
+    return decode_status.BAD_COUNT if code == WHOLE and at != end else code
 
 
 @kernel(

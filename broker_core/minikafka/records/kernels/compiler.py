@@ -80,7 +80,7 @@ def compiled(function: Callable[..., Any], arguments: Sequence[Argument]) -> Cod
 
 
 def _load(bits: int, swap: bool) -> Any:
-    result: Any = types.uint32 if bits == 32 else types.uint64
+    result: Any = {8: types.int64, 32: types.uint32, 64: types.uint64}[bits]
 
     def load(typing_context: Any, array: Any, position: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -88,6 +88,8 @@ def _load(bits: int, swap: bool) -> Any:
             pointer = builder.gep(data, [arguments[1]])
             pointer = builder.bitcast(pointer, ir.IntType(bits).as_pointer())
             value = builder.load(pointer, align=1)
+            if bits == 8:
+                return builder.zext(value, ir.IntType(64))
             return builder.bswap(value) if swap else value
 
         return result(array, types.intp), generate
@@ -181,6 +183,7 @@ def _copy_memory(typing_context: Any, target: Any, source: Any, length: Any) -> 
     return _TYPES.void(_TYPES.int64, _TYPES.int64, _TYPES.int64), generate
 
 
+load_u8 = _load(8, swap=False)
 load_u32 = _load(32, swap=True)
 load_u64 = _load(64, swap=True)
 load_u64_little = _load(64, swap=False)

@@ -28,6 +28,8 @@ codes: dict[str, Code] = {} if _kept is None else _kept
 
 inner: Callable[[F], F]
 """``@inner``: a helper that is inlined into the kernels that call it."""
+load_u8: Any = None
+"""``load_u8(bytes, position)``: the byte there, as an int64."""
 load_u32: Any = None
 """``load_u32(bytes, position)``: big-endian, at any position."""
 load_u64: Any = None
@@ -64,6 +66,7 @@ if _kept is None:
     from minikafka.records.kernels import compiler, folding
 
     inner = compiler.inner
+    load_u8 = compiler.load_u8
     load_u32, load_u64, load_u64_little = compiler.load_u32, compiler.load_u64, compiler.load_u64_little
     store_u32, store_u64, copy_bytes = compiler.store_u32, compiler.store_u64, compiler.copy_bytes
     fetch_early, address_of, copy_memory = compiler.fetch_early, compiler.address_of, compiler.copy_memory

@@ -88,6 +88,26 @@ def timestamp_of(data: Bytes, position: Number, state: Longs) -> tuple[Number, N
 
 
 @inner
+def put_item(
+    column: Bytes,
+    ends: Ints,
+    present: Bytes,
+    row: Number,
+    end: Number,
+    data: Bytes,
+    at: Number,
+    length: Number,
+) -> Number:
+    """Append a key or value (length -1 for null) to its column, as item ``row``. Return the new end."""
+    if length > 0:
+        copy_bytes(column, end, data, at, length)
+        end += length
+    present[row] = length >= 0
+    ends[row + 1] = end
+    return end
+
+
+@inner
 def next_message(
     data: Bytes, tables: Tables, state: Longs, position: Number
 ) -> tuple[Number, Number, Number, Number, Number, Number, Number]:
@@ -177,19 +197,11 @@ def decode_run(
         offsets[row] = offset
         timestamps[row], types[row] = timestamp_of(data, position, state)
         if state[WITH_KEYS]:
-            if key_length > 0:
-                copy_bytes(keys, key_end, data, key_at, key_length)
-                key_end += key_length
-            has_key[row] = key_length >= 0
+            key_end = put_item(keys, key_ends, has_key, row, key_end, data, key_at, key_length)
             state[NULL_KEYS] += key_length < 0
-            key_ends[row + 1] = key_end
         if state[WITH_VALUES]:
-            if value_length > 0:
-                copy_bytes(values, value_end, data, value_at, value_length)
-                value_end += value_length
-            has_value[row] = value_length >= 0
+            value_end = put_item(values, value_ends, has_value, row, value_end, data, value_at, value_length)
             state[NULL_VALUES] += value_length < 0
-            value_ends[row + 1] = value_end
         row += 1
         next_offset = max(next_offset, offset + 1)
         position = end

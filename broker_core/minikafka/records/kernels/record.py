@@ -9,7 +9,7 @@ import numpy as np
 
 from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.entries import WHOLE
-from minikafka.records.kernels.jit import copy_bytes, inner
+from minikafka.records.kernels.jit import copy_bytes, inner, load_u8
 from minikafka.records.kernels.signatures import Bytes, Number
 
 POSITIVE = 0x7FFFFFFFFFFFFFFF
@@ -18,10 +18,14 @@ POSITIVE = 0x7FFFFFFFFFFFFFFF
 @inner
 def read_number(data: Bytes, at: Number, end: Number, bits: Number) -> tuple[Number, Number]:
     """Return ``(number, its end)``; the end is -1 if there is no number of at most ``bits`` bits."""
+    # Most numbers have one byte.
+    if at < end and load_u8(data, at) < 128:
+        raw = load_u8(data, at)
+        return raw >> 1 ^ -(raw & 1), at + 1
     raw = np.int64(0)
     shift = 0
     while at < end and shift < bits:
-        byte = np.int64(data[at])
+        byte = load_u8(data, at)
         at += 1
         raw |= (byte & 127) << shift
         if byte < 128:
