@@ -49,6 +49,7 @@ _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_BLOCK_BYTES = 64 << 10
 # Version 1, independent blocks, no checksums, no content size; blocks of 64 KiB.
 _LZ4_DESCRIPTOR = b"\x60\x40"
+_LZ4_BLOCK_CODES = b"\x40\x50\x60\x70"
 _LZ4_STORED = 0x80000000
 
 _GZIP_PIECE_BYTES = 512 << 10
@@ -355,7 +356,45 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> memoryview:
         repaired = bytearray(data)
         repaired[checksum_at] = right
         data = memoryview(repaired)
-    return _decompress_into(Codec.LZ4, cramjam.lz4.decompress_into, data, bound, max_bytes)
+    return _decompress_into(Codec.LZ4, _decompress_lz4_frame, data, bound, max_bytes)
+
+
+def _decompress_lz4_frame(data: Buffer, out: memoryview) -> int:
+    """Decompress a frame, which ends with ``data``, into ``out``. Return the size of its content.
+
+    cramjam's function for frames takes twice as long for a batch of 16 kB, because it zeroes a buffer first.
+    It is left to check optional checksums and sizes, and to say what is wrong with a damaged frame. Frames as
+    Kafka's producers write them are decompressed by blocks.
+    """
+    view = memoryview(data)
+    if view[4] == _LZ4_DESCRIPTOR[0] and view[5] in _LZ4_BLOCK_CODES:
+        try:
+            return _decompress_lz4_blocks(view, out)
+        except (cramjam.DecompressionError, ValueError):
+            pass
+    size: int = cramjam.lz4.decompress_into(data, out)
+    return size
+
+
+def _decompress_lz4_blocks(data: memoryview, out: memoryview) -> int:
+    block_bytes = 1 << (8 + 2 * (data[5] >> 4))
+    at, size = 7, 0
+    while True:
+        (word,) = _UINT32_LITTLE.unpack_from(data, at)
+        if word == 0:
+            return size
+        length = word & ~_LZ4_STORED
+        if length > block_bytes:
+            raise ValueError(length)
+        at += 4
+        block = data[at : at + length]
+        if word & _LZ4_STORED:
+            out[size : size + length] = block
+            size += length
+        else:
+            room = out[size : size + block_bytes]
+            size += cramjam.lz4.decompress_block_into(block, room, output_len=len(room))
+        at += length
 
 
 def _decompress_into(

@@ -125,6 +125,49 @@ def test_lz4_frames_with_checksums_and_sizes_are_read(flags: int, sizes: int) ->
     )
 
 
+def lz4_blocks(*contents: bytes, sizes: int = 0x40) -> bytes:
+    """A frame of compressed blocks, of any size, as Kafka's producers write it."""
+    descriptor = bytes([0x60, sizes])
+    out = b"\x04\x22\x4d\x18" + descriptor + bytes([xxhash.xxh32_intdigest(descriptor) >> 8 & 255])
+    for content in contents:
+        block = bytes(cramjam.lz4.compress_block(content, store_size=False))
+        out += struct.pack("<I", len(block)) + block
+    return out + bytes(4)
+
+
+@pytest.mark.parametrize(("sizes", "block_bytes"), [(0x40, 1 << 16), (0x50, 1 << 18), (0x60, 1 << 20)])
+def test_lz4_blocks_of_every_size_are_read(sizes: int, block_bytes: int) -> None:
+    contents = bytes(block_bytes), TEXT[:60_000], b"", bytes(block_bytes - 1), b"x"
+    packed = lz4_blocks(*contents, sizes=sizes)
+    assert decompress(Codec.LZ4, packed) == b"".join(contents)
+    assert decompress(Codec.LZ4, packed) == bytes(cramjam.lz4.decompress(packed))
+
+
+def test_lz4_blocks_larger_than_the_frame_says_are_refused() -> None:
+    large, small = bytes(65_537), TEXT[:9_000]
+    for packed in (lz4_blocks(large), lz4_blocks(large, small), lz4_blocks(small, large)):
+        with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*lz4") as raised:
+            decompress(Codec.LZ4, packed)
+        with pytest.raises(cramjam.DecompressionError) as expected:
+            cramjam.lz4.decompress(packed)
+        assert str(expected.value) in raised.value.detail
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damaged_lz4_blocks_are_read_or_refused_as_by_the_library(seed: int) -> None:
+    source = random.Random(seed)
+    packed = bytearray(lz4_blocks(TEXT[:60_000], bytes(9_000), source.randbytes(300)))
+    for _ in range(3):
+        packed[source.randrange(7, len(packed))] = source.randrange(256)
+    try:
+        expected = bytes(cramjam.lz4.decompress(bytes(packed)))
+    except cramjam.DecompressionError:
+        with pytest.raises(BrokerError, match="CORRUPT_MESSAGE"):
+            decompress(Codec.LZ4, packed)
+    else:
+        assert decompress(Codec.LZ4, packed) == expected
+
+
 def test_bytes_after_an_lz4_frame_are_ignored() -> None:
     compressed = compress(Codec.LZ4, TEXT, 1)
     for behind in (compressed, b"\x50\x2a\x4d\x18\x02\0\0\0ab", b"x"):
