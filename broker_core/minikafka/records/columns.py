@@ -9,6 +9,7 @@ out.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from minikafka.records.arrow.encoding import (
     partitions_by_java_hash,
     partitions_by_key,
 )
-from minikafka.records.format.batch import read_header, records_of
+from minikafka.records.format.batch import content_of
 from minikafka.records.format.checksums import CRC32_TABLES, CRC_TABLES
 from minikafka.records.format.compression import MAX_CONTENT_BYTES
 from minikafka.records.format.headers import HEADERS_TYPE, RawHeaders, raw_headers
@@ -68,6 +69,10 @@ this many rows. A small response may decompress to gigabytes, of which only the 
 
 _HEAD = BATCH_FIELDS.struct("base_offset", "magic", "last_offset_delta")
 """The start of an entry, up to the last offset of a batch; a message of magic 0 may have a byte less."""
+
+_NOTHING = read_only(b"")
+_CONTENT = 1
+"""The index of the argument ``content`` of ``decode_batches``."""
 
 _COUNT = BATCH_FIELDS.struct("magic", "count")
 
@@ -118,6 +123,10 @@ class ColumnDecoder:
         self._state[read.WITH_VALUES] = values
         self._state[read.WITH_HEADERS] = headers
         self._values = np.empty(0, dtype=np.uint8)
+        self._content = _NOTHING
+        """The decompressed records of the batch that the kernel has entered, or of the last one."""
+        self._call: Any = None
+        """The call of ``decode_batches``; None when a column or the data is another array now."""
         self._make_columns()
         self._intact = self._state
         """The state before the wrapper that is being decoded, to which damage in the wrapper resets it."""
@@ -158,22 +167,19 @@ class ColumnDecoder:
         read = kernels.read
         self._valid_bytes = 0
         self._reserve(len(view), _expected_rows(view))
+        self._call = None
+        data = read_only(view)
         while not self.finished:
-            stop = yield from self._run(read_only(view), self._valid_bytes, None)
+            stop = yield from self._run(data, self._valid_bytes, None)
             self._valid_bytes = int(self._state[read.POSITION])
-            if stop == decode_status.WRAPPER and self._in_batches:
-                stop = yield from self._add_batch(view)
-                self._valid_bytes = int(self._state[read.POSITION])
-                if stop == decode_status.END:
-                    continue
-            elif stop == decode_status.WRAPPER:
+            if stop == decode_status.WRAPPER:
                 content = open_wrapper(view, self._valid_bytes, self._max_content_bytes)
                 stop = yield from self._add_content(content)
                 if stop == decode_status.END:
                     self._valid_bytes += content.size_bytes
                     self._pass(content.offset)
                     continue
-            self._state[read.RECORD_AT] = -1
+            self._leave_batch()
             if stop >= decode_status.FIRST_PROBLEM:
                 raise decode_status.error(stop, self._valid_bytes)
             self.finished = stop == decode_status.REACHED_END_OFFSET
@@ -198,6 +204,7 @@ class ColumnDecoder:
             self._intact = state.copy()
 
     def _make_columns(self) -> None:
+        self._call = None
         self._offsets = np.empty(0, dtype=np.int64)
         self._timestamps = np.empty(0, dtype=np.int64)
         self._types = np.empty(0, dtype=np.int8)
@@ -283,11 +290,13 @@ class ColumnDecoder:
         state[read.POSITION] = position
         while True:
             stop = self._run_batches(array) if self._in_batches else self._run_messages(array)
-            if stop in {decode_status.BATCH, decode_status.CLASSIC}:
+            if stop == decode_status.WRAPPER and self._in_batches:
+                self._open_batch(array.data)
+            elif stop in {decode_status.BATCH, decode_status.CLASSIC}:
                 self._in_batches = stop == decode_status.BATCH
             elif stop not in _FULL:
                 break
-            elif not self._has_more_room(stop, array.size):
+            elif not self._has_more_room(stop, self._content.size or array.size):
                 self._valid_bytes = int(state[read.POSITION]) if inside is None else inside
                 yield
         if inside is not None and (stop >= decode_status.FIRST_PROBLEM or stop == decode_status.PARTIAL):
@@ -297,6 +306,7 @@ class ColumnDecoder:
     def _has_more_room(self, stop: int, size: int) -> bool:
         """Enlarge the column that is full; False if it has its maximum size."""
         state, read = self._state, kernels.read
+        self._call = None
         if stop == decode_status.ROWS_FULL:
             return self._more_rows()
         if stop == decode_status.KEYS_FULL:
@@ -346,47 +356,53 @@ class ColumnDecoder:
 
     def _run_batches(self, array: NDArray[np.uint8]) -> int:
         """Run the kernel for batches of magic 2."""
-        stop: int = kernels.batches.decode_batches(
-            array,
-            CRC_TABLES,
-            self._state,
-            self._offsets,
-            self._timestamps,
-            self._types,
-            self._key_ends,
-            self._value_ends,
-            self._header_ends,
-            self._has_key,
-            self._has_value,
-            self._keys,
-            self._values,
-            self._headers,
-        )
+        if self._call is None:
+            self._call = kernels.batches.decode_batches.prepared(
+                array,
+                self._content,
+                CRC_TABLES,
+                self._state,
+                self._offsets,
+                self._timestamps,
+                self._types,
+                self._key_ends,
+                self._value_ends,
+                self._header_ends,
+                self._has_key,
+                self._has_value,
+                self._keys,
+                self._values,
+                self._headers,
+            )
+        stop: int = self._call()
         if stop >= decode_status.FIRST_PROBLEM and self._state[kernels.read.RECORD_AT] >= 0:
             position = int(self._state[kernels.read.POSITION])
             record_at = int(self._state[kernels.read.RECORD_AT])
             if not self._state[kernels.read.BATCH_OPENED]:
                 record_at -= position + BATCH_HEADER_BYTES
-            self._state[kernels.read.RECORD_AT] = -1
+            self._leave_batch()
             self._valid_bytes = position
             raise decode_status.batch_error(stop, record_at, position)
         return stop
 
-    def _add_batch(self, view: memoryview) -> Generator[None, None, int]:
-        """Decode the compressed batch at POSITION, which the kernel has entered; END when it is decoded."""
+    def _open_batch(self, view: memoryview) -> None:
+        """Decompress the batch at POSITION, which the kernel has entered and continues with."""
         state, read = self._state, kernels.read
-        position = int(state[read.POSITION])
-        content = records_of(
-            view, position, read_header(view, position, check_crc=False), self._max_content_bytes
-        )
+        self._valid_bytes = position = int(state[read.POSITION])
+        self._content = _NOTHING  # the last batch's memory is free now
+        content = content_of(view, position, int(state[read.BATCH_END]), self._max_content_bytes)
+        self._content = np.frombuffer(content, dtype=np.uint8)
+        if self._call is not None:
+            self._call.replace(_CONTENT, self._content)
         state[read.RECORD_AT] = 0
         state[read.RECORDS_END] = len(content)
         state[read.BATCH_OPENED] = 1
-        try:
-            self._reserve(len(content), int(state[read.RECORDS_LEFT]))
-            return (yield from self._run(read_only(content), position, None))
-        finally:
-            state[read.BATCH_OPENED] = 0
+
+    def _leave_batch(self) -> None:
+        """Continue with the entry at POSITION."""
+        self._state[kernels.read.RECORD_AT] = -1
+        self._state[kernels.read.BATCH_OPENED] = 0
+        self._call, self._content = None, _NOTHING
 
     def _reserve(self, size: int, rows: int) -> None:
         """Make room for the probable content of ``size`` bytes of messages, probably ``rows`` of them."""
@@ -394,6 +410,7 @@ class ColumnDecoder:
         size = min(size, self._max_bytes - int(state[read.VALUE_BYTES]))
         if self._with_values and self._values.size - int(state[read.VALUE_BYTES]) < size:
             self._values = _more_bytes(self._values, int(state[read.VALUE_BYTES]), size)
+            self._call = None
         rows = min(rows, size // MIN_RECORD_BYTES)
         if self._offsets.size - self.count < rows:
             self._more_rows(rows)
@@ -406,6 +423,7 @@ class ColumnDecoder:
             room = min(room, self._max_rows)
         if room <= self._offsets.size:
             return False
+        self._call = None
         self._offsets = grown(self._offsets, used, room)
         self._timestamps = grown(self._timestamps, used, room)
         self._types = grown(self._types, used, room)

@@ -67,6 +67,31 @@ def test_pieces_of_some_bytes_are_the_whole(magic: int, codec: Codec, max_bytes:
         assert size <= max(max_bytes, 2 * max(len(row[4] or b"") for row in rows_of(piece)))
 
 
+@pytest.mark.parametrize("bounds", [{}, {"max_rows": 1}, {"max_rows": 4}, {"max_bytes": 30}])
+def test_entries_of_all_formats_follow_each_other(bounds: dict[str, int]) -> None:
+    formats = [(2, codec) for codec in Codec] + [(1, codec) for codec in CODECS]
+    sets = [
+        built(magic, codec, some_records(5), 5 * number)
+        for number, (magic, codec) in enumerate([*formats, *reversed(formats), *formats[::2]])
+    ]
+    expected = [row for data in sets for row in rows_of(decode(data, 0, EVER, headers=True))]
+    assert rows(in_pieces(b"".join(sets), **bounds)) == expected
+    assert rows(in_pieces(b"".join(sets), 7, 33, **bounds)) == expected[7:33]
+
+
+def test_rows_before_damage_in_a_compressed_batch_are_kept() -> None:
+    """The second batch holds fewer records than it says; the first one's content is in use before."""
+    sets = [bytearray(built(2, Codec.LZ4, some_records(5), 5 * number)) for number in range(3)]
+    sets[1][57:61] = (6).to_bytes(4, "big")
+    decoder = ColumnDecoder(0, EVER, check_crc=False)
+    with pytest.raises(BrokerError, match=f"of the records of the batch at position {len(sets[0])}"):
+        decoder.add(b"".join(sets))
+    columns = decoder.columns()
+    assert (columns.count, columns.valid_bytes, columns.next_offset) == (5, len(sets[0]), 5)
+    decoder.add(sets[2])
+    assert decoder.columns().offsets.tolist() == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+
+
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
 def test_a_range_ends_in_the_middle_of_a_piece(magic: int, codec: Codec) -> None:
     data = built(magic, codec, some_records(20))

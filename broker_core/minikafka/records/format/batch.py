@@ -170,9 +170,17 @@ def records_of(
     Raises CORRUPT_MESSAGE with the position if they cannot be decompressed, or have more than
     ``max_content_bytes``; BudgetExceeded if they have more than ``budget`` has left.
     """
-    stored = memoryview(data)[position + layout.BATCH_HEADER_BYTES : position + header.size_bytes]
+    return content_of(memoryview(data), position, position + header.size_bytes, max_content_bytes, budget)
+
+
+def content_of(
+    view: memoryview, position: int, end: int, max_content_bytes: int, budget: ContentBudget | None = None
+) -> memoryview:
+    """Return the records of the batch from ``position`` to ``end``, whose header is valid: ``records_of``."""
+    codec = _CODECS[view[position + layout.BATCH_FLAGS_AT] & layout.CODEC_MASK]
     try:
-        return decompress(header.codec, stored, max_content_bytes, budget)
+        stored = view[position + layout.BATCH_HEADER_BYTES : end]
+        return decompress(codec, stored, max_content_bytes, budget)
     except BrokerError as error:
         raise decode_status.corrupt(error.detail, position) from None
 

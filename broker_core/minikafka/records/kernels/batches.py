@@ -98,6 +98,7 @@ def pass_batch(state: Longs) -> None:
     """Move POSITION to the end of the batch."""
     state[read.POSITION] = state[read.BATCH_END]
     state[read.RECORD_AT] = -1
+    state[read.BATCH_OPENED] = 0
     after = state[read.BATCH_LAST] + 1
     if state[read.BATCH_LAST] >= state[read.END_OFFSET]:
         after = state[read.END_OFFSET]
@@ -211,6 +212,7 @@ def decode_records(
 
 @kernel(
     BYTES,
+    BYTES,
     TABLES,
     I64S_OUT,
     I64S_OUT,
@@ -227,6 +229,7 @@ def decode_records(
 )
 def decode_batches(
     data: Bytes,
+    content: Bytes,
     tables: Tables,
     state: Longs,
     offsets: Longs,
@@ -243,9 +246,9 @@ def decode_batches(
 ) -> Number:
     """Decode batches like ``read.decode_run``; end at the first entry of another magic (CLASSIC).
 
-    If RECORD_AT is not -1, continue with the records of the batch that was entered before; with BATCH_OPENED,
-    ``data`` is the decompressed content of that batch, and the run ends with it (END). A batch with invalid
-    records leaves no rows. Records of control batches are skipped.
+    If RECORD_AT is not -1, continue with the records of the batch that was entered before; with BATCH_OPENED
+    these are in ``content``, else in ``data``. A batch with invalid records leaves no rows. Records of
+    control batches are skipped.
     """
     while True:
         if state[read.RECORD_AT] < 0:
@@ -254,8 +257,9 @@ def decode_batches(
                 continue
             if code != WHOLE:
                 return code
+        source = content if state[read.BATCH_OPENED] else data
         code = decode_records(
-            data, state, offsets, timestamps, types, key_ends, value_ends, header_ends, has_key, has_value,
+            source, state, offsets, timestamps, types, key_ends, value_ends, header_ends, has_key, has_value,
             keys, values, headers
         )  # fmt: skip
         if code >= decode_status.FIRST_PROBLEM:
@@ -264,8 +268,6 @@ def decode_batches(
         if code != WHOLE:
             return code
         pass_batch(state)
-        if state[read.BATCH_OPENED]:
-            return decode_status.END
 
 
 @kernel(BYTES, I32S, I32S_OUT, I32S_OUT, BYTES_OUT, I32S_OUT, BYTES_OUT, BYTES_OUT)

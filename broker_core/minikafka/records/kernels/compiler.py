@@ -51,24 +51,20 @@ def inner(function: F) -> F:
 
 
 def compiled(function: Callable[..., Any], arguments: Sequence[Argument]) -> Code:
-    """Compile a C function that makes arrays of its arguments and calls ``function``."""
-    taken: list[str] = []
+    """Compile a C function that makes arrays of its arguments (see ``native``) and calls ``function``."""
     passed: list[str] = []
-    kinds: list[Any] = []
+    names: dict[str, Any] = {"function": inner(function), "carray": _NUMBA.carray, "pointer": _pointer}
     for i, argument in enumerate(arguments):
         if argument is None:
-            taken.append(f"a{i}")
-            passed.append(f"a{i}")
-            kinds.append(_TYPES.int64)
+            passed.append(f"words[{2 * i}]")
         else:
-            taken += [f"a{i}", f"n{i}"]
-            passed.append(f"carray(a{i}, (n{i},))")
-            kinds += [_TYPES.CPointer(_NUMBA.from_dtype(argument.dtype)), _TYPES.int64]
-    names: dict[str, Any] = {"function": inner(function), "carray": _NUMBA.carray}
+            names[f"kind{i}"] = argument.dtype
+            passed.append(f"carray(pointer(words[{2 * i}]), (words[{2 * i + 1}],), kind{i})")
     name = function.__name__
     # numba does not support a variable number of arguments.
-    exec(f"def {name}({', '.join(taken)}):\n    return function({', '.join(passed)})", names)  # noqa: S102
-    made = _NUMBA.cfunc(_TYPES.int64(*kinds), error_model="numpy")(names[name])
+    exec(f"def {name}(words):\n    return function({', '.join(passed)})", names)  # noqa: S102
+    words = _TYPES.CPointer(_TYPES.int64)
+    made = _NUMBA.cfunc(_TYPES.int64(words), error_model="numpy")(names[name])
     _, kind, (data, _) = made._library.serialize_using_object_code()
     assert kind == "object", kind
     module = binding.parse_assembly(made._library.get_llvm_str())
@@ -183,6 +179,14 @@ def _copy_memory(typing_context: Any, target: Any, source: Any, length: Any) -> 
     return _TYPES.void(_TYPES.int64, _TYPES.int64, _TYPES.int64), generate
 
 
+def _to_pointer(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+
+    return _TYPES.voidptr(_TYPES.int64), generate
+
+
+_pointer: Any = intrinsic(_to_pointer)
 load_u8 = _load(8, swap=False)
 load_u32 = _load(32, swap=True)
 load_u64 = _load(64, swap=True)

@@ -1,19 +1,22 @@
 """Loading and calling of the kernels' machine code.
 
-A kernel is a C function that returns an int64. For an array it takes the address and the number of items, for
-an integer the integer. Calls release the interpreter's lock, as every call through ctypes does.
+A kernel is a C function that takes the address of its arguments and returns an int64. An argument has two
+int64: the address and the number of items of an array; or an integer, and 0. Calls release the interpreter's
+lock, as every call through ctypes does.
 """
 
 from __future__ import annotations
 
 import ctypes
 import operator
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from llvmlite import binding  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from minikafka.records.kernels.arrays import INT64_MAX, INT64_MIN
 from minikafka.records.kernels.signatures import Argument
@@ -74,20 +77,27 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], arguments: Sequence[Argument], address: int) -> None:
         self.__name__, self.__doc__ = function.__name__, function.__doc__
-        self._arguments = tuple(
+        self.arguments = tuple(
             None if argument is None else (argument.dtype, argument.flags) for argument in arguments
         )
-        kinds: list[Any] = []
-        for argument in arguments:
-            kinds += [ctypes.c_int64] if argument is None else [ctypes.c_void_p, ctypes.c_int64]
-        self._function = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(address)
+        self._pack = struct.Struct(f"={2 * len(arguments)}q").pack
+        self.function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
     def __call__(self, *given: Any) -> int:
         """Call the kernel with positional arguments, in the order of its source."""
-        words: list[int | None] = []
-        for argument, value in zip(self._arguments, given, strict=True):
+        result: int = self.function(self._pack(*self.words(self.arguments, given)))
+        return result
+
+    def prepared(self, *given: Any) -> Call:
+        """Return a call that can be repeated, in a tenth of the time of a first call with many arrays."""
+        return Call(self, given)
+
+    def words(self, arguments: Sequence[Any], given: Sequence[Any]) -> list[int]:
+        """Return the words of these arguments."""
+        words: list[int] = []
+        for argument, value in zip(arguments, given, strict=True):
             if argument is None:
-                words.append(_int64(value))
+                words += (_int64(value), 0)
                 continue
             if not isinstance(value, np.ndarray):
                 raise TypeError(f"{self.__name__}: expected an array, got {value!r:.100}")
@@ -96,10 +106,30 @@ class Kernel:
                 raise TypeError(
                     f"{self.__name__}: unexpected array {value.dtype}{list(value.shape)}: {value.flags}"
                 )
-            words.append(_address_at(id(value) + _ADDRESS_AT).value)
+            words.append(_address_at(id(value) + _ADDRESS_AT).value or 0)
             words.append(value.size)
-        result: int = self._function(*words)
+        return words
+
+
+class Call:
+    """A call of a kernel with arrays that the caller keeps, and does not resize, as long as it calls."""
+
+    def __init__(self, kernel: Kernel, given: Sequence[Any]) -> None:
+        self._kernel = kernel
+        self._function = kernel.function
+        words = kernel.words(kernel.arguments, given)
+        self._words = (ctypes.c_int64 * len(words))(*words)
+        self._address = ctypes.addressof(self._words)
+
+    def __call__(self) -> int:
+        """Call the kernel."""
+        result: int = self._function(self._address)
         return result
+
+    def replace(self, index: int, array: NDArray[Any]) -> None:
+        """Pass another array as the argument with this index from now on."""
+        words = self._kernel.words(self._kernel.arguments[index : index + 1], (array,))
+        self._words[2 * index], self._words[2 * index + 1] = words
 
 
 def _int64(value: Any) -> int:

@@ -58,7 +58,7 @@ WRAPPER_TIMESTAMP = 16
 OFFSET_SHIFT = 17  # added to every offset that is read
 # For magic 2 only (``batches.decode_batches``), the state of the batch that was entered.
 WITH_HEADERS = 18  # 0 or 1: write the headers
-BATCH_OPENED = 19  # 1 if the data is the batch's decompressed content
+BATCH_OPENED = 19  # 1 if the records are in ``content``, decompressed; in and out
 RECORD_AT = 20  # of the next record, -1 outside of a batch
 RECORDS_END = 21
 RECORDS_LEFT = 22

@@ -19,7 +19,7 @@ import minikafka
 from minikafka.base import cache_dirs
 from minikafka.records import kernels
 from minikafka.records.format.checksums import CRC32_TABLES
-from minikafka.records.kernels import cache, native
+from minikafka.records.kernels import cache, decode_status, native
 from minikafka.records.kernels.native import Kernel
 from tests.support.kernel_code import CODES, ONE_GIVES, USE_ONE, modules, names_of_kernels, start, use_places
 from tests.support.raising import raising
@@ -394,6 +394,19 @@ def test_a_kernel_takes_its_arrays_from_where_they_are() -> None:
     """The address is read from numpy's own object: it must be the one that numpy tells."""
     for array in (np.zeros(5, np.int64), np.arange(7, dtype=np.uint8)[3:], np.zeros(0, np.int32)):
         assert native._address_at(id(array) + native._ADDRESS_AT).value == array.ctypes.data
+
+
+def test_prepared_call_is_repeated_with_other_arrays() -> None:
+    data, measured = np.zeros(0, np.uint8), np.zeros(kernels.read.MEASURED_SIZE, np.int64)
+    call = kernels.read.measure.prepared(data, measured)
+    assert call() == call() == decode_status.END
+    cut_off = np.zeros(8, np.uint8)
+    call.replace(0, cut_off)
+    assert call() == kernels.read.measure(cut_off, measured) == decode_status.PARTIAL
+    with pytest.raises(TypeError, match="measure: unexpected array"):
+        call.replace(0, np.zeros(8, np.int64))
+    with pytest.raises(TypeError, match="measure: expected an array"):
+        kernels.read.measure.prepared(b"bytes", measured)
 
 
 def test_a_kernel_refuses_a_wrong_number_of_arguments() -> None:
