@@ -126,14 +126,16 @@ def put_headers(
     data: Bytes,
     at: Number,
     size: Number,
-    counts: tuple[Number, Number, Number],
+    count: Number,
+    name_bytes: Number,
+    content_bytes: Number,
 ) -> None:
-    """Append the headers of a row. ``counts``: as from ``read_headers``."""
+    """Append the headers of a row. The counts are those of ``read_headers``."""
     copy_bytes(headers, state[read.HEADER_BYTES], data, at, size)
     state[read.HEADER_BYTES] += size
-    state[read.HEADERS] += counts[0]
-    state[read.NAME_BYTES] += counts[1]
-    state[read.CONTENT_BYTES] += counts[2]
+    state[read.HEADERS] += count
+    state[read.NAME_BYTES] += name_bytes
+    state[read.CONTENT_BYTES] += content_bytes
     header_ends[row + 1] = state[read.HEADER_BYTES]
 
 
@@ -171,14 +173,14 @@ def decode_records(
         )
         if code != WHOLE:
             break
-        counts = read_headers(data, headers_at, after)
-        if delta <= delta_before or delta > last_delta or counts[0] < 0:
+        count, names, contents = read_headers(data, headers_at, after)
+        if delta <= delta_before or delta > last_delta or count < 0:
             code = (
                 decode_status.BAD_HEADERS if delta_before < delta <= last_delta else decode_status.BAD_DELTA
             )
             break
         if delta >= first_wanted and not is_control:
-            size = after - headers_at if counts[0] and with_headers else 0
+            size = after - headers_at if count and with_headers else 0
             code = decode_status.REACHED_END_OFFSET
             if delta <= last_wanted:
                 code = missing_room(
@@ -198,7 +200,7 @@ def decode_records(
                 )
                 state[read.NULL_VALUES] += value_length < 0
             if with_headers:
-                put_headers(state, headers, header_ends, row, data, headers_at, size, counts)
+                put_headers(state, headers, header_ends, row, data, headers_at, size, count, names, contents)
             offsets[row], types[row] = base + delta, timestamp_type
             timestamps[row] = base_timestamp + (0 if timestamp_type else timestamp)
             row += 1
