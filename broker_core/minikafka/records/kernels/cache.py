@@ -14,7 +14,7 @@ cannot write there.
     kernels-STATE/lock         while it is held, the progress (compiled kernels, all kernels) as JSON
     TARGET.json                beside this file, in a wheel: the same as code.json, for a target
 
-Compiling takes about fifteen seconds and 200 MB, so it is done in children that end afterwards, under a
+Compiling takes about a minute and 200 MB, so it is done in children that end afterwards, under a
 lock in the directory: of many processes that start at once, one compiles and the others wait. On a busy
 machine it may take minutes, so a child is killed only when it makes no progress; every process that compiles
 or waits reports the progress (``base.reports``). When a child fails, or no directory is writable, each
@@ -97,7 +97,7 @@ def machine_code() -> dict[str, Code] | None:
                 _share(name, found)
             return found
     _say(
-        "compiling kernels, which takes half a minute in every process because none of these directories is "
+        "compiling kernels, which takes a minute in every process because none of these directories is "
         f"writable: {', '.join(map(str, candidates()))}. To compile them once, in the installation, run: "
         "python -m minikafka.records.kernels"
     )
@@ -291,7 +291,7 @@ class _Progress:
 
 
 def _compile_in_children(directory: Path, lock: int) -> None:
-    _say(f"compiling kernels, once for this machine (about half a minute), into {directory}")
+    _say(f"compiling kernels, once for this machine (about a minute), into {directory}")
     try:
         with tempfile.TemporaryDirectory(dir=directory) as parts:
             codes = _compiled_in_children(Path(parts), _Progress(lock), None)

@@ -129,6 +129,7 @@ def test_an_installation_with_ready_made_kernels_compiles_nothing(installation: 
 
 @pytest.mark.process
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_ready_made_kernels_give_what_compiled_ones_give(tmp_path: Path) -> None:
     target = targets.for_this_machine()
     if target is None:
