@@ -116,7 +116,6 @@ class ColumnSizes:
     def __init__(self, root: Column, counters: int) -> None:
         self.root = root
         self.all = tuple(root.all())
-        self._counters = counters
         item_bytes = [0] * counters
         for column in self.all:
             item_bytes[column.domain] += column.item_bytes
