@@ -24,6 +24,17 @@ OLD = TYPES.message("test.proto2.Old")
 Old = runtime_class(TYPES, OLD.name)
 LEVELS = TYPES.message("test.proto2.Levels")
 Levels = runtime_class(TYPES, LEVELS.name)
+CHOICES = messages(
+    """
+    syntax = "proto2";
+    package test.choice;
+    enum Level { LOW = 1; HIGH = 7; BELOW = -1; }
+    message Point { optional int32 x = 1; optional int32 y = 2; }
+    message Choice { optional Level level = 1; oneof kind { Level e = 2; int32 n = 3; Point point = 4; } }
+    """
+)
+CHOICE = CHOICES.message("test.choice.Choice")
+Choice = runtime_class(CHOICES, CHOICE.name)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
@@ -300,6 +311,28 @@ def test_required_field_with_a_default_is_required() -> None:
 
 def test_number_unknown_to_a_closed_enum_is_absent() -> None:
     assert row(b"\x08\x01\x20\x63", OLD)["level"] == "HIGH"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "0801 0863",
+        "1805 1063",
+        "1001 1063",
+        "1063 1805",
+        "1001 1063 1805",
+        "0801 08ffffffffffffffffff01",
+        "08ffffffff0f",
+    ],
+)
+def test_number_unknown_to_a_closed_enum_replaces_nothing(value: str) -> None:
+    assert row(bytes.fromhex(value), CHOICE) == expected(Choice.FromString(bytes.fromhex(value)), CHOICE)
+
+
+def test_number_unknown_to_a_closed_enum_ends_no_message() -> None:
+    value = b"\x22\x02\x08\x01" + b"\x22\x02\x10\x02" + b"\x10\x63"
+    assert row(value, CHOICE) == expected(Choice.FromString(value), CHOICE)
+    assert row(value, CHOICE)["point"] == {"x": 1, "y": 2}
 
 
 def test_list_is_without_the_numbers_unknown_to_a_closed_enum() -> None:

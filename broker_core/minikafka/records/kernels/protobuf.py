@@ -13,6 +13,8 @@ The fields of a message are a table, by ascending number, of WORDS numbers each:
     PLACE      the first of its items in ``found`` and ``values``, or in ``counts``: one for each message
     LENGTHS    the same in ``lengths``; for wire type LENGTH only
     TEXT       1 for a text, which has to be UTF-8
+    CLOSED     the first of its numbers in ``closed``, if it is singular and of a closed enum
+    CLOSED_COUNT   of these numbers; 0 for other fields
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ ONEOF = 3
 PLACE = 4
 LENGTHS = 5
 TEXT = 6
-WORDS = 7
+CLOSED = 7
+CLOSED_COUNT = 8
+WORDS = 9
 
 # Results of a message.
 GOOD = 0
@@ -203,6 +207,19 @@ def forget_row(table: Longs, row: Number, found: Bytes, counts: Longs) -> None:
 
 
 @inner
+def is_unknown(table: Longs, base: Number, closed: Longs, value: Number) -> Number:
+    """Return 1 if a number is unknown to the closed enum of its field; it counts as an unknown field."""
+    count = table[base + CLOSED_COUNT]
+    if count == 0:
+        return 0
+    number = np.int64(np.int32(value))
+    for i in range(table[base + CLOSED], table[base + CLOSED] + count):
+        if closed[i] == number:
+            return 0
+    return 1
+
+
+@inner
 def take_value(
     data: Bytes,
     table: Longs,
@@ -248,6 +265,7 @@ def scan_message(
     end: Number,
     row: Number,
     table: Longs,
+    closed: Longs,
     members: Longs,
     found: Bytes,
     values: Longs,
@@ -270,6 +288,8 @@ def scan_message(
         if wire != table[base + WIRE] and (wire != LENGTH or not table[base + REPEATED]):
             continue
         if not table[base + REPEATED]:
+            if is_unknown(table, base, closed, value):
+                continue
             result = take_value(data, table, field, row, value, length, members, found, values, lengths)
             if result != GOOD:
                 return result
@@ -283,12 +303,13 @@ def scan_message(
     return np.int64(GOOD)
 
 
-@kernel(BYTES, I64S, I64S, I64S, I64S_OUT, BYTES_OUT, I64S_OUT, I64S_OUT, I64S_OUT, I64S_OUT)
+@kernel(BYTES, I64S, I64S, I64S, I64S, I64S_OUT, BYTES_OUT, I64S_OUT, I64S_OUT, I64S_OUT, I64S_OUT)
 def scan_messages(
     data: Bytes,
     starts: Longs,
     ends: Longs,
     table: Longs,
+    closed: Longs,
     members: Longs,
     found: Bytes,
     values: Longs,
@@ -310,7 +331,7 @@ def scan_messages(
         if ends[row] > data.size or ends[row] < starts[row]:
             return np.int64(-1)
         results[row] = scan_message(
-            data, starts[row], ends[row], row, table, members, found, values, lengths, counts
+            data, starts[row], ends[row], row, table, closed, members, found, values, lengths, counts
         )
         if results[row] != GOOD:
             bad += 1

@@ -59,7 +59,7 @@ def decode_messages(data: NDArray[np.uint8], starts: Longs, ends: Longs, message
 
 @dataclass(frozen=True, slots=True)
 class _Scanned:
-    """Messages, and the result of the runs over them.
+    """Messages of one type, and the result of the runs over them.
 
     rows           the outermost message of each
     table          of the fields, for the kernels, which say what ``found``, ``values`` and ``lengths`` are
@@ -68,6 +68,7 @@ class _Scanned:
     item_lengths   for those of wire type LENGTH
     """
 
+    message: Message
     starts: Longs
     ends: Longs
     rows: Longs
@@ -135,7 +136,7 @@ class _Decoder:
         values, lengths = empty(singular, np.int64), empty(sized, np.int64)
         counts, results = np.zeros(repeated, dtype=np.int64), empty(len(starts), np.int64)
         bad = kernels.scan_messages(
-            self.data, starts, ends, words, members, found, values, lengths, counts, results
+            self.data, starts, ends, words, _closed(message), members, found, values, lengths, counts, results
         )
         assert bad >= 0, "the messages are inside the data"
         if bad:
@@ -149,7 +150,9 @@ class _Decoder:
                 self.data, starts, ends, words, results, places[:-1].copy(), items, item_lengths
             )
             assert read >= 0, "the items were counted"
-        return _Scanned(starts, ends, rows, table, found, values, lengths, places, items, item_lengths)
+        return _Scanned(
+            message, starts, ends, rows, table, found, values, lengths, places, items, item_lengths
+        )
 
     def _column(self, found: Field, number: int, scanned: _Scanned) -> pa.Array:
         if found.is_repeated:
@@ -173,13 +176,13 @@ class _Decoder:
         starts, ends = np.where(present, starts, -1), np.where(present, starts + scanned.sizes(number), -1)
         rows = scanned.with_replaced(number)
         if len(rows):
-            self._merge(found, _other_members(scanned.table, number), scanned, rows, starts, ends)
+            self._merge(found, _other_members(scanned.message, found), scanned, rows, starts, ends)
         return starts, ends
 
     def _merge(
         self,
         found: Field,
-        others: Mapping[int, int],
+        others: Mapping[int, Field],
         scanned: _Scanned,
         rows: Longs,
         starts: Longs,
@@ -204,7 +207,7 @@ class _Decoder:
             pieces.append(np.frombuffer(b"".join(parts), dtype=np.uint8))
         self.data = np.concatenate(pieces)
         assert found.message is not None, "only messages have parts"
-        # What is in the merged ones is read as a whole.
+        # A merged part is looked at alone only for damage of its own: its fields are read of the whole.
         self._scan(found.message, *_columns_of(merged))
         _Decoder(self.data, self.bad, only_damage=True).messages(found.message, *_columns_of(replaced))
 
@@ -253,11 +256,7 @@ class _Decoder:
             present = scanned.presence(number)
             values = np.where(present, scanned.numbers(number), 0)
             lengths = np.where(present, scanned.sizes(number), 0) if part.wire == kernels.LENGTH else values
-            column = self._items(part, values, lengths, owners)
-            if part.enum is not None and column.null_count:
-                # The enum is closed; one of a map has the number 0.
-                column = column.fill_null(part.enum.names[part.enum.numbers.index(0)])
-            columns.append(column)
+            columns.append(self._items(part, values, lengths, owners))
         return columns
 
     def _bytes(self, found: Field, starts: Longs, lengths: Longs, rows: Longs) -> pa.Array:
@@ -305,7 +304,7 @@ class _Decoder:
 def _table(message: Message, count: int) -> tuple[Longs, int, int, int]:
     """Return the kernels' table of fields, and the sizes of the arrays of a run over ``count`` messages."""
     table = np.zeros((len(message.fields), kernels.WORDS), dtype=np.int64)
-    singular = lengths = repeated = 0
+    singular = lengths = repeated = closed = 0
     for row, found in zip(table, message.fields, strict=True):
         row[kernels.NUMBER], row[kernels.WIRE] = found.number, found.wire
         row[kernels.REPEATED], row[kernels.ONEOF] = found.is_repeated, found.oneof
@@ -316,10 +315,18 @@ def _table(message: Message, count: int) -> tuple[Longs, int, int, int]:
             continue
         row[kernels.PLACE] = singular
         singular += count
+        row[kernels.CLOSED], row[kernels.CLOSED_COUNT] = closed, len(found.closed_numbers)
+        closed += len(found.closed_numbers)
         if found.wire == kernels.LENGTH:
             row[kernels.LENGTHS] = lengths
             lengths += count
     return table, singular, lengths, repeated
+
+
+def _closed(message: Message) -> Longs:
+    """Return the numbers of the closed enums of singular fields, for the kernels."""
+    numbers = [found.closed_numbers for found in message.fields if not found.is_repeated]
+    return np.array([number for some in numbers for number in some], dtype=np.int64)
 
 
 def _number_column(found: Field, values: Longs, present: NDArray[np.bool_]) -> pa.Array:
@@ -351,12 +358,12 @@ def _enum_column(enum: EnumType, numbers: NDArray[Any], present: NDArray[np.bool
     return pa.array(names, pa.string()).take(indices)
 
 
-def _other_members(table: Longs, number: int) -> dict[int, int]:
-    """Return the other fields of a field's oneof, with their wire types."""
-    oneof = table[number, kernels.ONEOF]
-    rows = table[(table[:, kernels.ONEOF] == oneof) & (oneof >= 0)].tolist()
-    own = table[number, kernels.NUMBER]
-    return {row[kernels.NUMBER]: row[kernels.WIRE] for row in rows if row[kernels.NUMBER] != own}
+def _other_members(message: Message, found: Field) -> dict[int, Field]:
+    """Return the other fields of a field's oneof, by their numbers."""
+    if found.oneof < 0:
+        return {}
+    others = [other for other in message.fields if other.oneof == found.oneof]
+    return {other.number: other for other in others if other.number != found.number}
 
 
 def _columns_of(spans: list[tuple[int, int, int]]) -> Iterator[Longs]:
@@ -364,9 +371,9 @@ def _columns_of(spans: list[tuple[int, int, int]]) -> Iterator[Longs]:
     return iter(np.array(spans, dtype=np.int64).reshape(-1, 3).T.copy())
 
 
-def _occurrences(message: bytes, number: int, others: Mapping[int, int]) -> tuple[list[bytes], int]:
+def _occurrences(message: bytes, number: int, others: Mapping[int, Field]) -> tuple[list[bytes], int]:
     """Return the values of a field of wire type LENGTH in a good message, and the number of the first one
-    behind the last of the fields ``others``, with their wire types.
+    behind the last of the fields ``others``.
     """
     found: list[bytes] = []
     at = after_others = 0
@@ -385,10 +392,10 @@ def _occurrences(message: bytes, number: int, others: Mapping[int, int]) -> tupl
     depth = 0
     while at < len(message):
         field_number, wire = divmod(varint(), 8)
-        if depth == 0 and others.get(field_number) == wire:
-            after_others = len(found)
+        other = others.get(field_number) if depth == 0 else None
+        value = 0
         if wire == kernels.VARINT:
-            varint()
+            value = varint()
         elif wire == kernels.LENGTH:
             length = varint()
             if field_number == number and depth == 0:
@@ -398,6 +405,8 @@ def _occurrences(message: bytes, number: int, others: Mapping[int, int]) -> tupl
             depth += 1 if wire == kernels.START_GROUP else -1
         else:
             at += 8 if wire == kernels.FIXED64 else 4
+        if other is not None and other.wire == wire and other.knows(value):
+            after_others = len(found)
     return found, after_others
 
 

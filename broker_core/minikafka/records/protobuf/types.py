@@ -92,6 +92,16 @@ class Field:
     message: Message | None = None
 
     @property
+    def closed_numbers(self) -> tuple[int, ...]:
+        """The numbers of the field's enum, if that is closed."""
+        return self.enum.numbers if self.enum is not None and self.enum.is_closed else ()
+
+    def knows(self, varint: int) -> bool:
+        """Return False for a number that the field's closed enum does not have: an unknown field."""
+        closed = self.closed_numbers
+        return not closed or int(np.uint32(varint & 0xFFFFFFFF).view(np.int32)) in closed
+
+    @property
     def wire(self) -> int:
         """The wire type of one value."""
         return _WIRE.get(self.kind, kernels.VARINT)
