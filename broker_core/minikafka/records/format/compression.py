@@ -377,15 +377,17 @@ def _decompress_lz4_frame(data: Buffer, out: memoryview) -> int:
 
 
 def _decompress_lz4_blocks(data: memoryview, out: memoryview) -> int:
+    """Decompress blocks that are full but for the last one. Raise ValueError if another one is not."""
     block_bytes = 1 << (8 + 2 * (data[5] >> 4))
-    at, size = 7, 0
+    at, size, full = 7, 0, 0
     while True:
         (word,) = _UINT32_LITTLE.unpack_from(data, at)
         if word == 0:
             return size
         length = word & ~_LZ4_STORED
-        if length > block_bytes:
+        if length > block_bytes or size != full:
             raise ValueError(length)
+        full += block_bytes
         at += 4
         block = data[at : at + length]
         if word & _LZ4_STORED:
