@@ -174,10 +174,9 @@ def decode_records(
         if code != WHOLE:
             break
         count, names, contents = read_headers(data, headers_at, after)
-        if delta <= delta_before or delta > last_delta or count < 0:
-            code = (
-                decode_status.BAD_HEADERS if delta_before < delta <= last_delta else decode_status.BAD_DELTA
-            )
+        is_next = delta_before < delta <= last_delta
+        if count < 0 or not is_next:
+            code = decode_status.BAD_HEADERS if is_next else decode_status.BAD_DELTA
             break
         if delta >= first_wanted and not is_control:
             size = after - headers_at if count and with_headers else 0
