@@ -75,7 +75,7 @@ def pythons(program: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def planned_kills(chance: random.Random) -> list[str]:
-    """What is killed, in this order: one of the Python processes at least, and the driver at the end."""
+    """Return the victims in their order: at least one Python process, and the driver at the end."""
     kills = ["python", *chance.choices(["python", "driver"], k=KILLS - 2)]
     chance.shuffle(kills)
     return [*kills, "driver"]
