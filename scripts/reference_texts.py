@@ -265,11 +265,6 @@ NEW_GROUPS = (
 )
 
 OTHER_APIS: dict[int, str] = {
-    24: "AddPartitionsToTxn",
-    25: "AddOffsetsToTxn",
-    26: "EndTxn",
-    27: "WriteTxnMarkers",
-    28: "TxnOffsetCommit",
     38: "CreateDelegationToken",
     39: "RenewDelegationToken",
     40: "ExpireDelegationToken",
@@ -277,8 +272,6 @@ OTHER_APIS: dict[int, str] = {
     56: "AlterPartition",
     57: "UpdateFeatures",
     58: "Envelope",
-    65: "DescribeTransactions",
-    66: "ListTransactions",
     67: "AllocateProducerIds",
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",

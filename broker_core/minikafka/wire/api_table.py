@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minikafka.wire.api import Api, ApiKey
+from minikafka.wire.apis.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
+from minikafka.wire.apis.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from minikafka.wire.apis.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from minikafka.wire.apis.alter_configs import ALTER_CONFIGS
 from minikafka.wire.apis.alter_partition_reassignments import ALTER_PARTITION_REASSIGNMENTS
@@ -27,8 +29,10 @@ from minikafka.wire.apis.describe_configs import DESCRIBE_CONFIGS
 from minikafka.wire.apis.describe_groups import DESCRIBE_GROUPS
 from minikafka.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS
 from minikafka.wire.apis.describe_producers import DESCRIBE_PRODUCERS
+from minikafka.wire.apis.describe_transactions import DESCRIBE_TRANSACTIONS
 from minikafka.wire.apis.describe_user_scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
 from minikafka.wire.apis.elect_leaders import ELECT_LEADERS
+from minikafka.wire.apis.end_txn import END_TXN
 from minikafka.wire.apis.fetch import FETCH
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR
 from minikafka.wire.apis.heartbeat import HEARTBEAT
@@ -40,6 +44,7 @@ from minikafka.wire.apis.leave_group import LEAVE_GROUP
 from minikafka.wire.apis.list_groups import LIST_GROUPS
 from minikafka.wire.apis.list_offsets import LIST_OFFSETS
 from minikafka.wire.apis.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
+from minikafka.wire.apis.list_transactions import LIST_TRANSACTIONS
 from minikafka.wire.apis.metadata import METADATA
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
 from minikafka.wire.apis.offset_delete import OFFSET_DELETE
@@ -50,7 +55,9 @@ from minikafka.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
 from minikafka.wire.apis.sasl_handshake import SASL_HANDSHAKE
 from minikafka.wire.apis.stop_replica import STOP_REPLICA
 from minikafka.wire.apis.sync_group import SYNC_GROUP
+from minikafka.wire.apis.txn_offset_commit import TXN_OFFSET_COMMIT
 from minikafka.wire.apis.update_metadata import UPDATE_METADATA
+from minikafka.wire.apis.write_txn_markers import WRITE_TXN_MARKERS
 from minikafka.wire.fields import ArrayOf, Type
 from minikafka.wire.schema import Field, Struct
 
@@ -81,6 +88,11 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         DELETE_RECORDS,
         INIT_PRODUCER_ID,
         OFFSET_FOR_LEADER_EPOCH,
+        ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
+        WRITE_TXN_MARKERS,
+        TXN_OFFSET_COMMIT,
         DESCRIBE_ACLS,
         CREATE_ACLS,
         DELETE_ACLS,
@@ -102,6 +114,8 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         ALTER_USER_SCRAM_CREDENTIALS,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
+        DESCRIBE_TRANSACTIONS,
+        LIST_TRANSACTIONS,
     )
 }
 

@@ -51,6 +51,13 @@ OTHER_NAMES = {
     "ReassignablePartitionResponse": {"index": "partition_index"},
     "OngoingPartitionReassignment": {"index": "partition_index"},
     "DescribeProducersPartition": {"index": "partition_index"},
+    "AddPartitionsToTxnRequest": {
+        "transactional_id": "v3_and_below_transactional_id",
+        "producer_id": "v3_and_below_producer_id",
+        "producer_epoch": "v3_and_below_producer_epoch",
+        "topics": "v3_and_below_topics",
+    },
+    "AddPartitionsToTxnResponse": {"results_by_topic": "results_by_topic_v3_and_below"},
     "DescribeClusterResponse": {"cluster_authorized_operations": "authorized_operations"},
 }
 """The fields that kafka-python, which has the names of Kafka's newest release, calls otherwise."""
