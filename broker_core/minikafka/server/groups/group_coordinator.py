@@ -24,22 +24,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, StorageError, value_or_error
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, value_or_error
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups import events
 from minikafka.groups.group import GroupSummary
 from minikafka.groups.messages import OffsetCommitValue
 from minikafka.groups.shard import GroupCoordinatorShard, GroupListing, KeyValue, commit_bytes, commit_records
 from minikafka.partition.partition import Partition
-from minikafka.records.append.produced import Limits, ValidatedRecords
-from minikafka.records.append.validation import validate
 from minikafka.records.format.hashes import partition_of_group
-from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.server.admin.topics import start_auto_creation
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import portions
-from minikafka.server.groups.delayed_operations import DelayedWrite, GroupTimer, WriteCallback
+from minikafka.server.groups.delayed_operations import GroupTimer
 from minikafka.server.groups.group_loader import GroupLoader
+from minikafka.server.groups.partition_writer import PartitionWriter
 from minikafka.server.workers.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -94,6 +92,7 @@ class GroupCoordinator:
         self._random_bytes = random_bytes
         self._config = broker.config.offsets
         self._settings = broker.config.groups
+        self._writer = PartitionWriter(broker, self._config.codec, self._config.commit_timeout_ms)
         self._loader = GroupLoader(self._settings, broker.clock, self._config.load_bytes)
         self._loading = loading
         self._shards: dict[int, GroupCoordinatorShard] = {}
@@ -176,7 +175,9 @@ class GroupCoordinator:
         partition = self.broker.partitions.get(self.partition_of(group_id))
         if partition is not None:
             # Only the metadata of the chosen protocol is stored.
-            self._check_size(partition, min((len(metadata) for _, metadata in event.protocols), default=0))
+            self._writer.check_size(
+                partition, min((len(metadata) for _, metadata in event.protocols), default=0)
+            )
         used_bytes = sum(shard.memory_bytes for shard in self._shards.values())
         limit_bytes = MAX_MEMBERS_BYTES if shard.has_group(group_id) else MAX_NEW_GROUPS_BYTES
         if used_bytes + more_bytes > limit_bytes:
@@ -218,15 +219,15 @@ class GroupCoordinator:
         topic_partition = self.partition_of(group_id)
         try:
             partition = self.broker.partition(topic_partition)
-            self._check_size(
+            self._writer.check_size(
                 partition, sum(len(m.subscription) + len(m.assignment) for m in effect.value.members)
             )
             pairs = [shard.group_record(group_id, effect.value)]
-            records = self._validated_records(partition, pairs)
+            records = self._writer.validated_records(partition, pairs)
         except BrokerError as error:
             done(error.code, -1)
         else:
-            self._append(topic_partition, records, done)
+            self._writer.append(topic_partition, records, done)
 
     def _schedule_timer(self, shard: GroupCoordinatorShard, group_id: str) -> None:
         """Schedule the group's next Tick. Called within a step."""
@@ -263,9 +264,9 @@ class GroupCoordinator:
         topic_partition = self.partition_of(group_id)
         try:
             partition = self.broker.partition(topic_partition)
-            self._check_size(partition, commit_bytes(group_id, commits))
+            self._writer.check_size(partition, commit_bytes(group_id, commits))
             pairs = commit_records(group_id, commits, self._settings)
-            records = self._validated_records(partition, pairs)
+            records = self._writer.validated_records(partition, pairs)
         except BrokerError as error:
             failure = _FAILED_COMMIT.get(error.code, error.code)
             # A broker that is not the coordinator has no such partition, and reports its own error.
@@ -289,7 +290,7 @@ class GroupCoordinator:
                 shard.end_commit(group_id, commits, offset if error is ErrorCode.NONE else None)
                 self.broker.after(partial(done, _FAILED_COMMIT.get(error, error)))
 
-            self._append(topic_partition, records, written)
+            self._writer.append(topic_partition, records, written)
 
         self.broker.run(step)
 
@@ -411,11 +412,11 @@ class GroupCoordinator:
         """Append tombstones. If one is lost, its record expires again after the next load."""
         for pairs in portions(tombstones, _TOMBSTONES_PER_STEP):
             try:
-                records = self._validated_records(self.broker.partition(topic_partition), pairs)
+                records = self._writer.validated_records(self.broker.partition(topic_partition), pairs)
             except BrokerError as error:
                 _log.error("failed to write %d tombstones to %s: %s", len(pairs), topic_partition, error)
             else:
-                self._append(topic_partition, records, lambda error, offset: None)
+                self._writer.append(topic_partition, records, lambda error, offset: None)
 
     def _run_in_step(self, question: Callable[[], T]) -> T:
         """Run ``question`` under the core's lock; return its result, or raise its BrokerError."""
@@ -490,68 +491,3 @@ class GroupCoordinator:
                 self._schedule_timer(shard, group_id)
 
         self.broker.run(step)
-
-    # --- writing --------------------------------------------------------------------------------------------
-
-    def _check_size(self, partition: Partition, least_bytes: int) -> None:
-        """Raise MESSAGE_TOO_LARGE for records of at least ``least_bytes`` that exceed the log's limit."""
-        if self._config.codec is Codec.NONE and least_bytes > partition.log.config.max_message_bytes:
-            raise BrokerError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"at least {least_bytes} bytes exceed max.message.bytes of {partition.topic_partition} "
-                f"({partition.log.config.max_message_bytes})",
-            )
-
-    def _validated_records(self, partition: Partition, pairs: Sequence[KeyValue]) -> ValidatedRecords:
-        """Return validated records for the log. Raises BrokerError, such as MESSAGE_TOO_LARGE."""
-        config, now_ms = partition.log.config, self.broker.clock.now_ms()
-        batch = [Record(key, value, now_ms) for key, value in pairs]
-        data = build_message_set(batch, magic=config.message_magic, codec=self._config.codec)
-        limits = Limits(
-            max_message_bytes=config.max_message_bytes,
-            timestamp_type=config.message_timestamp_type,
-            compacted=config.compacted,
-            max_magic=2,
-        )
-        return validate(bytearray(data), limits, now_ms)
-
-    def _append(
-        self, topic_partition: TopicPartition, records: ValidatedRecords, done: WriteCallback
-    ) -> None:
-        """Append to the offsets topic, within a step; ``done`` is called in this step or a later one."""
-        broker = self.broker
-        try:
-            partition = broker.partition(topic_partition)
-            appended = partition.append(records, all_in_sync=True, now_ms=broker.clock.now_ms())
-        except BrokerError as error:
-            _log.info("cannot append to %s: %s", topic_partition, error)
-            done(error.code, -1)
-            return
-        except StorageError as error:
-            broker.log_failed(topic_partition, f"cannot append to {topic_partition}: {error}")
-            done(ErrorCode.KAFKA_STORAGE_ERROR, -1)
-            return
-        broker.touch(topic_partition)
-        write = DelayedWrite(broker, partition, appended, done)
-        if write.satisfied():
-            write.finish()
-            return
-        broker.wait(write, [topic_partition], broker.clock.monotonic_ms() + self._config.commit_timeout_ms)
-        if appended.must_flush:
-            broker.after(partial(self._flush, partition, write))
-
-    def _flush(self, partition: Partition, write: DelayedWrite) -> None:
-        """Flush the log as ``flush.messages`` requires. Called after a step."""
-        try:
-            end_offset = partition.log.flush()
-        except StorageError as error:
-            name = partition.topic_partition
-            self.broker.log_failed(name, f"cannot flush {name}: {error}")
-            write.failure = ErrorCode.KAFKA_STORAGE_ERROR
-            end_offset = 0
-
-        def flushed() -> None:
-            if partition.complete_flush(end_offset) or write.failure is not None:
-                self.broker.touch(partition.topic_partition)
-
-        self.broker.run(flushed)

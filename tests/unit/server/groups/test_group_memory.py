@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.groups import events
-from minikafka.server.groups import group_coordinator
+from minikafka.server.groups import group_coordinator, partition_writer
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.join_group import JoinGroupRequest
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -95,13 +95,13 @@ def test_assignments_that_no_message_can_hold_are_not_even_made(
 ) -> None:
     member = join(world, "g", b"m")
     made: list[int] = []
-    real = group_coordinator.build_message_set
+    real = partition_writer.build_message_set
 
     def counted(records: Any, **settings: Any) -> bytes:
         made.append(len(records))
         return real(records, **settings)
 
-    monkeypatch.setattr(group_coordinator, "build_message_set", counted)
+    monkeypatch.setattr(partition_writer, "build_message_set", counted)
     share = (SyncGroupRequestAssignment(member.member_id, bytes(3_000_000)),)
     body = SyncGroupRequest("g", member.generation_id, member.member_id, share)
     answer = world.call(Request(ApiKey.SYNC_GROUP, 0, body))

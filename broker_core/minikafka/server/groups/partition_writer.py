@@ -1,0 +1,93 @@
+"""The writes of a coordinator to partitions of its internal topic, which this broker leads.
+
+Records are encoded and validated outside of a step; the append is part of the step that decided it, so that
+the log has the records in the order of the decisions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from minikafka.base.errors import BrokerError, ErrorCode, StorageError
+from minikafka.base.ids import TopicPartition
+from minikafka.groups.shard import KeyValue
+from minikafka.partition.partition import Partition
+from minikafka.records.append.produced import Limits, ValidatedRecords
+from minikafka.records.append.validation import validate
+from minikafka.records.format.message_set import Codec, Record, build_message_set
+from minikafka.server.core.broker import Broker
+from minikafka.server.groups.delayed_operations import DelayedWrite, WriteCallback
+
+_log = logging.getLogger(__name__)
+
+
+class PartitionWriter:
+    """Writes records that count once every in-sync replica has them, or fail after ``timeout_ms``."""
+
+    def __init__(self, broker: Broker, codec: Codec, timeout_ms: int) -> None:
+        self._broker = broker
+        self._codec = codec
+        self._timeout_ms = timeout_ms
+
+    def check_size(self, partition: Partition, least_bytes: int) -> None:
+        """Raise MESSAGE_TOO_LARGE for records of at least ``least_bytes`` that exceed the log's limit."""
+        if self._codec is Codec.NONE and least_bytes > partition.log.config.max_message_bytes:
+            raise BrokerError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"at least {least_bytes} bytes exceed max.message.bytes of {partition.topic_partition} "
+                f"({partition.log.config.max_message_bytes})",
+            )
+
+    def validated_records(self, partition: Partition, pairs: Sequence[KeyValue]) -> ValidatedRecords:
+        """Return validated records for the log. Raises BrokerError, such as MESSAGE_TOO_LARGE."""
+        config, now_ms = partition.log.config, self._broker.clock.now_ms()
+        batch = [Record(key, value, now_ms) for key, value in pairs]
+        data = build_message_set(batch, magic=config.message_magic, codec=self._codec)
+        limits = Limits(
+            max_message_bytes=config.max_message_bytes,
+            timestamp_type=config.message_timestamp_type,
+            compacted=config.compacted,
+            max_magic=2,
+        )
+        return validate(bytearray(data), limits, now_ms)
+
+    def append(self, topic_partition: TopicPartition, records: ValidatedRecords, done: WriteCallback) -> None:
+        """Append within a step; ``done`` is called in this step or a later one."""
+        broker = self._broker
+        try:
+            partition = broker.partition(topic_partition)
+            appended = partition.append(records, all_in_sync=True, now_ms=broker.clock.now_ms())
+        except BrokerError as error:
+            _log.info("cannot append to %s: %s", topic_partition, error)
+            done(error.code, -1)
+            return
+        except StorageError as error:
+            broker.log_failed(topic_partition, f"cannot append to {topic_partition}: {error}")
+            done(ErrorCode.KAFKA_STORAGE_ERROR, -1)
+            return
+        broker.touch(topic_partition)
+        write = DelayedWrite(broker, partition, appended, done)
+        if write.satisfied():
+            write.finish()
+            return
+        broker.wait(write, [topic_partition], broker.clock.monotonic_ms() + self._timeout_ms)
+        if appended.must_flush:
+            broker.after(partial(self._flush, partition, write))
+
+    def _flush(self, partition: Partition, write: DelayedWrite) -> None:
+        """Flush the log as ``flush.messages`` requires. Called after a step."""
+        try:
+            end_offset = partition.log.flush()
+        except StorageError as error:
+            name = partition.topic_partition
+            self._broker.log_failed(name, f"cannot flush {name}: {error}")
+            write.failure = ErrorCode.KAFKA_STORAGE_ERROR
+            end_offset = 0
+
+        def flushed() -> None:
+            if partition.complete_flush(end_offset) or write.failure is not None:
+                self._broker.touch(partition.topic_partition)
+
+        self._broker.run(flushed)
