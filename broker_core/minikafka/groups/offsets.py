@@ -26,8 +26,8 @@ class CommittedOffsets:
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, tuple[int, OffsetCommitValue]] = {}
         """Partition -> (log offset of the commit, value)."""
-        self._pending: dict[TopicPartition, OffsetCommitValue] = {}
-        """Partition -> the newest pending commit."""
+        self._pending: dict[TopicPartition, list[OffsetCommitValue]] = {}
+        """Partition -> its pending commits."""
 
     def __len__(self) -> int:
         return len(self._committed)
@@ -54,21 +54,31 @@ class CommittedOffsets:
 
     def begin(self, commits: Commits) -> None:
         """Add pending commits, which are being written to the log."""
-        self._pending.update(commits)
+        for topic_partition, value in commits.items():
+            self._pending.setdefault(topic_partition, []).append(value)
 
     def complete(self, commits: Commits, log_offset: int) -> None:
         """Commit offsets that every in-sync replica has; they are in the log from ``log_offset`` on."""
         for topic_partition, value in commits.items():
             # A commit that is not pending was removed while it was written: its topic was deleted.
-            if topic_partition in self._pending:
+            if self._end(topic_partition, value):
                 self.load(topic_partition, log_offset, value)
-        self.abort(commits)
 
     def abort(self, commits: Commits) -> None:
-        """Remove pending commits that failed or are completed."""
+        """Remove pending commits that failed."""
         for topic_partition, value in commits.items():
-            if self._pending.get(topic_partition) is value:
-                del self._pending[topic_partition]
+            self._end(topic_partition, value)
+
+    def _end(self, topic_partition: TopicPartition, value: OffsetCommitValue) -> bool:
+        """Remove a pending commit, this very one of equal ones; return False if it was not pending."""
+        pending = self._pending.get(topic_partition, [])
+        for number, other in enumerate(pending):
+            if other is value:
+                del pending[number]
+                if not pending:
+                    del self._pending[topic_partition]
+                return True
+        return False
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Remove partitions; return those with a commit in the log, even a pending one."""
@@ -82,7 +92,7 @@ class CommittedOffsets:
 
     def remove_all(self) -> list[TopicPartition]:
         """Remove all partitions, as ``remove``."""
-        return self.remove({**self._committed, **self._pending})
+        return self.remove(dict.fromkeys([*self._committed, *self._pending]))
 
     def expire(
         self,

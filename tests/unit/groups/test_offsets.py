@@ -54,6 +54,28 @@ def test_a_failed_commit_does_not_take_the_next_one_with_it() -> None:
     assert offsets.get(A) == at(5)
 
 
+def test_failed_commit_does_not_take_an_earlier_one_with_it() -> None:
+    offsets = CommittedOffsets()
+    first, second = {A: at(5)}, {A: at(6)}
+    for commit in (first, second):
+        offsets.begin(commit)
+    offsets.abort(second)
+    offsets.complete(first, 10)
+    assert offsets.get(A) == at(5)
+
+
+def test_removed_commit_does_not_return_with_a_later_one() -> None:
+    offsets = CommittedOffsets()
+    first, second = {A: at(5)}, {A: at(6)}
+    offsets.begin(first)
+    offsets.remove([A])
+    offsets.begin(second)
+    offsets.complete(first, 10)
+    assert offsets.get(A) is None
+    offsets.complete(second, 12)
+    assert offsets.get(A) == at(6)
+
+
 def test_later_commit_in_the_log_counts_in_any_order_of_completion() -> None:
     offsets = CommittedOffsets()
     first, second = {A: at(5)}, {A: at(6)}
