@@ -12,6 +12,7 @@ response is recognised, and one that overtakes another is refused:
     0 again, from another producer                 59 UNKNOWN_PRODUCER_ID
     a higher epoch                                 must begin at 0 again, else 45
     a lower epoch                                  47 INVALID_PRODUCER_EPOCH: a newer producer has the id
+    no number (-1), and no lower epoch             appended: offsets that a group coordinator commits for it
 
 Two producers can have the same id: ids are counted in ZooKeeper, and a ZooKeeper that was restored from an
 older copy assigns some of them a second time. The second producer begins at 0, and its batches must not be
@@ -138,10 +139,13 @@ def analyze_batches(
             producer = changed.get(header.producer_id) or known.get(header.producer_id, _EMPTY)
             batch = appended(header, first_offset)
             if not _follows(producer, header):
-                earlier = _find_duplicate(producer, header.producer_epoch, batch)
-                if earlier is not None:
-                    return earlier
-                _check(producer, header, batch)
+                _check_epoch(producer, header)
+                # Only a group coordinator may leave the numbers out, in its own batches (``validation``).
+                if header.base_sequence >= 0:
+                    earlier = _find_duplicate(producer, header.producer_epoch, batch)
+                    if earlier is not None:
+                        return earlier
+                    _check(producer, header, batch)
             changed[header.producer_id] = producer.with_batch(
                 header.producer_epoch, batch, now_ms, transactional=header.transactional
             )
@@ -190,14 +194,20 @@ def _is_of_another(producer: ProducerStateEntry, batch: BatchMetadata) -> bool:
     return bool(same) or full or not _may_be_duplicate(producer, batch, UNKNOWN)
 
 
-def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetadata) -> None:
-    """Raise unless ``batch`` may be appended."""
-    name, first, epoch = f"producer {header.producer_id}", batch.first_sequence, header.producer_epoch
+def _check_epoch(producer: ProducerStateEntry, header: BatchHeader) -> None:
+    """Raise if a newer producer has the id."""
+    epoch = header.producer_epoch
     if epoch < max(producer.epoch, 0):
         raise BrokerError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"{name} has epoch {epoch}, but the producer of epoch {producer.epoch} has written to this log",
+            f"producer {header.producer_id} has epoch {epoch}, but the producer of epoch {producer.epoch} "
+            "has written to this log",
         )
+
+
+def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetadata) -> None:
+    """Raise unless ``batch`` may be appended, by its numbers and its transaction."""
+    name, first, epoch = f"producer {header.producer_id}", batch.first_sequence, header.producer_epoch
     if epoch != producer.epoch:
         if first != 0 and producer is _EMPTY:
             raise BrokerError(

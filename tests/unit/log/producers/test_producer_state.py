@@ -15,6 +15,7 @@ from minikafka.log.producers.producer_state import (
     replayed,
     sequence_after,
 )
+from minikafka.log.producers.snapshots import encode_producers, parse_producers
 from minikafka.records.format.batch import BatchHeader
 from minikafka.records.format.message_set import Codec
 
@@ -249,3 +250,38 @@ def test_a_history_does_not_make_its_producer_old(partition: Partition) -> None:
 )
 def test_numbers_go_round(sequence: int, count: int, wanted: int) -> None:
     assert sequence_after(sequence, count) == wanted
+
+
+# --- the batches of a group coordinator ---------------------------------------------------------------------
+
+
+def commit(*, epoch: int = 0) -> BatchHeader:
+    """Offsets in a transaction: all such batches look the same."""
+    return batch(-1, epoch=epoch, transactional=True)
+
+
+def test_batches_without_numbers_are_no_duplicates(partition: Partition) -> None:
+    for number in range(7):
+        assert partition.append(commit()) == (number, number)
+    state = partition.known[7]
+    assert (state.current_txn_first_offset, state.last_offset, state.last_sequence) == (0, 6, -1)
+
+
+def test_batch_without_numbers_may_have_any_later_epoch(partition: Partition) -> None:
+    partition.append(commit(epoch=2))
+    assert partition.append(commit(epoch=5)) == (1, 1)
+    assert partition.refusal(commit(epoch=4)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert partition.refusal(commit(epoch=-1)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_batch_without_numbers_follows_one_with_numbers(partition: Partition) -> None:
+    partition.append(batch(0, 3, transactional=True))
+    assert partition.append(commit()) == (3, 3)
+
+
+def test_batch_without_numbers_survives_a_snapshot(partition: Partition) -> None:
+    partition.append(commit(epoch=2))
+    partition.known, problem = parse_producers("s", encode_producers(partition.known))
+    assert problem is None
+    assert partition.append(commit(epoch=2)) == (1, 1)
+    assert partition.refusal(commit(epoch=1)) is ErrorCode.INVALID_PRODUCER_EPOCH
