@@ -41,6 +41,11 @@ class MemberIdentity:
     group_instance_id: str | None = None
     reason: str = ""
 
+    @property
+    def is_given(self) -> bool:
+        """Return whether the request has one of the ids."""
+        return bool(self.member_id) or self.group_instance_id is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Join:

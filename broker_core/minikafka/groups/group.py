@@ -187,6 +187,12 @@ class Group:
         self.members[member.member_id].renew_session(now_ms)
         return ErrorCode.NONE
 
+    def check_txn_commit(self, member: events.MemberIdentity, generation: int) -> ErrorCode:
+        """Return NONE if a commit in a transaction is accepted; before KIP-447 it names no member."""
+        if generation < 0 and (self.state is GroupState.EMPTY or not member.is_given):
+            return ErrorCode.NONE
+        return self._check_member(member.member_id, member.group_instance_id, generation)
+
     def delete(self) -> ErrorCode:
         """Delete the group, if it has no members."""
         if self.state is GroupState.DEAD:

@@ -93,6 +93,8 @@ class GroupCoordinatorShard:
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
         self._entries: dict[str, _Entry] = {}
+        self._transactions: dict[int, set[str]] = {}
+        """Producer id -> the groups that may have offsets in its open transaction."""
         self.memory_bytes = 0
         """Approximate bytes of memory of all groups that have, or had, members. Offsets do not count, and
         neither does an empty group with offsets: it stays as long as they do, with or without former members.
@@ -140,6 +142,11 @@ class GroupCoordinatorShard:
         """Return the committed offset of a group for a partition; None if there is none."""
         entry = self._entries.get(group_id)
         return None if entry is None else entry.offsets.get(topic_partition)
+
+    def is_unstable(self, group_id: str, topic_partition: TopicPartition) -> bool:
+        """Return whether an offset of a group has a pending commit, or one in an open transaction."""
+        entry = self._entries.get(group_id)
+        return entry is not None and entry.offsets.is_unstable(topic_partition)
 
     def next_deadline_ms(self, group_id: str) -> int | None:
         """Return the time of a group's next deadline, at which Tick is due."""
@@ -231,6 +238,46 @@ class GroupCoordinatorShard:
             entry.offsets.complete(commits, log_offset)
         self._count(entry)
 
+    # --- offsets in transactions ----------------------------------------------------------------------------
+
+    def check_txn_commit(self, group_id: str, member: events.MemberIdentity, generation: int) -> ErrorCode:
+        """Return NONE if a commit in a transaction may be written, otherwise the error."""
+        entry = self._entries.get(group_id)
+        if entry is None:
+            return ErrorCode.NONE if generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
+        return entry.group.check_txn_commit(member, generation)
+
+    def add_txn_commit(
+        self,
+        group_id: str,
+        producer_id: int,
+        commits: Mapping[TopicPartition, OffsetCommitValue],
+        log_offset: int,
+        wall_ms: int,
+    ) -> None:
+        """Keep a commit in a transaction aside, which is in the log from ``log_offset`` on.
+
+        The first one of an unknown group creates the group.
+        """
+        entry = self._entries.get(group_id) or self._add(group_id, wall_ms)
+        entry.offsets.add_transactional(producer_id, commits, log_offset)
+        self._transactions.setdefault(producer_id, set()).add(group_id)
+        self._count(entry)
+
+    def complete_transaction(self, producer_id: int, marker_offset: int, *, commit: bool) -> None:
+        """Commit or drop the offsets in a producer's transaction, in all groups. The marker that ends it is
+        in the log at ``marker_offset``, and every in-sync replica has it; later offsets stay aside.
+        """
+        for group_id in list(self._transactions.get(producer_id, ())):
+            entry = self._entries.get(group_id)
+            if entry is not None:
+                entry.offsets.end_transaction(producer_id, marker_offset, commit=commit)
+                self._count(entry)
+            if entry is None or not entry.offsets.is_in_transaction(producer_id):
+                self._transactions[producer_id].remove(group_id)
+        if not self._transactions.get(producer_id, True):
+            del self._transactions[producer_id]
+
     # --- deletion and expiration ----------------------------------------------------------------------------
 
     def delete(self, group_id: str) -> tuple[ErrorCode, list[KeyValue]]:
@@ -297,6 +344,7 @@ class GroupCoordinatorShard:
         for entry in self._entries.values():
             effects += entry.group.step(events.Unload(), 0)
         self._entries.clear()
+        self._transactions.clear()
         self.memory_bytes = 0
         return effects
 
