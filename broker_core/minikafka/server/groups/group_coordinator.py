@@ -9,6 +9,8 @@ and responses.
   (the high watermark has passed them), or after ``offsets.commit.timeout.ms``.
 - When this broker becomes leader of a partition, a separate thread loads its groups (``group_loader``). They
   answer GROUP_LOAD_IN_PROGRESS meanwhile, and NOT_COORDINATOR after the partition has moved away.
+- Offsets that a producer commits in a transaction are one batch of its id and epoch. They are kept aside from
+  when it is appended until ``transaction_completed`` reports the marker that ends the transaction.
 - A group's next deadline is a delayed operation (``Broker.wait``). Heartbeats only postpone the deadline, so
   they cost nothing there.
 
@@ -21,6 +23,7 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -78,6 +81,16 @@ _FAILED_STORE = {
 """Error of a failed write -> the error for members that wait for their assignment."""
 
 
+@dataclass(slots=True)
+class _Load:
+    """Changes to the groups of a partition since their load began; it may read them or not."""
+
+    deleted: list[TopicPartition] = field(default_factory=list)
+    """Partitions that were deleted."""
+    markers: list[tuple[int, int, bool]] = field(default_factory=list)
+    """Producer id, offset of the marker in the log, and whether it commits."""
+
+
 def _check_group_id(group_id: str) -> None:
     """Raise INVALID_GROUP_ID for an empty name, which only commits outside of a group may have."""
     if not group_id:
@@ -97,8 +110,8 @@ class GroupCoordinator:
         self._loading = loading
         self._shards: dict[int, GroupCoordinatorShard] = {}
         """Partition -> its groups."""
-        self._loads: dict[int, list[TopicPartition]] = {}
-        """Partition that is being loaded -> partitions that were deleted since the load began."""
+        self._loads: dict[int, _Load] = {}
+        """The partitions that are being loaded."""
         self._timers: dict[str, GroupTimer] = {}
         self._to_expire: deque[tuple[int, str]] = deque()
         """Partition and name of each group still to be checked for expired offsets."""
@@ -264,13 +277,10 @@ class GroupCoordinator:
         topic_partition = self.partition_of(group_id)
         try:
             partition = self.broker.partition(topic_partition)
-            self._writer.check_size(partition, commit_bytes(group_id, commits))
-            pairs = commit_records(group_id, commits, self._settings)
+            pairs = self._commit_records(partition, group_id, commits)
             records = self._writer.validated_records(partition, pairs)
         except BrokerError as error:
-            failure = _FAILED_COMMIT.get(error.code, error.code)
-            # A broker that is not the coordinator has no such partition, and reports its own error.
-            self.broker.run(partial(self._refuse, group_id, failure, done))
+            self._refuse(group_id, error, done)
             return
 
         def step() -> None:
@@ -294,30 +304,121 @@ class GroupCoordinator:
 
         self.broker.run(step)
 
-    def _refuse(self, group_id: str, failure: ErrorCode, done: Callable[[ErrorCode], None]) -> None:
+    def txn_commit(
+        self,
+        group_id: str,
+        member: events.MemberIdentity,
+        generation: int,
+        producer_id: int,
+        producer_epoch: int,
+        commits: Commits,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Commit offsets in the open transaction of a producer; ``done`` is called as by ``commit``.
+
+        The caller has verified that the group's partition is in the transaction. A commit that fails after
+        it was appended takes part in the transaction all the same: the log has it.
+        """
+        topic_partition = self.partition_of(group_id)
         try:
-            self._shard_of(group_id)
+            partition = self.broker.partition(topic_partition)
+            pairs = self._commit_records(partition, group_id, commits)
+            records = self._writer.transactional_records(partition, pairs, producer_id, producer_epoch)
         except BrokerError as error:
-            failure = error.code
-        self.broker.after(partial(done, failure))
+            self._refuse(group_id, error, done)
+            return
+
+        def written(error: ErrorCode, offset: int) -> None:
+            self.broker.after(partial(done, _FAILED_COMMIT.get(error, error)))
+
+        def step() -> None:
+            try:
+                shard = self._shard_of(group_id)
+            except BrokerError as error:
+                self.broker.after(partial(done, error.code))
+                return
+            refusal = shard.check_txn_commit(group_id, member, generation)
+            if refusal is not ErrorCode.NONE:
+                self.broker.after(partial(done, refusal))
+                return
+            offset = self._writer.append(topic_partition, records, written)
+            if offset is not None:
+                shard.add_txn_commit(group_id, producer_id, commits, offset, self.broker.clock.now_ms())
+
+        self.broker.run(step)
+
+    def transaction_completed(
+        self, topic_partition: TopicPartition, producer_id: int, marker_offset: int, *, commit: bool
+    ) -> None:
+        """Commit or drop the offsets in a producer's transaction. Called within a step, when every in-sync
+        replica has the marker, which is at ``marker_offset`` of that partition of the offsets topic.
+        """
+        number = topic_partition.partition
+        if number in self._loads:
+            self._loads[number].markers.append((producer_id, marker_offset, commit))
+        elif number in self._shards:
+            self._shards[number].complete_transaction(producer_id, marker_offset, commit=commit)
+
+    def _commit_records(self, partition: Partition, group_id: str, commits: Commits) -> list[KeyValue]:
+        self._writer.check_size(partition, commit_bytes(group_id, commits))
+        return commit_records(group_id, commits, self._settings)
+
+    def _refuse(self, group_id: str, error: BrokerError, done: Callable[[ErrorCode], None]) -> None:
+        """Report that a commit cannot be written. A broker that is not the coordinator has no such partition,
+        and reports that it is not.
+        """
+        failure = _FAILED_COMMIT.get(error.code, error.code)
+
+        def step() -> None:
+            shard = value_or_error(lambda: self._shard_of(group_id))
+            self.broker.after(partial(done, shard.code if isinstance(shard, BrokerError) else failure))
+
+        self.broker.run(step)
 
     def offsets(self, group_id: str, wanted: Sequence[TopicPartition] | None = None) -> Commits:
         """Return the committed offsets of ``wanted``, or of all partitions.
 
         Raises BrokerError when this broker does not coordinate the group.
         """
-        if wanted is None:
-            return self._run_in_step(lambda: self._shard_of(group_id).offsets(group_id))
+        return self._look_up(group_id, wanted, require_stable=False)[0]
 
-        def some(keys: Sequence[TopicPartition]) -> Commits:
-            shard = self._shard_of(group_id)
-            return {key: value for key in keys if (value := shard.offset(group_id, key)) is not None}
+    def stable_offsets(
+        self, group_id: str, wanted: Sequence[TopicPartition] | None = None
+    ) -> tuple[Commits, set[TopicPartition]]:
+        """Return the committed offsets, as ``offsets``, without those of partitions with a pending commit or
+        one in an open transaction, and these partitions: they are UNSTABLE_OFFSET_COMMIT.
+        """
+        return self._look_up(group_id, wanted, require_stable=True)
 
+    def _look_up(
+        self, group_id: str, wanted: Sequence[TopicPartition] | None, *, require_stable: bool
+    ) -> tuple[Commits, set[TopicPartition]]:
         found: dict[TopicPartition, OffsetCommitValue] = {}
-        # At least one step, for its error. Other requests get the lock between steps.
-        for keys in portions(wanted, _OFFSETS_PER_STEP) or [wanted]:
-            found |= self._run_in_step(partial(some, keys))
-        return found
+        unstable: set[TopicPartition] = set()
+
+        def add_all() -> None:
+            shard = self._shard_of(group_id)
+            found.update(shard.offsets(group_id))
+            if require_stable:
+                unstable.update(key for key in found if shard.is_unstable(group_id, key))
+
+        def add(keys: Sequence[TopicPartition]) -> None:
+            shard = self._shard_of(group_id)
+            for key in keys:
+                if (value := shard.offset(group_id, key)) is not None:
+                    found[key] = value
+                if require_stable and shard.is_unstable(group_id, key):
+                    unstable.add(key)
+
+        if wanted is None:
+            self._run_in_step(add_all)
+        else:
+            # At least one step, for its error. Other requests get the lock between steps.
+            for keys in portions(wanted, _OFFSETS_PER_STEP) or [wanted]:
+                self._run_in_step(partial(add, keys))
+        for key in unstable:
+            found.pop(key, None)
+        return found, unstable
 
     # --- administration -------------------------------------------------------------------------------------
 
@@ -405,8 +506,8 @@ class GroupCoordinator:
         """Remove all committed offsets of deleted partitions. Called within a step."""
         for number, shard in self._shards.items():
             self._append_tombstones(TopicPartition(OFFSETS_TOPIC, number), shard.remove_offsets(deleted))
-        for lost in self._loads.values():
-            lost += deleted
+        for load in self._loads.values():
+            load.deleted += deleted
 
     def _append_tombstones(self, topic_partition: TopicPartition, tombstones: list[KeyValue]) -> None:
         """Append tombstones. If one is lost, its record expires again after the next load."""
@@ -441,7 +542,7 @@ class GroupCoordinator:
             if partition.log.start_offset == partition.log.end_offset:
                 self._shards[number] = GroupCoordinatorShard(self._settings)
             else:
-                self._loads[number] = []
+                self._loads[number] = _Load()
                 self._loading.submit(partial(self._load, partition, self._loads[number]))
 
     def stop(self) -> None:
@@ -461,8 +562,8 @@ class GroupCoordinator:
         if shard is not None:
             self._perform(shard, "", shard.unload())
 
-    def _load(self, partition: Partition, lost: list[TopicPartition]) -> None:
-        """Load a partition, or retry later. On the loader's thread. ``lost``: see ``_loads``.
+    def _load(self, partition: Partition, load: _Load) -> None:
+        """Load a partition, or retry later. On the loader's thread.
 
         Skipping unreadable records would lose commits, and consumers would start from somewhere else.
         """
@@ -475,18 +576,20 @@ class GroupCoordinator:
             shard = None
 
         def step() -> None:
-            if self._loads.get(number) is not lost:
+            if self._loads.get(number) is not load:
                 return  # unloaded meanwhile; if this broker leads it again, another load is queued
             if shard is None:
                 deadline_ms = self.broker.clock.monotonic_ms() + _LOAD_RETRY_MS
-                load = partial(self._load, partition, lost)
+                again = partial(self._load, partition, load)
                 self.broker.wait(
-                    GroupTimer(deadline_ms, lambda _: self._loading.submit(load)), [], deadline_ms
+                    GroupTimer(deadline_ms, lambda _: self._loading.submit(again)), [], deadline_ms
                 )
                 return
             del self._loads[number]
             self._shards[number] = shard
-            self._append_tombstones(topic_partition, shard.remove_offsets(lost))
+            for producer_id, marker_offset, commit in load.markers:
+                shard.complete_transaction(producer_id, marker_offset, commit=commit)
+            self._append_tombstones(topic_partition, shard.remove_offsets(load.deleted))
             for group_id in shard.group_ids():
                 self._schedule_timer(shard, group_id)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
@@ -16,11 +17,14 @@ from minikafka.groups.shard import KeyValue
 from minikafka.partition.partition import Partition
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
+from minikafka.records.format.batch import MAGIC, set_producer
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.server.core.broker import Broker
 from minikafka.server.groups.delayed_operations import DelayedWrite, WriteCallback
 
 _log = logging.getLogger(__name__)
+
+NO_SEQUENCE = -1
 
 
 class PartitionWriter:
@@ -53,8 +57,32 @@ class PartitionWriter:
         )
         return validate(bytearray(data), limits, now_ms)
 
-    def append(self, topic_partition: TopicPartition, records: ValidatedRecords, done: WriteCallback) -> None:
-        """Append within a step; ``done`` is called in this step or a later one."""
+    def transactional_records(
+        self, partition: Partition, pairs: Sequence[KeyValue], producer_id: int, producer_epoch: int
+    ) -> ValidatedRecords:
+        """Return validated records in a producer's transaction, as ``validated_records``: one batch, without
+        sequence numbers. Raises UNSUPPORTED_FOR_MESSAGE_FORMAT before magic 2.
+        """
+        magic = partition.log.config.message_magic
+        if magic < MAGIC:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                f"{partition.topic_partition} stores magic {magic}, which does not support transactions: "
+                "raise its message.format.version",
+            )
+        valid = self.validated_records(partition, pairs)
+        set_producer(valid.data, producer_id, producer_epoch, NO_SEQUENCE, transactional=True)
+        (header,) = valid.batches
+        header = replace(header, producer_id=producer_id, producer_epoch=producer_epoch, transactional=True)
+        return replace(valid, batches=(header,))
+
+    def append(
+        self, topic_partition: TopicPartition, records: ValidatedRecords, done: WriteCallback
+    ) -> int | None:
+        """Append within a step; ``done`` is called in this step or a later one.
+
+        Return the first offset; None if nothing was appended.
+        """
         broker = self._broker
         try:
             partition = broker.partition(topic_partition)
@@ -62,19 +90,21 @@ class PartitionWriter:
         except BrokerError as error:
             _log.info("cannot append to %s: %s", topic_partition, error)
             done(error.code, -1)
-            return
+            return None
         except StorageError as error:
             broker.log_failed(topic_partition, f"cannot append to {topic_partition}: {error}")
             done(ErrorCode.KAFKA_STORAGE_ERROR, -1)
-            return
+            return None
         broker.touch(topic_partition)
+        first_offset = appended.append_info.first_offset
         write = DelayedWrite(broker, partition, appended, done)
         if write.satisfied():
             write.finish()
-            return
+            return first_offset
         broker.wait(write, [topic_partition], broker.clock.monotonic_ms() + self._timeout_ms)
         if appended.must_flush:
             broker.after(partial(self._flush, partition, write))
+        return first_offset
 
     def _flush(self, partition: Partition, write: DelayedWrite) -> None:
         """Flush the log as ``flush.messages`` requires. Called after a step."""
