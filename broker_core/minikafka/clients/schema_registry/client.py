@@ -103,7 +103,9 @@ class SchemaNotFound(SchemaRegistryError):
 
 
 class SchemaRegistryClient:
-    """One registry. Thread-safe: each schema is fetched by one thread, while others wait for it."""
+    """One registry. Thread-safe: one request is sent at a time, and whoever else asks for the same waits for
+    its answer. What is known already is returned meanwhile.
+    """
 
     def __init__(
         self,
@@ -117,8 +119,10 @@ class SchemaRegistryClient:
         self._clock = clock or SystemClock()
         self._send = send
         self._sleep = sleep
-        # Guards the fields below, also while a request is under way: tasks of one process ask for the same.
         self._lock = threading.Lock()
+        """Held while a request is under way, and where a field below changes; one look-up in them needs none.
+        Whoever has waited for it looks again: the answer may be there.
+        """
         self._first = 0
         self._schemas: dict[int, RegisteredSchema] = {}
         self._missing: dict[int, tuple[int, SchemaNotFound]] = {}
@@ -131,13 +135,13 @@ class SchemaRegistryClient:
 
     def schema(self, schema_id: int) -> RegisteredSchema:
         """Return the schema of this id. Raises SchemaNotFound, SchemaRegistryError, or NetworkError."""
+        found = self._known_schema(schema_id)
+        if found is not None:
+            return found
         with self._lock:
-            found = self._schemas.get(schema_id)
+            found = self._known_schema(schema_id)
             if found is not None:
                 return found
-            asked = self._missing.get(schema_id)
-            if asked is not None and self._clock.monotonic_ms() - asked[0] < NOT_FOUND_MS:
-                raise SchemaNotFound(*asked[1].args)
             try:
                 answer = self._ask(f"/schemas/ids/{schema_id}", f"schema {schema_id}", form=SERIALIZED)
             except SchemaNotFound as error:
@@ -149,10 +153,22 @@ class SchemaRegistryClient:
             self._schemas[schema_id] = found
             return found
 
+    def _known_schema(self, schema_id: int) -> RegisteredSchema | None:
+        """Return a schema that was fetched. Raise SchemaNotFound if there was none a short time ago."""
+        found = self._schemas.get(schema_id)
+        if found is None:
+            asked = self._missing.get(schema_id)
+            if asked is not None and self._clock.monotonic_ms() - asked[0] < NOT_FOUND_MS:
+                raise SchemaNotFound(*asked[1].args)
+        return found
+
     def latest(self, subject: str, *, fresh: bool = False) -> RegisteredSchema:
         """Return the newest version of a subject: as it was within the last minute, unless it must be
         ``fresh``. An older one is good enough while the registry is away. Raises as ``schema``.
         """
+        known = None if fresh else self._latest.get(subject)
+        if known is not None and self._clock.monotonic_ms() - known[0] < LATEST_MS:
+            return known[1]
         with self._lock:
             known = None if fresh else self._latest.get(subject)
             now_ms = self._clock.monotonic_ms()
@@ -163,7 +179,7 @@ class SchemaRegistryClient:
             except NetworkError:
                 if known is None:
                     raise
-                found = known[1]
+                now_ms, found = self._clock.monotonic_ms(), known[1]
             self._latest[subject] = now_ms, found
             return found
 
@@ -202,9 +218,12 @@ class SchemaRegistryClient:
 
     def _post(self, verb: str, subject: str, path: str, schema: Schema, normalize: bool, wanted: str) -> int:
         """Return the number ``wanted`` that the registry has for a schema."""
+        key = path, subject, schema, normalize
+        known: int | None = self._numbers.get(key, {}).get(wanted)
+        if known is not None:
+            return known
         with self._lock:
-            key = path, subject, schema, normalize
-            if key not in self._numbers or wanted not in self._numbers[key]:
+            if wanted not in self._numbers.get(key, {}):
                 body: dict[str, object] = {"schema": schema.text}
                 if schema.type != AVRO:  # registries before 5.5 know nothing else
                     body["schemaType"] = schema.type

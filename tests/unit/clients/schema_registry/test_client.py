@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -86,6 +87,46 @@ def test_threads_ask_once_for_one_schema(registry: SchemaRegistry) -> None:
     for thread in threads:
         thread.join()
     assert len(registry.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda asked: asked.schema(1), id="id"),
+        pytest.param(lambda asked: asked.schema(404), id="missing id"),
+        pytest.param(lambda asked: asked.latest("orders-value"), id="newest version"),
+        pytest.param(lambda asked: asked.register("orders-value", Schema("AVRO", RECORD)), id="registered"),
+    ],
+)
+def test_what_is_known_does_not_wait_for_a_slow_request(ask: Callable[[SchemaRegistryClient], Any]) -> None:
+    is_sent, is_answered, order = threading.Event(), threading.Event(), list[str]()
+
+    def send(request: HttpRequest) -> HttpResponse:
+        if request.url.partition("?")[0].endswith("/404"):
+            return HttpResponse(404, b'{"error_code": 40403}')
+        if request.url.partition("?")[0].endswith("/2"):
+            is_sent.set()
+            is_answered.wait(5)
+        return HttpResponse(200, json.dumps({"id": 1, "version": 1, "schema": RECORD}).encode())
+
+    def ask_slowly() -> None:
+        asked.schema(2)
+        order.append("slow")
+
+    asked = SchemaRegistryClient(
+        registry_config({"schema.registry.url": "http://a"}), ManualClock(), send=send
+    )
+    with suppress(SchemaNotFound):
+        ask(asked)
+    slow = threading.Thread(target=ask_slowly)
+    slow.start()
+    assert is_sent.wait(30)
+    with suppress(SchemaNotFound):
+        ask(asked)
+    order.append("known")
+    is_answered.set()
+    slow.join()
+    assert order == ["known", "slow"]
 
 
 def test_references_come_before_what_refers_to_them(registry: SchemaRegistry) -> None:
@@ -183,6 +224,25 @@ def test_latest_version_is_kept_while_the_registry_is_away(registry: SchemaRegis
     assert asked.latest("orders-value").id == 1
     with pytest.raises(NetworkError):
         asked.latest("orders-value", fresh=True)
+
+
+def test_registry_that_is_away_is_not_asked_again_for_a_minute() -> None:
+    """Its time-outs may take longer than that."""
+    clock, sent = ManualClock(), list[str]()
+
+    def send(request: HttpRequest) -> HttpResponse:
+        sent.append(request.url)
+        if len(sent) > 1:
+            clock.advance(LATEST_MS)
+            raise NetworkError("no response in time", "http://a")
+        return HttpResponse(200, json.dumps({"id": 1, "version": 1, "schema": RECORD}).encode())
+
+    config = registry_config({"schema.registry.url": "http://a", "schema.registry.max.retries": "0"})
+    asked = SchemaRegistryClient(config, clock, send=send)
+    asked.latest("orders-value")
+    clock.advance(LATEST_MS)
+    assert [asked.latest("orders-value").id for _ in range(3)] == [1, 1, 1]
+    assert len(sent) == 2
 
 
 def test_versions_come_newest_first_and_are_asked_for_in_turn(registry: SchemaRegistry) -> None:
