@@ -154,12 +154,15 @@ class ColumnDecoder:
 
         A compressed message is decompressed once, however many pieces it takes. Raises CORRUPT_MESSAGE as
         ``add``, after all pieces that were full; ``columns`` then has the rows between these and the damage.
+        An iterator that is closed before its last piece leaves nothing of ``data`` in the decoder.
         """
         for _ in self._decode(memoryview(data)):
             self.full = True
-            yield self.columns()
-            self.full = False
-            self._clear()
+            try:
+                yield self.columns()
+            finally:
+                self.full = False
+                self._clear()
         yield self.columns()
 
     def _decode(self, view: memoryview) -> Iterator[None]:
@@ -169,23 +172,25 @@ class ColumnDecoder:
         self._reserve(len(view), _expected_rows(view))
         self._call = None
         data = read_only(view)
-        while not self.finished:
-            stop = yield from self._run(data, self._valid_bytes, None)
-            self._valid_bytes = int(self._state[read.POSITION])
-            if stop == decode_status.WRAPPER:
-                content = open_wrapper(view, self._valid_bytes, self._max_content_bytes)
-                stop = yield from self._add_content(content)
-                if stop == decode_status.END:
-                    self._valid_bytes += content.size_bytes
-                    self._pass(content.offset)
-                    continue
+        try:
+            while not self.finished:
+                stop = yield from self._run(data, self._valid_bytes, None)
+                self._valid_bytes = int(self._state[read.POSITION])
+                if stop == decode_status.WRAPPER:
+                    content = open_wrapper(view, self._valid_bytes, self._max_content_bytes)
+                    stop = yield from self._add_content(content)
+                    if stop == decode_status.END:
+                        self._valid_bytes += content.size_bytes
+                        self._pass(content.offset)
+                        continue
+                if stop >= decode_status.FIRST_PROBLEM:
+                    raise decode_status.error(stop, self._valid_bytes)
+                self.finished = stop == decode_status.REACHED_END_OFFSET
+                if self.finished:
+                    self._state[read.NEXT_OFFSET] = self._state[read.END_OFFSET]
+                return
+        finally:
             self._leave_batch()
-            if stop >= decode_status.FIRST_PROBLEM:
-                raise decode_status.error(stop, self._valid_bytes)
-            self.finished = stop == decode_status.REACHED_END_OFFSET
-            if self.finished:
-                self._state[read.NEXT_OFFSET] = self._state[read.END_OFFSET]
-            return
 
     def _clear(self) -> None:
         """Start new columns where the last ones ended, with as much room as those had."""
@@ -380,7 +385,6 @@ class ColumnDecoder:
             record_at = int(self._state[kernels.read.RECORD_AT])
             if not self._state[kernels.read.BATCH_OPENED]:
                 record_at -= position + BATCH_HEADER_BYTES
-            self._leave_batch()
             self._valid_bytes = position
             raise decode_status.batch_error(stop, record_at, position)
         return stop
@@ -399,7 +403,7 @@ class ColumnDecoder:
         state[read.BATCH_OPENED] = 1
 
     def _leave_batch(self) -> None:
-        """Continue with the entry at POSITION."""
+        """Continue with an entry, not in the batch that the kernel has entered."""
         self._state[kernels.read.RECORD_AT] = -1
         self._state[kernels.read.BATCH_OPENED] = 0
         self._call, self._content = None, _NOTHING

@@ -93,6 +93,16 @@ def test_rows_before_damage_in_a_compressed_batch_are_kept() -> None:
 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
+def test_data_of_an_abandoned_iterator_is_dropped(magic: int, codec: Codec) -> None:
+    data, others = (built(magic, codec, some_records(10), base_offset) for base_offset in (0, 10))
+    decoder = ColumnDecoder(0, EVER, headers=True, max_rows=4)
+    first = next(decoder.pieces(data))
+    assert rows([first, *decoder.pieces(others)]) == [
+        *rows_of(decode(data, 0, 4, headers=True)), *rows_of(decode(others, 0, EVER, headers=True))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
 def test_a_range_ends_in_the_middle_of_a_piece(magic: int, codec: Codec) -> None:
     data = built(magic, codec, some_records(20))
     pieces = in_pieces(data, 3, 15, max_rows=5)
