@@ -2,7 +2,7 @@
 
     python -m examples.lag [--data-dir D]     or     python examples/lag/main.py [--data-dir D]
 
-A query reads 1,000 orders in batches (of 200 each, from Spark 4.2 on). It names a consumer group in
+A query reads 500 orders in batches (of 250 each, from Spark 4.2 on). It names a consumer group in
 ``minikafka.commit.group``, so that the tool, which knows nothing of Spark, shows the group's lag, and the
 query as its member. ``kafka-consumer-groups.sh`` shows the same. Exit status 0 when the lag went down to 0.
 """
@@ -29,10 +29,11 @@ from minikafka.base.errors import BrokerError
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.producer import KeyedMessage, Producer
 from minikafka.embedded import local
 
 GROUP = "dashboard"
-ORDERS = 1_000
+ORDERS = 500
 PATIENCE_S = 120
 
 
@@ -57,22 +58,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def watch(spark: SparkSession, data_dir: str) -> int:
-    """Write the orders, read them with a query, and show the lag of its group meanwhile."""
+    """Produce the orders, read them with a query, and show the lag of its group meanwhile."""
     address = local.ensure(data_dir)
     with ClusterClient(address.bootstrap_servers) as cluster:
         topic = f"orders-{int(time.time())}"
         Admin(cluster).create_topic(NewTopic(topic, partitions=2))
-        orders = spark.range(ORDERS).selectExpr("cast(id as string) as key", "'an order' as value")
-        orders.write.format("minikafka").option("minikafka.data.dir", data_dir).option("topic", topic).mode(
-            "append"
-        ).save()
+        properties = {
+            "metadata.broker.list": address.bootstrap_servers,
+            "serializer.class": "kafka.serializer.StringEncoder",
+        }
+        with Producer(properties) as producer:
+            producer.send([KeyedMessage(topic, "an order", str(number)) for number in range(ORDERS)])
 
         query = (
             spark.readStream.format("minikafka")
             .option("minikafka.data.dir", data_dir)
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", 200)
+            .option("maxOffsetsPerTrigger", 250)
             .option("minikafka.commit.group", GROUP)
             .load()
             .writeStream.format("noop")

@@ -23,5 +23,6 @@ def test_a_group_tool_sees_the_lag_of_a_running_query_go_down_to_nothing(tmp_pat
     assert all("dashboard: Stable, 1 member, dashboard_" in table for table in tables)
     rows = [[line.split() for line in table.splitlines() if line.startswith("orders-")] for table in tables]
     lags = [sum(int(row[4]) for row in table) for table in rows]
-    assert all(earlier > later for earlier, later in pairwise(lags))
-    assert (len(lags) > 1, lags[-1]) == (True, 0)
+    # The query runs on between a look at its lag and the table: two tables may be the same.
+    assert all(earlier >= later for earlier, later in pairwise(lags))
+    assert lags[0] > lags[-1] == 0
