@@ -134,7 +134,10 @@ class _Reader:
             raise BadSchema(
                 f"the JSON Schema at {path} refers to another document, {reference!r}: not supported"
             )
-        for part in reference.removeprefix("#").split("/")[1:]:
+        first, *parts = reference.removeprefix("#").split("/")
+        if first:
+            raise BadSchema(f"the JSON Schema at {path} refers to {reference} by a name: not supported")
+        for part in parts:
             name = part.replace("~1", "/").replace("~0", "~")
             if not isinstance(found, dict) or name not in found:
                 raise BadSchema(f"the JSON Schema at {path} refers to {reference}, which is not there")

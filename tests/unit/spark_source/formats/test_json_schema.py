@@ -62,6 +62,7 @@ def test_schema_is_a_type(schema: Any, expected: str) -> None:
         (True, "at # describes no type"),
         ({"$ref": "#/definitions/x"}, "refers to #/definitions/x, which is not there"),
         ({"$ref": "other.json"}, "refers to another document, 'other.json'"),
+        ({"$ref": "#x", "$defs": {"x": {"$anchor": "x"}}}, "refers to #x by a name: not supported"),
         ({"$ref": "#"}, "contains itself"),
         ({"properties": {"a": {"$ref": "#"}}}, "contains itself"),
     ],
