@@ -37,6 +37,7 @@ from pyspark_minikafka.formats.spark_schema import BadSchema
 _SCALARS: Mapping[str, DataType] = {"integer": LongType(), "number": DoubleType(), "boolean": BooleanType()}
 _FORMATS: Mapping[str, DataType] = {"date-time": TimestampType(), "date": DateType()}
 _NUMBERS = (ByteType, ShortType, IntegerType, LongType)
+_NUMERIC = {"integer", "number"}
 _FLOATS = (FloatType, DoubleType, DecimalType)
 _REFUSED = ("allOf", "not", "if", "patternProperties", "prefixItems", "dependentSchemas")
 _DEPTH_MAX = 100
@@ -66,7 +67,7 @@ class _Reader:
         if not isinstance(schema, dict):
             raise BadSchema(f"the JSON Schema at {path} describes no type")
         if "$ref" in schema:
-            return self.type(self._referred(schema["$ref"], path), path, depth + 1)
+            return self.type(self.referred(schema["$ref"], path), path, depth + 1)
         for keyword in _REFUSED:
             if keyword in schema:
                 raise BadSchema(f"the JSON Schema at {path} has {keyword!r}, which no column can have")
@@ -127,7 +128,7 @@ class _Reader:
             )
         return self.type(found[0][1], f"{path}/{found[0][0]}", depth + 1)
 
-    def _referred(self, reference: Any, path: str) -> Any:
+    def referred(self, reference: Any, path: str) -> Any:
         """Return the part of this document that ``$ref`` names."""
         found = self._document
         if not isinstance(reference, str) or not reference.startswith("#"):
@@ -153,6 +154,100 @@ def _implied(schema: Mapping[str, Any]) -> str | None:
     values = named if isinstance(named, list) else [schema.get("const")]
     values = [value for value in values if value is not None]
     return "string" if values and all(isinstance(value, str) for value in values) else None
+
+
+def mismatch(text: str, data_type: DataType, name: str) -> str:
+    """Return why no value of a type is valid by a schema, as "a.b is integer, not string"; empty if one may
+    be. ``name``: of what has the type.
+
+    Types, and the names of properties, are compared. All else (formats, ranges, enums, other documents) is
+    not looked at, and a schema that cannot be read refuses nothing.
+    """
+    try:
+        document = json.loads(text)
+        return _Checker(document).check(document, data_type, name)
+    except (ValueError, RecursionError):
+        return ""
+
+
+class _Checker:
+    """Compares types with one document."""
+
+    def __init__(self, document: Any) -> None:
+        self._reader = _Reader(document)
+        self._found: dict[tuple[int, str], str] = {}
+        """What ``check`` found of each part and name. A part that contains itself is compared once."""
+
+    def check(self, schema: Any, data_type: DataType, name: str) -> str:
+        """Return the first mismatch; empty if there is none."""
+        if not isinstance(schema, dict):
+            return ""
+        key = id(schema), name
+        if key not in self._found:
+            self._found[key] = ""
+            self._found[key] = self._check(schema, data_type, name)
+        return self._found[key]
+
+    def _check(self, schema: Mapping[str, Any], data_type: DataType, name: str) -> str:
+        if "$ref" in schema:
+            try:
+                referred = self._reader.referred(schema["$ref"], "#")
+            except BadSchema:
+                return ""
+            return self.check(referred, data_type, name)
+        problem = self._kind(schema, data_type, name)
+        for member in _list(schema, "allOf"):
+            problem = problem or self.check(member, data_type, name)
+        for keyword in ("oneOf", "anyOf"):
+            problem = problem or self._union(_list(schema, keyword), keyword, data_type, name)
+        return problem
+
+    def _kind(self, schema: Mapping[str, Any], data_type: DataType, name: str) -> str:
+        kinds = [kind for kind in _list(schema, "type") or [schema.get("type")] if isinstance(kind, str)]
+        found = {_schema(data_type)["type"]}
+        if found & _NUMERIC:  # a number without a fraction, such as 1.0, is an integer
+            found = _NUMERIC
+        if kinds and not found.intersection(kinds):
+            return f"{name} is {' or '.join(kinds)}, not {data_type.simpleString()}"
+        if isinstance(data_type, StructType):
+            return self._struct(schema, data_type, name)
+        if isinstance(data_type, MapType) and not _has_names(schema):
+            return self.check(schema.get("additionalProperties"), data_type.valueType, f"{name}{{}}")
+        if isinstance(data_type, ArrayType) and "prefixItems" not in schema:
+            return self.check(schema.get("items"), data_type.elementType, f"{name}[]")
+        return ""
+
+    def _struct(self, schema: Mapping[str, Any], data_type: StructType, name: str) -> str:
+        properties, others = schema.get("properties"), schema.get("additionalProperties")
+        for field in data_type.fields:
+            if isinstance(properties, dict) and field.name in properties:
+                found = properties[field.name]
+            else:
+                found = None if "patternProperties" in schema else others
+            if found is False:
+                return f"{name} has no property {field.name}"
+            problem = self.check(found, field.dataType, f"{name}.{field.name}")
+            if problem:
+                return problem
+        missing = [wanted for wanted in _list(schema, "required") if wanted not in data_type.names]
+        return f"{name} requires {missing[0]}, which the column does not have" if missing else ""
+
+    def _union(self, members: list[Any], keyword: str, data_type: DataType, name: str) -> str:
+        others = [found for found in members if not (isinstance(found, dict) and found.get("type") == "null")]
+        problems = [self.check(member, data_type, name) for member in others]
+        if not problems or not all(problems):
+            return ""
+        return problems[0] if len(problems) == 1 else f"{name} fits nothing in {keyword}: {problems[0]}"
+
+
+def _list(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+    found = schema.get(keyword)
+    return found if isinstance(found, list) else []
+
+
+def _has_names(schema: Mapping[str, Any]) -> bool:
+    """Return True if ``additionalProperties`` is not for all properties."""
+    return bool(schema.get("properties") or schema.get("patternProperties"))
 
 
 def json_schema_text(data_type: DataType, title: str) -> str:

@@ -9,9 +9,10 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, StringType
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.printable import printable
 from minikafka.clients.schema_registry.client import JSON, RegisteredSchema, Schema
 from pyspark_minikafka.formats.json_format import JsonFormat
-from pyspark_minikafka.formats.json_schema import json_schema_text, parse_json_schema
+from pyspark_minikafka.formats.json_schema import json_schema_text, mismatch, parse_json_schema
 from pyspark_minikafka.formats.schema_registry import (
     NO_HEADER,
     NO_HEADER_REASON,
@@ -23,7 +24,7 @@ from pyspark_minikafka.formats.schema_registry import (
     without_headers,
 )
 from pyspark_minikafka.formats.spark_schema import BadSchema, nullable
-from pyspark_minikafka.formats.value_format import Decoded
+from pyspark_minikafka.formats.value_format import ColumnType, Decoded
 
 _TITLE = "Value"
 
@@ -64,7 +65,13 @@ class RegisteredJsonFormat:
         return replace(self, json=column, schema=Schema(JSON, text))
 
     def for_topic(self, topic: str, data_type: DataType) -> JsonFormat:
-        """Return the format with the id of the topic's schema."""
+        """Return the format with the id of the topic's schema, which must be one that the column can have."""
+        if self.registry.use_latest and not isinstance(data_type, StringType):
+            latest = self.registry.latest(topic, None, JSON)
+            problem = mismatch(latest.text, data_type, self.registry.side)
+            if problem:
+                allowed = f"a type that schema {latest.id} of the schema registry can have"
+                raise ColumnType(f"{allowed} ({printable(problem)})")
         return self._written(topic)
 
     def encode(self, column: pa.Array, topic: str) -> pa.BinaryArray:

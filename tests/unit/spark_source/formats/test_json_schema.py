@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_minikafka.formats.json_schema import json_schema_text, parse_json_schema
+from pyspark_minikafka.formats.json_schema import json_schema_text, mismatch, parse_json_schema
 from pyspark_minikafka.formats.spark_schema import BadSchema, parse_schema
 
 INTEGER = {"type": "integer"}
@@ -94,3 +94,98 @@ def test_narrow_types_have_the_schema_of_wide_ones() -> None:
     assert parse_json_schema(json_schema_text(found, "Value")).simpleString() == (
         "struct<a:bigint,b:double,c:double,d:string,e:timestamp>"
     )
+
+
+def checked(schema: Any, column: str) -> str:
+    return mismatch(json.dumps(schema), parse_schema(column), "value")
+
+
+@pytest.mark.parametrize(
+    ("schema", "column", "reason"),
+    [
+        ({"properties": {"a": INTEGER}}, "a STRING", "value.a is integer, not string"),
+        ({"properties": {"a": {"type": "string"}}}, "a INT", "value.a is string, not int"),
+        ({"properties": {"a": {"type": "string"}}}, "a DOUBLE", "value.a is string, not double"),
+        ({"properties": {"a": INTEGER}}, "a TIMESTAMP", "value.a is integer, not timestamp"),
+        ({"properties": {"a": {"type": "boolean"}}}, "a INT", "value.a is boolean, not int"),
+        ({"properties": {"a": {"type": ["string", "null"]}}}, "a INT", "value.a is string or null, not int"),
+        ({"properties": {"a": {"type": "array"}}}, "a STRUCT<b: INT>", "value.a is array, not struct<b:int>"),
+        ({"type": "array"}, "a INT", "value is array, not struct<a:int>"),
+        ({"type": "object"}, "ARRAY<INT>", "value is object, not array<int>"),
+        ({"items": INTEGER}, "ARRAY<STRING>", "value[] is integer, not string"),
+        ({"additionalProperties": INTEGER}, "MAP<STRING, STRING>", "value{} is integer, not string"),
+        ({"additionalProperties": INTEGER}, "a STRING", "value.a is integer, not string"),
+        (
+            {"properties": {"a": {"properties": {"b": INTEGER}}}},
+            "a STRUCT<b: DATE>",
+            "value.a.b is integer, not date",
+        ),
+        ({"required": ["a", "b"]}, "a INT", "value requires b, which the column does not have"),
+        ({"required": ["a"]}, "A INT", "value requires a, which the column does not have"),
+        (
+            {"properties": {"a": INTEGER}, "additionalProperties": False},
+            "a INT, b INT",
+            "value has no property b",
+        ),
+        ({"properties": {"a": False}}, "a INT", "value has no property a"),
+        ({"oneOf": [{"type": "null"}, INTEGER]}, "STRING", "value is integer, not string"),
+        (
+            {"anyOf": [INTEGER, {"type": "boolean"}]},
+            "STRING",
+            "value fits nothing in anyOf: value is integer, not string",
+        ),
+        ({"allOf": [{}, INTEGER]}, "STRING", "value is integer, not string"),
+        ({"$ref": "#/$defs/x", "$defs": {"x": INTEGER}}, "STRING", "value is integer, not string"),
+        (
+            {"anyOf": [{"$ref": "#/$defs/x"}, {"$ref": "#/$defs/x"}], "$defs": {"x": INTEGER}},
+            "STRING",
+            "value fits nothing in anyOf: value is integer, not string",
+        ),
+    ],
+)
+def test_column_that_never_fits_a_schema_is_found(schema: Any, column: str, reason: str) -> None:
+    assert checked(schema, column) == reason
+
+
+@pytest.mark.parametrize(
+    ("schema", "column"),
+    [
+        ({}, "a INT"),
+        (True, "a INT"),
+        ({"type": "object", "properties": {"a": INTEGER, "b": INTEGER}, "required": ["a"]}, "a INT"),
+        ({"properties": {"a": INTEGER}}, "a INT, b STRING"),
+        ({"properties": {"a": {"type": "number"}}}, "a INT"),
+        ({"properties": {"a": INTEGER}}, "a DOUBLE"),
+        ({"properties": {"a": INTEGER}}, "a DECIMAL(10,0)"),
+        ({"properties": {"a": {"type": "string", "format": "date-time"}}}, "a STRING"),
+        ({"properties": {"a": {"type": "string"}}}, "a BINARY"),
+        ({"properties": {"a": {"type": ["integer", "string"]}}}, "a STRING"),
+        ({"patternProperties": {"^a": {}}, "additionalProperties": False}, "a INT"),
+        ({"properties": {"a": INTEGER}, "required": ["a"]}, "MAP<STRING, INT>"),
+        ({"properties": {"a": INTEGER}, "additionalProperties": {"type": "string"}}, "MAP<STRING, INT>"),
+        ({"items": [INTEGER]}, "ARRAY<STRING>"),
+        ({"prefixItems": [INTEGER], "items": {"type": "boolean"}}, "ARRAY<INT>"),
+        ({"anyOf": [INTEGER, {"type": "string"}]}, "STRING"),
+        ({"$ref": "other.json"}, "STRING"),
+        ({"properties": {"a": {"$ref": "#x"}}}, "a INT"),
+        ({"$ref": "#"}, "STRING"),
+        ({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, "STRING"),
+        ({"type": 5, "required": 5, "anyOf": 5, "allOf": {}, "properties": []}, "a STRING"),
+        ({"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"}, "ARRAY<ARRAY<INT>>"),
+    ],
+)
+def test_column_that_may_fit_a_schema_is_accepted(schema: Any, column: str) -> None:
+    assert checked(schema, column) == ""
+
+
+def test_column_fits_the_schema_that_is_made_of_it() -> None:
+    found = parse_schema(
+        "a INT, b FLOAT, c DECIMAL(10,2), d BINARY, e TIMESTAMP_NTZ, f BOOLEAN, g ARRAY<STRING>, "
+        "h MAP<STRING, DATE>, i STRUCT<a: ARRAY<STRUCT<b: STRING>>>"
+    )
+    assert mismatch(json_schema_text(found, "Value"), found, "value") == ""
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, json.dumps({"anyOf": [{"$ref": "#"}] * 1_000})])
+def test_schema_that_cannot_be_checked_refuses_no_column(text: str) -> None:
+    assert mismatch(text, parse_schema("a INT"), "value") == ""

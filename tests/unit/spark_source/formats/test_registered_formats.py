@@ -10,16 +10,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StringType, StructType
 
 from minikafka.base.errors import ConfigError, ConfigErrors, NetworkError
 from minikafka.clients.schema_registry.client import SchemaNotFound, SchemaRegistryError
 from minikafka.records.protobuf import ProtobufError
 from pyspark_minikafka.formats.proto_file import parse_proto
 from pyspark_minikafka.formats.protobuf_schema import schema_text
+from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.formats.spark_schema import parse_schema
-from pyspark_minikafka.formats.value_format import ValueFormat, arrow_type
+from pyspark_minikafka.formats.value_format import ColumnType, ValueFormat, arrow_type
 from pyspark_minikafka.options.format_options import format_options
+from pyspark_minikafka.schema import BadColumn, topic_formats
 from tests.support.protobuf_messages import messages, runtime_class
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 
@@ -288,6 +290,34 @@ def test_latest_version_is_named_in_place_of_a_writes_own(registry: SchemaRegist
         found.encode(column(parse_schema("id BIGINT"), [{"id": 1}]), "orders")[0].as_py()[:5] == b"\0\0\0\0\1"
     )
     assert len(registry.versions("orders-value")) == 1
+
+
+def test_column_that_the_latest_version_cannot_have_is_refused(registry: SchemaRegistry) -> None:
+    registry.add("orders-value", SCHEMA, "JSON")
+    kind = parse_schema("id STRING")
+    found = value_format(registry, sink=True, value_format="json", use_latest_version="true").for_column(kind)
+    with pytest.raises(BadColumn) as refused:
+        topic_formats(StructType().add("value", kind), QueryFormats(value=found), "orders")
+    assert str(refused.value) == (
+        "column value has the unsupported type struct<id:string>; with minikafka.value.format it must be a "
+        "type that schema 1 of the schema registry can have (value.id is integer, not string)"
+    )
+
+
+def test_names_of_a_schema_do_not_break_the_line_of_an_error(registry: SchemaRegistry) -> None:
+    registry.add("orders-value", json.dumps({"required": ["a\nb"]}), "JSON")
+    kind = parse_schema("id STRING")
+    found = value_format(registry, sink=True, value_format="json", use_latest_version="true").for_column(kind)
+    with pytest.raises(ColumnType, match=r"value requires a\\nb, which the column does not have"):
+        found.for_topic("orders", kind)
+
+
+def test_column_of_json_texts_is_written_with_any_latest_version(registry: SchemaRegistry) -> None:
+    registry.add("orders-value", SCHEMA, "JSON")
+    kind = StringType()
+    found = value_format(registry, sink=True, value_format="json", use_latest_version="true").for_column(kind)
+    written = found.for_topic("orders", kind).encode(column(kind, ['{"id":1}']), "orders")
+    assert written.to_pylist() == [framed(1, b'{"id":1}')]
 
 
 @pytest.mark.parametrize(
