@@ -257,6 +257,18 @@ def test_broker_that_stops_coordinates_no_commit(coordinator: Coordinator) -> No
 # --- replication and loading --------------------------------------------------------------------------------
 
 
+def test_offset_that_is_being_replicated_is_not_stable(coordinators: list[GroupCoordinator]) -> None:
+    coordinator = Coordinator(coordinators, brokers=2, offsets_topic_replication_factor="2")
+    leader = coordinator.groups.broker.broker_id
+    coordinator.world.machine_of(1 - leader).held = True
+    value = OffsetCommitValue(5, -1, "", 0, NEVER_MS)
+    coordinator.groups.commit("g", NOBODY, -1, {T0: value}, coordinator.outcomes.append)
+    assert coordinator.unstable() == {T0}
+    coordinator.world.machine_of(1 - leader).held = False
+    coordinator.world.pass_time(2_000)
+    assert (coordinator.outcomes, coordinator.unstable(), coordinator.offsets()) == ([E.NONE], set(), {T0: 5})
+
+
 def test_commit_that_times_out_shares_its_transactions_fate(coordinators: list[GroupCoordinator]) -> None:
     coordinator = Coordinator(coordinators, brokers=2, offsets_topic_replication_factor="2")
     leader = coordinator.groups.broker.broker_id
