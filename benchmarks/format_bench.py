@@ -7,7 +7,8 @@ How it is measured: as ``spark_bench.py``, on the same Apache Kafka, in ``noop``
 fields, of which one is nested, one a time and three are texts: about 190 bytes of JSON, or 200 of Avro, whose
 texts are longer. The topic is written by our sink, of JSON from Spark's own ``to_json``. Ours decodes with
 ``minikafka.value.format``; the peer is ``from_json`` or ``from_avro`` over Spark's connector. What both read
-is compared before it is timed, by a checksum over the decoded value. Avro needs the jar ``spark-avro`` too.
+is compared before it is timed, by a checksum over the decoded value. Beside both stands the "floor": a source
+in Python with the decoded record batches ready in a file. Avro needs the jar ``spark-avro`` too.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ AVRO_SCHEMA = json.dumps(
 )
 FROM_AVRO = f"from_avro(value, '{AVRO_SCHEMA}', map()) AS value"
 TO_AVRO = f"to_avro(value, '{AVRO_SCHEMA}') AS value"
+BATCH_ROWS = 5_000
+"""Rows in a record batch of the floor: about 1 MiB, as in ours."""
 AVRO = {"minikafka.value.format": "avro", "minikafka.value.schema": AVRO_SCHEMA}
 
 
@@ -79,7 +82,7 @@ def _topic(bench: Bench, event: str, written: str, more: dict[str, str]) -> str:
 def _against(
     bench: Bench, case: str, what: str, ours: dict[str, Any], peer: dict[str, Any], goal: float | None
 ) -> Row:
-    """A row of two reads, after a look at whether both give the same values."""
+    """A row of two reads and the floor, after a look at whether both give the same values."""
     sums = [
         bench.main.ask(
             "checksum",
@@ -91,8 +94,12 @@ def _against(
     ]
     if sums[0] != sums[1] or sums[0][0] != bench.rows:
         raise SystemExit(f"of {bench.rows} rows the sides do not read the same: {sums}")
+    file = str(bench.directory / "saved.arrow")
+    bench.main.ask("save", **ours, rows=BATCH_ROWS, file=file)
+    floor = {"source": "saved", "options": {"file": file, "rows": str(bench.rows)}}
     works: dict[str, Work] = {
-        read["source"]: lambda _, read=read: bench.main.ask("read", **read) for read in (ours, peer)
+        name: lambda _, read=read: bench.main.ask("read", **read)
+        for name, read in ((OURS, ours), (PEER, peer), ("floor", floor))
     }
     return bench.against(case, what, goal, bench.rows, works)
 

@@ -104,10 +104,11 @@ class Bench:
         self._stack = stack
         self.runs: int = arguments.runs
         self._spark_python: str = arguments.spark_python
-        self._directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="minikafka-bench-")))
+        self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="minikafka-bench-")))
+        """Files of the brokers and of the cases."""
         security = Security() if arguments.secured else None
-        own = stack.enter_context(minikafka_broker(self._directory, {}, security))
-        apache = stack.enter_context(apache_kafka(os.environ["KAFKA_JARS"], self._directory, security))
+        own = stack.enter_context(minikafka_broker(self.directory, {}, security))
+        apache = stack.enter_context(apache_kafka(os.environ["KAFKA_JARS"], self.directory, security))
         self.own, self.apache = own.servers, apache.servers
         self._clients = {broker.servers: broker.client for broker in (own, apache)}
         found = sorted(Path(os.environ["SPARK_KAFKA_JARS"]).glob("*.jar"))

@@ -19,9 +19,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.ipc
 import pyspark
 from pyspark.sql import SparkSession
-from spark_sources import PARTITIONS, Counting, Ready, Trivial
+from spark_sources import PARTITIONS, Counting, Ready, Saved, Trivial
 
 import pyspark_minikafka  # noqa: F401  # first: Spark then looks for sources with this very Python
 
@@ -50,7 +52,7 @@ class Side:
         }.items():
             builder = builder.config(name, value)
         self._spark = builder.getOrCreate()
-        for source in (Trivial, Ready, Counting):
+        for source in (Trivial, Ready, Saved, Counting):
             self._spark.dataSource.register(source)
         self._frame: DataFrame | None = None
         self._query: StreamingQuery | None = None
@@ -62,6 +64,12 @@ class Side:
     def read(self, source: str, options: dict[str, str], columns: Sequence[str] = ("*",)) -> None:
         """A batch read of some expressions into ``noop``."""
         self._load(source, options).selectExpr(*columns).write.format("noop").mode("overwrite").save()
+
+    def save(self, source: str, options: dict[str, str], columns: list[str], rows: int, file: str) -> None:
+        """Save the first ``rows`` of a read for the source "saved", as one record batch."""
+        table = self._load(source, options).selectExpr(*columns).limit(rows).toArrow().combine_chunks()
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
 
     def rows(self, source: str, options: dict[str, str]) -> int:
         """A batch read whose rows are taken to the driver: how many they are."""

@@ -6,10 +6,12 @@ Each source has one task for each of its partitions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.ipc
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -18,6 +20,7 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from minikafka.records.columns import schema_of
 from pyspark_minikafka import workers
@@ -130,6 +133,45 @@ def batches(options: Mapping[str, str], partition: int, left: int) -> Iterator[p
         while left:
             yield batch.slice(0, left)
             left -= min(left, count)
+
+
+class Saved(DataSource):
+    """A source that talks to nobody and yields the record batches of a file again and again: the floor of a
+    read of values in columns.
+
+    Options: ``file``, of Arrow's IPC format, and ``rows``. Its workers are as those of ``Ready``.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "saved"
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(_saved(self.options["file"]).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _SavedReader(dict(self.options))
+
+
+class _SavedReader(DataSourceReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(PARTITIONS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with workers.task():
+            left = int(self._options["rows"]) // PARTITIONS
+            for batch in cycle(_saved(self._options["file"]).to_batches()):
+                yield batch.slice(0, left)
+                left -= min(left, batch.num_rows)
+                if not left:
+                    return
+
+
+def _saved(path: str) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
 
 class Counting(DataSource):
