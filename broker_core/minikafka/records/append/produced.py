@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.values import fast_value
 from minikafka.records.append.wrappers import NO_WRAPPERS, Wrappers
-from minikafka.records.format.batch import MAGIC, BatchHeader
+from minikafka.records.format.batch import MAGIC, BatchHeader, ControlType, build_control_batch, read_header
 from minikafka.records.format.compression import MAX_CONTENT_BYTES
 from minikafka.records.format.message_set import Codec, TimestampType
 from minikafka.records.kernels.arrays import INT64_MAX, INT64_MIN
@@ -84,6 +85,36 @@ class ValidatedRecords:
             (header,),
             stamped=stamped,
         )
+
+    @classmethod
+    def of_end_marker(
+        cls,
+        kind: ControlType,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        limits: Limits,
+        now_ms: int,
+    ) -> ValidatedRecords:
+        """Return the marker that ends a producer's transaction. Only a broker builds it.
+
+        Raises UNSUPPORTED_FOR_MESSAGE_FORMAT if the topic stores magic 0 or 1.
+        """
+        if limits.magic in {0, 1}:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                f"the topic stores magic {limits.magic}, which has no transactions: raise its "
+                "message.format.version",
+            )
+        batch = build_control_batch(
+            kind,
+            coordinator_epoch=coordinator_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=now_ms,
+            timestamp_type=limits.timestamp_type,
+        )
+        return cls.of_batch(memoryview(bytearray(batch)), read_header(batch, 0, check_crc=False), limits)
 
 
 @fast_value

@@ -303,14 +303,16 @@ def build_control_batch(
     producer_epoch: int,
     timestamp_ms: int,
     base_offset: int = 0,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """Build the marker that ends a producer's transaction."""
+    """Build the marker that ends a producer's transaction: it has no sequence, and is never compressed."""
     marker = Record(
         layout.CONTROL_KEY.pack(0, kind), layout.CONTROL_VALUE.pack(0, coordinator_epoch), timestamp_ms
     )
     return build_batch(
         [marker],
         base_offset=base_offset,
+        timestamp_type=timestamp_type,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         transactional=True,

@@ -6,8 +6,9 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.records.append import content_opener, validation
-from minikafka.records.append.produced import Limits, LogAppendInfo, OffsetMoved
+from minikafka.records.append.produced import Limits, LogAppendInfo, OffsetMoved, ValidatedRecords
 from minikafka.records.append.validation import assign, prepare, validate, validate_steps
+from minikafka.records.format.batch import ControlType
 from minikafka.records.format.compression import BudgetExceeded, ContentBudget
 from minikafka.records.format.message_set import (
     Codec,
@@ -409,3 +410,18 @@ def test_large_wrappers_prepared_for_another_offset_raise_moved() -> None:
 def test_small_wrappers_prepared_for_another_offset_are_rebuilt() -> None:
     valid = prepare(validate(bytearray(_compressed(0, Codec.GZIP, 1_000)), Limits(), 1), 5)
     assert assign(valid, 7).last_offset == 7
+
+
+@pytest.mark.parametrize("kind", ControlType)
+def test_a_producer_must_not_send_a_marker(kind: ControlType) -> None:
+    limits = Limits(max_magic=2)
+    marker = ValidatedRecords.of_end_marker(kind, 7, 0, 0, limits, 0)
+    with pytest.raises(BrokerError, match="must not send control records") as caught:
+        validate(marker.data, limits, 0)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_a_marker_has_no_place_in_an_older_format() -> None:
+    with pytest.raises(BrokerError) as caught:
+        ValidatedRecords.of_end_marker(ControlType.ABORT, 7, 0, 0, Limits(max_magic=2, magic=1), 0)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
