@@ -420,7 +420,7 @@ class FutureLogs:
         log.increment_start_offset(current.start_offset)
         log.config = current.config
         # Also producers whose records retention has deleted.
-        log.producers.update(dict(current.producers.known))
+        log.producers.take_over(current.producers)
         self._current.adopt(partition, log, future.home)
         del self._futures[partition]
         return log

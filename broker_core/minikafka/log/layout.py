@@ -3,7 +3,8 @@
     classic   my_topic_0/00000000000.kafka            00000000000.index            (the texts' own)
     apache    my_topic-0/00000000000000000000.log     00000000000000000000.index   (the 0.10.1 release's)
 
-A time index ends in ``.timeindex`` in both; ``OFFSET.snapshot`` (20 digits in both) has the producer state
+A time index ends in ``.timeindex`` in both, an index of aborted transactions, which only segments with
+transactions have, in ``.txnindex``; ``OFFSET.snapshot`` (20 digits in both) has the producer state
 below that offset. One more suffix gives the state of a file: ``.deleted`` (it will be removed soon),
 ``.cleaned`` (compaction is writing it), ``.swap`` (compaction has written it, and it replaces others),
 ``.corrupt`` (damaged bytes that recovery removed from the log).
@@ -39,8 +40,7 @@ DELETED_FILE_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 SNAPSHOT_SUFFIX = ".snapshot"
-FOREIGN_SUFFIXES = (".txnindex",)
-"""Files of later releases of Kafka beside a segment: not read here, and removed with their segment."""
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
 
 NAME_MAX_BYTES = 255
 """The longest name of a file or directory, on every common file system."""
@@ -119,24 +119,27 @@ class Layout(Enum):
         """Return the file name of that segment's time index."""
         return f"{base_offset:0{self.offset_digits}d}{TIME_INDEX_SUFFIX}"
 
+    def transaction_index_name(self, base_offset: int) -> str:
+        """Return the file name of that segment's index of aborted transactions."""
+        return f"{base_offset:0{self.offset_digits}d}{TRANSACTION_INDEX_SUFFIX}"
+
     def companions(self, base_offset: int) -> tuple[str, ...]:
         """Return the names of the files that are removed with a segment.
 
-        They are its indexes, the snapshot of the producer state at its base offset, and the files that later
-        releases of Kafka keep beside a segment.
+        They are its indexes, and the snapshot of the producer state at its base offset.
         """
-        foreign = (f"{base_offset:020d}{suffix}" for suffix in FOREIGN_SUFFIXES)
-        names = self.index_name(base_offset), self.time_index_name(base_offset), snapshot_name(base_offset)
-        return (*names, *foreign)
+        indexes = self.index_name(base_offset), self.time_index_name(base_offset)
+        return (*indexes, self.transaction_index_name(base_offset), snapshot_name(base_offset))
 
     def segment_base(self, file_name: str) -> int | None:
         """Return the base offset in a segment's name; None for another file."""
         return self._number(file_name, self.segment_suffix)
 
     def index_base(self, file_name: str) -> int | None:
-        """Return the base offset in the name of an index of either kind; None for another file."""
-        base = self._number(file_name, INDEX_SUFFIX)
-        return self._number(file_name, TIME_INDEX_SUFFIX) if base is None else base
+        """Return the base offset in the name of an index of any kind; None for another file."""
+        suffixes = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+        bases = (self._number(file_name, suffix) for suffix in suffixes if file_name.endswith(suffix))
+        return next((base for base in bases if base is not None), None)
 
     def _number(self, file_name: str, suffix: str) -> int | None:
         digits = file_name.removesuffix(suffix)

@@ -49,6 +49,7 @@ from minikafka.log.segment import Marks, Newest, Segment, UnusableSegment
 from minikafka.records.append.produced import LogAppendInfo, ValidatedRecords
 from minikafka.records.append.replicated import FollowerRecords
 from minikafka.records.append.validation import assign
+from minikafka.records.format.batch import ControlType
 
 
 class Log:
@@ -203,13 +204,47 @@ class Log:
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"a message set of {size} bytes does not fit segment.bytes={self.config.segment_bytes}",
             )
-        newest = assigned.max_timestamp_ms, assigned.max_timestamp_at
-        last, marks, classic = assigned.last_offset, assigned.marks, not valid.batches
-        settled = not any(batch.transactional for batch in valid.batches)
-        self._write(assigned.data, newest, last, marks, now_ms, classic=classic, settled=settled)
+        self._write_assigned(valid, assigned, now_ms)
         if writers:
             self.producers.update(writers)
         return assigned
+
+    def _write_assigned(self, valid: ValidatedRecords, assigned: LogAppendInfo, now_ms: int) -> Segment:
+        newest = assigned.max_timestamp_ms, assigned.max_timestamp_at
+        last, marks, classic = assigned.last_offset, assigned.marks, not valid.batches
+        settled = not any(batch.transactional for batch in valid.batches)
+        return self._write(assigned.data, newest, last, marks, now_ms, classic=classic, settled=settled)
+
+    def append_end_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        commit: bool,
+        now_ms: int = 0,
+        leader_epoch: int = UNKNOWN,
+    ) -> LogAppendInfo:
+        """Append the marker that ends the transaction of a producer, if it has one.
+
+        Raises the codes of ``producer_state`` for old epochs, UNSUPPORTED_FOR_MESSAGE_FORMAT if the log
+        stores magic 0 or 1; StorageError when the disk fails: then the log is unchanged.
+        """
+        kind = ControlType.COMMIT if commit else ControlType.ABORT
+        with self._mutex:
+            self._check_appendable()
+            self.epochs.require_saved()
+            ended = self.producers.analyze_end_marker(producer_id, producer_epoch, coordinator_epoch, now_ms)
+            limits = self.config.message_limits
+            valid = ValidatedRecords.of_end_marker(
+                kind, producer_id, producer_epoch, coordinator_epoch, limits, now_ms
+            )
+            assigned = assign(valid, self._end_offset, max(leader_epoch, self.epochs.latest))
+            segment = self._write_assigned(valid, assigned, now_ms)
+            aborted = self.producers.end_transaction(producer_id, ended, kind, assigned.first_offset)
+            if aborted is not None:
+                segment.transactions.add((aborted,))
+            return assigned
 
     def append_as_follower(
         self, copied: FollowerRecords, *, epochs: Sequence[tuple[int, int]] = (), now_ms: int = 0
@@ -232,16 +267,22 @@ class Log:
                 newest = part.max_timestamp_ms, part.max_timestamp_at
                 marks = part.marks(self.config.index_interval_bytes)
                 kinds = {"classic": part.classic, "settled": part.settled}
-                self._write(part.data, newest, part.next_offset - 1, marks, now_ms, **kinds)
-                self.producers.update_from_leader(part.data, part.positions, now_ms)
+                segment = self._write(part.data, newest, part.next_offset - 1, marks, now_ms, **kinds)
+                aborted = self.producers.update_from_leader(part.data, part.positions, now_ms)
+                if aborted:
+                    segment.transactions.add(aborted)
 
     def _write(
         self, data: Buffer, newest: Newest, last_offset: int, marks: Marks, now_ms: int, **kinds: bool
-    ) -> None:
-        """Write entries of these ``kinds`` to the newest segment, or to a new one when that is full."""
+    ) -> Segment:
+        """Write entries of these ``kinds`` to the newest segment, or to a new one when that is full; return
+        that segment.
+        """
         segment = self._segments[-1]
         if self._is_full(segment, len(data), newest[0], last_offset, now_ms):
             segment = self._roll(now_ms)
+        if not kinds["settled"] and not segment.transactions.is_indexed():
+            segment = self._index_transactions(segment, now_ms)
         every = self.config.index_interval_bytes
         try:
             segment.append(data, newest, every, marks=marks, **kinds)
@@ -249,6 +290,20 @@ class Log:
             self._failure = str(error)
             raise
         self._end_offset = last_offset + 1
+        return segment
+
+    def _index_transactions(self, segment: Segment, now_ms: int) -> Segment:
+        """Return a segment with an index of aborted transactions for the next entries, a new one if it is not
+        known how the transactions in ``segment``, the newest, have ended.
+        """
+        damaged = segment.transactions.index() is not None
+        if segment.transactions.has_unknown and (
+            damaged or not any(earlier.transactions.is_indexed() for earlier in self._segments)
+        ):
+            segment = self._roll(now_ms)
+        if segment.transactions.create():
+            self._names_changed += 1
+        return segment
 
     def _is_full(self, segment: Segment, more: int, newest_ms: int, last_offset: int, now_ms: int) -> bool:
         if segment.size == 0:
@@ -475,9 +530,11 @@ class Log:
             self._start_offset = self._segment_start_offset = offset
         else:
             entry = newest.translate_offset(offset)
+            newest.transactions.index()
             if entry is not None:
                 newest.cut(entry.position)
         self._end_offset = newest.next_offset()
+        newest.transactions.cut(self._end_offset)
         self._start_offset = min(self._start_offset, self._end_offset)
         self.epochs.truncate_from_end(0 if restart else self._end_offset)
         self.producers.rebuild(self._segments, self._end_offset, self._end_offset)
@@ -597,8 +654,9 @@ class Log:
                 raise StorageError(f"cannot close log {self.directory} cleanly: {self._failure}")
             self.flush()
             self._segments[-1].trim()
-            self.producers.take_snapshot(self._end_offset, self._end_offset, closing=True)
             new = [segment.write_indexes(sync=True) for segment in self._segments]
+            # After the indexes: recovery reads only behind the snapshot, and rebuilds what it reads.
+            self.producers.take_snapshot(self._end_offset, self._end_offset, closing=True)
             if self.epochs.make_durable() or any(new):
                 self._files.sync_dir(self.directory)
         finally:

@@ -1,4 +1,5 @@
-"""One segment of a log: a file of message set entries beside its two sparse indexes.
+"""One segment of a log: a file of message set entries beside its two sparse indexes, and the index of aborted
+transactions if it has transactions (``transaction_index``).
 
     offset   int64     of the message; of a compressed one, the offset of the last message inside; of a batch
                        (magic 2), that of its first record
@@ -28,6 +29,7 @@ from minikafka.log.file_scan import FileScan, scan_file
 from minikafka.log.index.index_file import RELATIVE_OFFSET_MAX
 from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.log.index.time_index import TimeIndex
+from minikafka.log.index.transaction_index import SegmentTransactions
 from minikafka.records.format import batch
 from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.records.kernels import layout
@@ -73,6 +75,7 @@ class Segment:
         "base_offset",
         "file",
         "size",
+        "transactions",
     )
 
     def __init__(
@@ -81,6 +84,7 @@ class Segment:
         file: File,
         index_path: str,
         time_index_path: str,
+        transaction_index_path: str,
         base_offset: int,
         *,
         empty: bool = False,
@@ -106,6 +110,10 @@ class Segment:
         self._kinds = _Kinds(0)
         self._index: OffsetIndex | None = None if self.size else OffsetIndex(index_path, base_offset)
         self._times: TimeIndex | None = None if self.size else TimeIndex(time_index_path, base_offset)
+        self.transactions = SegmentTransactions(
+            files, transaction_index_path, base_offset, is_new=self.size == 0
+        )
+        """The aborted transactions that end in the segment."""
 
     @property
     def path(self) -> str:
@@ -156,9 +164,10 @@ class Segment:
         )
 
     def load_indexes(self) -> None:
-        """Load both indexes into memory now, as that may take long when they are needed."""
+        """Load the indexes into memory now, as that may take long when they are needed."""
         self.index()
         self.times()
+        self.transactions.index()
 
     def adopt_scan(self, found: FileScan) -> OffsetIndex:
         """Replace the indexes and the largest timestamp by those of a scan of the whole segment."""
@@ -431,7 +440,12 @@ class Segment:
         """Bring the index files up to date, when the indexes are loaded; return whether names have changed.
 
         Files that cannot be written are removed: the indexes are in memory, and the next open rebuilds them.
+        Not that of aborted transactions, which only recovery rebuilds: raises StorageError.
         """
+        try:
+            self.transactions.write_out(sync=sync)
+        except FileNotFoundError as error:
+            raise StorageError(f"the directory of {self.path} was deleted") from error
         if self._index is None and self._times is None:
             return False
         try:

@@ -19,6 +19,7 @@ from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.log.producers.producer_state import ProducerStateEntry
 from tests.support.logs import ONE, SMALL, TWO, fill, log_of, manager_of, numbered, read_all
+from tests.support.transactions import abort, end_transaction, entries, write_in_transaction
 
 
 @pytest.fixture(params=Layout)
@@ -74,6 +75,25 @@ def test_a_log_moves_with_all_its_messages(manager: LogManager, files: MemoryFil
     manager.close()
     again = manager_of(files, "d1", "d2")
     assert values(again) == numbered(0, 60)
+
+
+def test_a_log_moves_with_its_transactions(files: MemoryFiles) -> None:
+    manager = manager_of(files, "d1", "d2")
+    log = manager.create(ONE)
+    log.producers.high_watermark = 0
+    write_in_transaction(log, 1)
+    abort(log, 2)
+    end_transaction(log, 1, commit=False)
+    write_in_transaction(log, 3)
+    before = entries(log)
+    move(manager, "d2")
+    moved = log_of(manager)
+    assert moved is not log
+    assert entries(moved) == before
+    found = [moved.producers.first_unstable_offset(high_watermark) for high_watermark in (3, 4, 5)]
+    assert found == [0, 4, 4]
+    end_transaction(moved, 3, commit=False)
+    assert len(entries(moved)) == 3
 
 
 def test_the_log_serves_while_it_is_copied(manager: LogManager) -> None:

@@ -250,11 +250,11 @@ def test_a_reader_finishes_on_the_files_that_it_has(log: Log, files: MemoryFiles
     assert entry.offset == 7
 
 
-def test_files_of_later_releases_go_with_their_segment(log: Log, files: MemoryFiles) -> None:
-    for suffix in (".txnindex", ".snapshot"):
-        files.open(f"{HOME}/{0:020d}{suffix}", create=True)
+def test_transaction_index_and_snapshot_go_with_their_segment(log: Log, files: MemoryFiles) -> None:
+    for name in (f"{0:011d}.txnindex", f"{0:020d}.snapshot"):
+        files.open(f"{HOME}/{name}", create=True)
     deleted = log.delete_old_segments(lambda segments: 1, 40)
-    assert f"{HOME}/{0:020d}.txnindex.deleted" in deleted
+    assert f"{HOME}/{0:011d}.txnindex.deleted" in deleted
     assert f"{HOME}/{0:020d}.snapshot.deleted" in deleted
 
 

@@ -16,6 +16,7 @@ from minikafka.records.append.replicated import replicated
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Record
 from tests.support.logs import open_log
+from tests.support.transactions import without_indexes
 
 ROOM = LogConfig(segment_bytes=64 << 20)
 
@@ -71,15 +72,17 @@ def steps_of(search: Generator[int, None, list[tuple[int, int]]]) -> tuple[list[
 
 
 def test_ends_that_lie_far_behind_are_searched_for_in_steps() -> None:
-    log = open_log(MemoryFiles(), ROOM)
+    files = MemoryFiles()
+    log = open_log(files, ROOM)
     for producer in range(5):
         add_records(log, 10, producer)
     for _ in range(8):
         add_records(log, LOOK_BYTES - 1000)
     for producer in range(5):
         add_mark(log, producer, ControlType.ABORT if producer % 2 else ControlType.COMMIT)
+    log = without_indexes(files, log)
     read = log.read(0, 1000, partial=False)
-    needs, found = steps_of(aborted_steps(log, read, log.end_offset))
+    needs, found = steps_of(aborted_steps(log, read))
     assert found == [(1, 1), (3, 3)]
     assert len(needs) >= 8
     assert set(needs) == {0}
@@ -88,16 +91,16 @@ def test_ends_that_lie_far_behind_are_searched_for_in_steps() -> None:
 def test_large_response_without_transactions_is_scanned_once() -> None:
     log = opened_again_with(8)
     read = log.read(0, 16 << 20, partial=False)
-    needs, found = steps_of(aborted_steps(log, read, log.end_offset))
+    needs, found = steps_of(aborted_steps(log, read))
     assert len(needs) >= 8
     assert found == []
-    assert steps_of(aborted_steps(log, read, log.end_offset)) == ([], [])
+    assert steps_of(aborted_steps(log, read)) == ([], [])
 
 
 def test_entries_written_after_a_cut_are_examined_again() -> None:
     log = opened_again_with(4)
     read = log.read(0, 16 << 20, partial=False)
-    look = aborted_steps(log, read, log.end_offset)
+    look = aborted_steps(log, read)
     for _ in range(3):
         next(look)
     log.truncate_to(1)
@@ -107,7 +110,7 @@ def test_entries_written_after_a_cut_are_examined_again() -> None:
         while True:
             next(look)
     again = log.read(0, 16 << 20, partial=False)
-    assert steps_of(aborted_steps(log, again, log.end_offset))[1] == [(7, 1)]
+    assert steps_of(aborted_steps(log, again))[1] == [(7, 1)]
 
 
 def test_reader_of_a_part_being_cut_settles_nothing_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +121,7 @@ def test_reader_of_a_part_being_cut_settles_nothing_behind_it(monkeypatch: pytes
     whole = file.truncate
 
     def truncate(size: int) -> None:
-        steps_of(aborted_steps(log, read, log.end_offset))
+        steps_of(aborted_steps(log, read))
         whole(size)
 
     monkeypatch.setattr(file, "truncate", truncate)
@@ -126,4 +129,4 @@ def test_reader_of_a_part_being_cut_settles_nothing_behind_it(monkeypatch: pytes
     add_records(log, LOOK_BYTES - 1000, producer=7)
     add_mark(log, 7, ControlType.ABORT)
     again = log.read(0, 16 << 20, partial=False)
-    assert steps_of(aborted_steps(log, again, log.end_offset))[1] == [(7, 1)]
+    assert steps_of(aborted_steps(log, again))[1] == [(7, 1)]

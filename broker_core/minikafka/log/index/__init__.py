@@ -1,4 +1,4 @@
-"""The two sparse indexes of a segment, in Kafka's file formats: by offset and by time.
+"""The indexes of a segment, in Kafka's file formats: by offset, by time, and of aborted transactions.
 
 Imports ``base``.
 """

@@ -112,6 +112,12 @@ class OffsetIndex(IndexFile):
         number = bisect_right(positions, end) - 1
         return int(positions[number]) if number >= 0 else 0
 
+    def offset_from(self, position: int) -> int | None:
+        """Return the offset of the first entry at ``position`` or after it; None when there is none."""
+        offsets, positions = self._entries
+        number = bisect_left(positions, position)
+        return self._base_offset + int(offsets[number]) if number < len(offsets) else None
+
     def cut(self, position: int) -> None:
         """Remove the entries at ``position`` and after it."""
         self._keep(bisect_left(self._entries[1], position))

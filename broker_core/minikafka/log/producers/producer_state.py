@@ -25,6 +25,11 @@ Sources: ``ProducerStateManager.scala`` of 2.0 and 2.1, and KIP-98. Different fr
 as 45 ends a producer whose messages are safe (clients treat 46 as success without an offset); and a producer
 expires by the time of its last append, not by its messages' timestamps, which may be arbitrarily old.
 
+A transaction begins with the first transactional batch of a producer, and ends with a marker, which its
+coordinator lets the leader append (KIP-98): 47 for a lower epoch of the producer, and 52
+TRANSACTION_COORDINATOR_FENCED for a lower epoch of the coordinator than that of the last marker. A marker may
+raise the producer's epoch, and need not end a transaction.
+
 Everything here is a value or a pure function; ``producer_state_manager`` keeps the state of a log and its
 files.
 """
@@ -139,13 +144,15 @@ def analyze_batches(
             producer = changed.get(header.producer_id) or known.get(header.producer_id, _EMPTY)
             batch = appended(header, first_offset)
             if not _follows(producer, header):
-                _check_epoch(producer, header)
+                _check_epoch(producer, header.producer_id, header.producer_epoch)
                 # Only a group coordinator may leave the numbers out, in its own batches (``validation``).
                 if header.base_sequence >= 0:
                     earlier = _find_duplicate(producer, header.producer_epoch, batch)
                     if earlier is not None:
                         return earlier
                     _check(producer, header, batch)
+            # A place for KIP-890: a transactional batch of a producer without an open transaction may be
+            # appended only once the coordinator has verified it.
             changed[header.producer_id] = producer.with_batch(
                 header.producer_epoch, batch, now_ms, transactional=header.transactional
             )
@@ -194,17 +201,6 @@ def _is_of_another(producer: ProducerStateEntry, batch: BatchMetadata) -> bool:
     return bool(same) or full or not _may_be_duplicate(producer, batch, UNKNOWN)
 
 
-def _check_epoch(producer: ProducerStateEntry, header: BatchHeader) -> None:
-    """Raise if a newer producer has the id."""
-    epoch = header.producer_epoch
-    if epoch < max(producer.epoch, 0):
-        raise BrokerError(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"producer {header.producer_id} has epoch {epoch}, but the producer of epoch {producer.epoch} "
-            "has written to this log",
-        )
-
-
 def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetadata) -> None:
     """Raise unless ``batch`` may be appended, by its numbers and its transaction."""
     name, first, epoch = f"producer {header.producer_id}", batch.first_sequence, header.producer_epoch
@@ -235,6 +231,34 @@ def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetada
             f"{name} sent a non-transactional batch in its transaction, open since offset "
             f"{producer.current_txn_first_offset}",
         )
+
+
+def _check_epoch(producer: ProducerStateEntry, producer_id: int, epoch: int) -> None:
+    """Raise if a newer producer has the id."""
+    if epoch < max(producer.epoch, 0):
+        raise BrokerError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {producer_id} has epoch {epoch}, but the producer of epoch {producer.epoch} has "
+            "written to this log",
+        )
+
+
+def analyze_end_marker(
+    known: Producers, producer_id: int, producer_epoch: int, coordinator_epoch: int, now_ms: int
+) -> ProducerStateEntry:
+    """Check a marker that would be appended, and return the state of its producer after that.
+
+    Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+    """
+    producer = known.get(producer_id, _EMPTY)
+    _check_epoch(producer, producer_id, producer_epoch)
+    if coordinator_epoch < producer.coordinator_epoch:
+        raise BrokerError(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"the marker for producer {producer_id} has coordinator epoch {coordinator_epoch}, but the "
+            f"coordinator of epoch {producer.coordinator_epoch} has written to this log",
+        )
+    return producer.with_end_marker(producer_epoch, coordinator_epoch, now_ms)
 
 
 def _out_of_order(text: str) -> BrokerError:

@@ -85,8 +85,8 @@ def _create(
         file.truncate(0)  # left by a failed attempt: no message was ever served from it
     if room_bytes:
         file.truncate(room_bytes)
-    index_path, time_index_path = _index_paths(directory, layout, base_offset)
-    return Segment(files, file, index_path, time_index_path, base_offset, empty=True, created_ms=now_ms)
+    paths = _index_paths(directory, layout, base_offset)
+    return Segment(files, file, *paths, base_offset, empty=True, created_ms=now_ms)
 
 
 def _segment(files: Files, directory: str, layout: Layout, base_offset: int) -> Segment:
@@ -94,15 +94,19 @@ def _segment(files: Files, directory: str, layout: Layout, base_offset: int) -> 
     return Segment(files, file, *_index_paths(directory, layout, base_offset), base_offset)
 
 
-def _index_paths(directory: str, layout: Layout, base_offset: int) -> tuple[str, str]:
-    names = layout.index_name(base_offset), layout.time_index_name(base_offset)
-    return os.path.join(directory, names[0]), os.path.join(directory, names[1])
+def _index_paths(directory: str, layout: Layout, base_offset: int) -> tuple[str, str, str]:
+    return (
+        os.path.join(directory, layout.index_name(base_offset)),
+        os.path.join(directory, layout.time_index_name(base_offset)),
+        os.path.join(directory, layout.transaction_index_name(base_offset)),
+    )
 
 
 def remove_segments(files: Files, segments: Iterable[Segment]) -> None:
     """Remove the files of segments, newest first, so that a crash leaves no hole. Readers keep theirs."""
     for segment in reversed(list(segments)):
         segment.remove_indexes()
+        segment.transactions.remove_file()
         files.remove(segment.path)
 
 
@@ -113,6 +117,7 @@ def rename_empty(files: Files, directory: str, layout: Layout, segment: Segment,
     StorageError.
     """
     segment.remove_indexes()
+    segment.transactions.remove_file()
     segment.move(os.path.join(directory, layout.segment_name(base_offset)))
     files.sync_dir(directory)
     return create_segment(files, directory, layout, base_offset)
@@ -177,6 +182,10 @@ def load_log(
         remove_segments(files, found.segments)
         files.sync_dir(directory)
         found = replace(found, segments=(empty,), end_offset=start_offset, names_changed=True)
+    # Now, as it will be written: only readers of other segments look up an index later.
+    found.segments[-1].transactions.index()
+    if end_offset is None:
+        found.segments[-1].transactions.cut(found.end_offset)
     producers.rebuild(
         found.segments,
         found.end_offset,
@@ -298,6 +307,7 @@ class _Recovery:
         """Remove the indexes of segments that cannot be served, and rename the segments, newest first."""
         for segment in reversed(segments):
             segment.remove_indexes()
+            segment.transactions.remove_file()
             if segment.size:
                 saved = free_path(self._files, segment.path)
                 self._files.rename(segment.path, saved)

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError
 from minikafka.base.files import Buffer
-from minikafka.records.format.batch import MAGIC, BatchHeader, control_type, iterate_batch, read_header
+from minikafka.base.values import fast_value
+from minikafka.records.format.batch import (
+    MAGIC,
+    BatchHeader,
+    ControlType,
+    control_type,
+    iterate_batch,
+    read_header,
+)
 from minikafka.records.kernels import layout
 from minikafka.records.kernels.arrays import read_only
 
@@ -48,14 +56,23 @@ def producer_state_batches(
         yield position, read_header(view, position, check_crc=False)
 
 
-def coordinator_epoch_of(data: Buffer, position: int) -> int | None:
-    """Return the coordinator epoch of the transaction marker at ``position``; None if it is not a marker, or
-    compaction has emptied it.
+@fast_value
+class EndMarker:
+    """The content of a transaction marker."""
+
+    kind: ControlType
+    coordinator_epoch: int
+
+
+def end_marker_of(data: Buffer, position: int) -> EndMarker | None:
+    """Return the content of the transaction marker at ``position``; None if it is not a marker, or compaction
+    has emptied it.
     """
     try:
         for record in iterate_batch(memoryview(data), position):
-            if control_type(record) is not None and len(record.value or b"") >= layout.CONTROL_VALUE.size:
-                return int(layout.CONTROL_VALUE.unpack_from(record.value or b"")[1])
+            kind, value = control_type(record), record.value or b""
+            if kind is not None and len(value) >= layout.CONTROL_VALUE.size:
+                return EndMarker(kind, int(layout.CONTROL_VALUE.unpack_from(value)[1]))
     except BrokerError:
         pass  # the verification of the log reports it
     return None

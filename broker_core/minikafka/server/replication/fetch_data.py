@@ -329,7 +329,7 @@ def partition_steps(
         try:
             sent = yield from _records(broker, version, data.read, asked.fetch_offset, plain_bytes)
             if committed_only and data.partition is not None:
-                found = yield from aborted_steps(data.partition.log, data.read, data.high_watermark)
+                found = yield from aborted_steps(data.partition.log, data.read)
                 aborted = tuple(AbortedTransaction(*transaction) for transaction in found)
         except BrokerError as error:
             sent = b""
