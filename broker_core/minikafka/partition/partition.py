@@ -68,7 +68,7 @@ class Partition:
         self.log = log
         self._broker_id = broker_id
         self._leadership: LeaderAndIsr | None = None
-        self._high_watermark = self._clamp(high_watermark)
+        self._set_high_watermark(self._clamp(high_watermark))
         self._durable_end_offset = log.end_offset
         """End of the prefix that is durable under ``flush.messages``."""
         self._followers: dict[int, FollowerReplica] = {}
@@ -100,14 +100,17 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset before which ``read_committed`` consumers may read: no open transaction begins below.
-
-        This release starts no transaction, but another release may have left an open one in the log.
+        """The offset before which ``read_committed`` consumers may read: every transaction that begins below
+        has its marker below the high watermark.
         """
-        undecided = self.log.producers.first_undecided_offset
-        if undecided is None:
-            return self._high_watermark
-        return min(self._high_watermark, max(undecided, self.log.start_offset))
+        high_watermark = self._high_watermark
+        unstable = self.log.producers.first_unstable_offset(high_watermark)
+        if unstable is None:
+            return high_watermark
+        return min(high_watermark, max(unstable, self.log.start_offset))
+
+    def _set_high_watermark(self, offset: int) -> None:
+        self._high_watermark = self.log.producers.high_watermark = offset
 
     @property
     def leadership(self) -> LeaderAndIsr | None:
@@ -201,6 +204,30 @@ class Partition:
         BrokerError NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS, RECORD_LIST_TOO_LARGE or one for sequence
         numbers (``log.producers.producer_state``), and StorageError.
         """
+        leadership = self._check_may_append(all_in_sync=all_in_sync)
+        assigned = self.log.append(valid, now_ms=now_ms, leader_epoch=leadership.leader_epoch)
+        return self._appended(assigned, leadership)
+
+    def append_end_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool, now_ms: int = 0
+    ) -> LogAppendResult:
+        """Append the marker that ends the transaction of a producer, for its coordinator, as with acks=all.
+
+        ``now_ms``: wall-clock time. Raises BrokerError NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS, or one
+        of ``Log.append_end_marker``, and StorageError.
+        """
+        leadership = self._check_may_append(all_in_sync=True)
+        assigned = self.log.append_end_marker(
+            producer_id,
+            producer_epoch,
+            coordinator_epoch,
+            commit=commit,
+            now_ms=now_ms,
+            leader_epoch=leadership.leader_epoch,
+        )
+        return self._appended(assigned, leadership)
+
+    def _check_may_append(self, *, all_in_sync: bool) -> LeaderAndIsr:
         leadership = self.check_leader()
         in_sync = len(leadership.isr)
         if all_in_sync and in_sync < self.log.config.min_insync_replicas:
@@ -209,7 +236,9 @@ class Partition:
                 f"{self.topic_partition} has {in_sync} in-sync replicas, "
                 f"min.insync.replicas is {self.log.config.min_insync_replicas}",
             )
-        assigned = self.log.append(valid, now_ms=now_ms, leader_epoch=leadership.leader_epoch)
+        return leadership
+
+    def _appended(self, assigned: LogAppendInfo, leadership: LeaderAndIsr) -> LogAppendResult:
         must_flush = self.log.needs_flush()
         if not must_flush:
             self._durable_end_offset = self.log.end_offset
@@ -355,7 +384,7 @@ class Partition:
                 end = progress.end_offset
         if end <= self._high_watermark:
             return False
-        self._high_watermark = end
+        self._set_high_watermark(end)
         return True
 
     # --- as a follower --------------------------------------------------------------------------------------
@@ -402,17 +431,18 @@ class Partition:
         """
         before = self._high_watermark
         if not self.is_leader:
-            self._high_watermark = self._clamp(offset)
+            self._set_high_watermark(self._clamp(offset))
         return self._high_watermark > before
 
     def complete_truncation(self) -> None:
         """Adjust the offsets after the log was truncated or restarted."""
-        self._high_watermark = self._clamp(self._high_watermark)
+        self._set_high_watermark(self._clamp(self._high_watermark))
         self._durable_end_offset = min(self._durable_end_offset, self.log.end_offset)
 
     def replace_log(self, log: Log) -> None:
         """Serve ``log``, a copy in another data directory that has all messages (``log.future_logs``)."""
         self.log = log
+        self._set_high_watermark(self._high_watermark)
 
     # --- reading --------------------------------------------------------------------------------------------
 
