@@ -26,7 +26,7 @@ one that loses some messages is rebuilt:
 **Transactions** (magic 2). The records of an aborted transaction are deleted, and never added to the map,
 where they would replace committed ones. The markers at the end of transactions say which are aborted: for a
 batch of a producer, the producer's next marker decides, as its transactions follow each other. So the
-release's ``.txnindex`` is not needed. A marker is retained until a pass finds no batch of its transaction;
+segments' ``.txnindex`` is not needed. A marker is retained until a pass finds no batch of its transaction;
 then it gets a delete horizon, and is deleted when that has passed. A transaction that has not ended at the
 end of the survey limits the map (``Transactions.open_from``).
 
@@ -335,6 +335,8 @@ class RecordFilter:
         self.messages_kept = 0
         self.messages_without_key = 0
         """The messages that were deleted because they have no key."""
+        self.markers_needed: set[int] = set()
+        """The offsets of markers, in the part with a map, of transactions that still had a batch."""
         self._offsets = offsets
         self._now_ms = now_ms
         self._horizon_ms = min(now_ms + delete_retention_ms, INT64_MAX)
@@ -474,6 +476,8 @@ class RecordFilter:
             return
         over = producer not in self._met
         self._met.discard(producer)
+        if not over:
+            self.markers_needed.add(header.base_offset)
         due = header.has_delete_horizon and header.base_timestamp_ms <= self._now_ms
         state[compact.FORCE] = compact.FORCE_OUT if over and due else compact.FORCE_IN
         state[compact.FORCE_HORIZON] = over

@@ -42,11 +42,13 @@ from minikafka.log.file_scan import Window, windows
 from minikafka.log.index.index_file import RELATIVE_OFFSET_MAX
 from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.log.index.time_index import TimeIndex
+from minikafka.log.index.transaction_index import AbortedTransaction
 from minikafka.log.layout import CLEANED_SUFFIX
 from minikafka.log.log import Log
 from minikafka.log.recovery.log_loader import create_cleaned
 from minikafka.log.segment import Segment
 from minikafka.records.compaction import OffsetMap, RecordFilter, Transactions
+from minikafka.records.scan.isolation import has_transactions
 
 _WAIT_MOST_S = 0.3
 """The interval at which a throttled pass checks whether it must stop."""
@@ -199,7 +201,8 @@ class _Pass:
         began_ms = self._clock.monotonic_ms()
         log.flush(log.segments[-1].base_offset)
         segments = log.segments
-        upper = min(self._upper, log.recovery_point, segments[-1].base_offset)
+        stable = log.producers.last_stable_offset
+        upper = min(self._upper, stable, log.recovery_point, segments[-1].base_offset)
         count = sum(segment.base_offset < upper for segment in segments[:-1])
         while count and segments[count].base_offset > upper:
             count -= 1
@@ -308,17 +311,51 @@ class _Pass:
                     if cleaned.size + len(kept.data) > _POSITION_MAX:
                         raise Uncleanable(f"{segment.path}: the retained data does not fit one segment")
                     cleaned.append(
-                        kept.data, kept.newest, self._config.index_interval_bytes, classic=kept.classic
+                        kept.data,
+                        kept.newest,
+                        self._config.index_interval_bytes,
+                        classic=kept.classic,
+                        settled=kept.classic or not has_transactions(kept.data),
                     )
                     self._bytes_written += len(kept.data)
                     self._cleaner.throttle(len(kept.data), self._check)
             cleaned.file.set_modified_ms(max(segment.file.modified_ms() for segment in group))
+            aborted = self._aborted(group, record_filter)
+            if aborted is not None:
+                cleaned.transactions.prepare(aborted)
+                self._files.sync_dir(log.directory)
             self._discard(log, log.replace_segments(cleaned, group))
         except BaseException:
             if cleaned.path.endswith(CLEANED_SUFFIX):
                 with contextlib.suppress(StorageError, FileNotFoundError):
                     self._files.remove(cleaned.path)
+                    cleaned.transactions.remove_prepared()
             raise
+
+    def _aborted(
+        self, group: Sequence[Segment], record_filter: RecordFilter
+    ) -> list[AbortedTransaction] | None:
+        """Return the entries of the transaction index of the new segment: the old ones of transactions with a
+        batch before the marker. None if it needs no index, or the old segments have no complete one.
+        """
+        indexes = [index for segment in group if (index := segment.transactions.index()) is not None]
+        before = (segment for segment in self._segments if segment.base_offset < group[0].base_offset)
+        if (
+            not indexes
+            or any(index.damaged for index in indexes)
+            or not (
+                group[0].transactions.is_indexed()
+                or any(segment.transactions.is_indexed() for segment in before)
+            )
+        ):
+            return None
+        needed, end_offset = record_filter.markers_needed, self._offsets.end_offset
+        return [
+            entry
+            for index in indexes
+            for entry in index.entries()
+            if entry.last_offset in needed or entry.last_offset >= end_offset
+        ]
 
 
 @contextlib.contextmanager

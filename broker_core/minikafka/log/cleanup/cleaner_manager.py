@@ -4,7 +4,8 @@ The dirtiest log is cleaned first: the one with the largest dirty part of all th
 more than ``min.cleanable.dirty.ratio``, or if its dirty part has a segment that began more than
 ``max.compaction.lag.ms`` ago. The dirty part begins where the last pass ended, which is kept in
 ``cleaner-offset-checkpoint`` of the data directory (Kafka's own file, ``offset_checkpoint``), and ends before
-the active segment and before the first one with a message younger than ``min.compaction.lag.ms``.
+the active segment, before the first one with a message younger than ``min.compaction.lag.ms``, and before the
+one with the last stable offset.
 
 After a crash between the swap of the last segments and the checkpoint, the next pass cleans them again.
 
@@ -58,8 +59,9 @@ class LogToClean:
 def log_to_clean(log: Log, first_dirty_offset: int, now_ms: int) -> LogToClean:
     """Measure the cleanable part of a log that is clean below ``first_dirty_offset``, an offset in it."""
     segments, lag_ms = log.segments, log.config.min_compaction_lag_ms
+    stable = log.producers.last_stable_offset
     number = 0
-    while number < len(segments) - 1:
+    while number < len(segments) - 1 and segments[number + 1].base_offset <= stable:
         is_dirty = segments[number + 1].base_offset > first_dirty_offset
         if is_dirty and lag_ms > 0 and segments[number].last_time_ms() > now_ms - lag_ms:
             break

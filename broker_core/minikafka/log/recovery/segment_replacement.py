@@ -3,16 +3,17 @@
 Each step is a rename (``layout`` has the suffixes)::
 
     deleting     00.kafka -> 00.kafka.deleted, oldest first; removed for good later
-    replacing    00.kafka.cleaned, written and flushed
+    replacing    00.kafka.cleaned, written and flushed; and 00.txnindex.cleaned if there are transactions
                  00.kafka.cleaned -> 00.kafka.swap; the directory is flushed: from here on it counts
-                 the old segments -> .deleted, oldest first; the directory is flushed, the indexes written
-                 and flushed, then 00.kafka.swap -> 00.kafka
+                 the old segments -> .deleted, oldest first; the directory is flushed, 00.txnindex.cleaned ->
+                 00.txnindex, the indexes written and flushed, then 00.kafka.swap -> 00.kafka
 
-At open ``complete_swaps`` finishes what a crash interrupted: ``.deleted`` and ``.cleaned`` files and
-half-written snapshots are removed, and a ``.swap`` replaces the segments whose offsets it covers. Segments
-after its last offset may stay, though they were to be replaced too: only messages that compaction removed
-come back, as a key's later value or its tombstone is always after them. (``Log.replaceSegments`` of 0.10.1,
-which uses the same names; it flushes no directory.)
+The index of aborted transactions is written first, as recovery does not rebuild it. At open
+``complete_swaps`` finishes what a crash interrupted: ``.deleted`` and ``.cleaned`` files and half-written
+snapshots are removed, and a ``.swap`` replaces the segments whose offsets it covers. Segments after its last
+offset may stay, though they were to be replaced too: only messages that compaction removed come back, as a
+key's later value or its tombstone is always after them. (``Log.replaceSegments`` of 0.10.1, which uses the
+same names; it flushes no directory.)
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ class SegmentReplacement:
             self.retired = True
         if self.new is not None:
             # Before the final name: recovery does not check the indexes of a full segment.
+            self.new.transactions.place()
             self.new.write_indexes(sync=True)
             if self.new.path.endswith(SWAP_SUFFIX):
                 self.new.move(self.new.path.removesuffix(SWAP_SUFFIX))
@@ -101,13 +103,19 @@ def complete_swaps(files: Files, directory: str, layout: Layout) -> bool:
 
     Raises StorageError when the disk fails.
     """
-    swaps, changed = [], False
-    for name in files.list_dir(directory):
+    changed = False
+    names = files.list_dir(directory)
+    swaps = [
+        (base, os.path.join(directory, name))
+        for name in names
+        if name.endswith(SWAP_SUFFIX)
+        and (base := layout.segment_base(name.removesuffix(SWAP_SUFFIX))) is not None
+    ]
+    of_swaps = {layout.transaction_index_name(base) + CLEANED_SUFFIX for base, _ in swaps}
+    of_swaps.update(os.path.basename(path) for _, path in swaps)
+    for name in names:
         path = os.path.join(directory, name)
-        base = layout.segment_base(name.removesuffix(SWAP_SUFFIX)) if name.endswith(SWAP_SUFFIX) else None
-        if base is not None:
-            swaps.append((base, path))
-        elif name.endswith(_LEFT_OVER) and not files.is_dir(path):
+        if name not in of_swaps and name.endswith(_LEFT_OVER) and not files.is_dir(path):
             files.remove(path)
             changed = True
     for base, path in sorted(swaps):
@@ -128,14 +136,18 @@ def _finish(files: Files, directory: str, layout: Layout, base: int, swap: str) 
         _log.warning("ignoring damaged swap file %s: %s; saved in %s", swap, found.problem, saved)
         return
     behind = max(found.next_offset, base + 1)
+    transactions = os.path.join(directory, layout.transaction_index_name(base))
     others = (layout.segment_base(name) for name in files.list_dir(directory))
     # Its own base too: there may be an incomplete index.
     for old in sorted({base, *(other for other in others if other is not None and base <= other < behind)}):
         indexes = layout.time_index_name(old), layout.index_name(old)
         for name in (*indexes, layout.segment_name(old), *layout.companions(old)):
             path = os.path.join(directory, name)
-            if files.exists(path):
+            # The index of aborted transactions has its name already, or still ``.cleaned``, or there is none.
+            if path != transactions and files.exists(path):
                 files.remove(path)
+    if files.exists(transactions + CLEANED_SUFFIX):
+        files.rename(transactions + CLEANED_SUFFIX, transactions)
     # Their removal must not be lost while the new name is kept.
     files.sync_dir(directory)
     files.rename(swap, os.path.join(directory, layout.segment_name(base)))

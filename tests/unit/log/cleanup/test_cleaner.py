@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from minikafka.base.errors import StorageError
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log import file_scan
 from minikafka.log.cleanup.cleaner import Cleaner, CleaningStopped, CleanReport, Uncleanable, groups
+from minikafka.log.cleanup.cleaner_manager import log_to_clean
 from minikafka.log.config import LogConfig
+from minikafka.log.index.transaction_index import AbortedTransaction
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.records.append.produced import Limits
@@ -21,7 +24,17 @@ from minikafka.records.append.validation import validate
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
+from tests.support.disks import Killed, KillingFiles
 from tests.support.logs import DATA, HOME, NOW_MS, expected_records, open_log, plain, read_all
+from tests.support.transactions import (
+    abort,
+    aborted,
+    end_transaction,
+    entries,
+    index_files,
+    without_indexes,
+    write_in_transaction,
+)
 
 GOLDEN = DATA / "compacted"
 CONFIG = LogConfig(segment_bytes=8192, index_interval_bytes=1024, compacted=True)
@@ -298,6 +311,110 @@ def test_an_open_transaction_keeps_all_behind_it_from_being_cleaned(files: Memor
     log = log_with(other, {0: one, 1: plain_one, 2: mark, 3: b""})
     assert clean(other, log).end_offset == 3
     assert [record.offset for record in read_all(log) if not record.control] == [1]
+
+
+# --- aborted transactions -----------------------------------------------------------------------------------
+
+
+def with_transactions(files: MemoryFiles) -> Log:
+    """Two aborted transactions and a committed one, over four full segments, and an empty active one."""
+    for directory in ("", "data", HOME):
+        files.make_dirs(HOME)
+        files.sync_dir(directory)
+    log = open_log(files, CONFIG)
+    append(log, A, magic=2)
+    write_in_transaction(log, 1, key=b"a")
+    log.roll()
+    write_in_transaction(log, 2, 2, key=b"b")
+    end_transaction(log, 1, commit=False)
+    log.roll()
+    abort(log, 3, key=b"c")
+    log.roll()
+    end_transaction(log, 2, commit=True)
+    append(log, (b"d", b"4"), magic=2)
+    log.roll()
+    log.flush()
+    return log
+
+
+def test_cleaned_segments_keep_the_entries_of_the_transactions(files: MemoryFiles) -> None:
+    log = with_transactions(files)
+    before = entries(log)
+    assert [(entry.producer_id, entry.last_offset) for entry in before] == [(1, 4), (3, 6)]
+    clean(files, log)
+    assert (len(log.segments), entries(log)) == (2, before)
+    assert index_files(files, log)[0] == f"{0:011d}.txnindex"
+    log.close()
+    assert entries(open_log(files, CONFIG, clean=True)) == before
+
+
+def test_entries_go_once_a_pass_finds_no_batch_of_the_transaction(files: MemoryFiles) -> None:
+    log = with_transactions(files)
+    log.producers.remove_expired(1 << 60, 0)
+    for producer in (1, 3):
+        append(log, (b"d", b"5"), magic=2)
+        write_in_transaction(log, producer, key=b"e")
+        end_transaction(log, producer, commit=True)
+    log.roll()
+    clean(files, log)
+    assert len(entries(log)) == 2
+    append(log, (b"d", b"6"), magic=2)
+    log.roll()
+    clean(files, log, log.segments[-2].base_offset)
+    assert entries(log) == []
+
+
+def test_aborted_batches_behind_the_map_stay_hidden(files: MemoryFiles) -> None:
+    log = open_log(files, CONFIG)
+    append(log, A, B, magic=2)
+    abort(log, 1, 2, key=b"c")
+    log.roll()
+    clean(files, log, slots=2)
+    assert aborted(log, 0) == [(1, 2)]
+    assert entries(log) == [AbortedTransaction(1, 2, 4, 5)]
+
+
+def test_a_log_without_indexes_gets_none_by_cleaning(files: MemoryFiles) -> None:
+    log = without_indexes(files, with_transactions(files))
+    clean(files, log)
+    assert index_files(files, log) == []
+
+
+def test_nothing_above_the_last_stable_offset_is_cleaned(files: MemoryFiles) -> None:
+    log = small_log(files, [A], [A], magic=2)
+    log.producers.high_watermark = 2
+    write_in_transaction(log, 1, key=b"a")
+    log.roll()
+    end_transaction(log, 1, commit=True)
+    append(log, A, magic=2)
+    log.roll()
+    log.producers.high_watermark = 3
+    assert log_to_clean(log, 0, NOW_MS).upper_offset == 2
+    assert clean(files, log).end_offset == 2
+    log.producers.high_watermark = 5
+    assert log_to_clean(log, 2, NOW_MS).upper_offset == 5
+    assert clean(files, log, 2).end_offset == 5
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_no_entry_is_lost_by_a_crash_of_the_cleaner(seed: int | None) -> None:
+    changes = 0
+    while True:
+        changes += 1
+        files = KillingFiles(clock=ManualClock(NOW_MS))
+        log = with_transactions(files)
+        before = entries(log)
+        files.changes_left = changes
+        try:
+            clean(files, log)
+        except Killed:
+            files.power_cut(None if seed is None else random.Random(seed * changes))
+            log = open_log(files, CONFIG, recovery_point=log.recovery_point)
+            assert entries(log) == before, changes
+            assert not any(name.endswith((".swap", ".cleaned")) for name in files.list_dir(HOME))
+            continue
+        break
+    assert changes > 20
 
 
 def test_a_message_larger_than_a_window_is_cleaned(
