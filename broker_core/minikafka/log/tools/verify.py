@@ -7,6 +7,7 @@
 - a recovery point, high watermark, cleaner's or start offset is in its log, and the log is here. A recovery
   point beyond the end would hide damage.
 - leader epochs increase and start in the log; snapshots and transaction indexes can be read.
+- from the first transaction index on, every aborted transaction has its entry, and every entry its marker.
 - files left behind by compaction, deletion and recovery are listed as notes.
 
 A broker may be writing meanwhile. Then a half-written last entry, and index entries that it has only in
@@ -29,6 +30,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.log.checkpoints.leader_epochs import read_epochs
 from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint
 from minikafka.log.checkpoints.partition_metadata import read_topic_id
+from minikafka.log.file_scan import windows
+from minikafka.log.index.transaction_index import AbortedTransaction, TransactionIndex
 from minikafka.log.layout import (
     CLEANED_SUFFIX,
     CORRUPT_SUFFIX,
@@ -38,6 +41,7 @@ from minikafka.log.layout import (
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
     SWAP_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     Layout,
 )
 from minikafka.log.tools.dump import Damage
@@ -60,7 +64,9 @@ from minikafka.log.tools.segment_check import (
     check_segment,
     check_time_index,
 )
+from minikafka.records.format.batch import ControlType
 from minikafka.records.kernels.layout import ENTRY_HEADER_BYTES, entry_size
+from minikafka.records.scan.isolation import transaction_parts
 
 NOTICEABLE_BYTES = 4096
 """A full segment larger than this has index entries: it is Kafka's default index interval."""
@@ -68,6 +74,7 @@ _LOOK_BYTES = 1 << 16
 _NONE = np.empty(0, dtype=np.int64)
 _MUST_BE_HERE = (RECOVERY_POINT_FILE, "replication-offset-checkpoint")
 """Checkpoints that name every partition of the directory and no other. Others may keep old partitions."""
+_INDEXES = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX})
 _LEFT_BEHIND = {
     DELETED_FILE_SUFFIX: "a deleted file waiting for removal",
     CLEANED_SUFFIX: "left by a compaction that was writing it",
@@ -226,6 +233,26 @@ def _wrong_transactions(path: str, data: bytes, base: int) -> list[Damage]:
             damage.append(Damage(path, number * TRANSACTION_BYTES, TRANSACTION_BYTES, reason))
         before = max(before, last)
     return damage
+
+
+def _ended_transactions(
+    files: Files, path: str, base: int, opened: dict[int, int]
+) -> dict[int, tuple[int, int | None, ControlType]] | None:
+    """Return the markers of a segment: offset -> producer, the first offset of its transaction if there is
+    one, and the kind; None if the segment is damaged. ``opened``: the first offsets of open transactions.
+    """
+    ended: dict[int, tuple[int, int | None, ControlType]] = {}
+    with contextlib.closing(files.open(path, read_only=True)) as file:
+        for window in windows(file, 0, file.size(), base, check_crc=False):
+            if window.result.problem is not None and not window.result.incomplete:
+                return None
+            for part in transaction_parts(window.data):
+                if part.mark is None:
+                    opened.setdefault(part.producer_id, part.first_offset)
+                else:
+                    first = opened.pop(part.producer_id, None)
+                    ended[part.first_offset] = (part.producer_id, first, part.mark)
+    return ended
 
 
 # A whole data directory.
@@ -393,6 +420,7 @@ class _PartitionCheck:
             elif base < end:
                 self._problem(self._path(base), f"the segment before it reaches offset {end - 1}")
             end = max(end, behind)
+        self._check_transactions()
         for path, epoch, offset in epochs:
             if offset > end:
                 self._problem(path, f"epoch {epoch} begins at offset {offset}, the log ends at offset {end}")
@@ -456,6 +484,53 @@ class _PartitionCheck:
                 self._note(index_path, f"the {kind.title} is missing; a broker will rebuild it")
         return base if segment.last_offset is None else segment.last_offset + 1
 
+    def _check_transactions(self) -> None:
+        """Compare the transaction indexes with the markers in the segments."""
+        layout, checked = self._found.layout, False
+        opened: dict[int, int] = {}
+        for base in self._found.bases:
+            path = os.path.join(self._found.path, layout.transaction_index_name(base))
+            index = TransactionIndex.load(self._files, path, base)
+            checked = checked or index is not None
+            if not checked and not any(name.endswith(TRANSACTION_INDEX_SUFFIX) for name in self._found.names):
+                return
+            try:
+                ended = _ended_transactions(self._files, self._path(base), base, opened)
+            except FileNotFoundError:
+                return  # removed meanwhile
+            if ended is None:
+                return  # damaged: that is reported, and nothing behind it can be known
+            if checked and (index is None or not index.damaged):
+                known = [] if index is None else index.entries()
+                growing = self._in_use and base == self._found.bases[-1]
+                self._compare_transactions(path, known, ended, growing=growing)
+
+    def _compare_transactions(
+        self,
+        path: str,
+        known: Sequence[AbortedTransaction],
+        ended: Mapping[int, tuple[int, int | None, ControlType]],
+        *,
+        growing: bool,
+    ) -> None:
+        for entry in known:
+            producer_id, first, kind = ended.get(entry.last_offset, (None, None, None))
+            name = f"producer {entry.producer_id}, offsets {entry.first_offset} to {entry.last_offset}"
+            if producer_id != entry.producer_id or kind is not ControlType.ABORT:
+                self._problem(path, f"{name}: no marker at the last offset aborts a transaction of it")
+            elif first is not None and first < entry.first_offset:
+                self._problem(path, f"{name}: the transaction has a batch at offset {first}")
+        offsets = {entry.last_offset for entry in known}
+        newest = max(offsets, default=-1)
+        for last, (producer_id, first, kind) in ended.items():
+            missing = kind is ControlType.ABORT and first is not None and last not in offsets
+            if missing and not (growing and last > newest):
+                self._problem(
+                    path,
+                    f"no entry for producer {producer_id}, whose transaction from offset {first} is aborted "
+                    f"at offset {last}: consumers of committed records may see it",
+                )
+
     def _is_being_written(self, damage: Damage, size: int) -> bool:
         """Return whether damage at the end of a segment may be an unfinished append or preallocated space."""
         if damage.position + damage.length < size:
@@ -487,9 +562,8 @@ class _PartitionCheck:
         added = PASSING.search(name)
         if added is not None:
             self._note(path, _LEFT_BEHIND[name[name.rindex(".") :]])
-        elif kind in {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX}:
-            if base not in self._found.bases:
-                self._problem(path, "its segment is missing")
+        elif base not in self._found.bases and kind in _INDEXES:
+            self._problem(path, "its segment is missing")
         elif kind in {FileKind.TRANSACTION_INDEX, FileKind.PRODUCERS, FileKind.PROPERTIES}:
             try:
                 self._findings += verify_file(self._files, path).findings

@@ -23,6 +23,7 @@ from minikafka.log.tools.verify import (
 )
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from tests.support.logs import DATA, NOW_MS, ONE, OTHER, TWO, fill, manager_of
+from tests.support.transactions import abort, end_transaction, write_in_transaction
 
 LOG_DIR = str(DATA / "log-dir" / "data")
 CLASSIC, APACHE = Layout.CLASSIC, Layout.APACHE
@@ -281,6 +282,76 @@ def test_a_damaged_snapshot_and_transaction_index_are_told() -> None:
     assert len(problems) == 2
     assert "checksum" in problems[1]
     assert "offsets 8 to 5 cannot follow offset -1" in problems[0]
+
+
+TRANSACTIONS = "d1/my_topic_0/00000000000.txnindex"
+
+
+def with_transactions() -> MemoryFiles:
+    """A data directory with aborted transactions in the first and the last of three segments."""
+    files = MemoryFiles()
+    manager = manager_of(files)
+    log = manager.create(ONE)
+    write_in_transaction(log, 1)
+    abort(log, 2)
+    log.roll()
+    write_in_transaction(log, 1)
+    log.roll()
+    end_transaction(log, 1, commit=False)
+    abort(log, 3)
+    manager.close()
+    return files
+
+
+def test_transaction_indexes_of_a_closed_log_have_no_problems() -> None:
+    assert verified(with_transactions())[1:] == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ((2, 1, 1, 0), "no marker at the last offset aborts a transaction of it"),
+        ((1, 0, 2, 0), "no marker at the last offset aborts a transaction of it"),
+        ((2, 2, 2, 0), "the transaction has a batch at offset 1"),
+    ],
+)
+def test_entry_of_another_transaction_is_a_problem(entry: tuple[int, ...], problem: str) -> None:
+    files = with_transactions()
+    overwrite(files, TRANSACTIONS, struct.pack(">hqqqq", 0, *entry))
+    problems = verified(files)[1]
+    assert problem in problems[0]
+    assert problems[0].startswith(TRANSACTIONS)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_aborted_transaction_without_an_entry_is_a_problem(removed: bool) -> None:
+    files = with_transactions()
+    path = "d1/my_topic_0/00000000004.txnindex"
+    if removed:
+        files.remove(path)
+    else:
+        files.open(path).truncate(34)
+    problems = verified(files)[1]
+    assert len(problems) == 1 + removed
+    assert problems[-1] == (
+        f"{path}: no entry for producer 3, whose transaction from offset 5 is aborted at offset 6: consumers "
+        "of committed records may see it"
+    )
+    assert verified(files, in_use=True)[1] == []
+
+
+def test_a_log_of_a_release_without_transaction_indexes_is_right() -> None:
+    files = with_transactions()
+    for name in files.list_dir("d1/my_topic_0"):
+        if name.endswith(".txnindex"):
+            files.remove(f"d1/my_topic_0/{name}")
+    assert verified(files)[1:] == ([], [])
+
+
+def test_a_transaction_index_without_its_segment_is_a_problem() -> None:
+    files = with_transactions()
+    files.open("d1/my_topic_0/00000000077.txnindex", create=True)
+    assert verified(files)[1] == ["d1/my_topic_0/00000000077.txnindex: its segment is missing"]
 
 
 @pytest.mark.parametrize("tail", [b"\0\0\0", b"\0" * 500, struct.pack(">qi", 50, 90) + b"abc"])
