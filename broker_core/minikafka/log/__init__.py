@@ -1,10 +1,11 @@
 """The log of a partition, and all logs of a broker.
 
     log            one partition: a list of segments, of which the last is appended to
-    segment        one segment file and its two indexes
+    segment        one segment file and its indexes
     manager        all logs, in one or more data directories
     reading        the result of a read: a slice of a file
     search         segments and offsets by time
+    transactions   the aborted transactions of a read
     config         topic properties over the broker's
     layout         names of directories and files
     file_scan      one pass over a segment file
