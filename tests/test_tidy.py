@@ -87,6 +87,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/registry/kinds.py": "the table of all kinds of znodes",
     "broker_core/minikafka/registry/zookeeper_address.py": "imported by configurations, without a client",
     "broker_core/minikafka/security/stores/formats.py": "chooses the reader, so that only one is imported",
+    "broker_core/minikafka/transactions/loading.py": "stands above the shard, which it makes",
     "broker_core/minikafka/server/config/fetching.py": "a section of the configuration",
     "broker_core/minikafka/server/control/protocol_compatibility.py": "one check at the start",
     "broker_core/minikafka/server/core/new_leaders.py": "shared by two APIs",
@@ -126,7 +127,17 @@ NONDETERMINISM = frozenset(
 CORE = "broker_core/minikafka/"
 WITH_SOCKETS = (f"{CORE}net/", f"{CORE}registry/zookeeper.py", "spark_source/pyspark_minikafka/workers.py")
 """The last one opens none: it sets an option of the one that Spark's worker has."""
-PURE_FLOORS = ("base", "records", "wire", "security", "log", "partition", "controller", "groups")
+PURE_FLOORS = (
+    "base",
+    "records",
+    "wire",
+    "security",
+    "log",
+    "partition",
+    "controller",
+    "groups",
+    "transactions",
+)
 
 # Kafka's own default of log.dir is no path of one machine.
 MACHINE_PATHS = re.compile(r"(?<![\w.~}])/(?:home|root|Users|work|mnt|opt|tmp|srv)/(?!kafka-logs\b)[\w.]")
