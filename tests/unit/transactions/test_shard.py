@@ -329,6 +329,13 @@ def test_late_markers_do_not_complete_the_next_transaction(txn: CoordinatorHarne
     assert txn.state() is PREPARE_COMMIT
 
 
+def test_late_markers_leave_the_next_transaction_its_partitions(txn: CoordinatorHarness) -> None:
+    producer = in_state(txn, COMPLETE_COMMIT)
+    txn.add(producer, T0)
+    assert txn.shard.markers_written(txn.markers[0], [T0], txn.now_ms) is None
+    assert txn.shard.describe("a").partitions == (T0,)
+
+
 # --- deleted topics -----------------------------------------------------------------------------------------
 
 
