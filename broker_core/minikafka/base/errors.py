@@ -6,6 +6,8 @@
     │   ├── LogTruncated         records that were read are no longer in the log; carries its new end
     │   ├── AuthenticationFailed  a client could not prove who it is; carries the reason, which is for the log
     │   │   └── SslAuthenticationFailed  the two sides do not accept each other in TLS, or one has none
+    │   ├── ProducerFenced       a newer producer has the transactional id, or the transaction took too long
+    │   ├── TransactionAbortable  a transaction cannot be committed, and must be aborted
     │   ├── CorruptMessage       a stream met a damaged message, at this topic, partition and offset
     │   └── MessageSizeTooLarge  a stream met a message larger than its fetch size
     ├── UndecodableMessage       a decoder failed on a stream's message, at this topic, partition and offset
@@ -173,6 +175,18 @@ class LogTruncated(BrokerError):
 
     def __reduce__(self) -> tuple[type[LogTruncated], tuple[str, int, int, int, int]]:
         return LogTruncated, (self.topic, self.partition, self.offset, self.epoch, self.end_offset)
+
+
+class ProducerFenced(BrokerError):
+    """A transactional producer is no longer the current one of its id (``ProducerFencedException``): another
+    one was started, or the coordinator has aborted a transaction that was open for too long. Close it.
+    """
+
+
+class TransactionAbortable(BrokerError):
+    """A transaction cannot be committed, and must be aborted (``TransactionAbortableException``). The cause
+    says why; after the abort the producer can go on.
+    """
 
 
 class CorruptMessage(BrokerError):

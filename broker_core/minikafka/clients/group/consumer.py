@@ -41,7 +41,13 @@ from minikafka.clients.group.member import (
     REVOKE_TIMEOUT_MS,
     GroupMember,
 )
-from minikafka.clients.group.offsets import Committed, Committer, committed_offsets
+from minikafka.clients.group.offsets import (
+    Committed,
+    Committer,
+    GroupMetadata,
+    checked_offsets,
+    committed_offsets,
+)
 from minikafka.clients.group.subscription import SubscribedTopics, TopicSubscription
 from minikafka.clients.group.subscription_state import SubscriptionState
 from minikafka.clients.network.arguments import has_methods, to_topic_partitions
@@ -202,6 +208,10 @@ class GroupConsumer:
         """The member id from the coordinator; empty if this is not a member."""
         return self._member.member_id
 
+    def group_metadata(self) -> GroupMetadata:
+        """Return the group and this member's generation (KIP-447). Raises BrokerError as ``commit_sync``."""
+        return GroupMetadata.of(self.config.group_id, self._committer())
+
     # --- polling
 
     def poll(self, timeout_ms: int) -> tuple[Fetched, ...]:
@@ -356,7 +366,7 @@ class GroupConsumer:
         may have this member's partitions already; the next poll rejoins.
         """
         deadline = self._cluster.deadline(timeout_ms)
-        wanted = self._subscription_state.committable() if offsets is None else _checked_offsets(offsets)
+        wanted = self._subscription_state.committable() if offsets is None else checked_offsets(offsets)
         self._commits.commit_sync(self._committer(), wanted, deadline)
         self._subscription_state.commits(wanted)
 
@@ -369,7 +379,7 @@ class GroupConsumer:
 
         A later poll, commit or close calls ``callback(offsets, error)``; by default a failure is logged.
         """
-        wanted = self._subscription_state.committable() if offsets is None else _checked_offsets(offsets)
+        wanted = self._subscription_state.committable() if offsets is None else checked_offsets(offsets)
         if wanted:
             self._commits.commit_async(
                 self._committer(), wanted, callback, self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS)
@@ -542,14 +552,6 @@ class GroupConsumer:
     def _check_open(self) -> None:
         if self._member.closed:
             raise ValueError("the consumer is closed")
-
-
-def _checked_offsets(offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, Committed]:
-    values: list[object] = list(offsets.values())
-    for value in values:
-        if not isinstance(value, Committed):
-            raise TypeError(f"expected a Committed(offset), got {value!r}")
-    return dict(zip(to_topic_partitions(offsets), offsets.values(), strict=True))
 
 
 def _checked_times(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -13,6 +13,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition, numbers_by_topic, rows_by_topic
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.membership import REJOIN_CODES
+from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.response_errors import raise_for_code
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.offset_commit import (
@@ -54,7 +55,35 @@ class Committer:
 
 
 STANDALONE_COMMITTER = Committer()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A group, with the generation and the ids of the member that has read the records (KIP-447), or (the
+    default) without: for a consumer that assigns its partitions itself.
+    """
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+    @classmethod
+    def of(cls, group_id: str, committer: Committer) -> GroupMetadata:
+        """Return the group with the generation and ids of a committer."""
+        return cls(group_id, committer.generation, committer.member_id, committer.group_instance_id)
+
+
 Offsets = Mapping[TopicPartition, Committed]
+
+
+def checked_offsets(offsets: Offsets) -> dict[TopicPartition, Committed]:
+    """Return ``offsets`` with partitions as such. Raises TypeError for values that are no Committed."""
+    values: list[object] = list(offsets.values())
+    for value in values:
+        if not isinstance(value, Committed):
+            raise TypeError(f"expected a Committed(offset), got {value!r}")
+    return dict(zip(to_topic_partitions(offsets), offsets.values(), strict=True))
 
 
 def commit_request(group_id: str, committer: Committer, offsets: Offsets) -> OffsetCommitRequest:

@@ -331,6 +331,11 @@ class ClusterClient:
         """Return the connection to a broker that another broker named, such as a group's coordinator."""
         return self._connections.get(address, address, pool)
 
+    def any_connection(self, deadline: Deadline) -> BrokerConnection:
+        """Return a connection to any broker that can be reached. Raises NetworkError if there is none."""
+        self._refresh((), deadline, asked_at_ms=None)
+        return self._candidate_connections()[0]
+
     def wait_any(self, replies: Iterable[ResponseFuture[Any]], timeout_ms: int) -> bool:
         """Wait until one of ``replies`` is done; False if ``timeout_ms`` pass first. All stay valid."""
         return self._connector.wait_any([reply.pending for reply in replies], timeout_ms)

@@ -201,6 +201,15 @@ class RecordAccumulator:
         if queue.in_flight is None and not queue.batches:
             del self._queues[batch.topic_partition]
 
+    @property
+    def is_empty(self) -> bool:
+        """True if every batch is acknowledged or has failed."""
+        return not self._queues
+
+    def waiting_batches(self) -> list[ProducerBatch]:
+        """Return all batches that are not in flight."""
+        return [batch for queue in self._queues.values() for batch in queue.batches]
+
     def incomplete_batches(self) -> list[ProducerBatch]:
         """Return all batches that are not acknowledged or failed, including those in flight."""
         found: list[ProducerBatch] = []

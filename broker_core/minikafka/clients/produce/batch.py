@@ -34,6 +34,7 @@ class ProducerSequence(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    transactional: bool = False
 
 
 _NO_SEQUENCE = ProducerSequence(NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
@@ -109,7 +110,7 @@ class ProducerBatch(ABC):
             return data
         # A copy: the batch may be sent later without numbers, or the caller may use its set again.
         numbered = bytearray(data)
-        set_producer(numbered, *self.producer_sequence)
+        _write_sequence(numbered, self.producer_sequence)
         return numbered
 
     @abstractmethod
@@ -221,7 +222,7 @@ class EncodedBatch(ProducerBatch):
         sequence = self.producer_sequence or _NO_SEQUENCE
         if sequence != self._written_sequence:  # a retry has the same, nearly always
             assert not isinstance(data, bytes)
-            set_producer(data, *sequence)
+            _write_sequence(data, sequence)
             self._written_sequence = sequence
         return data
 
@@ -261,7 +262,7 @@ class EncodedBatch(ProducerBatch):
         """
         if not (self._sealed or self.is_legacy):
             assert not isinstance(self.data, bytes)
-            set_producer(self.data, *_NO_SEQUENCE)
+            _write_sequence(self.data, _NO_SEQUENCE)
         encoded = self._encoded(magic, 0, self.count)
         if encoded is None:
             raise BrokerError(
@@ -301,3 +302,8 @@ class EncodedBatch(ProducerBatch):
             headers=headers,
         )
         return encoded
+
+
+def _write_sequence(data: bytearray | memoryview, sequence: ProducerSequence) -> None:
+    producer_id, producer_epoch, base_sequence, transactional = sequence
+    set_producer(data, producer_id, producer_epoch, base_sequence, transactional=transactional)

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from minikafka.base.config.config_def import AbstractConfig, Faults, setting
-from minikafka.base.config.types import BOOLEAN, INT_MAX, capped_int64, int32
+from minikafka.base.config.config_def import REQUIRED, AbstractConfig, Faults, setting
+from minikafka.base.config.types import BOOLEAN, INT_MAX, capped_int64, int32, text_type
 from minikafka.base.errors import ConfigError
 from minikafka.clients.common_client_configs import (
     ACKS,
@@ -129,3 +129,39 @@ class BatchingConfig(AbstractConfig):
     def backoff(self) -> Backoff:
         """The pauses between attempts for one batch."""
         return Backoff(self.retry_backoff_ms, max(self.retry_backoff_ms, 1_000))
+
+
+def _transactional_id(text: str) -> str:
+    if not text:
+        raise ValueError
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalConfig(BatchingConfig):
+    """The settings of a producer with transactions: those of batches, its id, and its time-out.
+
+    ``acks`` is all, and idempotence on. An earlier producer with the same ``transactional_id`` is fenced.
+    """
+
+    transactional_id: str = setting(
+        "transactional.id",
+        text_type("a name that no other running producer has", _transactional_id),
+        REQUIRED,
+        "The name of the producer, the same after a restart.",
+    )
+    transaction_timeout_ms: int = setting(
+        "transaction.timeout.ms",
+        int32(1),
+        60_000,
+        "How long a transaction may be open before the coordinator aborts it.",
+    )
+    idempotence: bool | None = setting(
+        "enable.idempotence", BOOLEAN, True, "Whether batches are numbered: transactions need it."
+    )
+
+    def _conflicts(self) -> Iterator[tuple[str, ConfigError]]:
+        yield from BatchingConfig._conflicts(self)
+        if not self.idempotence:
+            error = ConfigError("enable.idempotence", self.idempotence, "must be true with transactional.id")
+            yield "transactional.id", error

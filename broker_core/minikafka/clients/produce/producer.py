@@ -13,10 +13,12 @@ Without threads
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, NoSuchBroker
 from minikafka.base.files import Buffer
@@ -30,12 +32,17 @@ from minikafka.clients.produce.accumulator import AppendResult, RecordAccumulato
 from minikafka.clients.produce.batch import RetryGroup, message_bytes
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.partitioner import StickyPartitioner
+from minikafka.clients.produce.requests import Task
 from minikafka.clients.produce.send_future import SendFuture
-from minikafka.clients.produce.sender import Sender, Task
+from minikafka.clients.produce.sender import Sender
 from minikafka.clients.produce.task_runner import TaskRunner, magic_for_version, unexpected_error
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import Record
 from minikafka.wire.apis.produce import PRODUCE
+
+if TYPE_CHECKING:
+    from minikafka.clients.produce.transaction_manager import TransactionManager, TransactionResult
+    from minikafka.clients.produce.transaction_runner import TransactionRunner
 
 logger = logging.getLogger("minikafka.clients.produce")
 
@@ -46,7 +53,8 @@ class BatchingProducer:
 
     ``threads=False`` creates a producer without threads, for one thread at a time: it works only in ``step``,
     ``poll``, ``wait``, ``flush``, ``close`` and in calls that wait for room, and pauses by ``cluster.waiter``
-    only. ``counts_lookups`` and ``other_partition`` are those of the ``Sender``.
+    only. ``counts_lookups`` and ``other_partition`` are those of the ``Sender``, and ``transactions`` too, of
+    a ``TransactionalProducer``.
     """
 
     def __init__(
@@ -58,6 +66,8 @@ class BatchingProducer:
         threads: bool = True,
         counts_lookups: bool = False,
         other_partition: Callable[[TopicPartition], int] | None = None,
+        transactions: TransactionManager | None = None,
+        transaction_runner: TransactionRunner | None = None,
     ) -> None:
         self.config = config or BatchingConfig()
         cluster.check_security(self.config.security)
@@ -65,6 +75,7 @@ class BatchingProducer:
         self._clock = cluster.clock
         self._partitioner = partitioner or StickyPartitioner()
         self._threads = threads
+        self._transactions = transactions
         # Re-entrant: Ctrl-C cannot interrupt ``Condition.wait`` while it takes such a lock again.
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
@@ -76,8 +87,9 @@ class BatchingProducer:
             cluster,
             counts_lookups=counts_lookups,
             other_partition=other_partition,
+            transactions=transactions,
         )
-        self._runner = TaskRunner(cluster, self.config, self._sender, self._work)
+        self._runner = TaskRunner(cluster, self.config, self._sender, self._work, transaction_runner)
         self._workers: list[threading.Thread] = []
         self._idle: list[float] = []
         """For each idle worker the time at which it looks for tasks by itself: monotonic ms."""
@@ -243,6 +255,28 @@ class BatchingProducer:
         with self._lock:
             return self._wait(all_done, deadline)
 
+    def perform(
+        self, begin: Callable[[], TransactionResult], timeout_ms: int, *, flush: bool = False
+    ) -> TransactionResult:
+        """Begin a call of ``transactions``, and wait for its result until ``timeout_ms`` have passed; with
+        ``flush`` batches do not linger meanwhile. For the ``TransactionalProducer``.
+        """
+        with contextlib.ExitStack() as stack:
+            if flush:
+                stack.enter_context(self._accumulator.flush())
+            with self._lock:
+                if self._closing:
+                    raise NetworkError("the producer is closed")
+                assert self._transactions is not None
+                result = begin()
+                self._wake_worker()
+                try:
+                    self._wait(lambda: result.done, self._cluster.deadline(timeout_ms))
+                finally:
+                    if not result.done:
+                        self._transactions.time_out(result)
+                return result
+
     def abort(self, error: MinikafkaError) -> None:
         """Fail all records that are not acknowledged. Any thread may call this while another one waits."""
         with self._lock:
@@ -320,6 +354,8 @@ class BatchingProducer:
     def _wait_for_room(self, size: int, deadline: Deadline | None) -> None:
         if self._closing:
             raise NetworkError("the producer is closed")
+        if self._transactions is not None:
+            self._transactions.check_open()
         if self._accumulator.has_room(size):
             return
         deadline = deadline or self._cluster.deadline(self.config.max_block_ms)
@@ -334,6 +370,8 @@ class BatchingProducer:
                 )
         if self._closing:
             raise NetworkError("the producer is closed")
+        if self._transactions is not None:
+            self._transactions.check_open()  # it may have ended meanwhile
 
     def _wait(self, reached: Callable[[], bool], deadline: Deadline | None) -> bool:
         while not reached():

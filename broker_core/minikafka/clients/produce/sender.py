@@ -31,8 +31,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from minikafka.base.errors import (
     AuthenticationFailed,
@@ -43,10 +42,8 @@ from minikafka.base.errors import (
     NetworkError,
     RemoteWireError,
 )
-from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.base.text import first_of, shorten
-from minikafka.clients.network.metadata import NO_LEADER, LeaderAndEpoch
+from minikafka.clients.network.metadata import LeaderAndEpoch
 from minikafka.clients.network.response_errors import (
     NOT_ENOUGH_REPLICAS_CODES,
     authorization_hint,
@@ -57,19 +54,26 @@ from minikafka.clients.network.retry import Backoff, FailedAttempts, unreachable
 from minikafka.clients.produce.accumulator import RecordAccumulator
 from minikafka.clients.produce.batch import ProducerBatch
 from minikafka.clients.produce.config import BatchingConfig
+from minikafka.clients.produce.requests import (
+    InitProducerIdTask,
+    MetadataTask,
+    ProduceTask,
+    Task,
+    TransactionTask,
+    new_leaders,
+    record_errors,
+    refusal_text,
+)
 from minikafka.clients.produce.retry_log import NO_LEADER_KNOWN, RetryLog
 from minikafka.clients.produce.send_future import UNKNOWN_OFFSET, SendFuture
 from minikafka.clients.produce.sequence_numbers import SequenceNumbers
 from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.wire.apis.current_leader import NodeEndpoint
-from minikafka.wire.apis.produce import (
-    ProducePartition,
-    ProducePartitionResponse,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceTopic,
-    RecordError,
-)
+from minikafka.wire.apis.produce import ProducePartitionResponse, ProduceResponse
+
+if TYPE_CHECKING:
+    from minikafka.clients.produce.transaction_manager import TransactionManager
+    from minikafka.clients.produce.transaction_requests import Outcome
 
 _CODE_HINTS = {
     ErrorCode.CORRUPT_MESSAGE: "; also the error for a record without a key in a compacted topic",
@@ -81,8 +85,6 @@ _CODE_HINTS = {
 _NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
 """Retriable codes that brokers send only before an append. All others may come while an append waits for
 replicas."""
-SHOWN_RECORDS_MAX = 3
-"""The limit of refused records that a message lists."""
 TOO_LARGE_SETTINGS = {
     ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
     ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",
@@ -112,42 +114,6 @@ METADATA_RETRY_BACKOFF_MS = 100
 """The time between two metadata requests for the same topics, if their number has no limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataTask:
-    """A metadata request for these topics."""
-
-    topics: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"a metadata request for {', '.join(self.topics)}"
-
-
-@dataclass(frozen=True, slots=True)
-class InitProducerIdTask:
-    """A request to any broker for a producer id."""
-
-    def __str__(self) -> str:
-        return "a request for a producer id"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ProduceTask:
-    """One Produce request: the batches, one per partition, for one broker."""
-
-    broker_id: int
-    batches: tuple[ProducerBatch, ...]
-
-    def without(self, batch: ProducerBatch) -> ProduceTask:
-        """Return the same request without one batch."""
-        return replace(self, batches=tuple(b for b in self.batches if b is not batch))
-
-    def __str__(self) -> str:
-        return f"a produce request to broker {self.broker_id}"
-
-
-Task = ProduceTask | MetadataTask | InitProducerIdTask
-
-
 class Sender:
     """Chooses the next request. Every method is called under the producer's lock; times are monotonic ms."""
 
@@ -159,9 +125,11 @@ class Sender:
         *,
         counts_lookups: bool = False,
         other_partition: Callable[[TopicPartition], int] | None = None,
+        transactions: TransactionManager | None = None,
     ) -> None:
         """``counts_lookups``: counted retries. ``other_partition`` chooses for the batches of a partition
         that may go to any, from those with a leader; it raises BrokerError if there are none.
+        ``transactions``: those of a transactional producer.
         """
         self._counts_lookups = counts_lookups
         pause_ms = config.retry_backoff_ms
@@ -175,7 +143,10 @@ class Sender:
         self._accumulator = accumulator
         self._config = config
         self._leaders = leaders
-        self._sequences = SequenceNumbers(config)
+        self._transactions = transactions
+        self.transactional_id = None if transactions is None else transactions.transactional_id
+        """For the requests; None without transactions."""
+        self._sequences = SequenceNumbers(config) if transactions is None else transactions
         self._in_flight: dict[int, set[ProduceTask]] = defaultdict(set)
         self._pending_topics: set[str] = set()
         self._next_lookup_ms: dict[str, int] = {}
@@ -191,13 +162,11 @@ class Sender:
 
         The caller reports the end of a ProduceTask by ``handle_response`` or ``handle_failure``, of a
         MetadataTask by ``handle_metadata``, of an InitProducerIdTask by ``handle_producer_id`` or
-        ``handle_producer_id_error``; that of any task which an unexpected error has ended by ``fail_task``.
+        ``handle_producer_id_error``, of a TransactionTask by ``handle_transaction``; that of any task which
+        an unexpected error has ended by ``fail_task``.
         """
-        for batch in self._accumulator.expired_batches(now_ms):
-            self._fail(batch, self._expiry_error(batch))
-        if self._sequences.fatal_error is not None:
-            self._fail_unready(self._sequences.fatal_error, now_ms)
-        needs_producer_id = False
+        self._fail_ended(now_ms)
+        unready: list[ProducerBatch] = []
         broker_id: int | None = None
         chosen: list[ProducerBatch] = []
         size_bytes = 0
@@ -215,7 +184,7 @@ class Sender:
                 left_to.add(leader)
                 continue
             if not self._sequences.is_ready(batch):
-                needs_producer_id = True
+                unready.append(batch)
                 continue
             if chosen and batch.is_legacy is not chosen[0].is_legacy:
                 left_to.add(leader)
@@ -231,8 +200,8 @@ class Sender:
             # First, so that partitions of a busy broker do not delay the look-up of other leaders.
             self._pending_topics.update(leaderless)
             return MetadataTask(tuple(leaderless))
-        if needs_producer_id and self._sequences.begin_id_request(now_ms):
-            return InitProducerIdTask()
+        if (due := self._next_id_task(unready, now_ms)) is not None:
+            return due
         if broker_id is None:
             return None
         task = ProduceTask(broker_id, tuple(chosen))
@@ -242,6 +211,40 @@ class Sender:
             self._sequences.assign(batch)
         self.has_more_tasks = not all(self._is_busy(leader) for leader in left_to)
         return task
+
+    def _fail_ended(self, now_ms: int) -> None:
+        """Fail the batches that are not sent any more."""
+        for batch in self._accumulator.expired_batches(now_ms):
+            self._fail(batch, self._expiry_error(batch))
+        if self._sequences.fatal_error is not None:
+            self._fail_unready(self._sequences.fatal_error, now_ms)
+        if self._transactions is not None and self._transactions.drops_batches:
+            self._drop_batches(self._transactions)
+
+    def _next_id_task(
+        self, unready: Collection[ProducerBatch], now_ms: int
+    ) -> InitProducerIdTask | TransactionTask | None:
+        """Return the request that is due for the sake of batches that are not ready, or of a transaction."""
+        transactions = self._transactions
+        if transactions is None:
+            return InitProducerIdTask() if unready and self._sequences.begin_id_request(now_ms) else None
+        state = transactions.state
+        transactions.add_partitions(batch.topic_partition for batch in unready)
+        task = transactions.next_task(now_ms, has_batches=not self._accumulator.is_empty)
+        if transactions.state is not state:
+            self._accumulator.condition.notify_all()
+        return task
+
+    def _drop_batches(self, transactions: TransactionManager) -> None:
+        """Fail the batches that a transaction which is aborted, or was, does not send any more.
+
+        A batch with numbers may be in the log: its retries go on, so that the broker does not append it
+        after the end of the transaction.
+        """
+        error = transactions.drop_error()
+        for batch in self._accumulator.waiting_batches():
+            if batch.producer_sequence is None or transactions.fatal_error is not None:
+                self._fail(batch, error)
 
     def _is_busy(self, broker_id: int) -> bool:
         return len(self._in_flight[broker_id]) >= self._config.max_in_flight
@@ -253,6 +256,8 @@ class Sender:
             tasks.append(MetadataTask(tuple(self._pending_topics)))
         if self._sequences.id_requested:
             tasks.append(InitProducerIdTask())
+        if self._transactions is not None and self._transactions.task is not None:
+            tasks.append(self._transactions.task)
         return tasks
 
     def fail_task(self, task: Task, error: MinikafkaError, now_ms: int) -> None:
@@ -263,6 +268,8 @@ class Sender:
         elif isinstance(task, MetadataTask):
             self.handle_metadata(task, dict.fromkeys(task.topics, error), now_ms)
             self._fail_leaderless(task.topics, error, now_ms)
+        elif isinstance(task, TransactionTask):
+            self.handle_transaction(task, error, now_ms)
         else:
             self.handle_producer_id_error(error, now_ms)
             self._fail_unready(error, now_ms)
@@ -324,6 +331,12 @@ class Sender:
             lost = isinstance(error, BrokerError) and error.code is not missing.code
             self._retry(batch, error if lost and error else missing, now_ms)
 
+    def handle_transaction(self, task: TransactionTask, outcome: Outcome, now_ms: int) -> None:
+        """Handle the outcome of a TransactionTask, or its error."""
+        assert self._transactions is not None
+        self._transactions.handle(task, outcome, now_ms)
+        self._accumulator.condition.notify_all()
+
     def handle_producer_id(self, producer_id: int, producer_epoch: int) -> None:
         """Store the producer id that a broker has given."""
         self._sequences.handle_producer_id(producer_id, producer_epoch)
@@ -354,8 +367,8 @@ class Sender:
         if response is not None:
             results = {(topic.name, p.index): p for topic in response.topics for p in topic.partitions}
             if response.node_endpoints:
-                new_leaders = _new_leaders(response, task.broker_id)
-                moved = self._leaders.update_leaders(new_leaders, response.node_endpoints)
+                named = new_leaders(response, task.broker_id)
+                moved = self._leaders.update_leaders(named, response.node_endpoints)
         for batch in task.batches:
             if batch.produce_result.done:
                 continue  # it could not be encoded, or was aborted
@@ -389,13 +402,14 @@ class Sender:
         elif code in TOO_LARGE_SETTINGS:
             self._split_or_fail(batch, code, broker_id)
         else:
-            why = _refusal_text(result)
+            why = refusal_text(result)
             error = BrokerError(code, f"broker {broker_id} rejected {batch}{why}{self._hint(code, batch)}")
             if result.record_errors and len(batch.futures) == batch.count:
-                batch.produce_result.record_errors = _record_errors(batch, result, broker_id)
+                batch.produce_result.record_errors = record_errors(batch, result, broker_id)
                 # The code says what is wrong with the records that were refused, not with the others.
                 error = BrokerError(ErrorCode.INVALID_RECORD, error.detail)
-            if code is ErrorCode.UNKNOWN_PRODUCER_ID and batch.producer_sequence is not None:
+            may_restart = self._transactions is None and batch.producer_sequence is not None
+            if code is ErrorCode.UNKNOWN_PRODUCER_ID and may_restart:
                 self._sequences.reset_partition(batch)
                 self._retry(batch, error, now_ms)
             else:
@@ -533,45 +547,6 @@ class Sender:
         batch.produce_result.done = True  # last: after Ctrl-C before it, ``fail_task`` does all this again
 
 
-def _new_leaders(response: ProduceResponse, broker_id: int) -> dict[TopicPartition, LeaderAndEpoch]:
-    """Return the leaders that a broker names in place of itself."""
-    return {
-        TopicPartition(topic.name, part.index): LeaderAndEpoch(leader.leader_id, leader.leader_epoch)
-        for topic in response.topics
-        for part in topic.partitions
-        if part.error_code == ErrorCode.NOT_LEADER_FOR_PARTITION
-        and (leader := part.current_leader).leader_id not in (NO_LEADER, broker_id)
-    }
-
-
-def _refusal_text(result: ProducePartitionResponse) -> str:
-    """Return the reason that a broker gives, for messages; records are numbered from 0 in their batch."""
-    refused = [f"record {row.batch_index}: {_why_refused(row, result)}" for row in result.record_errors]
-    if refused:
-        return f": {shorten(first_of(refused, SHOWN_RECORDS_MAX))}"
-    return f": {shorten(result.error_message)}" if result.error_message else ""
-
-
-def _why_refused(row: RecordError, result: ProducePartitionResponse) -> str:
-    return row.batch_index_error_message or result.error_message or "invalid"
-
-
-def _record_errors(
-    batch: ProducerBatch, result: ProducePartitionResponse, broker_id: int
-) -> dict[int, MinikafkaError]:
-    """Return the errors of the records that a broker refuses, by their numbers in ``batch``."""
-    only_one = len(result.record_errors) == 1  # the code of the batch is about all of them
-    code = ErrorCode.of(result.error_code) if only_one else ErrorCode.INVALID_RECORD
-    return {
-        row.batch_index: BrokerError(
-            code,
-            f"broker {broker_id} rejected record {row.batch_index} (the first is 0) of {batch}: "
-            f"{shorten(_why_refused(row, result))}",
-        )
-        for row in result.record_errors
-    }
-
-
 def _may_be_appended(error: MinikafkaError) -> bool:
     """Return True if a broker may have appended the batch of an attempt that ended with ``error``."""
     if isinstance(error, AuthenticationFailed):
@@ -579,19 +554,3 @@ def _may_be_appended(error: MinikafkaError) -> bool:
     if isinstance(error, BrokerError):
         return (error.is_retriable or error.code is ErrorCode.UNKNOWN) and error.code not in _NOT_APPENDED
     return not isinstance(error, LocalWireError)
-
-
-def produce_request(task: ProduceTask, sets: list[Buffer], acks: int, timeout_ms: int) -> ProduceRequest:
-    """Return the request for a task whose batches were encoded to ``sets``, in the same order."""
-    topics: dict[str, list[ProducePartition]] = {}
-    for batch, data in zip(task.batches, sets, strict=True):
-        tp = batch.topic_partition
-        topics.setdefault(tp.topic, []).append(ProducePartition(index=tp.partition, records=data))
-    return ProduceRequest(
-        transactional_id=None,
-        acks=acks,
-        timeout_ms=timeout_ms,
-        topics=tuple(
-            ProduceTopic(name=name, partitions=tuple(partitions)) for name, partitions in topics.items()
-        ),
-    )

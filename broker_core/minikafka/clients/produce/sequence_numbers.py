@@ -42,6 +42,8 @@ class SequenceNumbers:
     """The sequence numbers of one producer's batches. Called under its lock; times are monotonic ms."""
 
     def __init__(self, config: BatchingConfig) -> None:
+        self._transactional = False
+        """True if the batches belong to transactions."""
         self.fatal_error: MinikafkaError | None = None
         """Set if nothing can be sent: idempotence is required and the brokers do not support it."""
         self._required = config.idempotence is True
@@ -113,7 +115,7 @@ class SequenceNumbers:
             assert self._id is not None
             sequence = self._partitions[tp] = _PartitionSequence(*self._id)
         batch.producer_sequence = ProducerSequence(
-            sequence.producer_id, sequence.producer_epoch, sequence.next_sequence
+            sequence.producer_id, sequence.producer_epoch, sequence.next_sequence, self._transactional
         )
         sequence.next_sequence = (sequence.next_sequence + batch.sequence_count) % _SEQUENCES
 

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.files import Buffer
@@ -15,14 +16,15 @@ from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.produce.batch import ProducerBatch
 from minikafka.clients.produce.config import BatchingConfig
-from minikafka.clients.produce.sender import (
+from minikafka.clients.produce.requests import (
     InitProducerIdTask,
     MetadataTask,
     ProduceTask,
-    Sender,
     Task,
+    TransactionTask,
     produce_request,
 )
+from minikafka.clients.produce.sender import Sender
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import Codec
 from minikafka.wire.apis.init_producer_id import (
@@ -31,6 +33,9 @@ from minikafka.wire.apis.init_producer_id import (
     InitProducerIdResponse,
 )
 from minikafka.wire.apis.produce import PRODUCE, ProduceRequest, ProduceResponse
+
+if TYPE_CHECKING:
+    from minikafka.clients.produce.transaction_runner import TransactionRunner
 
 logger = logging.getLogger("minikafka.clients.produce")
 retries_logger = logging.getLogger("minikafka.clients.produce.retries")
@@ -58,13 +63,19 @@ class TaskRunner:
     """
 
     def __init__(
-        self, cluster: ClusterClient, config: BatchingConfig, sender: Sender, work: threading.Condition
+        self,
+        cluster: ClusterClient,
+        config: BatchingConfig,
+        sender: Sender,
+        work: threading.Condition,
+        transactions: TransactionRunner | None = None,
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.clock
         self._config = config
         self._sender = sender
         self._work = work
+        self._transactions = transactions
         self._idempotence_error: MinikafkaError | None = None
         """The reason why the brokers give no producer id, until it is logged."""
         self._requests: list[_Request] = []
@@ -140,7 +151,11 @@ class TaskRunner:
                 self._refresh_metadata(task)
             elif isinstance(task, InitProducerIdTask):
                 self._request_producer_id()
-            elif (request := self._send(task)) is not None:
+            elif (
+                request := self._send_transaction(task)
+                if isinstance(task, TransactionTask)
+                else self._send(task)
+            ) is not None:
                 if put_aside is None:
                     self._handle(task, self._response(request))
                 else:
@@ -236,7 +251,20 @@ class TaskRunner:
                 return None
             return _Request(task, reply, self._cluster.deadline(self._config.request_timeout_ms))
 
-    def _response(self, request: _Request) -> ProduceResponse | MinikafkaError:
+    def _send_transaction(self, task: TransactionTask) -> _Request | None:
+        """Send a request to a coordinator; None if it has ended already, as a look-up or with a failure."""
+        assert self._transactions is not None
+        deadline = self._cluster.deadline(self._config.request_timeout_ms)
+        if task.coordinator is None:
+            self._handle(task, self._transactions.find(task, deadline))
+            return None
+        try:
+            return _Request(task, self._transactions.send(task, deadline), deadline)
+        except MinikafkaError as error:
+            self._handle(task, error)
+            return None
+
+    def _response(self, request: _Request) -> Any:
         try:
             return request.reply.result(self._config.request_timeout_ms)
         except MinikafkaError as error:
@@ -245,11 +273,14 @@ class TaskRunner:
             logger.exception("unexpected error in the response to %s", request.task)
             return unexpected_error(error)
 
-    def _handle(self, task: ProduceTask, outcome: ProduceResponse | MinikafkaError | None) -> None:
-        """Handle the response to a request; None with acks=0."""
+    def _handle(self, task: ProduceTask | TransactionTask, outcome: Any) -> None:
+        """Handle the response to a request, or its error; None with acks=0."""
         with self._work:
             now_ms = self._clock.monotonic_ms()
-            if isinstance(outcome, MinikafkaError):
+            if isinstance(task, TransactionTask):
+                assert self._transactions is not None
+                self._sender.handle_transaction(task, self._transactions.outcome(task, outcome), now_ms)
+            elif isinstance(outcome, MinikafkaError):
                 self._sender.handle_failure(task, outcome, now_ms)
             else:
                 self._sender.handle_response(task, outcome, now_ms)
@@ -265,7 +296,8 @@ class TaskRunner:
         def request(version: int) -> ProduceRequest:
             sets = [self._encode(batch, version) for batch in task.batches]
             # The broker times out a little earlier than the client, so that its response still arrives.
-            return produce_request(task, sets, acks, timeout_ms - timeout_ms // 10)
+            wait_ms = timeout_ms - timeout_ms // 10
+            return produce_request(task, sets, acks, wait_ms, self._sender.transactional_id)
 
         deadline = self._cluster.deadline(timeout_ms)
         connection = self._cluster.connection(task.broker_id, ConnectionPool.PRODUCE)
@@ -341,10 +373,10 @@ def magic_for_version(version: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """A produce request in flight."""
+    """A request in flight."""
 
-    task: ProduceTask
-    reply: ResponseFuture[ProduceResponse]
+    task: ProduceTask | TransactionTask
+    reply: ResponseFuture[Any]
     deadline: Deadline
 
 

@@ -13,8 +13,9 @@ from minikafka.clients.network.metadata import LeaderAndEpoch
 from minikafka.clients.produce.accumulator import RecordAccumulator
 from minikafka.clients.produce.batch import RetryGroup
 from minikafka.clients.produce.config import BatchingConfig
+from minikafka.clients.produce.requests import MetadataTask, ProduceTask
 from minikafka.clients.produce.send_future import SendFuture
-from minikafka.clients.produce.sender import MetadataTask, ProduceTask, Sender
+from minikafka.clients.produce.sender import Sender
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from minikafka.wire.apis.produce import ProducePartitionResponse, ProduceResponse, ProduceTopicResponse

@@ -14,8 +14,9 @@ from minikafka.clients.network.metadata import LeaderAndEpoch
 from minikafka.clients.produce.accumulator import RecordAccumulator
 from minikafka.clients.produce.batch import message_bytes
 from minikafka.clients.produce.config import BatchingConfig
+from minikafka.clients.produce.requests import MetadataTask, ProduceTask, produce_request
 from minikafka.clients.produce.send_future import SendFuture
-from minikafka.clients.produce.sender import MetadataTask, ProduceTask, Sender, produce_request
+from minikafka.clients.produce.sender import Sender
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from minikafka.wire.apis.produce import (
