@@ -48,9 +48,9 @@ def bad_value(side: str, at: TopicPartition, offset: int, value: bytes, reason: 
     shown = repr(value[:_SHOWN_BYTES])[1:] + ("…" if len(value) > _SHOWN_BYTES else "")
     return BadValue(
         f"the {side} of {at} at offset {offset} is not in the format of minikafka.{side}.format: "
-        f"{printable(reason)}; its {len(value)} bytes are {shown}. Set {OPTION}=permissive to read such a "
-        f"{side} as null, with the reason in the column {side}_error, or {OPTION}=dead-letter to send such "
-        "records to another topic"
+        f"{printable(reason)}; its {len(value)} bytes are {shown}. Check the format and its schema, or set "
+        f"{OPTION}=permissive to read such a {side} as null, with the reason in the column {side}_error, or "
+        f"{OPTION}=dead-letter to send such records to another topic"
     )
 
 
