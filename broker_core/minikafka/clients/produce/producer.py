@@ -380,17 +380,21 @@ class BatchingProducer:
                 return False
             if self._threads:
                 self._settled.wait(None if left_ms is None else left_ms / 1000)
-            elif not self._step_or_wait(left_ms):
+            elif not self._step_or_wait(left_ms, reached):
                 return False
         return True
 
-    def _step_or_wait(self, left_ms: int | None) -> bool:
+    def _step_or_wait(self, left_ms: int | None, reached: Callable[[], bool]) -> bool:
         """Without threads: execute tasks, or wait. Return False if there will never be a task."""
         try:
             self._lock.release()  # in the block: Ctrl-C may come right after it
+            now_ms = self._clock.monotonic_ms()
             if not self._runner.step(left_ms):
                 with self._lock:
-                    due_ms = self._sender.next_due_ms(self._clock.monotonic_ms())
+                    if reached():  # the step has failed what was awaited, or ended an empty transaction
+                        return True
+                    # As of before the step, which may have missed what became due during it.
+                    due_ms = self._sender.next_due_ms(now_ms)
                 waits = [ms for ms in (due_ms, left_ms) if ms is not None]
                 if not waits:
                     return False

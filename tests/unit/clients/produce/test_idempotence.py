@@ -405,3 +405,30 @@ def test_partitions_keep_their_id_while_no_new_one_is_available(brokers: BrokerH
     assert not stuck.done
     producer.close()
     assert stamps(brokers, B) == [(0, 0, 0), (0, 0, 1)]
+
+
+class TickingClock:
+    """The clock of the brokers, which goes on whenever it is read."""
+
+    def __init__(self, brokers: BrokerHarness) -> None:
+        self._clock = brokers.clock
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def monotonic_ms(self) -> int:
+        self._clock.advance(1)
+        return self._clock.monotonic_ms()
+
+
+@pytest.mark.parametrize("backoff_ms", range(1, 9))
+def test_what_becomes_due_during_a_step_is_done(brokers: BrokerHarness, backoff_ms: int) -> None:
+    loading = InitProducerIdResponse(0, ErrorCode.GROUP_LOAD_IN_PROGRESS, -1, -1)
+    brokers.script(ApiKey.INIT_PRODUCER_ID, *[lambda *_: loading] * 3)
+    config = BatchingConfig(idempotence=True, retry_backoff_ms=backoff_ms)
+    client = brokers.client(clock=TickingClock(brokers))
+    with BatchingProducer(client, config, threads=False) as producer:
+        sent = producer.send("t", b"v", partition=0)
+        producer.flush(10_000)
+        assert sent.result().offset == 0
+        assert brokers.clock.monotonic_ms() < 5_000
