@@ -205,7 +205,7 @@ def client_properties() -> str:
     from minikafka.cli.command_config import CommandConfig
     from minikafka.clients.consumer.config import ConsumerConfig
     from minikafka.clients.group.config import GroupConsumerConfig
-    from minikafka.clients.produce.config import BatchingConfig
+    from minikafka.clients.produce.config import BatchingConfig, TransactionalConfig
     from minikafka.clients.producer.producer_config import ProducerConfig
     from minikafka.security.sasl.sasl_config import SaslConfig
     from minikafka.security.ssl_config import SslConfig
@@ -252,7 +252,7 @@ def client_properties() -> str:
             ([f"`{name}`", default_of(key), allowed(key), key.doc] for name, key in rows),
         )
     )
-    for config in (BatchingConfig, GroupConsumerConfig, ProducerConfig, ConsumerConfig):
+    for config in (BatchingConfig, TransactionalConfig, GroupConsumerConfig, ProducerConfig, ConsumerConfig):
         parts.append(f"## {config.__module__.rpartition('.')[0]}.{config.__name__}")
         parts.append(
             table(

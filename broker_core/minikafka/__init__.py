@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from minikafka.clients.consumer.zookeeper_connector import Consumer
     from minikafka.clients.group.consumer import GroupConsumer
     from minikafka.clients.network.cluster import ClusterClient
+    from minikafka.clients.produce.transactional_producer import TransactionalProducer
     from minikafka.clients.producer.producer import Producer
     from minikafka.clients.simple_consumer.simple_consumer import SimpleConsumer
 
@@ -29,6 +30,7 @@ __all__ = [
     "Producer",
     "SimpleConsumer",
     "TopicPartition",
+    "TransactionalProducer",
     "__version__",
 ]
 
@@ -43,5 +45,6 @@ __getattr__ = lazy_exports(
         "Producer": "minikafka.clients.producer.producer",
         "SimpleConsumer": "minikafka.clients.simple_consumer.simple_consumer",
         "TopicPartition": "minikafka.base.ids",
+        "TransactionalProducer": "minikafka.clients.produce.transactional_producer",
     },
 )
