@@ -59,7 +59,7 @@ class Waiting:
 
 @dataclass
 class Model:
-    """What clients of one id have seen."""
+    """The responses that the clients of one id have seen."""
 
     producers: list[ProducerIdAndEpoch] = field(default_factory=list)
     """All that were answered, the newest last."""

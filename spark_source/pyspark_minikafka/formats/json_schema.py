@@ -176,7 +176,7 @@ class _Checker:
     def __init__(self, document: Any) -> None:
         self._reader = _Reader(document)
         self._found: dict[tuple[int, str], str] = {}
-        """What ``check`` found of each part and name. A part that contains itself is compared once."""
+        """The results of ``check`` by part and name. A part that contains itself is compared once."""
 
     def check(self, schema: Any, data_type: DataType, name: str) -> str:
         """Return the first mismatch; empty if there is none."""
