@@ -163,8 +163,12 @@ def test_up_stops_at_once_and_restarts_with_all_brokers_or_more(tmp_path: Path, 
     process, addresses = start(directory)
     try:
         assert len(addresses) == 2
-        found = rows(cli, "topic", "describe", "t", "--bootstrap", addresses[1])
-        assert all(row["leader"] in {0, 1} for row in found)
+
+        def has_leaders() -> bool:
+            found = rows(cli, "topic", "describe", "t", "--bootstrap", addresses[1])
+            return all(row["leader"] in {0, 1} for row in found)
+
+        assert wait_until(has_leaders, DEADLINE_S)
     finally:
         out, err = stop(process)
     assert (out, err) == ("", f"minikafka: {directory} has brokers 0 and 1; starting all of them\n")
