@@ -16,13 +16,12 @@ from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from minikafka.base.errors import ErrorCode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
 from minikafka.transactions.decisions import (
     Answer,
     AppendOutcome,
     AppendTransition,
     Decision,
-    ProducerIdAndEpoch,
     TransactionDescription,
     TxnMarkers,
 )
@@ -202,8 +201,8 @@ class TransactionMachine(RuleBasedStateMachine):
         if kind in {"init", "repeat"}:
             given, known = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch), model.producers
             if kind == "init" or not known or given != known[-1]:
-                same_id = [other.producer_epoch for other in known if other.producer_id == given.producer_id]
-                assert given.producer_epoch > max(same_id, default=-1)
+                same_id = [other.epoch for other in known if other.producer_id == given.producer_id]
+                assert given.epoch > max(same_id, default=-1)
                 known.append(given)
                 model.asked = producer
             return
@@ -386,7 +385,7 @@ class TransactionMachine(RuleBasedStateMachine):
             if described.error is ErrorCode.NONE:
                 seen = ProducerIdAndEpoch(described.producer_id, described.producer_epoch)
                 if model.seen is not None and model.seen.producer_id == seen.producer_id:
-                    assert seen.producer_epoch >= model.seen.producer_epoch
+                    assert seen.epoch >= model.seen.epoch
                 model.seen = seen
 
     @invariant()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import count
 
 from minikafka.base.errors import ErrorCode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
 from minikafka.transactions.decisions import (
     Answer,
     AppendOutcome,
@@ -14,7 +14,6 @@ from minikafka.transactions.decisions import (
     Decision,
     KeyValue,
     NeedProducerId,
-    ProducerIdAndEpoch,
     TxnMarkers,
 )
 from minikafka.transactions.loading import TransactionMetadataLoader

@@ -6,7 +6,7 @@ import threading
 from typing import Any, TypeVar
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import BrokerAddress, ProducerIdAndEpoch, TopicPartition
 from minikafka.clients.group.offsets import Committed, GroupMetadata
 from minikafka.clients.produce.batch import RecordListBatch
 from minikafka.clients.produce.config import TransactionalConfig
@@ -20,7 +20,6 @@ from minikafka.clients.produce.transaction_requests import (
     InitProducerId,
     Operation,
     Outcome,
-    ProducerIdAndEpoch,
 )
 from minikafka.records.format.message_set import Record
 

@@ -23,7 +23,9 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """The topic in which groups and their offsets are stored."""
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+"""The topic in which transaction coordinators store transactions."""
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 
 
 class TopicPartition(NamedTuple):
@@ -34,6 +36,13 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """The identity of a producer. An older epoch is fenced."""
+
+    producer_id: int
+    epoch: int
 
 
 def numbers_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:

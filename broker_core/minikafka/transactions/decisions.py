@@ -7,7 +7,6 @@ Times are ms since the epoch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
@@ -16,13 +15,6 @@ from minikafka.transactions.states import TransactionState
 
 KeyValue = tuple[bytes, bytes | None]
 """Key and value of a record; no value is a tombstone."""
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """A producer, as its requests name it."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)

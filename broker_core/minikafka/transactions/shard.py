@@ -22,7 +22,7 @@ from itertools import islice
 from minikafka.base.config.config_def import setting
 from minikafka.base.config.types import int32
 from minikafka.base.errors import ErrorCode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
 from minikafka.transactions.decisions import (
     Answer,
     AppendOutcome,
@@ -30,7 +30,6 @@ from minikafka.transactions.decisions import (
     Decision,
     IdExpiration,
     NeedProducerId,
-    ProducerIdAndEpoch,
     TransactionDescription,
     TransactionListing,
     TxnMarkers,
@@ -304,7 +303,7 @@ class TransactionCoordinatorShard:
         metadata = self._transactions.get(transactional_id)
         if metadata is None or metadata.producer_id != producer.producer_id:
             return Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if metadata.producer_epoch != producer.producer_epoch:
+        if metadata.producer_epoch != producer.epoch:
             return _FENCED
         return metadata
 

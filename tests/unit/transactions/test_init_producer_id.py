@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.base.ids import TopicPartition
-from minikafka.transactions.decisions import Answer, AppendTransition, NeedProducerId, ProducerIdAndEpoch
+from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
+from minikafka.transactions.decisions import Answer, AppendTransition, NeedProducerId
 from minikafka.transactions.messages import (
     TransactionLogPartitions,
     TransactionLogValue,

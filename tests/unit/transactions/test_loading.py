@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.base.ids import TopicPartition
-from minikafka.transactions.decisions import ProducerIdAndEpoch
+from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
 from minikafka.transactions.loading import TransactionMetadataLoader
 from minikafka.transactions.messages import (
     TransactionLogPartitions,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
+from minikafka.base.ids import OFFSETS_TOPIC, ProducerIdAndEpoch, TopicPartition
 from minikafka.transactions.decisions import (
     Answer,
     AppendOutcome,
     AppendTransition,
-    ProducerIdAndEpoch,
     TransactionDescription,
     TransactionListing,
 )
@@ -214,7 +213,7 @@ def test_a_second_transaction_follows_with_the_same_epoch(txn: CoordinatorHarnes
     assert txn.add(producer, T1) is NONE
     assert txn.end(producer, commit=False) is NONE
     assert txn.markers[-1].partitions == {T1}
-    assert txn.markers[-1].producer_epoch == producer.producer_epoch
+    assert txn.markers[-1].producer_epoch == producer.epoch
 
 
 # --- pending appends ----------------------------------------------------------------------------------------
@@ -391,11 +390,11 @@ def test_a_transaction_is_aborted_after_its_time_out(txn: CoordinatorHarness) ->
     assert txn.shard.expired(txn.now_ms, 10) == []
     txn.perform(append)
     assert txn.state() is PREPARE_ABORT
-    assert txn.markers[0].producer_epoch == producer.producer_epoch + 1
+    assert txn.markers[0].producer_epoch == producer.epoch + 1
     assert txn.end(producer) is FENCED
     txn.write_markers()
     assert txn.init(producer).error is FENCED
-    assert txn.init().producer_epoch == producer.producer_epoch + 2
+    assert txn.init().producer_epoch == producer.epoch + 2
 
 
 def test_the_time_counts_from_the_first_partition(txn: CoordinatorHarness) -> None:

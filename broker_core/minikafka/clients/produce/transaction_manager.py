@@ -39,7 +39,7 @@ from minikafka.base.errors import (
     RemoteWireError,
     TransactionAbortable,
 )
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import BrokerAddress, ProducerIdAndEpoch, TopicPartition
 from minikafka.clients.group.offsets import GroupMetadata, Offsets
 from minikafka.clients.network.retry import Backoff
 from minikafka.clients.produce.batch import ProducerBatch
@@ -66,7 +66,6 @@ from minikafka.clients.produce.transaction_requests import (
     InitProducerId,
     Operation,
     Outcome,
-    ProducerIdAndEpoch,
 )
 from minikafka.wire.apis.find_coordinator import CoordinatorType
 

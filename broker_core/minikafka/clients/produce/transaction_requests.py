@@ -14,10 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
-from minikafka.base.ids import BrokerAddress, TopicPartition, numbers_by_topic, rows_by_topic
+from minikafka.base.ids import (
+    BrokerAddress,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    numbers_by_topic,
+    rows_by_topic,
+)
 from minikafka.clients.group.offsets import GroupMetadata, Offsets
 from minikafka.wire.api import Api
 from minikafka.wire.apis.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
@@ -40,13 +46,6 @@ from minikafka.wire.apis.txn_offset_commit import (
 
 MEMBERS_SINCE = 3
 """The first version of TxnOffsetCommit with generations and members (KIP-447)."""
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """The identity of a producer. An older epoch is fenced."""
-
-    producer_id: int
-    epoch: int
 
 
 NO_PRODUCER = ProducerIdAndEpoch(-1, -1)

@@ -13,6 +13,7 @@ from minikafka.base.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
+from minikafka.base.ids import ProducerIdAndEpoch
 from minikafka.clients.produce.transaction_manager import TransactionState
 from minikafka.clients.produce.transaction_requests import (
     AddOffsets,
@@ -21,7 +22,6 @@ from minikafka.clients.produce.transaction_requests import (
     EndTransaction,
     FindCoordinator,
     InitProducerId,
-    ProducerIdAndEpoch,
 )
 from minikafka.wire.apis.find_coordinator import CoordinatorType
 from tests.support.transactional_producers import GROUP, LOST, OFFSETS, A, B, Transactions, refused
