@@ -1,17 +1,22 @@
 """The history of a cluster's clients, and the search for Jepsen's anomalies in it.
 
-The names are those of Jepsen's test of Kafka-like logs. Its anomalies of transactions (G0, G1c, a read before
-the commit) cannot occur, as there are no transactions. An "int-" anomaly is within one operation, the one of
-the same name without the prefix between two.
+The names are those of Jepsen's test of Kafka-like logs. Its anomalies of transactions are in
+``transaction_anomalies``. An "int-" anomaly is within one operation, the one of the same name without the
+prefix between two.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from minikafka.base.ids import TopicPartition
+
+Partition = int | TopicPartition
+"""A number, where all are of one topic."""
 Rows = Sequence[tuple[int, bytes]]
 """Offset and value, in the order of offsets."""
 
@@ -31,8 +36,10 @@ class Poll:
     """The result of one poll for one partition. Positions continue only within one ``assignment``."""
 
     assignment: int
-    partition: int
+    partition: Partition
     rows: tuple[tuple[int, bytes], ...]
+    returned_s: float = math.inf
+    """The time after it returned."""
 
 
 @dataclass
@@ -40,17 +47,19 @@ class History:
     """The operations of all clients. Each client fills in its own entries."""
 
     senders: dict[str, Sender] = field(default_factory=dict)
-    sent: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
+    sent: dict[str, list[tuple[Partition, bytes]]] = field(default_factory=dict)
     """Partition and value, in send order; no value is sent twice."""
-    acknowledged: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    acknowledged: dict[bytes, tuple[Partition, int]] = field(default_factory=dict)
     """With acks=all: value -> partition and offset, -1 if the response had none."""
     failed: set[bytes] = field(default_factory=set)
     """Values that were rejected before any write."""
     polls: dict[str, list[Poll]] = field(default_factory=dict)
+    partitions: dict[str, Collection[Partition]] = field(default_factory=dict)
+    """The partitions of those readers that do not read all."""
     wrong: list[str] = field(default_factory=list)
     """Problems that clients have detected themselves."""
 
-    def add_sender(self, name: str, *, once: bool, in_order: bool) -> list[tuple[int, bytes]]:
+    def add_sender(self, name: str, *, once: bool, in_order: bool) -> list[tuple[Partition, bytes]]:
         """Add a producer and return its list of sent values."""
         self.senders[name] = Sender(once, in_order)
         return self.sent.setdefault(name, [])
@@ -68,11 +77,11 @@ class History:
         return {name: sum(len(poll.rows) for poll in polls) for name, polls in self.polls.items()}
 
 
-def find(history: History, logs: Mapping[int, Rows]) -> dict[str, list[str]]:
+def find(history: History, logs: Mapping[Partition, Rows]) -> dict[str, list[str]]:
     """Return the anomalies by name. ``logs``: the content of each partition at the end, after all reads."""
     found: dict[str, list[str]] = defaultdict(list)
     there = {partition: dict(rows) for partition, rows in logs.items()}
-    places: dict[bytes, list[tuple[int, int]]] = defaultdict(list)
+    places: dict[bytes, list[tuple[Partition, int]]] = defaultdict(list)
     for partition, rows in logs.items():
         for offset, value in rows:
             places[value].append((partition, offset))
@@ -87,7 +96,7 @@ def find(history: History, logs: Mapping[int, Rows]) -> dict[str, list[str]]:
 
 
 def _of_the_log(
-    history: History, places: Mapping[bytes, Sequence[tuple[int, int]]]
+    history: History, places: Mapping[bytes, Sequence[tuple[Partition, int]]]
 ) -> Iterator[tuple[str, str]]:
     known = {value: name for name, sent in history.sent.items() for _, value in sent}
     for value, where in places.items():
@@ -111,10 +120,10 @@ def _of_the_log(
 
 def _of_sends(
     history: History,
-    there: Mapping[int, Mapping[int, bytes]],
-    places: Mapping[bytes, Sequence[tuple[int, int]]],
+    there: Mapping[Partition, Mapping[int, bytes]],
+    places: Mapping[bytes, Sequence[tuple[Partition, int]]],
 ) -> Iterator[tuple[str, str]]:
-    by_place: dict[tuple[int, int], bytes] = {}
+    by_place: dict[tuple[Partition, int], bytes] = {}
     for value, place in history.acknowledged.items():
         partition, offset = place
         if value not in places:
@@ -127,7 +136,7 @@ def _of_sends(
             other = there.get(partition, {}).get(offset)
             yield "inconsistent offsets", f"{value!r} was acknowledged at {place}, where {other!r} is"
     for name, sender in history.senders.items():
-        last: dict[int, int] = {}
+        last: dict[Partition, int] = {}
         for partition, value in history.sent[name] if sender.in_order else ():
             offset = history.acknowledged.get(value, (partition, -1))[1]
             if offset >= 0:
@@ -137,10 +146,13 @@ def _of_sends(
 
 
 def _of_polls(
-    history: History, reader: str, logs: Mapping[int, Rows], there: Mapping[int, Mapping[int, bytes]]
+    history: History,
+    reader: str,
+    logs: Mapping[Partition, Rows],
+    there: Mapping[Partition, Mapping[int, bytes]],
 ) -> Iterator[tuple[str, str]]:
-    seen: dict[int, set[int]] = {partition: set() for partition in logs}
-    last: dict[int, tuple[int, int]] = {}
+    seen: dict[Partition, set[int]] = {partition: set() for partition in logs}
+    last: dict[Partition, tuple[int, int]] = {}
     for poll in history.polls[reader]:
         partition, within = poll.partition, ""
         for offset, value in poll.rows:
@@ -158,7 +170,8 @@ def _of_polls(
             last[partition] = poll.assignment, offset
             seen.setdefault(partition, set()).add(offset)
             within = "int-"
-    for partition, rows in logs.items():
+    for partition in history.partitions.get(reader, logs):
+        rows = logs[partition]
         unseen = [(offset, value) for offset, value in rows if offset not in seen[partition]]
         if unseen:
             yield "unseen", f"{reader} did not read {len(unseen)} of partition {partition}, first {unseen[0]}"
