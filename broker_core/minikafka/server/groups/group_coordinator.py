@@ -36,11 +36,11 @@ from minikafka.groups.shard import GroupCoordinatorShard, GroupListing, KeyValue
 from minikafka.partition.partition import Partition
 from minikafka.records.format.hashes import partition_of_group
 from minikafka.server.admin.topics import start_auto_creation
+from minikafka.server.coordination.delayed_write import Timer
+from minikafka.server.coordination.partition_writer import PartitionWriter
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import portions
-from minikafka.server.groups.delayed_operations import GroupTimer
 from minikafka.server.groups.group_loader import GroupLoader
-from minikafka.server.groups.partition_writer import PartitionWriter
 from minikafka.server.workers.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class GroupCoordinator:
         """Partition -> its groups."""
         self._loads: dict[int, _Load] = {}
         """The partitions that are being loaded."""
-        self._timers: dict[str, GroupTimer] = {}
+        self._timers: dict[str, Timer] = {}
         self._to_expire: deque[tuple[int, str]] = deque()
         """Partition and name of each group still to be checked for expired offsets."""
         self._stopped = False
@@ -250,10 +250,10 @@ class GroupCoordinator:
             return  # a timer that fires early is scheduled again
         if timer is not None:
             self.broker.purgatory.remove(timer)
-        self._timers[group_id] = timer = GroupTimer(deadline_ms, partial(self._on_timer, group_id))
+        self._timers[group_id] = timer = Timer(deadline_ms, partial(self._on_timer, group_id))
         self.broker.wait(timer, [], deadline_ms)
 
-    def _on_timer(self, group_id: str, timer: GroupTimer) -> None:
+    def _on_timer(self, group_id: str, timer: Timer) -> None:
         def step() -> None:
             if self._timers.get(group_id) is timer:
                 del self._timers[group_id]
@@ -581,9 +581,7 @@ class GroupCoordinator:
             if shard is None:
                 deadline_ms = self.broker.clock.monotonic_ms() + _LOAD_RETRY_MS
                 again = partial(self._load, partition, load)
-                self.broker.wait(
-                    GroupTimer(deadline_ms, lambda _: self._loading.submit(again)), [], deadline_ms
-                )
+                self.broker.wait(Timer(deadline_ms, lambda _: self._loading.submit(again)), [], deadline_ms)
                 return
             del self._loads[number]
             self._shards[number] = shard

@@ -9,7 +9,8 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.groups import events
-from minikafka.server.groups import group_coordinator, partition_writer
+from minikafka.server.coordination import partition_writer
+from minikafka.server.groups import group_coordinator
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.join_group import JoinGroupRequest
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment

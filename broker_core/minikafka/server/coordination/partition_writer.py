@@ -13,16 +13,18 @@ from functools import partial
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
-from minikafka.groups.shard import KeyValue
 from minikafka.partition.partition import Partition
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.batch import MAGIC, set_producer
 from minikafka.records.format.message_set import Codec, Record, build_message_set
+from minikafka.server.coordination.delayed_write import DelayedWrite, WriteCallback
 from minikafka.server.core.broker import Broker
-from minikafka.server.groups.delayed_operations import DelayedWrite, WriteCallback
 
 _log = logging.getLogger(__name__)
+
+KeyValue = tuple[bytes, bytes | None]
+"""Key and value of a record; no value is a tombstone."""
 
 NO_SEQUENCE = -1
 

@@ -1,4 +1,4 @@
-"""Delayed operations of the group coordinator: the replication of a record, the next deadline of a group."""
+"""Delayed operations of a coordinator: the replication of records that it wrote, and a deadline."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class DelayedWrite:
             self._done(ErrorCode.REQUEST_TIMED_OUT, -1)
 
 
-class GroupTimer:
-    """A group's next deadline (for ``Broker.wait``); only time completes it."""
+class Timer:
+    """Calls ``ring``, outside of a step, when its deadline is over (for ``Broker.wait``)."""
 
-    def __init__(self, deadline_ms: int, ring: Callable[[GroupTimer], None]) -> None:
+    def __init__(self, deadline_ms: int, ring: Callable[[Timer], None]) -> None:
         self.deadline_ms = deadline_ms
         self._on_timer = ring
 
@@ -72,4 +72,4 @@ class GroupTimer:
         self._on_timer(self)
 
     def abandon(self, reason: str) -> None:
-        _log.error("lost the timer of a group: %s", reason)
+        _log.error("lost a timer of a coordinator: %s", reason)
