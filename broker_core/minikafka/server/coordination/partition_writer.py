@@ -1,4 +1,4 @@
-"""The writes of a coordinator to partitions of its internal topic, which this broker leads.
+"""Writes of this broker itself to partitions that it leads: of coordinators to their topics, and of markers.
 
 Records are encoded and validated outside of a step; the append is part of the step that decided it, so that
 the log has the records in the order of the decisions.
@@ -7,13 +7,13 @@ the log has the records in the order of the decisions.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
-from minikafka.partition.partition import Partition
+from minikafka.partition.partition import LogAppendResult, Partition
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.batch import MAGIC, set_producer
@@ -85,10 +85,41 @@ class PartitionWriter:
 
         Return the first offset; None if nothing was appended.
         """
+        return self._write(
+            topic_partition,
+            lambda partition, now_ms: partition.append(records, all_in_sync=True, now_ms=now_ms),
+            done,
+        )
+
+    def append_end_marker(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        done: WriteCallback,
+        *,
+        commit: bool,
+    ) -> int | None:
+        """Append the marker that ends the transaction of a producer, as ``append``."""
+        return self._write(
+            topic_partition,
+            lambda partition, now_ms: partition.append_end_marker(
+                producer_id, producer_epoch, coordinator_epoch, commit=commit, now_ms=now_ms
+            ),
+            done,
+        )
+
+    def _write(
+        self,
+        topic_partition: TopicPartition,
+        append: Callable[[Partition, int], LogAppendResult],
+        done: WriteCallback,
+    ) -> int | None:
         broker = self._broker
         try:
             partition = broker.partition(topic_partition)
-            appended = partition.append(records, all_in_sync=True, now_ms=broker.clock.now_ms())
+            appended = append(partition, broker.clock.now_ms())
         except BrokerError as error:
             _log.info("cannot append to %s: %s", topic_partition, error)
             done(error.code, -1)
