@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from minikafka.base.errors import BadVersion, CoordinationError, NoNode
-from minikafka.base.ids import new_topic_id
+from minikafka.base.ids import TopicPartition, new_topic_id, numbers_by_topic
 from minikafka.controller.assignment import Assignment
 from minikafka.log.checkpoints.topic_incarnations import TopicIncarnation
 from minikafka.registry import paths
@@ -40,6 +40,18 @@ class TopicZnodes:
             with contextlib.suppress(CoordinationError):  # the controller reports an invalid znode
                 topic_id = TOPIC.decode(data, path).topic_id
             found[by_path[path]] = TopicIncarnation(stat.created_at, topic_id)
+        return found
+
+    def missing(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions that do not exist. Those of a topic with an invalid znode may exist."""
+        named = numbers_by_topic(partitions)
+        nodes = self._store.read_all(paths.topic_path(topic) for topic in named)
+        found: set[TopicPartition] = set()
+        for topic, numbers in named.items():
+            path = paths.topic_path(topic)
+            with contextlib.suppress(CoordinationError):  # an invalid znode
+                known = TOPIC.decode(nodes[path][0], path).partitions if path in nodes else {}
+                found.update(TopicPartition(topic, number) for number in numbers if number not in known)
         return found
 
     def create(self, topics: Mapping[str, tuple[Assignment, Mapping[str, str]]]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The ids that topics get in their znodes."""
+"""The znodes of topics: their ids, and which partitions exist."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.store import Store
@@ -83,3 +84,9 @@ def test_id_that_another_controller_gives_meanwhile_stays(
 
     monkeypatch.setattr(topics.store, "write_all", late)
     assert topics.znodes.give_ids({"t": None}) == {"t": b"2" * 16}
+
+
+def test_partitions_are_missing_from_their_topic_or_with_it(topics: Topics) -> None:
+    topics.store.create(paths.topic_path("invalid"), b"{")
+    named = [TopicPartition(*key) for key in (("t", 0), ("t", 1), ("u", 0), ("invalid", 0))]
+    assert topics.znodes.missing(named) == {TopicPartition("t", 1), TopicPartition("u", 0)}
