@@ -35,7 +35,7 @@ MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
 MODULE_RATCHET: dict[str, int] = {
-    "broker_core/minikafka/log/log.py": 704,  # one class
+    "broker_core/minikafka/log/log.py": 703,  # one class
     "broker_core/minikafka/log/manager.py": 649,  # one noun: all logs of a broker, in all its directories
     "broker_core/minikafka/server/zookeeper/zookeeper_client.py": 629,  # one class
 }

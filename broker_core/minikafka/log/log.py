@@ -40,7 +40,7 @@ from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.config import LogConfig
 from minikafka.log.file_scan import RecoveryReport
 from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
-from minikafka.log.producers.producer_state import BatchMetadata
+from minikafka.log.producers.producer_state import BatchMetadata, Guard
 from minikafka.log.reading import LogRead, ReadRule, read_segments
 from minikafka.log.recovery import log_loader, segment_replacement
 from minikafka.log.retention import SegmentFacts
@@ -174,9 +174,9 @@ class Log:
     # Writing.
 
     def append(
-        self, valid: ValidatedRecords, *, now_ms: int = 0, leader_epoch: int = UNKNOWN
+        self, valid: ValidatedRecords, *, now_ms: int = 0, leader_epoch: int = UNKNOWN, guard: Guard = None
     ) -> LogAppendInfo:
-        """Assign the next offsets to the messages and append them.
+        """Assign the next offsets to the messages, which were verified with ``guard``, and append them.
 
         A batch that a producer sends again is not written: the result is ``duplicate``, with the offsets of
         the first append. Raises RECORD_LIST_TOO_LARGE when the records are larger than ``segment.bytes``, the
@@ -184,14 +184,13 @@ class Log:
         then the log is unchanged.
         """
         with self._mutex:
-            return self._append(valid, now_ms, leader_epoch)
+            return self._append(valid, now_ms, leader_epoch, guard)
 
-    def _append(self, valid: ValidatedRecords, now_ms: int, leader_epoch: int) -> LogAppendInfo:
+    def _append(self, valid: ValidatedRecords, now_ms: int, leader_epoch: int, guard: Guard) -> LogAppendInfo:
         self._check_appendable()
         self.epochs.require_saved()
-        writers = (
-            self.producers.analyze_batches(valid.batches, self._end_offset, now_ms) if valid.batches else {}
-        )
+        batches = valid.batches
+        writers = self.producers.analyze_batches(batches, self._end_offset, now_ms, guard) if batches else {}
         if isinstance(writers, BatchMetadata):
             return LogAppendInfo.of_duplicate(writers.first_offset, writers.last_offset, writers.timestamp_ms)
         epoch = max(leader_epoch, self.epochs.latest)  # a newer epoch may have started just now

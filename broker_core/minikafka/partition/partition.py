@@ -28,6 +28,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.log import Log
+from minikafka.log.producers.producer_state import Guard, VerificationGuard
 from minikafka.log.reading import LogRead
 from minikafka.partition.replica import FollowerReplica, LeaderAndIsr
 from minikafka.records.append.produced import LogAppendInfo, ValidatedRecords
@@ -195,17 +196,28 @@ class Partition:
 
     # --- as its leader --------------------------------------------------------------------------------------
 
+    def start_transaction_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int
+    ) -> VerificationGuard:
+        """Begin the verification of a producer's transaction, whose next batch has this ``sequence``.
+
+        OPEN_TRANSACTION if it is open, and needs no verification. Raises NOT_LEADER_FOR_PARTITION.
+        """
+        self.check_leader()
+        return self.log.producers.start_verification(producer_id, epoch, sequence, now_ms)
+
     def append(
-        self, valid: ValidatedRecords, *, all_in_sync: bool = False, now_ms: int = 0
+        self, valid: ValidatedRecords, *, all_in_sync: bool = False, now_ms: int = 0, guard: Guard = None
     ) -> LogAppendResult:
         """Assign the next offsets to the messages and append them. ``now_ms``: wall-clock time.
 
-        ``all_in_sync``: the producer requested acks=all, so ``min.insync.replicas`` applies. Raises
-        BrokerError NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS, RECORD_LIST_TOO_LARGE or one for sequence
-        numbers (``log.producers.producer_state``), and StorageError.
+        ``all_in_sync``: the producer requested acks=all, so ``min.insync.replicas`` applies. ``guard``: that
+        of ``start_transaction_verification``; None for records that need no verification. Raises BrokerError
+        NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS, RECORD_LIST_TOO_LARGE or one for sequence numbers and
+        transactions (``log.producers.producer_state``), and StorageError.
         """
         leadership = self._check_may_append(all_in_sync=all_in_sync)
-        assigned = self.log.append(valid, now_ms=now_ms, leader_epoch=leadership.leader_epoch)
+        assigned = self.log.append(valid, now_ms=now_ms, leader_epoch=leadership.leader_epoch, guard=guard)
         return self._appended(assigned, leadership)
 
     def append_end_marker(

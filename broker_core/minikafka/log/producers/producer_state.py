@@ -30,6 +30,11 @@ coordinator lets the leader append (KIP-98): 47 for a lower epoch of the produce
 TRANSACTION_COORDINATOR_FENCED for a lower epoch of the coordinator than that of the last marker. A marker may
 raise the producer's epoch, and need not end a transaction.
 
+Data that arrives after the marker must not begin a transaction that nobody ends (KIP-890). So a client's
+batch may begin one only after the coordinator has verified that the partition is in the transaction: the
+verification of a producer begins with a ``VerificationGuard``, which is kept until the producer's next batch
+or marker is appended. A batch with another guard, from before a marker, gets 48 INVALID_TXN_STATE.
+
 Everything here is a value or a pure function; ``producer_state_manager`` keeps the state of a log and its
 files.
 """
@@ -120,6 +125,44 @@ Producers = Mapping[int, ProducerStateEntry]
 """Producer id -> state."""
 
 
+class VerificationGuard:
+    """One verification of a producer's transaction. It is equal only to itself."""
+
+    __slots__ = ()
+
+
+Guard = VerificationGuard | None
+"""The guard with which batches were verified; None if they need not be."""
+OPEN_TRANSACTION = VerificationGuard()
+"""The guard for a batch of an open transaction, which needs no verification. It cannot begin another one."""
+
+
+@fast_value
+class VerificationStateEntry:
+    """The verification of a producer's transaction, which has no batch yet."""
+
+    guard: VerificationGuard
+    epoch: int
+    lowest_sequence: int
+    """The lowest sequence number that was seen in this epoch. No higher one may come first: the lower one,
+    which is sent again after an error, would then be out of order for ever."""
+    started_ms: int
+    """Wall-clock time."""
+
+    def seen(self, epoch: int, sequence: int) -> VerificationStateEntry:
+        """Return the state after one more batch that is to be verified."""
+        if epoch > self.epoch:
+            return VerificationStateEntry(self.guard, epoch, sequence, self.started_ms)
+        if epoch == self.epoch and sequence < self.lowest_sequence:
+            return VerificationStateEntry(self.guard, epoch, sequence, self.started_ms)
+        return self
+
+
+Verifications = Mapping[int, VerificationStateEntry]
+"""Producer id -> verification."""
+_NO_VERIFICATIONS: Verifications = {}
+
+
 def appended(header: BatchHeader, first_offset: int) -> BatchMetadata:
     """Return the metadata of a batch that is appended at ``first_offset``."""
     delta = header.last_offset_delta
@@ -130,13 +173,19 @@ def appended(header: BatchHeader, first_offset: int) -> BatchMetadata:
 
 
 def analyze_batches(
-    known: Producers, batches: Sequence[BatchHeader], first_offset: int, now_ms: int
+    known: Producers,
+    batches: Sequence[BatchHeader],
+    first_offset: int,
+    now_ms: int,
+    guard: Guard = None,
+    verifications: Verifications = _NO_VERIFICATIONS,
 ) -> BatchMetadata | dict[int, ProducerStateEntry]:
     """Check the produced ``batches``, which would be appended at ``first_offset``.
 
     Returns the earlier batch if they are a duplicate of it; otherwise the state of their producers after the
     append, empty when no batch has a producer. Raises BrokerError as in the module's table, and
-    INVALID_TXN_STATE for a non-transactional batch of a producer with an open transaction.
+    INVALID_TXN_STATE for a non-transactional batch of a producer with an open transaction, and for a
+    transactional one that would begin a transaction without having been verified.
     """
     changed: dict[int, ProducerStateEntry] = {}
     for header in batches:
@@ -150,9 +199,11 @@ def analyze_batches(
                     earlier = _find_duplicate(producer, header.producer_epoch, batch)
                     if earlier is not None:
                         return earlier
+                    if header.producer_id in verifications:
+                        _check_lowest(verifications[header.producer_id], header)
                     _check(producer, header, batch)
-            # A place for KIP-890: a transactional batch of a producer without an open transaction may be
-            # appended only once the coordinator has verified it.
+            if header.transactional and guard is not None and producer.current_txn_first_offset < 0:
+                _check_verified(verifications.get(header.producer_id), guard, header.producer_id)
             changed[header.producer_id] = producer.with_batch(
                 header.producer_epoch, batch, now_ms, transactional=header.transactional
             )
@@ -230,6 +281,27 @@ def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetada
             ErrorCode.INVALID_TXN_STATE,
             f"{name} sent a non-transactional batch in its transaction, open since offset "
             f"{producer.current_txn_first_offset}",
+        )
+
+
+def _check_lowest(verification: VerificationStateEntry, header: BatchHeader) -> None:
+    """Raise if a batch with a lower number, which is to be verified, must come before this one."""
+    lowest = verification.lowest_sequence
+    if header.producer_epoch == verification.epoch and 0 <= lowest < header.base_sequence:
+        raise _out_of_order(
+            f"producer {header.producer_id} sent sequence {header.base_sequence} before {lowest}, which is "
+            "not appended yet"
+        )
+
+
+def _check_verified(
+    verification: VerificationStateEntry | None, guard: VerificationGuard, producer_id: int
+) -> None:
+    """Raise unless a transaction may begin with a batch that was verified with ``guard``."""
+    if verification is None or verification.guard is not guard:
+        raise BrokerError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {producer_id} sent a batch of a transaction that ended while it was verified",
         )
 
 

@@ -47,9 +47,13 @@ from minikafka.log.index.transaction_index import AbortedTransaction, SegmentTra
 from minikafka.log.layout import SNAPSHOT_SUFFIX, snapshot_name
 from minikafka.log.producers.producer_state import (
     BATCHES_KEPT,
+    OPEN_TRANSACTION,
     BatchMetadata,
+    Guard,
     Producers,
     ProducerStateEntry,
+    VerificationGuard,
+    VerificationStateEntry,
     analyze_batches,
     analyze_end_marker,
     expired,
@@ -84,7 +88,9 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
 
 
 class ProducerStateManager:
-    """The state of the producers of one log. Changed only with the log's mutex held."""
+    """The state of the producers of one log. Changed only with the log's mutex held, except by
+    ``start_verification``.
+    """
 
     __slots__ = (
         "_directory",
@@ -94,6 +100,7 @@ class ProducerStateManager:
         "_open",
         "_snapshots",
         "_unstable",
+        "_verifications",
         "high_watermark",
     )
 
@@ -105,6 +112,8 @@ class ProducerStateManager:
         self._open: dict[int, int] = {}
         """Producer id -> first offset of its open transaction, in their order: few or none, of very many
         producers."""
+        self._verifications: dict[int, VerificationStateEntry] = {}
+        """Producer id -> the verification of its next transaction, in the order in which they began."""
         self._snapshots = list(snapshots)
         """Offsets of the files, increasing. Older ones may have been deleted with their segments."""
         self._last_error: str | None = None
@@ -156,11 +165,30 @@ class ProducerStateManager:
 
     # While the log grows.
 
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int
+    ) -> VerificationGuard:
+        """Begin or continue the verification of a producer's transaction; OPEN_TRANSACTION if it is open.
+
+        ``epoch`` and ``sequence`` are those of the batch that is to be verified. No batch or marker may be
+        appended meanwhile.
+        """
+        if producer_id in self._open:
+            return OPEN_TRANSACTION
+        verifications = self._verifications
+        known = verifications.get(producer_id)
+        if known is None:
+            known = VerificationStateEntry(VerificationGuard(), epoch, sequence, now_ms)
+            if len(verifications) >= PRODUCERS_MOST:
+                del verifications[next(iter(verifications))]
+        verifications[producer_id] = known.seen(epoch, sequence)
+        return known.guard
+
     def analyze_batches(
-        self, batches: Sequence[BatchHeader], first_offset: int, now_ms: int
+        self, batches: Sequence[BatchHeader], first_offset: int, now_ms: int, guard: Guard = None
     ) -> BatchMetadata | dict[int, ProducerStateEntry]:
         """Check batches, see ``producer_state.analyze_batches``: nothing is changed here."""
-        return analyze_batches(self._known, batches, first_offset, now_ms)
+        return analyze_batches(self._known, batches, first_offset, now_ms, guard, self._verifications)
 
     def analyze_end_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, now_ms: int
@@ -196,6 +224,7 @@ class ProducerStateManager:
     def take_over(self, other: ProducerStateManager) -> None:
         """Take the state of ``other``, of a log with the same batches."""
         self._known, self._open = dict(other._known), dict(other._open)
+        self._verifications = dict(other._verifications)
         self._unstable, self.high_watermark = other._unstable, other.high_watermark
 
     def _note_unstable(self, completed: tuple[tuple[int, int], ...]) -> None:
@@ -205,6 +234,9 @@ class ProducerStateManager:
 
     def _put(self, changed: Producers) -> None:
         known, opened = self._known, self._open
+        if self._verifications:
+            for producer_id in changed:
+                self._verifications.pop(producer_id, None)
         for producer_id, producer in changed.items():
             known.pop(producer_id, None)
             known[producer_id] = producer
@@ -239,6 +271,9 @@ class ProducerStateManager:
         removed = expired(self._known, now_ms, expiration_ms)
         for producer_id in removed:
             del self._known[producer_id]
+        for producer_id, verification in list(self._verifications.items()):
+            if now_ms - verification.started_ms >= expiration_ms:
+                del self._verifications[producer_id]
         return len(removed)
 
     # Files.
@@ -305,7 +340,7 @@ class ProducerStateManager:
         the segments that are read are rebuilt too, without a flush.
         """
         none = not self._snapshots
-        self._known, self._open = {}, {}
+        self._known, self._open, self._verifications = {}, {}, {}
         high_watermark, self.high_watermark = self.high_watermark, INT64_MAX
         begin = segments[0].base_offset
         self._remove(lambda at: not begin <= at <= min(believed_up_to, end_offset))
