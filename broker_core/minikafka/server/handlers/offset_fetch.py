@@ -6,8 +6,8 @@ several groups, each at most once. A partition without a commit has offset -1, a
 UNKNOWN_TOPIC_OR_PARTITION; version 0 gets REQUEST_TIMED_OUT while ZooKeeper is unavailable. The group's
 members do not matter, nor do their ids in version 9.
 
-``require_stable`` (7) has nothing to wait for: offsets of open transactions, for which Kafka answers
-UNSTABLE_OFFSET_COMMIT, are not supported.
+With ``require_stable`` (7, KIP-447) a partition with a commit that is being replicated, or is in an open
+transaction, gets UNSTABLE_OFFSET_COMMIT: the client asks again. All partitions are those with an offset.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ STEP_ROWS = 500
 
 _GROUP_ERROR_SINCE = 2
 _SEVERAL_GROUPS_SINCE = 8
+_UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 _Row = Callable[[TopicPartition], OffsetFetchResponsePartition]
 
@@ -56,11 +57,13 @@ def handle(
 
 
 def _serve(coordinator: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest) -> Steps:
-    version = context.version
+    version, stable = context.version, request.require_stable
     if version < _SEVERAL_GROUPS_SINCE:
         # Versions 0 and 1 have no error field for the group: it is reported in each partition.
         in_rows = version < _GROUP_ERROR_SINCE
-        topics, error = yield from _offsets(coordinator, request.group_id, request.topics, 0, in_rows=in_rows)
+        topics, error = yield from _offsets(
+            coordinator, request.group_id, request.topics, 0, require_stable=stable, in_rows=in_rows
+        )
         context.reply(OffsetFetchResponse(0, topics, error))
         return
     groups: list[OffsetFetchResponseGroup] = []
@@ -74,7 +77,9 @@ def _serve(coordinator: GroupCoordinator, context: RequestContext, request: Offs
             yield held_bytes
             continue
         seen.add(group.group_id)
-        topics, error = yield from _offsets(coordinator, group.group_id, group.topics, held_bytes)
+        topics, error = yield from _offsets(
+            coordinator, group.group_id, group.topics, held_bytes, require_stable=stable
+        )
         groups.append(OffsetFetchResponseGroup(group.group_id, topics, error))
         held_bytes += (1 + sum(len(topic.partitions) for topic in topics)) * ROW_BYTES
     context.reply(OffsetFetchResponse(0, (), ErrorCode.NONE, tuple(groups)))
@@ -86,6 +91,7 @@ def _offsets(
     topics: Sequence[OffsetFetchRequestTopic] | None,
     held_bytes: int,
     *,
+    require_stable: bool,
     in_rows: bool = False,
 ) -> Generator[int, None, tuple[tuple[OffsetFetchResponseTopic, ...], ErrorCode]]:
     """Look up the offsets of one group, in steps; return their rows and the group's error.
@@ -93,18 +99,26 @@ def _offsets(
     ``held_bytes``: the memory of the groups before it. ``in_rows``: each row has the group's error too.
     """
     try:
-        committed = coordinator.offsets(group_id, None if topics is None else _named(topics))
+        wanted = None if topics is None else _named(topics)
+        if require_stable:
+            committed, unstable = coordinator.stable_offsets(group_id, wanted)
+        else:
+            committed, unstable = coordinator.offsets(group_id, wanted), set()
     except BrokerError as error:
         code = error.code
         named = (topics or ()) if in_rows else ()
         yield held_bytes + sum(len(topic.partition_indexes) for topic in named) * ROW_BYTES
         return _rows(named, lambda key: _none(key, code)), code
-    total = len(committed) if topics is None else sum(len(topic.partition_indexes) for topic in topics)
+    total = (
+        len(committed) + len(unstable)
+        if topics is None
+        else sum(len(topic.partition_indexes) for topic in topics)
+    )
     needed_bytes = held_bytes + total * ROW_BYTES
     yield needed_bytes
     if topics is None:
         by_topic: dict[str, list[int]] = {}
-        for done, key in enumerate(committed):
+        for done, key in enumerate((*committed, *unstable)):
             by_topic.setdefault(key.topic, []).append(key.partition)
             if done % STEP_ROWS == STEP_ROWS - 1:
                 yield needed_bytes
@@ -114,8 +128,10 @@ def _offsets(
         rows = []
         for index in topic.partition_indexes:
             key = TopicPartition(topic.name, index)
-            value = committed.get(key)
-            rows.append(_none(key, ErrorCode.NONE) if value is None else _committed(key, value))
+            if (value := committed.get(key)) is not None:
+                rows.append(_committed(key, value))
+            else:
+                rows.append(_none(key, _UNSTABLE if key in unstable else ErrorCode.NONE))
             if len(rows) % STEP_ROWS == STEP_ROWS - 1:
                 yield needed_bytes
         answers.append(OffsetFetchResponseTopic(topic.name, tuple(rows)))

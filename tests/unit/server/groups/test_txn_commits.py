@@ -16,7 +16,14 @@ from minikafka.records.format.batch import BatchHeader, ControlType, build_contr
 from minikafka.records.scan.scan import scan
 from minikafka.server import assembly
 from minikafka.server.groups.group_coordinator import GroupCoordinator
+from minikafka.wire.api import ApiKey
+from minikafka.wire.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
 from tests.support import requests
+from tests.support.requests import Request
 from tests.support.simulation import Simulation
 
 E = ErrorCode
@@ -252,6 +259,42 @@ def test_broker_that_stops_coordinates_no_commit(coordinator: Coordinator) -> No
     assert coordinator.commit(5) is E.GROUP_COORDINATOR_NOT_AVAILABLE
     with pytest.raises(BrokerError):
         coordinator.groups.stable_offsets("g", [T0])
+
+
+# --- OffsetFetch --------------------------------------------------------------------------------------------
+
+
+def fetch(
+    coordinator: Coordinator, version: int, *partitions: int, stable: bool = True
+) -> dict[int, tuple[int, ErrorCode]]:
+    """Fetch offsets of t, or all; return offset and error of each partition."""
+    topics = (OffsetFetchRequestTopic("t", partitions),) if partitions else None
+    groups = (OffsetFetchRequestGroup("g", topics),)
+    body = OffsetFetchRequest("g", topics, groups, require_stable=stable)
+    answer = coordinator.world.call(Request(ApiKey.OFFSET_FETCH, version, body))
+    found = answer.groups[0] if version >= 8 else answer
+    return {
+        part.partition_index: (part.committed_offset, ErrorCode(part.error_code))
+        for topic in found.topics
+        for part in topic.partitions
+    }
+
+
+@pytest.mark.parametrize("version", [7, 8, 9])
+def test_client_that_requires_stable_offsets_waits_for_them(coordinator: Coordinator, version: int) -> None:
+    coordinator.world.call(requests.commit_offsets("t", offsets={0: 3, 1: 4}))
+    coordinator.commit(5)
+    assert fetch(coordinator, version, 0, 1) == {0: (-1, E.UNSTABLE_OFFSET_COMMIT), 1: (4, E.NONE)}
+    assert fetch(coordinator, version) == {0: (-1, E.UNSTABLE_OFFSET_COMMIT), 1: (4, E.NONE)}
+    assert fetch(coordinator, version, 0, stable=False) == {0: (3, E.NONE)}
+    coordinator.end(ControlType.COMMIT)
+    assert fetch(coordinator, version, 0, 1) == {0: (5, E.NONE), 1: (4, E.NONE)}
+
+
+def test_client_before_stable_offsets_gets_the_committed_one(coordinator: Coordinator) -> None:
+    coordinator.world.call(requests.commit_offsets("t", offsets={0: 3}))
+    coordinator.commit(5)
+    assert fetch(coordinator, 6, 0) == {0: (3, E.NONE)}
 
 
 # --- replication and loading --------------------------------------------------------------------------------
