@@ -11,8 +11,7 @@ from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups.events import MemberIdentity
 from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
 from minikafka.partition.partition import Partition
-from minikafka.records.append.produced import Limits, ValidatedRecords
-from minikafka.records.format.batch import BatchHeader, ControlType, build_control_batch, read_header
+from minikafka.records.format.batch import BatchHeader, ControlType, read_header
 from minikafka.records.scan.scan import scan
 from minikafka.server import assembly
 from minikafka.server.groups.group_coordinator import GroupCoordinator
@@ -98,12 +97,9 @@ class Coordinator:
 
     def mark(self, kind: ControlType, *, producer: int = P, epoch: int = 0) -> int:
         """Append the marker that ends the transaction of a producer; return its offset."""
-        data = build_control_batch(
-            kind, coordinator_epoch=0, producer_id=producer, producer_epoch=epoch, timestamp_ms=0
-        )
-        view = memoryview(bytearray(data))
-        marker = ValidatedRecords.of_batch(view, read_header(view, 0), Limits(max_magic=2))
-        offset = self.partition.append(marker, all_in_sync=True).append_info.first_offset
+        commit = kind is ControlType.COMMIT
+        appended = self.partition.append_end_marker(producer, epoch, 0, commit=commit)
+        offset = appended.append_info.first_offset
         self.groups.broker.run(lambda: self.groups.broker.touch(OFFSETS))
         return offset
 
