@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from minikafka.base.config.property_files import key_values
+from minikafka.base.config.types import one_of
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
@@ -57,6 +58,10 @@ Place = tuple[str | None, Path | None, str | None]
 CLIENTS = "minikafka.clients"
 """The logger of all clients."""
 Show = Callable[[TopicPartition, Message], None]
+ISOLATION_OPTION = "--isolation-level"
+READ_UNCOMMITTED = "read_uncommitted"
+READ_COMMITTED = "read_committed"
+_LEVEL = one_of(READ_UNCOMMITTED, READ_COMMITTED)
 
 
 TopicOrNone = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False)]
@@ -94,6 +99,23 @@ Properties = Annotated[
 ]
 
 
+def parse_isolation_level(text: str) -> str:
+    """Parse ``--isolation-level``. Raise ConfigError."""
+    level: str = _LEVEL.parse(ISOLATION_OPTION, text)
+    return level
+
+
+Isolation = Annotated[
+    str,
+    typer.Option(
+        ISOLATION_OPTION,
+        metavar="LEVEL",
+        parser=parse_isolation_level,
+        help="read_uncommitted: all messages. read_committed: none of open and aborted transactions.",
+    ),
+]
+
+
 def consume(
     topic: TopicOrNone = None,
     start: From = "beginning",
@@ -103,6 +125,7 @@ def consume(
     blacklist: Blacklisted = None,
     zookeeper: OfZooKeeper = None,
     properties: Properties = None,
+    isolation: Isolation = READ_UNCOMMITTED,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
     data_dir: DataDir = None,
@@ -113,6 +136,9 @@ def consume(
     A null key or value is printed as null. Keys and values are printed unchanged to a pipe or a file; bytes
     that are not UTF-8 as \\xff, or in base64 with --format json. On a terminal, control characters are
     escaped (\\x1b); in names they are escaped everywhere.
+
+    With --isolation-level read_committed a partition is read up to its first open transaction, and on when
+    that has ended.
     """
     where = parse_start(start)
     wanted = _topic_or_filter(topic, whitelist, blacklist)
@@ -120,6 +146,9 @@ def consume(
     given = key_values("--property", properties)
     if given and not zookeeper:
         raise ConfigError("--property", next(iter(properties or ())), "requires --zookeeper")
+    if zookeeper and isolation != READ_UNCOMMITTED:
+        reason = "conflicts with --zookeeper: Kafka's consumers of 0.8 have no isolation level"
+        raise ConfigError(ISOLATION_OPTION, isolation, reason)
 
     several = not isinstance(wanted, str)
     show_text = functools.partial(show_line_of_many if several else show_line, terminal=sys.stdout.isatty())
@@ -135,9 +164,9 @@ def consume(
             at = (zookeeper, bootstrap, data_dir, command_config)
             _read_zookeeper_group(wanted, group, where, at, {**secure, **given}, out)
         elif group is not None:
-            _read_as_member(wanted, group, where, (bootstrap, data_dir, command_config), out)
+            _read_as_member(wanted, group, where, (bootstrap, data_dir, command_config), isolation, out)
         else:
-            _read_alone(str(wanted), where, (bootstrap, data_dir, command_config), out)
+            _read_alone(str(wanted), where, (bootstrap, data_dir, command_config), isolation, out)
     sys.stdout.flush()
 
 
@@ -192,28 +221,35 @@ class _Output:
     progress: Progress
 
 
-def _read_alone(topic: str, where: Start, at: Place, out: _Output) -> None:
+def _read_alone(topic: str, where: Start, at: Place, isolation: str, out: _Output) -> None:
     """Print all partitions of a topic without a group."""
     from minikafka.cli.partition_reader import read_partitions, starting_positions
+    from minikafka.clients.fetch.isolation_level import IsolationLevel
 
+    level = IsolationLevel[isolation.upper()]
     with connect.cluster_client(*at) as cluster:
-        positions = starting_positions(cluster, topic, where)
+        positions = starting_positions(cluster, topic, where, level)
         with out.progress:
-            for topic_partition, record in itertools.islice(read_partitions(cluster, positions), out.limit):
+            messages = read_partitions(cluster, positions, level)
+            for topic_partition, record in itertools.islice(messages, out.limit):
                 out.show(topic_partition, record)
                 out.progress.advance()
 
 
-def _read_as_member(wanted: str | TopicFilter, group: str, where: Start, at: Place, out: _Output) -> None:
+def _read_as_member(
+    wanted: str | TopicFilter, group: str, where: Start, at: Place, isolation: str, out: _Output
+) -> None:
     """Print the messages of a member of a group that a broker coordinates."""
     from minikafka.cli.group_reader import GroupReader
+    from minikafka.clients.fetch.isolation_level import IsolationLevel
     from minikafka.clients.group.config import Reset
 
+    level = IsolationLevel[isolation.upper()]
     reset = Reset.LATEST if where.at_end else Reset.EARLIEST
     with (
         connect.cluster_client(*at) as cluster,
         out.progress,
-        GroupReader(cluster, wanted, group, reset) as member,
+        GroupReader(cluster, wanted, group, reset, isolation=level) as member,
     ):
         for topic_partition, record in itertools.islice(member.messages(), out.limit):
             out.show(topic_partition, record)

@@ -11,6 +11,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import existing_topic
 from minikafka.cli.output import note
 from minikafka.clients.admin.admin import Admin
+from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.group.offsets import Committed
@@ -55,12 +56,17 @@ class GroupReader:
         group: str,
         reset: Reset,
         *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         threads: bool = True,
     ) -> None:
         self._cluster = cluster
         self._wanted = wanted
         config = GroupConsumerConfig(
-            group, auto_commit=False, auto_offset_reset=reset, metadata_max_age_ms=TOPIC_CHECK_MS
+            group,
+            auto_commit=False,
+            auto_offset_reset=reset,
+            isolation=isolation,
+            metadata_max_age_ms=TOPIC_CHECK_MS,
         )
         self._consumer = GroupConsumer(cluster, config, listener=self, threads=threads)
         self._shown: dict[TopicPartition, Committed] = {}

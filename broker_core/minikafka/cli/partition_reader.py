@@ -13,6 +13,7 @@ from minikafka.cli.connect import existing_topic
 from minikafka.cli.output import note, utc_text
 from minikafka.cli.start_position import Start
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
+from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, check_readable
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.records.format.message_set import iterate
@@ -34,7 +35,12 @@ NAMED_MAX = 5
 Positions = dict[TopicPartition, int]
 
 
-def starting_positions(cluster: ClusterClient, topic: str, where: Start) -> Positions:
+def starting_positions(
+    cluster: ClusterClient,
+    topic: str,
+    where: Start,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> Positions:
     """Return the offset to start from in each partition. Raise BrokerError for a topic that does not exist.
 
     An offset outside a partition's range is moved to the nearer end of the range, with a note on stderr,
@@ -43,11 +49,11 @@ def starting_positions(cluster: ClusterClient, topic: str, where: Start) -> Posi
     admin = Admin(cluster)
     partitions = [partition.topic_partition for partition in existing_topic(admin, topic).partitions]
     first = _known(admin.offsets(dict.fromkeys(partitions, EARLIEST)))
-    end = _known(admin.offsets(dict.fromkeys(partitions, LATEST)))
+    end = _known(admin.offsets(dict.fromkeys(partitions, LATEST), isolation=isolation))
     if where.at_end:
         return end
     if where.timestamp_ms is not None:
-        found = admin.offsets(dict.fromkeys(partitions, where.timestamp_ms))
+        found = admin.offsets(dict.fromkeys(partitions, where.timestamp_ms), isolation=isolation)
         late = [tp for tp in partitions if found[tp] is None]
         when = utc_text(where.timestamp_ms)
         _note(f"no message at or after {when} in", late, "ends at", end, "waiting at the end for new ones")
@@ -63,9 +69,11 @@ def starting_positions(cluster: ClusterClient, topic: str, where: Start) -> Posi
 
 
 def read_partitions(
-    cluster: ClusterClient, positions: Positions
+    cluster: ClusterClient, positions: Positions, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 ) -> Iterator[tuple[TopicPartition, StoredRecord]]:
     """Yield the messages from ``positions`` on, each partition in order, without end. Update ``positions``.
+
+    With READ_COMMITTED a partition is read up to its first open transaction, and on when that has ended.
 
     Raise MinikafkaError once the topic is deleted, also if it is recreated.
     """
@@ -73,11 +81,11 @@ def read_partitions(
     deadline, next_check = cluster.deadline(), cluster.deadline(0)
     while True:
         try:
-            ends = _known(admin.offsets(dict.fromkeys(positions, LATEST)))
+            ends = _known(admin.offsets(dict.fromkeys(positions, LATEST), isolation=isolation))
             for tp, end in ends.items():
                 if end < positions[tp]:
-                    _check_end(cluster, tp, positions[tp])
-                yield from _read(cluster, positions, tp, end)
+                    _check_end(cluster, tp, positions[tp], isolation)
+                yield from _read(cluster, positions, tp, end, isolation)
             if next_check.expired and ends == positions:
                 tp, position = next(iter(positions.items()))
                 check_readable(cluster, tp, position)
@@ -94,33 +102,36 @@ def read_partitions(
 
 
 def _read(
-    cluster: ClusterClient, positions: Positions, tp: TopicPartition, end: int
+    cluster: ClusterClient, positions: Positions, tp: TopicPartition, end: int, isolation: IsolationLevel
 ) -> Iterator[tuple[TopicPartition, StoredRecord]]:
     """Yield the messages of a partition up to ``end``."""
     try:
         while positions[tp] < end:
             # The existence of the topic is checked here, sooner than a fetcher would give up.
-            for data in RangeFetcher(cluster, tp, positions[tp], end, unretried_codes=_GONE):
+            for data in RangeFetcher(
+                cluster, tp, positions[tp], end, unretried_codes=_GONE, isolation=isolation
+            ):
                 for record in iterate(data):
                     # A compressed batch may start before the requested offset.
                     if positions[tp] <= record.offset < end:
                         positions[tp] = record.offset + 1
-                        yield tp, record
+                        if not record.control:
+                            yield tp, record
             positions[tp] = end
     except OffsetOutOfRange as error:
         if error.offset > error.end_offset:
-            _check_end(cluster, tp, error.offset)
+            _check_end(cluster, tp, error.offset, isolation)
         else:
             first = {tp: error.start_offset}
             _note(f"offset {error.offset} was deleted in", [tp], "starts at", first, "reading from there")
             positions[tp] = error.start_offset
 
 
-def _check_end(cluster: ClusterClient, tp: TopicPartition, position: int) -> None:
+def _check_end(cluster: ClusterClient, tp: TopicPartition, position: int, isolation: IsolationLevel) -> None:
     """Raise MinikafkaError unless the end of the log reaches ``position`` within LAG_TIMEOUT_MS."""
     deadline = cluster.deadline(LAG_TIMEOUT_MS)
     while True:
-        end = _known(Admin(cluster).offsets({tp: LATEST}))[tp]
+        end = _known(Admin(cluster).offsets({tp: LATEST}, isolation=isolation))[tp]
         if end >= position:
             return
         if deadline.expired:

@@ -12,8 +12,11 @@ from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import UNKNOWN_TOPIC_TIMEOUT_MS
 from minikafka.cli.partition_reader import read_partitions, starting_positions
 from minikafka.cli.start_position import Start
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.partition.partition import Partition
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness, fetch_error
+from tests.support.transactions import part_of_transaction
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -31,7 +34,12 @@ class ReadTopic:
     def values(self, positions: dict[TopicPartition, int], count: int) -> list[bytes | None]:
         return [record.value for _, record in islice(read_partitions(self.cluster, positions), count)]
 
-    def while_it_waits(self, change: Callable[[], None]) -> None:
+    @property
+    def partition(self) -> Partition:
+        """Partition 1 of its leader."""
+        return self.brokers.simulation.machine_of(self.brokers.leader(T1)).broker.partition(T1)
+
+    def while_it_waits(self, change: Callable[[], object]) -> None:
         """Do ``change`` at the first pause."""
         wait = self.brokers.waiter.wait
 
@@ -96,6 +104,26 @@ def test_a_time_after_all_messages_is_told(topic: ReadTopic, capsys: pytest.Capt
 def test_what_comes_later_is_read_too(topic: ReadTopic) -> None:
     topic.while_it_waits(lambda: topic.brokers.fill(T1, b"d"))
     assert topic.values({T0: 1, T1: 0}, 3) == [b"b", b"c", b"d"]
+
+
+def test_markers_of_transactions_are_not_messages(topic: ReadTopic) -> None:
+    topic.partition.append(part_of_transaction(7, 1))
+    topic.partition.append_end_marker(7, 0, 0, commit=False)
+    topic.brokers.fill(T1, b"after")
+    assert topic.values({T1: 0}, 2) == [b"0", b"after"]
+
+
+def test_read_committed_waits_for_the_end_of_a_transaction(topic: ReadTopic) -> None:
+    topic.partition.append(part_of_transaction(7, 1))
+    topic.partition.append_end_marker(7, 0, 0, commit=False)
+    topic.brokers.fill(T1, b"plain")
+    topic.partition.append(part_of_transaction(8, 1))
+    topic.while_it_waits(lambda: topic.partition.append_end_marker(8, 0, 0, commit=True))
+    committed = IsolationLevel.READ_COMMITTED
+    assert starting_positions(topic.cluster, "t", Start(at_end=True), committed) == {T0: 3, T1: 3}
+    found = list(islice(read_partitions(topic.cluster, {T1: 0}, committed), 2))
+    assert [record.value for _, record in found] == [b"plain", b"0"]
+    assert topic.brokers.waiter.waits
 
 
 def test_who_may_not_read_an_empty_topic_is_told_and_does_not_wait(topic: ReadTopic) -> None:

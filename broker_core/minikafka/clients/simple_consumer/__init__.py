@@ -14,6 +14,7 @@ since Kafka 0.10. If the connection breaks, a call reconnects once.
     fetch_response    fetched messages, and the iterator that reads on
 """
 
+from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.offsets import Committed
 from minikafka.clients.simple_consumer.fetch_response import (
     FetchedMessages,
@@ -45,6 +46,7 @@ __all__ = [
     "FetchRequest",
     "FetchRequestBuilder",
     "FetchedMessages",
+    "IsolationLevel",
     "MessageIterator",
     "MultiFetchRequest",
     "MultiFetchResponse",

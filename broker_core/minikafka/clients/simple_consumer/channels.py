@@ -11,9 +11,10 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.stats import FetchRequestAndResponseStats
+from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig, ResponseFuture
 from minikafka.clients.network.retry import Deadline, EventWaiter
-from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
+from minikafka.clients.simple_consumer.fetch_response import UNKNOWN_HIGH_WATERMARK, FetchedMessages
 from minikafka.clients.simple_consumer.requests import FetchRequest, MultiFetchRequest
 from minikafka.net.interfaces import Connection, Connector
 from minikafka.wire import classic
@@ -139,10 +140,12 @@ class KafkaChannel:
         stats: FetchRequestAndResponseStats,
         request_timeout_ms: int,
         why_closed: Callable[[str, int], str | None] | None,
+        isolation: IsolationLevel,
     ) -> None:
         self._host = host
         self._port = port
         self._stats = stats
+        self._isolation = isolation
         self._timeout_ms = request_timeout_ms
         self._clock = SystemClock()
         config = ConnectionConfig(
@@ -175,7 +178,9 @@ class KafkaChannel:
         return ErrorCode.of(part.error_code), list(part.offsets)
 
     def earliest_or_latest(self, tp: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
-        request = listing.offsets_request({tp: time_ms}, replica_id=replica_id)
+        request = listing.offsets_request(
+            {tp: time_ms}, replica_id=replica_id, isolation_level=self._isolation
+        )
         response = self.request(listing.LIST_OFFSETS, lambda _: request)
         ((_, part),) = partitions_of(response.topics)
         return ErrorCode.of(part.error_code), part.offsets[0] if part.offsets else part.offset
@@ -208,6 +213,13 @@ class KafkaChannel:
     def _fetch(
         self, request: MultiFetchRequest, fetches: Sequence[FetchRequest]
     ) -> ResponseFuture[fetching.FetchResponse]:
+        committed = self._isolation is IsolationLevel.READ_COMMITTED
+        if committed and request.version is not None and request.version < fetching.ISOLATION_SINCE:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Fetch {request.version} has no isolation level: read_committed needs version "
+                f"{fetching.ISOLATION_SINCE} or newer",
+            )
         fetch_request = fetching.consumer_request(
             {
                 TopicPartition(fetch.topic, fetch.partition): fetching.consumer_partition(
@@ -218,6 +230,7 @@ class KafkaChannel:
             max_bytes=min(fetching.NO_LIMIT, sum(fetch.max_size for fetch in fetches)),
             min_bytes=request.min_bytes,
             max_wait_ms=request.max_wait_ms,
+            isolation_level=self._isolation,
             replica_id=request.replica_id,
         )
         timeout_ms = self._timeout_ms + request.max_wait_ms
@@ -241,8 +254,14 @@ class KafkaChannel:
             part = parts.get(tp)
             if part is None:  # newer brokers, for a client above its quota
                 raise NetworkError(f"{self._connection.name} left {tp} out of its response")
+            committed = self._isolation is IsolationLevel.READ_COMMITTED
             yield FetchedMessages(
-                fetch, ErrorCode.of(part.error_code), buffer_of(part.records), part.high_watermark
+                fetch,
+                ErrorCode.of(part.error_code),
+                buffer_of(part.records),
+                part.high_watermark,
+                part.last_stable_offset if committed else UNKNOWN_HIGH_WATERMARK,
+                part.aborted_transactions or (),
             )
 
 

@@ -22,7 +22,7 @@ from minikafka.clients.fetch.fetch_state import (
 from minikafka.clients.simple_consumer.requests import FetchRequest
 from minikafka.records.format.message_set import StoredRecord
 from minikafka.records.scan.stream import MessageSet
-from minikafka.wire.apis.fetch import FetchPartitionResponse
+from minikafka.wire.apis.fetch import AbortedTransaction, FetchPartitionResponse
 
 UNKNOWN_HIGH_WATERMARK = -1
 """The high watermark if the broker returns none."""
@@ -35,6 +35,10 @@ class FetchedMessages:
     incomplete message at the end, which the size of the fetch may cut off, is left out. ``high_watermark``:
     -1 with an error, and from a CLASSIC listener. With OFFSET_OUT_OF_RANGE no broker returns the range of the
     log: the error calls ``find_log_range``, which returns start and end, or None if unknown.
+
+    With READ_COMMITTED messages of the ``aborted`` transactions, as the broker lists them, are left out;
+    ``last_stable_offset`` is the start of the first open transaction, or else the high watermark. It is -1
+    with READ_UNCOMMITTED, and if the broker has no transactions.
     """
 
     def __init__(
@@ -43,10 +47,14 @@ class FetchedMessages:
         error: ErrorCode,
         data: Buffer,
         high_watermark: int = UNKNOWN_HIGH_WATERMARK,
+        last_stable_offset: int = UNKNOWN_HIGH_WATERMARK,
+        aborted: tuple[AbortedTransaction, ...] = (),
     ) -> None:
         self.request = request
         self.error = error
         self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self._aborted = aborted
         self.find_log_range: Callable[[], tuple[int, int] | None] = lambda: None
         self._data = data
         self._set = MessageSet(data, max_entry_bytes=UNKNOWN_ENTRY_BYTES)
@@ -73,13 +81,26 @@ class FetchedMessages:
     def response(self) -> FetchPartitionResponse:
         """The broker's response, as that of Kafka's protocol."""
         return FetchPartitionResponse(
-            self.request.partition, self.error, self.high_watermark, -1, -1, None, memoryview(self._data)
+            self.request.partition,
+            self.error,
+            self.high_watermark,
+            self.last_stable_offset,
+            -1,
+            self._aborted or None,
+            memoryview(self._data),
         )
 
     def __iter__(self) -> Iterator[StoredRecord]:
         self.check()
         # A compressed batch also has the messages before the requested offset.
-        return (record for record in self._set if record.offset >= self.request.offset and not record.control)
+        messages = self._without_aborted() if self._aborted else self._set
+        return (record for record in messages if record.offset >= self.request.offset and not record.control)
+
+    def _without_aborted(self) -> Iterator[StoredRecord]:
+        entries, found = complete_entries(self.response)
+        yield from MessageSet(entries, max_entry_bytes=UNKNOWN_ENTRY_BYTES)
+        if found.problem is not None and not found.incomplete:
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, found.problem)
 
     def check(self) -> None:
         """Raise the broker's error, if there is one."""

@@ -25,6 +25,7 @@ from minikafka.clients.consumer.stats import (
     acquire_stats,
     release_stats,
 )
+from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.coordinator_client import find_request, found_coordinator
 from minikafka.clients.group.offsets import Committer, commit_request, fetch_request
 from minikafka.clients.network.arguments import to_topic_partitions
@@ -70,6 +71,9 @@ class SimpleConsumer:
     at a time. All calls raise NetworkError if the broker cannot be reached or does not answer in time,
     RemoteWireError for an invalid response, and BrokerError UNSUPPORTED_VERSION for a request that the
     protocol does not have: with ``classic`` all except fetches and offsets.
+
+    With the ``isolation`` READ_COMMITTED fetches have no messages of open or aborted transactions, and the
+    end of a log is its last stable offset, the start of the first open transaction. Needs a Kafka listener.
     """
 
     def __init__(
@@ -82,8 +86,14 @@ class SimpleConsumer:
         request_timeout_ms: int = 30_000,
         security: ClientSecurity | None = None,
         connector: Connector | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
         security = security or ClientSecurity()
+        if not isinstance(isolation, IsolationLevel):
+            raise TypeError(f"isolation: expected an IsolationLevel, got {isolation!r}")
+        if classic and isolation is not IsolationLevel.READ_UNCOMMITTED:
+            allowed = "must be READ_UNCOMMITTED with classic=True: classic listeners have no isolation level"
+            raise ConfigError("isolation", isolation.name, allowed)
         if classic and security.protocol is not SecurityProtocol.PLAINTEXT:
             allowed = "must be PLAINTEXT with classic=True: classic listeners have neither TLS nor SASL"
             raise ConfigError(PROTOCOL, security.protocol.name, allowed)
@@ -109,7 +119,9 @@ class SimpleConsumer:
         if classic:
             self._channel = ClassicChannel(host, port, connector, self.stats)
         else:
-            self._channel = KafkaChannel(host, port, connector, self.stats, request_timeout_ms, why_closed)
+            self._channel = KafkaChannel(
+                host, port, connector, self.stats, request_timeout_ms, why_closed, isolation
+            )
 
     # --- the connection
 
@@ -199,9 +211,10 @@ class SimpleConsumer:
     ) -> int:
         """Return the start or the end of a log (``earliestOrLatestOffset``): EARLIEST_TIME or LATEST_TIME.
 
-        ``consumer_id``: -1 for a consumer, which sees committed records; the broker id of a follower, which
-        sees all. (For a CLASSIC listener every client is a consumer.) Raises BrokerError with the broker's
-        code; TypeError unless the partition is a TopicPartition or a pair.
+        ``consumer_id``: -1 for a consumer, which sees replicated messages (with READ_COMMITTED up to the last
+        stable offset); the broker id of a follower, which sees all. (For a CLASSIC listener every client is a
+        consumer.) Raises BrokerError with the broker's code; TypeError unless the partition is a
+        TopicPartition or a pair.
         """
         (tp,) = to_topic_partitions([topic_partition])
         if earliest_or_latest not in (EARLIEST_TIME, LATEST_TIME):

@@ -29,6 +29,8 @@ NO_LIMIT = 0x7FFFFFFF
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 """``isolation_level``."""
+ISOLATION_SINCE = 4
+"""The first version with ``isolation_level``."""
 NO_REPLICA = -1
 """``preferred_read_replica`` of a partition that is read from its leader."""
 NO_SESSION = 0
