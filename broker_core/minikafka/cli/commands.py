@@ -42,6 +42,7 @@ from minikafka.cli import (
     produce,
     reassign,
     topic,
+    txn,
     up,
     user,
 )
@@ -117,6 +118,7 @@ app.add_typer(topic.app, name="topic")
 app.command("produce", short_help="Send lines of stdin as messages.")(produce.produce)
 app.command("consume", short_help="Print the messages of topics.")(consume.consume)
 app.add_typer(group.app, name="group")
+app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(cluster.app, name="cluster")
 app.command("elect", short_help="Elect the preferred leaders.")(elect.elect)

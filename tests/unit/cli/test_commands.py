@@ -28,6 +28,7 @@ NOUNS = [
     "up",
     "broker",
     "topic",
+    "txn",
     "produce",
     "consume",
     "group",
