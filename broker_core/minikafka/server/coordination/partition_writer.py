@@ -101,13 +101,17 @@ class PartitionWriter:
         *,
         commit: bool,
     ) -> int | None:
-        """Append the marker that ends the transaction of a producer, as ``append``."""
+        """Append the marker that ends the transaction of a producer, as ``append``.
+
+        A failure is logged by the coordinator of the transaction, which tries again and again.
+        """
         return self._write(
             topic_partition,
             lambda partition, now_ms: partition.append_end_marker(
                 producer_id, producer_epoch, coordinator_epoch, commit=commit, now_ms=now_ms
             ),
             done,
+            logging.DEBUG,
         )
 
     def _write(
@@ -115,13 +119,15 @@ class PartitionWriter:
         topic_partition: TopicPartition,
         append: Callable[[Partition, int], LogAppendResult],
         done: WriteCallback,
+        level: int = logging.INFO,
     ) -> int | None:
+        """``level``: of the line about a failure that is no error of the disk."""
         broker = self._broker
         try:
             partition = broker.partition(topic_partition)
             appended = append(partition, broker.clock.now_ms())
         except BrokerError as error:
-            _log.info("cannot append to %s: %s", topic_partition, error)
+            _log.log(level, "cannot append to %s: %s", topic_partition, error)
             done(error.code, -1)
             return None
         except StorageError as error:
