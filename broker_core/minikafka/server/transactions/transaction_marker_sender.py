@@ -88,10 +88,10 @@ class _Sending:
 
     def __init__(self, markers: TxnMarkers) -> None:
         self.markers = markers
-        self.left = len(markers.partitions)
-        """The number of partitions without their marker."""
+        self.left = set(markers.partitions)
+        """The partitions that need their marker. Nothing is sent to others."""
         self.is_over = False
-        """True once nothing more is sent: all are written, or they were dropped."""
+        """True once nothing more is sent: none is left, or the markers were dropped."""
 
 
 @fast_value
@@ -143,11 +143,13 @@ class TxnMarkerQueue(InterBrokerConnection):
             if producers.setdefault(sending.markers.producer_id, sending) is not sending:
                 later.append(entry)
                 continue
-            if len(entry.partitions) > room:
-                self.waiting.appendleft(_Entry(sending, entry.partitions[room:], entry.retries))
-                entry = _Entry(sending, entry.partitions[:room], entry.retries)
-            batch.append(entry)
-            room -= len(entry.partitions)
+            partitions = [key for key in entry.partitions if key in sending.left]
+            if len(partitions) > room:
+                self.waiting.appendleft(_Entry(sending, partitions[room:], entry.retries))
+                del partitions[room:]
+            if partitions:
+                batch.append(_Entry(sending, partitions, entry.retries))
+                room -= len(partitions)
         self.waiting.extendleft(reversed(later))
         self.in_flight = batch
         return batch
@@ -261,10 +263,29 @@ class TransactionMarkerSender:
         a step. Those in flight may still be written.
         """
         with self._lock:
-            for key, sending in list(self._sendings.items()):
+            for sending in list(self._sendings.values()):
                 if is_dropped(sending.markers):
-                    sending.is_over = True
-                    del self._sendings[key]
+                    self._end(sending)
+
+    def partitions_deleted(self, deleted: Iterable[TopicPartition]) -> None:
+        """Send nothing more to deleted partitions, as a new topic may have their names: its transactions must
+        not get the markers of former ones. Called within a step. They are not reported as written.
+        """
+        partitions = frozenset(deleted)
+        with self._lock:
+            for sending in list(self._sendings.values()):
+                self._remove(sending, partitions)
+
+    def _remove(self, sending: _Sending, partitions: Collection[TopicPartition]) -> None:
+        """Remove partitions that need no marker any more. Called under the lock."""
+        sending.left.difference_update(partitions)
+        if not sending.left:
+            self._end(sending)
+
+    def _end(self, sending: _Sending) -> None:
+        """Send nothing more. Called under the lock."""
+        sending.is_over = True
+        self._sendings.pop(id(sending), None)
 
     def _send_arrived(self) -> None:
         with self._lock:
@@ -281,7 +302,7 @@ class TransactionMarkerSender:
             if entry.sending.is_over:
                 continue
             parts: dict[int | None, list[TopicPartition]] = {}
-            for topic_partition in entry.partitions:
+            for topic_partition in filter(entry.sending.left.__contains__, entry.partitions):
                 leadership = self.broker.leadership(topic_partition)
                 leader = None if leadership is None else leadership.leader
                 parts.setdefault(leader, []).append(topic_partition)
@@ -370,7 +391,7 @@ class TransactionMarkerSender:
             sending = entry.sending
             written: list[TopicPartition] = []
             left: list[TopicPartition] = []
-            for topic_partition in entry.partitions:
+            for topic_partition in filter(sending.left.__contains__, entry.partitions):
                 code = results.get(topic_partition, ErrorCode.UNKNOWN)
                 if code in _SUPERSEDED:
                     self._end_superseded(sending, topic_partition, code)
@@ -381,23 +402,17 @@ class TransactionMarkerSender:
                 again.append(_Entry(sending, left, entry.retries))
                 _report(again[-1], results)
             if written:
-                self._count(sending, len(written))
+                with self._lock:
+                    self._remove(sending, written)
                 done.append((sending.markers, written))
         self._retry(again)
         for markers, partitions in done:
             self.written(markers, partitions)
 
-    def _count(self, sending: _Sending, written: int) -> None:
-        with self._lock:
-            sending.left -= written
-            if sending.left <= 0:
-                sending.is_over = True
-                self._sendings.pop(id(sending), None)
-
     def _end_superseded(self, sending: _Sending, topic_partition: TopicPartition, code: int) -> None:
         with self._lock:
-            was_over, sending.is_over = sending.is_over, True
-            self._sendings.pop(id(sending), None)
+            was_over = sending.is_over
+            self._end(sending)
         if not was_over:
             _log.warning(
                 "stopped sending the markers of transactional id %r: %s answers %s, so a newer producer or "

@@ -236,6 +236,30 @@ def test_partition_of_a_deleted_topic_counts_as_written(harness: MarkerHarness) 
     assert harness.sender.due_ms() == NEVER_MS
 
 
+def test_new_topic_does_not_get_the_markers_of_a_former_one(harness: MarkerHarness) -> None:
+    """The coordinator has completed the transaction, as its partition was deleted."""
+    harness.peers.codes = harness.local_codes = fails(0, 1, error=E.NOT_ENOUGH_REPLICAS)
+    harness.send(harness.markers(0, 1), harness.markers(0, producer_id=8))
+    sent = len(harness.peers.sent), len(harness.local)
+    deleted = [TopicPartition("t", number) for number in range(3)]
+    harness.broker.run(lambda: harness.sender.partitions_deleted(deleted))
+    harness.advance(1_000)
+    assert (len(harness.peers.sent), len(harness.local)) == sent
+    assert harness.written == []
+
+
+def test_deleted_partition_is_left_out_of_a_waiting_request(harness: MarkerHarness) -> None:
+    harness.peers.codes = None
+    harness.send(harness.markers(1, 2))
+    harness.send(harness.markers(1, 2, producer_id=8), harness.markers(2, producer_id=9))
+    harness.broker.run(lambda: harness.sender.partitions_deleted([TopicPartition("t", 1)]))
+    for sent in harness.peers.sent[:2]:
+        sent.answer(fails(error=E.NONE))
+    harness.settle()
+    assert [sent.partitions for sent in harness.peers.sent[2:]] == [[(8, "t-2"), (9, "t-2")]]
+    assert harness.reported(2)
+
+
 def test_partition_that_is_only_unknown_here_is_not_deleted(harness: MarkerHarness) -> None:
     """Its metadata has not arrived yet."""
     known = harness.broker.metadata_cache
