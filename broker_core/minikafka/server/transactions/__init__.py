@@ -1,5 +1,6 @@
-"""The effects of the transaction coordinator around ``minikafka.transactions``, and a leader's part in them.
+"""The transaction coordinator's effects around ``minikafka.transactions``, and a leader's part in them.
 
 ``transaction_marker_sender`` brings the markers of ended transactions to the leaders of their partitions;
-``marker_writer`` appends them there. Imports ``server.groups``, ``server.coordination`` and ``server.core``.
+``marker_writer`` appends them there. ``add_partitions_verifier`` asks coordinators before the first batch of
+a transaction is appended. Imports ``server.groups``, ``server.coordination`` and ``server.core``.
 """
