@@ -87,7 +87,6 @@ SHORT_MODULES = {
     "broker_core/minikafka/registry/kinds.py": "the table of all kinds of znodes",
     "broker_core/minikafka/registry/zookeeper_address.py": "imported by configurations, without a client",
     "broker_core/minikafka/security/stores/formats.py": "chooses the reader, so that only one is imported",
-    "broker_core/minikafka/server/security/transaction_authorizers.py": "the rights of a kind of APIs",
     "broker_core/minikafka/transactions/loading.py": "stands above the shard, which it makes",
     "broker_core/minikafka/server/config/fetching.py": "a section of the configuration",
     "broker_core/minikafka/server/control/protocol_compatibility.py": "one check at the start",

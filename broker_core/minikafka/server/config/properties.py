@@ -315,6 +315,13 @@ class BrokerConfig:
         "Threads that open and recover logs, for each directory; by default one a processor, for all.",
         _IDENTITY,
     )
+    verify_transactions: bool = setting(
+        "transaction.partition.verification.enable",
+        BOOLEAN,
+        True,
+        "Whether a leader asks the coordinator before the first batch of a transaction is appended.",
+        _GROUPS,
+    )
     protocol_version: Release = setting(
         _PROTOCOL,
         RELEASE,

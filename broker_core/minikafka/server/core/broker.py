@@ -15,12 +15,12 @@ import logging
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, CoordinationError, CoordinationLost, ErrorCode, SessionExpired
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
 from minikafka.controller.controller import Controller
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
@@ -50,6 +50,12 @@ from minikafka.server.zookeeper.zookeeper_client import ZooKeeperClient
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+VerifyTransaction = Callable[
+    [str, ProducerIdAndEpoch, Sequence[TopicPartition], Callable[[Mapping[TopicPartition, ErrorCode]], None]],
+    None,
+]
+"""``AddPartitionsVerifier.verify``."""
 
 
 class DelayedOperation(Protocol):
@@ -131,6 +137,9 @@ class Broker:
         """Called with each new deadline (monotonic ms), so that the housekeeper wakes in time."""
         self.propose_isr: Callable[[Partition, LeaderAndIsr], None] = lambda partition, wanted: None
         """Called with each ISR that a leader on this broker proposes."""
+        self.verify_transaction: VerifyTransaction | None = None
+        """Asks the coordinator whether partitions are in a producer's transaction. None: this broker serves
+        no transactions."""
         self.alter_log_dir: Callable[[TopicPartition, str], None] = lambda topic_partition, path: None
         """Moves a replica on this broker to another data directory. Called on the worker; raises BrokerError.
         """

@@ -7,8 +7,12 @@ a batch is refused, 10 the new leader after NOT_LEADER_FOR_PARTITION.
 Behaviour
 
     Up to version 2 a partition gets messages of magic 0 and 1, from version 3 on exactly one batch of magic 2
-    (``ProduceRequest.validateRecords`` of 2.1). Transactions are rejected with UNSUPPORTED_VERSION, internal
-    topics with INVALID_TOPIC.
+    (``ProduceRequest.validateRecords`` of 2.1). Internal topics are rejected with INVALID_TOPIC.
+
+    A transactional batch needs a transactional id, otherwise it gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    Before the first batch of a transaction the coordinator is asked whether the partition is in it
+    (``server.transactions.produced_transaction``). A broker that serves no transactions rejects them with
+    UNSUPPORTED_VERSION.
 
     Validation (CRC, sizes, decompression, recompression or conversion for the topic) runs before the core's
     lock is taken, the append under it, a flush after it. A request that takes more than a few milliseconds
@@ -41,10 +45,12 @@ from minikafka.records.format.compression import BudgetExceeded, ContentBudget
 from minikafka.records.format.message_set import NO_TIMESTAMP, Codec
 from minikafka.records.kernels import layout
 from minikafka.server.context import RequestContext
-from minikafka.server.core.broker import Broker, DelayedRequest
+from minikafka.server.core.broker import Broker, DelayedRequest, VerifyTransaction
 from minikafka.server.core.new_leaders import NewLeaders
+from minikafka.server.transactions.add_partitions_verifier import Results
+from minikafka.server.transactions.produced_transaction import ProducedTransaction
 from minikafka.server.workers.request_admission import leave
-from minikafka.server.workers.work_pool import Steps, begin
+from minikafka.server.workers.work_pool import Steps, begin, begin_here
 from minikafka.wire.apis.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -160,15 +166,49 @@ def _without_records(request: ProduceRequest) -> ProduceRequest:
 
 def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
     """Serve one produce request."""
-    begin(broker.pool, context.exchange, serve(broker, context, request))
+    if request.transactional_id is None or broker.verify_transaction is None:
+        begin(broker.pool, context.exchange, serve(broker, context, request))
+    else:
+        _verify(broker, context, request, request.transactional_id, broker.verify_transaction)
 
 
-def serve(broker: Broker, context: RequestContext, request: ProduceRequest) -> Steps:
-    """Serve one produce request: a small one at once, others in steps for the pool."""
+def _verify(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    transactional_id: str,
+    verify: VerifyTransaction,
+) -> None:
+    """Serve a request with a transactional id, after the coordinator has verified its batches."""
+    transaction = ProducedTransaction(broker, request, context.version)
+    unverified = transaction.unverified
+    if not unverified:
+        begin(broker.pool, context.exchange, serve(broker, context, request, transaction))
+        return
+
+    def serve_verified(results: Results) -> None:
+        transaction.verified(results)
+        steps = serve(broker, context, request, transaction)
+        begin_here(broker.pool, context.exchange, broker.clock, steps)
+
+    context.exchange.keep_counted()
+    verify(transactional_id, transaction.producer, unverified, serve_verified)
+
+
+def serve(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    transaction: ProducedTransaction | None = None,
+) -> Steps:
+    """Serve one produce request: a small one at once, others in steps for the pool.
+
+    ``transaction``: that of the request, verified.
+    """
     answers: _Answers = {}
-    asked = yield from _asked(broker, context.header, request, answers)
-    validation = _Validation(broker, context.version, asked, answers)
-    append = _Append(broker, all_in_sync=request.acks == ALL_IN_SYNC, now_ms=validation.now_ms)
+    asked = yield from _asked(broker, context.header, request, answers, transaction)
+    validation = _Validation(broker, context.version, asked, answers, transaction)
+    append = _Append(broker, transaction, all_in_sync=request.acks == ALL_IN_SYNC, now_ms=validation.now_ms)
     if validation.at_once():
         append.at_once(validation.valid, answers)
     else:
@@ -192,7 +232,11 @@ _Asked = dict[TopicPartition, tuple[Log, memoryview]]
 
 
 def _asked(
-    broker: Broker, header: RequestHeader, request: ProduceRequest, answers: _Answers
+    broker: Broker,
+    header: RequestHeader,
+    request: ProduceRequest,
+    answers: _Answers,
+    transaction: ProducedTransaction | None,
 ) -> Generator[int, None, _Asked]:
     """Return the log and the records of each valid partition; reject the others.
 
@@ -205,8 +249,9 @@ def _asked(
         rejected = BrokerError(
             ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}"
         )
-    elif request.transactional_id is not None:
+    elif request.transactional_id is not None and transaction is None:
         rejected = _no_transactions()
+    unverified = {} if transaction is None else transaction.errors
     for topic in request.topics:
         internal = topic.name in INTERNAL_TOPICS and header.client_id != ADMIN_CLIENT_ID
         for part in topic.partitions:
@@ -218,8 +263,8 @@ def _asked(
                 if topic_partition in asked or topic_partition in answers:
                     asked.pop(topic_partition, None)
                     raise BrokerError(ErrorCode.INVALID_REQUEST, f"{topic_partition} appears twice")
-                if rejected is not None:
-                    raise rejected
+                if rejected is not None or topic_partition in unverified:
+                    raise rejected or unverified[topic_partition]
                 if internal:
                     raise BrokerError(
                         ErrorCode.INVALID_TOPIC, f"clients cannot write to internal topic {topic.name}"
@@ -233,8 +278,16 @@ def _asked(
 class _Validation:
     """Validates a request's records: errors go to ``answers``, valid records to ``valid``."""
 
-    def __init__(self, broker: Broker, version: int, asked: _Asked, answers: _Answers) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        version: int,
+        asked: _Asked,
+        answers: _Answers,
+        transaction: ProducedTransaction | None,
+    ) -> None:
         self._broker = broker
+        self._transaction = transaction
         self._version = version
         self._answers = answers
         self._asked = asked
@@ -301,8 +354,8 @@ class _Validation:
         limits = log.config.message_limits
         if self._version < BATCHES_SINCE:
             return replace(limits, max_magic=1)
-        if batch is None:
-            _check_one_batch(records, self._version)
+        if batch is None and _check_one_batch(records, self._version) and self._transaction is None:
+            raise _no_transactions() if self._broker.verify_transaction is None else _no_transactional_id()
         return limits
 
 
@@ -329,8 +382,11 @@ class _Written:
 class _Append:
     """Appends valid records, in portions, so that the core's lock is held only briefly."""
 
-    def __init__(self, broker: Broker, *, all_in_sync: bool, now_ms: int) -> None:
+    def __init__(
+        self, broker: Broker, transaction: ProducedTransaction | None, *, all_in_sync: bool, now_ms: int
+    ) -> None:
         self._broker = broker
+        self._transaction = transaction
         self._all_in_sync = all_in_sync
         self._now_ms = now_ms
         self.appended: list[_Written] = []
@@ -367,11 +423,14 @@ class _Append:
         answers: _Answers,
         moved: dict[TopicPartition, ValidatedRecords],
     ) -> None:
-        broker = self._broker
+        broker, transaction = self._broker, self._transaction
         for topic_partition, records in portion.items():
             try:
                 partition = broker.partition(topic_partition)
-                done = partition.append(records, all_in_sync=self._all_in_sync, now_ms=self._now_ms)
+                guard = None if transaction is None else transaction.guard(topic_partition)
+                done = partition.append(
+                    records, all_in_sync=self._all_in_sync, now_ms=self._now_ms, guard=guard
+                )
                 self.appended.append(_written(partition, done, stamped=records.stamped))
                 broker.touch(topic_partition)
             except OffsetMoved:
@@ -391,8 +450,10 @@ def _portion_of(valid: dict[TopicPartition, ValidatedRecords]) -> dict[TopicPart
     return portion
 
 
-def _check_one_batch(records: memoryview, version: int) -> None:
-    """Check the batch header of a partition's records before they are read."""
+def _check_one_batch(records: memoryview, version: int) -> bool:
+    """Check the batch header of a partition's records before they are read. Return True if it is
+    transactional.
+    """
     size, magic, attributes = (0, -1, 0)
     if len(records) >= layout.BATCH_HEADER_BYTES:
         size, magic, attributes = _BATCH.unpack_from(records)
@@ -402,13 +463,19 @@ def _check_one_batch(records: memoryview, version: int) -> None:
             f"Produce {version} requires exactly one batch of magic 2 for each partition, got "
             f"{len(records)} bytes of another form",
         )
-    if attributes & layout.TRANSACTIONAL_BIT:
-        raise _no_transactions()
     if attributes & layout.CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce {version} does not support zstd: use version {ZSTD_SINCE} or later",
         )
+    return bool(attributes & layout.TRANSACTIONAL_BIT)
+
+
+def _no_transactional_id() -> BrokerError:
+    return BrokerError(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "a transactional batch needs a transactional id in its request",
+    )
 
 
 def _no_transactions() -> BrokerError:

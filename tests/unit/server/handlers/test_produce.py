@@ -230,7 +230,9 @@ class ForgettingPartition:
         self.topic_partition = topic_partition
         self.log = SimpleNamespace(config=config, end_offset=0, start_offset=0)
 
-    def append(self, valid: ValidatedRecords, *, all_in_sync: bool, now_ms: int) -> LogAppendResult:
+    def append(
+        self, valid: ValidatedRecords, *, all_in_sync: bool, now_ms: int, guard: None
+    ) -> LogAppendResult:
         return LogAppendResult(assign(valid, 0), must_flush=False, leader_epoch=0)
 
 
