@@ -13,6 +13,7 @@ from functools import partial
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import TopicPartition
+from minikafka.log.producers.producer_state import Guard
 from minikafka.partition.partition import LogAppendResult, Partition
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
@@ -79,15 +80,20 @@ class PartitionWriter:
         return replace(valid, batches=(header,))
 
     def append(
-        self, topic_partition: TopicPartition, records: ValidatedRecords, done: WriteCallback
+        self,
+        topic_partition: TopicPartition,
+        records: ValidatedRecords,
+        done: WriteCallback,
+        guard: Guard = None,
     ) -> int | None:
         """Append within a step; ``done`` is called in this step or a later one.
 
-        Return the first offset; None if nothing was appended.
+        ``guard``: that with which a producer's transaction was verified. Return the first offset; None if
+        nothing was appended.
         """
         return self._write(
             topic_partition,
-            lambda partition, now_ms: partition.append(records, all_in_sync=True, now_ms=now_ms),
+            lambda partition, now_ms: partition.append(records, all_in_sync=True, now_ms=now_ms, guard=guard),
             done,
         )
 

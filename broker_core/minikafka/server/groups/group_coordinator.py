@@ -33,6 +33,7 @@ from minikafka.groups import events
 from minikafka.groups.group import GroupSummary
 from minikafka.groups.messages import OffsetCommitValue
 from minikafka.groups.shard import GroupCoordinatorShard, GroupListing, KeyValue, commit_bytes, commit_records
+from minikafka.log.producers.producer_state import Guard
 from minikafka.partition.partition import Partition
 from minikafka.records.format.hashes import partition_of_group
 from minikafka.server.admin.topics import start_auto_creation
@@ -62,7 +63,7 @@ MAX_NEW_GROUPS_BYTES = 64 << 20
 """Above this, new groups are refused: a client can invent any number of names."""
 _FULL_LOG_INTERVAL_MS = 10_000
 
-_FAILED_COMMIT = {
+FAILED_COMMIT = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
@@ -73,7 +74,7 @@ _FAILED_COMMIT = {
 }
 """Error of a failed write -> the error for a commit, which clients can handle."""
 _FAILED_STORE = {
-    **_FAILED_COMMIT,
+    **FAILED_COMMIT,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN,
@@ -298,7 +299,7 @@ class GroupCoordinator:
 
             def written(error: ErrorCode, offset: int) -> None:
                 shard.end_commit(group_id, commits, offset if error is ErrorCode.NONE else None)
-                self.broker.after(partial(done, _FAILED_COMMIT.get(error, error)))
+                self.broker.after(partial(done, FAILED_COMMIT.get(error, error)))
 
             self._writer.append(topic_partition, records, written)
 
@@ -313,11 +314,12 @@ class GroupCoordinator:
         producer_epoch: int,
         commits: Commits,
         done: Callable[[ErrorCode], None],
+        guard: Guard = None,
     ) -> None:
         """Commit offsets in the open transaction of a producer; ``done`` is called as by ``commit``.
 
-        The caller has verified that the group's partition is in the transaction. A commit that fails after
-        it was appended takes part in the transaction all the same: the log has it.
+        The caller has verified, with ``guard``, that the group's partition is in the transaction. A commit
+        that fails after it was appended takes part in the transaction all the same: the log has it.
         """
         topic_partition = self.partition_of(group_id)
         try:
@@ -329,7 +331,7 @@ class GroupCoordinator:
             return
 
         def written(error: ErrorCode, offset: int) -> None:
-            self.broker.after(partial(done, _FAILED_COMMIT.get(error, error)))
+            self.broker.after(partial(done, FAILED_COMMIT.get(error, error)))
 
         def step() -> None:
             try:
@@ -341,7 +343,7 @@ class GroupCoordinator:
             if refusal is not ErrorCode.NONE:
                 self.broker.after(partial(done, refusal))
                 return
-            offset = self._writer.append(topic_partition, records, written)
+            offset = self._writer.append(topic_partition, records, written, guard)
             if offset is not None:
                 shard.add_txn_commit(group_id, producer_id, commits, offset, self.broker.clock.now_ms())
 
@@ -367,7 +369,7 @@ class GroupCoordinator:
         """Report that a commit cannot be written. A broker that is not the coordinator has no such partition,
         and reports that it is not.
         """
-        failure = _FAILED_COMMIT.get(error.code, error.code)
+        failure = FAILED_COMMIT.get(error.code, error.code)
 
         def step() -> None:
             shard = value_or_error(lambda: self._shard_of(group_id))
