@@ -263,8 +263,10 @@ def _asked(
                 if topic_partition in asked or topic_partition in answers:
                     asked.pop(topic_partition, None)
                     raise BrokerError(ErrorCode.INVALID_REQUEST, f"{topic_partition} appears twice")
-                if rejected is not None or topic_partition in unverified:
-                    raise rejected or unverified[topic_partition]
+                if rejected is not None:
+                    raise rejected
+                if unverified and topic_partition in unverified:
+                    raise unverified[topic_partition]
                 if internal:
                     raise BrokerError(
                         ErrorCode.INVALID_TOPIC, f"clients cannot write to internal topic {topic.name}"

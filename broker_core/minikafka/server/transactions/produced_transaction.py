@@ -7,7 +7,8 @@ each batch is checked again with its guard (``log.producers.producer_state``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import partial
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
@@ -15,12 +16,15 @@ from minikafka.log.producers.producer_state import OPEN_TRANSACTION, Guard, Veri
 from minikafka.records.format.batch import MAGIC
 from minikafka.records.kernels import layout
 from minikafka.server.core.broker import Broker
+from minikafka.server.core.deferred_response import portions
 from minikafka.server.transactions.add_partitions_verifier import Results, error_for_producer
 from minikafka.wire.apis.produce import ProduceRequest
 from minikafka.wire.frame_parts import buffer_of
 
 ABORTABLE_SINCE = 11
 """The first version of Produce with TRANSACTION_ABORTABLE."""
+STEP_PARTITIONS = 500
+"""Partitions whose verification begins in one step."""
 
 _HEADER = layout.BATCH_FIELDS.struct("magic", "attributes", "producer_id", "producer_epoch", "base_sequence")
 _UNVERIFIED = {
@@ -54,13 +58,14 @@ class ProducedTransaction:
         elif producers:
             (self.producer,) = producers
             if self._verifies:
-                broker.run(lambda: self._start(broker, batches))
+                for portion in portions(list(batches.items()), STEP_PARTITIONS):
+                    broker.run(partial(self._start, broker, portion))
 
     def _start(
-        self, broker: Broker, batches: Mapping[TopicPartition, tuple[ProducerIdAndEpoch, int]]
+        self, broker: Broker, batches: Sequence[tuple[TopicPartition, tuple[ProducerIdAndEpoch, int]]]
     ) -> None:
         now_ms = broker.clock.now_ms()
-        for topic_partition, (producer, sequence) in batches.items():
+        for topic_partition, (producer, sequence) in batches:
             try:
                 partition = broker.partition(topic_partition)
                 guard = partition.start_transaction_verification(*producer, sequence, now_ms)
