@@ -17,7 +17,7 @@ A stream's offset may have one more key. A topic name cannot contain ``:``, so t
 The key itself holds the data and its value is empty, so Spark's own connector, which can continue from any
 offset, and listeners to a query's progress, which show offsets, find nothing there that looks like one.
 Older checkpoints have ``"minikafka:start": {OFFSETS}``, which is read as well. Later offsets have no such
-key.
+key. ``"minikafka:waits=…"`` is only in what a query's progress reports (``planning.transaction_waits``).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ EARLIEST = -2
 INITIAL_KEY = "minikafka:initial"
 START_KEY = "minikafka:start="
 _FORMER_START_KEY = "minikafka:start"
+WAITS_KEY = "minikafka:waits="
 _OURS = "minikafka:"
 
 Offsets = dict[TopicPartition, int]
@@ -120,7 +121,7 @@ class StreamOffset:
                 start = _from_json(value)
             elif name.startswith(START_KEY) and value == {}:
                 start = _of_start_key(name)
-            elif name.startswith(_OURS):
+            elif name.startswith(_OURS) and not name.startswith(WAITS_KEY):
                 raise _unknown_key(name, value)
         return cls(_from_json(rest), initial, start)
 

@@ -19,6 +19,7 @@ from minikafka.embedded.process import wait_until
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
 from minikafka.wire.apis.produce import PRODUCE, ProducePartition, ProduceRequest, ProduceTopic
+from pyspark_minikafka.planning.lookup import ClusterTransactions
 from tests.interop.releases import KAFKA_3_9
 from tests.support.command_line import CommandLine
 from tests.support.kafka_broker import KafkaBroker, running
@@ -238,3 +239,21 @@ def test_a_marker_of_an_older_coordinator_is_refused(
 def test_producers_of_what_does_not_exist_are_an_error(cli: CommandLine, tp: TopicPartition) -> None:
     assert cli.run("txn", "describe-producers", "--topic", tp.topic, "--partition", "7") == 1
     assert f"there is no {tp.topic}-7" in cli.err
+
+
+def test_a_stream_learns_for_which_producer_it_waits(
+    cluster: ClusterClient, producer: TransactionalProducer, tp: TopicPartition
+) -> None:
+    transactions = ClusterTransactions(cluster)
+    producer.begin()
+    write(producer, tp, b"a", b"b")
+    assert transactions.high_watermarks([tp]) == {tp: 2}
+    found = transactions.open_transactions([tp])[tp]
+    assert (found.offset, found.transactional_id) == (0, producer.config.transactional_id)
+    assert found.producer_id >= 0
+    assert found.for_ms < 60_000
+    producer.abort()
+    assert wait_until(lambda: transactions.open_transactions([tp]) == {}, PATIENCE_S)
+    leave_hanging(cluster, tp, 4_714, b"late")
+    hung = transactions.open_transactions([tp])[tp]
+    assert (hung.offset, hung.producer_id, hung.transactional_id) == (3, 4_714, "")

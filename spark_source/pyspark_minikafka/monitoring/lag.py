@@ -35,6 +35,8 @@ from pyspark_minikafka.monitoring.query_progress import (
 )
 from pyspark_minikafka.options.kafka_options import name_options
 from pyspark_minikafka.options.options import cluster_options
+from pyspark_minikafka.planning.lookup import ClusterTransactions
+from pyspark_minikafka.planning.transaction_waits import Waits
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.streaming.query import StreamingQuery as ConnectQuery
@@ -57,6 +59,9 @@ class Logs(Protocol):
 
     def first_timestamps(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Return the timestamp, in ms, of the first record from each position on, as far as it is known."""
+
+    def open_transactions(self, partitions: Iterable[TopicPartition]) -> Waits:
+        """Return the first open transaction of each partition that has one, unless the query reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,15 @@ class ClusterLogs:
             if timestamp is not None and timestamp >= 0:
                 found[tp] = timestamp
         return found
+
+    def open_transactions(self, partitions: Iterable[TopicPartition]) -> Waits:
+        if self.isolation is not IsolationLevel.READ_COMMITTED:
+            return {}
+        transactions = ClusterTransactions(self.cluster)
+        try:
+            return transactions.open_transactions(partitions)
+        except MinikafkaError:
+            return {}  # brokers before 2.8, or a right is missing
 
     def _first_timestamp(self, tp: TopicPartition, position: int, first: FirstFetch | None) -> int | None:
         """Return the timestamp of the record at ``position``; None if compaction has removed it."""
@@ -168,6 +182,8 @@ def present(source: SourceProgress, logs: Logs, now_ms: int | None) -> SourcePro
     """Return ``source`` as it is now. Without ``now_ms``, ages of records are not looked up."""
     ends = logs.ends(partition.topic_partition for partition in source.partitions)
     partitions = [replace(each, latest=ends.get(each.topic_partition)) for each in source.partitions]
+    opened = logs.open_transactions(each.topic_partition for each in partitions if each.lag == 0)
+    partitions = [replace(each, waits=opened.get(each.topic_partition)) for each in partitions]
     if now_ms is not None:
         behind = {each.topic_partition: each.end for each in partitions if each.lag}
         timestamps = logs.first_timestamps(behind)

@@ -18,6 +18,7 @@ from typing import Any
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import first_of
 from pyspark_minikafka.offsets import BadStreamOffset, StreamOffset
+from pyspark_minikafka.planning.transaction_waits import TransactionWait, Waits, parse_waits
 
 _DESCRIPTIONS = ("minikafka[", "org.apache.spark.sql.execution.datasources.v2.python.")
 _HEADINGS = ("TOPIC", "PARTITION", "START", "END", "LATEST", "LAG", "BEHIND")
@@ -37,6 +38,7 @@ class PartitionProgress:
                  it, for a batch that was planned before a restart
     behind_ms    the age of the first record that was not read, by its timestamp, 0 without such a record;
                  None if it was not looked up
+    waits        the open transaction up to which the query has read, if it waits for one (read_committed)
     """
 
     topic: str
@@ -45,6 +47,7 @@ class PartitionProgress:
     end: int
     latest: int | None
     behind_ms: int | None = None
+    waits: TransactionWait | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -105,6 +108,11 @@ class QueryProgress:
         return max(behind, key=lambda partition: partition.lag or 0, default=None)
 
     @property
+    def waiting(self) -> tuple[PartitionProgress, ...]:
+        """The partitions in which the query waits for the end of a transaction."""
+        return tuple(partition for partition in self.partitions if partition.waits is not None)
+
+    @property
     def rows(self) -> int:
         """The rows that the last batch has read from all minikafka sources."""
         return sum(source.rows for source in self.sources)
@@ -125,7 +133,7 @@ class QueryProgress:
             f"{self.title}: batch {self.batch}, {_counted(self.rows, 'row')}, {read:,.1f} rows/s in, "
             f"{processed:,.1f} rows/s processed, lag {_lag_text(self.lag)}"
         )
-        return "\n".join([head, *_table(self.partitions)])
+        return "\n".join([head, *_table(self.partitions), *map(wait_text, self.waiting)])
 
 
 def query_progress(query_id: str, name: str | None, document: Mapping[str, Any] | None) -> QueryProgress:
@@ -149,7 +157,23 @@ def summary(found: QueryProgress, rows_per_second: float) -> str:
         f"lag {_lag_text(found.lag)}"
     )
     worst = found.worst
-    return text if worst is None else f"{text}, most in {worst.topic_partition}: {worst.lag:,}"
+    text = text if worst is None else f"{text}, most in {worst.topic_partition}: {worst.lag:,}"
+    waiting = found.waiting
+    if not waiting:
+        return text
+    longest = max(waiting, key=lambda partition: 0 if partition.waits is None else partition.waits.for_ms)
+    more = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
+    return f"{text}; {wait_text(longest)}{more}"
+
+
+def wait_text(partition: PartitionProgress) -> str:
+    """Return the sentence about a partition that waits for a transaction."""
+    waits = partition.waits
+    assert waits is not None
+    return (
+        f"{partition.topic_partition} waits for the transaction of {waits.producer} at offset "
+        f"{waits.offset}, for {duration_text(waits.for_ms)}"
+    )
 
 
 def _source(reported: Mapping[str, Any]) -> SourceProgress | None:
@@ -161,8 +185,9 @@ def _source(reported: Mapping[str, Any]) -> SourceProgress | None:
         return None
     begins = (end.batch_start if start is None else start.positions) or {}
     ends = {} if latest is None else latest.positions
+    waits = _waits(reported.get("latestOffset"))
     partitions = (
-        PartitionProgress(tp.topic, tp.partition, begins.get(tp), offset, ends.get(tp))
+        PartitionProgress(tp.topic, tp.partition, begins.get(tp), offset, ends.get(tp), None, waits.get(tp))
         for tp, offset in sorted(end.positions.items())
     )
     return SourceProgress(
@@ -171,6 +196,14 @@ def _source(reported: Mapping[str, Any]) -> SourceProgress | None:
         reported.get("processedRowsPerSecond") or 0.0,
         tuple(partitions),
     )
+
+
+def _waits(reported: object) -> Waits:
+    try:
+        document = json.loads(reported) if isinstance(reported, str) else reported
+        return parse_waits(document) if isinstance(document, Mapping) else {}
+    except ValueError:
+        return {}
 
 
 def _offset(reported: object) -> StreamOffset | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch import list_offsets as listing
+from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.network.cluster import ClusterClient
 from pyspark_minikafka import cache, report
 from pyspark_minikafka.location import Target
@@ -21,11 +22,14 @@ from pyspark_minikafka.planning.cores import find_cores
 from pyspark_minikafka.planning.planner import Planner
 from pyspark_minikafka.planning.ranges import OffsetRange
 from pyspark_minikafka.planning.record_sizes import RecordSize
+from pyspark_minikafka.planning.transaction_waits import TransactionWait, TransactionWatch, Waits
 
 _Answer = TypeVar("_Answer")
 _SPECIAL = {EARLIEST: listing.EARLIEST, LATEST: listing.LATEST}
 _MAX_AGE_MS = 1_000
 _SAMPLE_OFFSETS = 500
+_TRANSACTIONS_MS = 2_000
+"""The longest look-up of open transactions: a batch waits for it."""
 _SAMPLE_MS = 1_000
 """The longest look at the size of records: a batch waits for it."""
 
@@ -167,6 +171,33 @@ class ClusterLookup:
         return question()
 
 
+class ClusterTransactions:
+    """The ``TransactionLookup`` of a real cluster."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions, listing.LATEST)
+        found = listing.list_offsets(self._cluster, wanted, self._cluster.deadline(_TRANSACTIONS_MS))
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def open_transactions(self, partitions: Iterable[TopicPartition]) -> Waits:
+        from minikafka.clients.admin.transactions import TransactionAdmin
+
+        found = TransactionAdmin(self._cluster).first_open(partitions, timeout_ms=_TRANSACTIONS_MS)
+        now_ms = self._cluster.clock.now_ms()
+        return {
+            tp: TransactionWait(
+                opened.producer.start_offset or 0,
+                opened.producer.producer_id,
+                opened.transactional_id or "",
+                max(0, now_ms - (opened.start_time_ms or opened.producer.last_timestamp_ms)),
+            )
+            for tp, opened in found.items()
+        }
+
+
 def _in_kafka(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
     from minikafka.clients.admin.groups import GroupAdmin
 
@@ -196,3 +227,11 @@ def make_planner(options: SourceOptions, target: Target) -> Planner:
     return Planner(
         options, lookup, warn=report.warn_once, pause=pause, now_ms=SystemClock().now_ms, cores=cores
     )
+
+
+def make_watch(options: SourceOptions, target: Target) -> TransactionWatch | None:
+    """Return what follows the open transactions before which a stream waits; None if it reads them too."""
+    if options.fetch.isolation is not IsolationLevel.READ_COMMITTED:
+        return None
+    cluster = cache.reading(target.bootstrap_servers, target.connection(options.connection))
+    return TransactionWatch(ClusterTransactions(cluster), SystemClock(), lambda line: report.warn([line]))

@@ -33,10 +33,11 @@ from pyspark_minikafka.checkpoint import spark_checkpoint
 from pyspark_minikafka.location import Target, locate
 from pyspark_minikafka.offsets import OffsetJson, Offsets, StreamOffset, to_json
 from pyspark_minikafka.options.options import Mode, SourceOptions, source_options
-from pyspark_minikafka.planning.lookup import make_planner
+from pyspark_minikafka.planning.lookup import make_planner, make_watch
 from pyspark_minikafka.planning.planner import Planner
 from pyspark_minikafka.planning.rate import TriggerDelay
 from pyspark_minikafka.planning.tasks import PlanTimes, offsets_left, plan_summary
+from pyspark_minikafka.planning.transaction_waits import TransactionWatch, waits_key
 from pyspark_minikafka.schema import check_user_schema
 
 try:
@@ -106,6 +107,7 @@ class StreamReader(DataSourceStreamReader):
         """The time of the last look-up of the ends of the logs."""
         self._target: Offsets | None = None
         self._group: GroupProgress | None = None
+        self._watch: TransactionWatch | None = None
 
     @workers.readable_errors()
     def initialOffset(self) -> OffsetJson:  # noqa: N802
@@ -162,6 +164,7 @@ class StreamReader(DataSourceStreamReader):
                 from pyspark_minikafka.reading import groups
 
                 self._group = groups.start_progress(self.options, target)
+            self._watch = make_watch(self.options, target)
             self._planner_and_target = make_planner(self.options, target), target
         return self._planner_and_target
 
@@ -199,7 +202,10 @@ class StreamReader(DataSourceStreamReader):
         self._target = self._available({})
 
     def _newest_json(self) -> OffsetJson | None:
-        return None if self._newest is None else to_json(self._newest)
+        if self._newest is None:
+            return None
+        waits = {} if self._watch is None else self._watch.waits
+        return {**to_json(self._newest), **({waits_key(waits): {}} if waits else {})}
 
     def _within_target(self, position: Mapping[TopicPartition, int]) -> Offsets:
         assert self._target is not None
@@ -233,6 +239,8 @@ class StreamReader(DataSourceStreamReader):
         planner, _ = self._plan()
         began = time.perf_counter()
         self._newest = planner.available(known)
+        if self._watch is not None:
+            self._watch.observe(known, self._newest)
         self._look_up_s = time.perf_counter() - began
         return dict(self._newest)
 

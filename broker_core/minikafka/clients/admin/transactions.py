@@ -7,6 +7,7 @@ read_committed read no further then.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -362,7 +363,9 @@ class TransactionAdmin:
             for tp, producers in described.items()
             if (opened := [row for row in producers if row.start_offset is not None])
         }
-        known = self._transactions_of({row.producer_id for row in first.values()}, deadline)
+        known: Mapping[int, TransactionDescription] = {}
+        with contextlib.suppress(MinikafkaError):  # the producers alone are worth telling
+            known = self._transactions_of({row.producer_id for row in first.values()}, deadline)
         return {tp: _open(row, known.get(row.producer_id)) for tp, row in first.items()}
 
     def _transactions_of(

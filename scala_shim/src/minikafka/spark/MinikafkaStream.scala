@@ -20,6 +20,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 private object MinikafkaStream extends Logging {
   private val Late = "Python worker failed to connect back"
   private val Tries = 3
+  private val Waits = "minikafka:waits="
 
   /** Starts a stream, and retries if its Python process does not connect within Spark's limit of ten seconds,
     * which is too short on a busy machine, for example when many queries start at once.
@@ -52,6 +53,18 @@ private object MinikafkaStream extends Logging {
     }).toMap
   }.getOrElse(Map.empty)
 
+  /** Returns the metrics of a query that waits for open transactions. */
+  private def waitMetrics(newest: Offset): Map[String, String] = Try {
+    val keys = new ObjectMapper().readTree(newest.json).properties.asScala.map(_.getKey)
+    // topic:partition:offset:producer:id:milliseconds
+    val waits = keys.filter(_.startsWith(Waits)).flatMap(_.stripPrefix(Waits).split(";")).map(_.split(":")).toSeq
+    if (waits.isEmpty) Map.empty[String, String]
+    else Map(
+      "partitionsWaitingForTransactions" -> waits.size.toString,
+      "maxTransactionWaitMs" -> waits.map(_.last.toLong).max.toString,
+      "transactionProducerIds" -> waits.map(_(3)).distinct.mkString(","))
+  }.getOrElse(Map.empty)
+
   /** Returns the metrics of Spark's own Kafka source, under its names. */
   def metrics(end: Offset, newest: Offset): Map[String, String] = {
     val ends = positions(newest)
@@ -59,7 +72,7 @@ private object MinikafkaStream extends Logging {
       math.max(0L, ends.getOrElse(partition, offset) - offset)
     }
     if (behind.isEmpty) Map.empty
-    else Map(
+    else waitMetrics(newest) ++ Map(
       "minOffsetsBehindLatest" -> behind.min.toString,
       "maxOffsetsBehindLatest" -> behind.max.toString,
       "avgOffsetsBehindLatest" -> (behind.sum.toDouble / behind.size).toString)

@@ -12,6 +12,7 @@ from minikafka.base.errors import BrokerError, ConfigErrors, ErrorCode
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.monitoring import lag
 from pyspark_minikafka.monitoring.query_progress import PartitionProgress, QueryProgress, SourceProgress
+from pyspark_minikafka.planning.transaction_waits import TransactionWait, Waits
 
 NOW_MS = 1_000_000
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -24,6 +25,7 @@ class FakeLogs:
         self._ends = ends
         self._timestamps = timestamps
         self.positions: list[Mapping[TopicPartition, int]] = []
+        self.waits: dict[TopicPartition, TransactionWait] = {}
 
     def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {tp: self._ends[tp] for tp in partitions if tp in self._ends}
@@ -31,6 +33,9 @@ class FakeLogs:
     def first_timestamps(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         self.positions.append(positions)
         return {tp: self._timestamps[tp] for tp in positions if tp in self._timestamps}
+
+    def open_transactions(self, partitions: Iterable[TopicPartition]) -> Waits:
+        return {tp: self.waits[tp] for tp in partitions if tp in self.waits}
 
 
 def source(*ends: int) -> SourceProgress:
@@ -64,6 +69,17 @@ def test_an_age_that_cannot_be_found_is_unknown() -> None:
 def test_a_record_of_the_future_is_not_behind() -> None:
     found = lag.present(source(10), FakeLogs({A0: 15}, {A0: NOW_MS + 9}), NOW_MS)
     assert found.partitions[0].behind_ms == 0
+
+
+def test_a_partition_read_to_an_open_transaction_waits_for_it() -> None:
+    logs = FakeLogs({A0: 10, A1: 25}, {})
+    logs.waits = dict.fromkeys((A0, A1), TransactionWait(10, 7, "copier", 4_200))
+    found = lag.present(source(10, 20), logs, NOW_MS)
+    assert [p.waits for p in found.partitions] == [logs.waits[A0], None]
+    progress = QueryProgress("id-1", "orders", 3, "T", (found,))
+    assert str(progress).splitlines()[-1] == (
+        "a-0 waits for the transaction of producer 7 (transactional id 'copier') at offset 10, for 4.2 s"
+    )
 
 
 def test_a_deleted_partition_has_no_lag() -> None:
