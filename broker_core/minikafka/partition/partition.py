@@ -76,7 +76,6 @@ class Partition:
         self._leader_epoch_start_offset = 0
         """The log end offset when this broker became the leader."""
         self._first_led_epoch = 0
-        """The epoch in which this broker became the leader: it has led in all epochs since."""
         self._proposed_isr: LeaderAndIsr | None = None
         """An ISR whose write to ZooKeeper is pending."""
         self._unconfirmed_isr: frozenset[int] = frozenset()
@@ -91,6 +90,11 @@ class Partition:
     def high_watermark(self) -> int:
         """The offset before which consumers may read."""
         return self._high_watermark
+
+    @property
+    def first_led_epoch(self) -> int:
+        """The epoch in which this broker became the leader: it has led in all epochs since."""
+        return self._first_led_epoch
 
     @property
     def is_high_watermark_behind(self) -> bool:

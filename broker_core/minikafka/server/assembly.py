@@ -39,9 +39,11 @@ from minikafka.server.control.controlled_shutdown import request_controlled_shut
 from minikafka.server.control.controller_channel import ControllerChannelManager
 from minikafka.server.control.controller_event_manager import ControllerEventManager
 from minikafka.server.control.protocol_compatibility import check_protocol_compatibility
+from minikafka.server.coordination.coordinators import Coordinators
 from minikafka.server.core.broker import Broker
 from minikafka.server.dispatch import Dispatcher
 from minikafka.server.groups.group_coordinator import GroupCoordinator
+from minikafka.server.handlers import Services
 from minikafka.server.housekeeper import Housekeeper
 from minikafka.server.inter_broker_connection import InterBrokerConnection, check_own_login
 from minikafka.server.replication.alter_log_dirs import ReplicaAlterLogDirsManager
@@ -51,6 +53,9 @@ from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherM
 from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.security.acl_manager import AclManager
 from minikafka.server.security.authentication import authenticating
+from minikafka.server.transactions.marker_writer import MarkerWriter
+from minikafka.server.transactions.transaction_coordinator import TransactionCoordinator
+from minikafka.server.transactions.transaction_marker_sender import TransactionMarkerSender
 from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.workers.worker import Worker
 from minikafka.server.zookeeper.counters import next_broker_id, observe_topics
@@ -68,7 +73,7 @@ class Ports:
     clock: Clock
     worker: Worker
     loader: Worker
-    """Loads groups, which may take long and must not block the other worker."""
+    """Loads groups and transactions, which may take long and must not block the other worker."""
     connect_store: Callable[[], Store]
     listen: Callable[[BrokerConfig, RequestHandler], Server]
     random_bytes: Callable[[int], bytes]
@@ -133,6 +138,8 @@ class RunningBroker:
         )
         _prepare(self.broker, zk_client.store, ports)
         coordinator = GroupCoordinator(self.broker, ports.loader, ports.random_bytes)
+        marker_writer = MarkerWriter(self.broker, coordinator)
+        transactions = self._transactions(ports, marker_writer)
         self._fetchers = ReplicaFetcherManager(self.broker, ports.connector, ports.spawn)
         timeout_ms = config.replication.controller_timeout_ms
         self._channels = ControllerChannelManager(
@@ -141,7 +148,9 @@ class RunningBroker:
         self._moves = self._moves_between_directories(with_threads=ports.spawn is not None)
         self._stops.callback(self._fetchers.stop)
         self._stops.callback(self._channels.close)
-        replicas = ReplicaManager(self.broker, coordinator, self._fetchers, serving=self.serving.set)
+        replicas = ReplicaManager(
+            self.broker, Coordinators(coordinator, transactions), self._fetchers, serving=self.serving.set
+        )
         control = ControllerEventManager(self.broker, replicas, self._channels, fatal=fatal)
         in_sync = IsrWriter(self.broker)
         self.broker.propose_isr = in_sync.write
@@ -149,37 +158,58 @@ class RunningBroker:
         failing = FailingLogs(self.broker, replicas, ports.files, fatal)
         self.broker.log_failed = failing.failed
         self.housekeeper = Housekeeper(
-            self.broker, coordinator, control, in_sync, cleaning, failing, ports.renew_certificates
+            self.broker,
+            coordinator,
+            transactions,
+            control,
+            in_sync,
+            cleaning,
+            failing,
+            ports.renew_certificates,
         )
         self._stops.callback(self.housekeeper.write_watermarks)
-        dispatcher = Dispatcher(self.broker, coordinator, replicas, control)
-        server = ports.listen(config, authenticating(dispatcher, self.broker, ports.random_bytes))
+        services = Services(self.broker, coordinator, transactions, marker_writer, replicas, control)
+        server = ports.listen(config, authenticating(Dispatcher(services), self.broker, ports.random_bytes))
         self._stops.callback(server.stop)
         _limit_connections(self.broker, server)
-        self._stops.callback(self.broker.stop_waiting)
-        self._stops.callback(coordinator.stop)
+        for end in (self.broker.stop_waiting, coordinator.stop, transactions.stop):
+            self._stops.callback(end)
+        self._register(config, ports, zk_client, server, control, logs.paths[0])
+        if config.control.controlled_shutdown:
+            self._stops.callback(lambda: request_controlled_shutdown(self.broker, ports.connector))
+            self._stops.callback(replicas.stop_following)
+
+    def _register(
+        self,
+        config: BrokerConfig,
+        ports: Ports,
+        zk_client: ZooKeeperClient,
+        server: Server,
+        control: ControllerEventManager,
+        directory: str,
+    ) -> None:
+        """Register the broker, and take part in the controller election."""
         self.endpoints = registered_endpoints(config.listeners, server.ports)
-        self.address = BrokerAddress(broker_id, self.endpoints[0].host, self.endpoints[0].port, config.rack)
+        self.address = BrokerAddress(
+            self.broker.broker_id, self.endpoints[0].host, self.endpoints[0].port, config.rack
+        )
 
         def keep_ticket() -> None:
-            zk_client.end_predecessor(ports.files, logs.paths[0])
+            zk_client.end_predecessor(ports.files, directory)
 
         keep_ticket()
-        own = LiveBroker(broker_id, self.endpoints, config.rack)
-        _check_others(config, own, zk_client.others(broker_id), ports.connector)
+        own = LiveBroker(self.broker.broker_id, self.endpoints, config.rack)
+        _check_others(config, own, zk_client.others(self.broker.broker_id), ports.connector)
         registration = BrokerRegistration(own)
         if config.beside_0_10:
             registration = BrokerRegistration.beside_0_10(registration.broker)
         zk_client.start(registration, control, keep_ticket)
-        if config.control.controlled_shutdown:
-            self._stops.callback(lambda: request_controlled_shutdown(self.broker, ports.connector))
-            self._stops.callback(replicas.stop_following)
 
     def step(self) -> bool:
         """Run one step of each connection to another broker, and of the moves between data directories,
         without threads. Return True if any had work.
         """
-        worked = (self._fetchers.step(), self._channels.step(), self._moves.step())
+        worked = (self._fetchers.step(), self._channels.step(), self._markers.step(), self._moves.step())
         return any(worked)
 
     def due_ms(self) -> int:
@@ -187,7 +217,7 @@ class RunningBroker:
 
         For a simulation, which calls ``step`` and the housekeeper's ``tick``.
         """
-        parts = (self._fetchers, self._channels, self._moves, self.housekeeper)
+        parts = (self._fetchers, self._channels, self._markers, self._moves, self.housekeeper)
         return min(part.due_ms() for part in parts)
 
     def stop(self) -> None:
@@ -196,6 +226,15 @@ class RunningBroker:
         Everything is stopped; then the last error is raised. StorageError: messages may not be on disk.
         """
         self._stops.close()
+
+    def _transactions(self, ports: Ports, marker_writer: MarkerWriter) -> TransactionCoordinator:
+        self._markers = TransactionMarkerSender(
+            self.broker, ports.connector, ports.spawn, marker_writer.write
+        )
+        self._stops.callback(self._markers.stop)
+        coordinator = TransactionCoordinator(self.broker, ports.loader, self._markers)
+        self._markers.written = coordinator.markers_written
+        return coordinator
 
     def _moves_between_directories(self, *, with_threads: bool) -> ReplicaAlterLogDirsManager:
         moves = ReplicaAlterLogDirsManager(self.broker)

@@ -10,12 +10,8 @@ from minikafka.net.server import Exchange
 from minikafka.server.classic_protocol import ClassicProtocol
 from minikafka.server.config.listeners import Protocol
 from minikafka.server.context import RequestContext, decode_request
-from minikafka.server.control.controller_event_manager import ControllerEventManager
-from minikafka.server.core.broker import Broker
 from minikafka.server.core.throttle import RequestMeter, metered
-from minikafka.server.groups.group_coordinator import GroupCoordinator
-from minikafka.server.handlers import WORK, handlers
-from minikafka.server.replication.replica_manager import ReplicaManager
+from minikafka.server.handlers import WORK, Services, handlers
 from minikafka.server.served_versions import newest_versions
 from minikafka.server.workers.request_admission import RequestAdmission
 from minikafka.server.workers.work_pool import Steps, begin
@@ -128,15 +124,9 @@ def _check_size(frame: memoryview) -> None:
 class Dispatcher:
     """The request handler of the broker for ``net``. Runs on the processor threads."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        coordinator: GroupCoordinator,
-        replicas: ReplicaManager,
-        control: ControllerEventManager,
-    ) -> None:
-        self._broker = broker
-        self._handlers = handlers(broker, coordinator, replicas, control)
+    def __init__(self, services: Services) -> None:
+        self._broker = broker = services.broker
+        self._handlers = handlers(services)
         self._naming = RequestAdmission(NAMED_TOGETHER_BYTES)
         self._in_steps = RequestAdmission(IN_STEPS_TOGETHER_BYTES)
         self._newest = newest_versions(broker.config.beside_0_10)

@@ -1,5 +1,5 @@
 """The periodic work of a broker: request time-outs, flushes, checkpoints, lagging followers, retention of
-segments and offsets, and compaction.
+segments and offsets, time-outs of transactions, and compaction.
 
 It runs on three threads, so that a slow disk does not delay request time-outs, and compaction does not delay
 flushes.
@@ -19,6 +19,7 @@ from minikafka.server.core.broker import Broker
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.replication.failing_logs import FailingLogs
 from minikafka.server.replication.isr_writer import REPORT_CHECK_MS, IsrWriter
+from minikafka.server.transactions.transaction_coordinator import TransactionCoordinator
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class Housekeeper:
         self,
         broker: Broker,
         coordinator: GroupCoordinator,
+        transactions: TransactionCoordinator,
         control: ControllerEventManager,
         in_sync: IsrWriter,
         cleaning: LogCleanerManager | None,
@@ -74,6 +76,7 @@ class Housekeeper:
         """
         self._broker = broker
         self._coordinator = coordinator
+        self._transactions = transactions
         self._cleaning = cleaning
         self._control = control
         self._failing = failing
@@ -90,6 +93,8 @@ class Housekeeper:
             task(self._retry, _RETRY_MS),
             task(self._delete_old, retention_ms, min(_FIRST_RETENTION_MS, retention_ms)),
             task(self._expire_offsets, config.offsets.check_interval_ms),
+            task(self._abort_timed_out, config.transaction_state.expiry_interval_ms),
+            task(self._expire_ids, config.transaction_state.id_expiry_interval_ms),
             task(failing.find_removed, config.replication.checkpoint_interval_ms),
             task(broker.logs.checkpoint_offsets, config.flush_checkpoint_interval_ms),
             task(self.write_watermarks, config.replication.checkpoint_interval_ms),
@@ -176,6 +181,12 @@ class Housekeeper:
 
     def _expire_offsets(self) -> int | None:
         return _GO_ON_MS if self._coordinator.expire() else None
+
+    def _abort_timed_out(self) -> int | None:
+        return _GO_ON_MS if self._transactions.abort_timed_out() else None
+
+    def _expire_ids(self) -> int | None:
+        return _GO_ON_MS if self._transactions.expire_ids() else None
 
     def write_watermarks(self) -> None:
         """Checkpoint the high watermarks."""

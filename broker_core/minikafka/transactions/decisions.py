@@ -29,6 +29,12 @@ class Answer:
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
 
+    def error_at(self, version: int, fenced_since: int) -> ErrorCode:
+        """Return the error for a request's version; ``fenced_since`` is the first with PRODUCER_FENCED."""
+        if self.error is ErrorCode.PRODUCER_FENCED and version < fenced_since:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        return self.error
+
 
 @dataclass(frozen=True, slots=True)
 class NeedProducerId:

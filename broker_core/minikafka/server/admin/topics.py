@@ -23,7 +23,7 @@ from minikafka.base.errors import (
     SessionExpired,
     without_frames,
 )
-from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name
+from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.base.text import counted, shorten
 from minikafka.controller.assignment import (
     assign_replicas,
@@ -367,11 +367,11 @@ def plan_new_partitions(
     known = broker.controller.assignment_of(name)
     if not known:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-    if name == OFFSETS_TOPIC:
+    if name in INTERNAL_TOPICS:
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {name} must keep its {len(known)} partitions: groups are mapped to partitions by "
-            "their number",
+            f"topic {name} must keep its {len(known)} partitions: groups and transactional ids are mapped to "
+            "partitions by their number",
         )
     if any(key.topic == name for key in broker.controller.reassignments()):
         raise BrokerError(

@@ -60,7 +60,9 @@ from minikafka.server.config.listener_security import (
 from minikafka.server.config.listeners import Listener, ListenerConfig, check_names_beside_0_10
 from minikafka.server.config.releases import RELEASE
 from minikafka.server.config.replication import CONTROLLER, QUOTAS, ReplicationConfig
+from minikafka.server.config.transactions import TRANSACTIONS, TransactionStateConfig
 from minikafka.server.quotas.client_quotas import QuotaConfig
+from minikafka.transactions.shard import TransactionSettings
 
 Section = TypeVar("Section")
 
@@ -79,6 +81,7 @@ GROUPS = (
     REPLICATION,
     CONTROLLER,
     _GROUPS,
+    TRANSACTIONS,
     QUOTAS,
     _ACCESS,
 )
@@ -243,6 +246,8 @@ class BrokerConfig:
     cleaner: CleanerConfig
     groups: GroupSettings
     offsets: OffsetsConfig
+    transactions: TransactionSettings
+    transaction_state: TransactionStateConfig
     replication: ReplicationConfig
     fetching: FetchConfig
     control: ControlConfig
@@ -475,6 +480,8 @@ class BrokerConfig:
             cleaner=read(CleanerConfig),
             groups=read(GroupSettings),
             offsets=read(OffsetsConfig),
+            transactions=read(TransactionSettings),
+            transaction_state=read(TransactionStateConfig),
             replication=read(ReplicationConfig),
             fetching=read(FetchConfig),
             control=read(ControlConfig),
@@ -488,10 +495,7 @@ class BrokerConfig:
             unknown=tuple(sorted(properties.keys() - BROKER_CONFIG.keys - own)),
             properties=dict(properties),
         )
-        delay_ms, idle_ms = config.authentication.failure_delay_ms, config.connection_idle_max_ms
-        if delay_ms >= idle_ms:
-            allowed = f"must be below connections.max.idle.ms, which is {idle_ms}"
-            faults.add([ConfigError("connection.failed.authentication.delay.ms", delay_ms, allowed)])
+        faults.add(_delay_faults(config))
         # Of two for a property that logs have in common with the broker, the last, as in BROKER_CONFIG.
         faults.check(
             properties, BROKER_CONFIG.unknown({name: properties[name] for name in properties.keys() - own})
@@ -502,6 +506,13 @@ class BrokerConfig:
 
 def _oldest(properties: Mapping[str, str]) -> Release | None:
     return RELEASE.parse(_PROTOCOL, properties[_PROTOCOL]) if _PROTOCOL in properties else None
+
+
+def _delay_faults(config: BrokerConfig) -> Iterator[ConfigError]:
+    delay_ms, idle_ms = config.authentication.failure_delay_ms, config.connection_idle_max_ms
+    if delay_ms >= idle_ms:
+        allowed = f"must be below connections.max.idle.ms, which is {idle_ms}"
+        yield ConfigError("connection.failed.authentication.delay.ms", delay_ms, allowed)
 
 
 def _format_faults(properties: Mapping[str, str], beside_0_10: bool) -> Iterator[ConfigError]:
@@ -532,6 +543,7 @@ BROKER_CONFIG = ConfigDef(
         *_in_group(REPLICATION, ReplicationConfig, FetchConfig),
         *_in_group(CONTROLLER, ControlConfig),
         *_in_group(_GROUPS, GroupSettings, OffsetsConfig),
+        *_in_group(TRANSACTIONS, TransactionSettings, TransactionStateConfig),
         *_in_group(QUOTAS, QuotaConfig),
         *_in_group(_ACCESS, AccessConfig),
     ],

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import logging
-import threading
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import OffsetOutOfRange, StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.loading import GroupMetadataLoader
 from minikafka.groups.shard import GroupCoordinatorShard, GroupSettings
 from minikafka.log.log import Log
-from minikafka.records.columns import decode
 from minikafka.records.scan.isolation import transaction_parts
+from minikafka.server.coordination.window_reader import WindowReader
 
 _log = logging.getLogger(__name__)
-
-_PROGRESS_INTERVAL_MS = 5_000
-"""The interval between progress messages of a long load."""
 
 
 class GroupLoader:
@@ -26,46 +21,26 @@ class GroupLoader:
     def __init__(self, settings: GroupSettings, clock: Clock, window_bytes: int) -> None:
         self._settings = settings
         self._clock = clock
-        self._window_bytes = window_bytes
-        self._stopping = threading.Event()
+        self._reader = WindowReader(clock, window_bytes, "groups")
 
     def stop(self) -> None:
         """Abort the current load."""
-        self._stopping.set()
+        self._reader.stop()
 
     def load(self, log: Log, topic_partition: TopicPartition) -> GroupCoordinatorShard | None:
         """Return the groups in a log; None when stopped. Raises StorageError or BrokerError."""
-        began_ms = logged_ms = self._clock.monotonic_ms()
+        began_ms = self._clock.monotonic_ms()
         loading = GroupMetadataLoader(self._settings)
-        start, end = log.start_offset, log.end_offset
-        offset = start
-        while offset < end:
-            if self._stopping.is_set():
-                return None
-            try:
-                read = log.read(offset, self._window_bytes, up_to=end)
-            except OffsetOutOfRange:
-                if log.start_offset <= offset:
-                    raise
-                offset = log.start_offset  # retention removed the segment meanwhile
-                continue
-            if read.slice is None:
-                break
-            data = read.slice.read()
-            columns = decode(data, offset, end)
+        for window in self._reader.windows(log, topic_partition):
+            columns = window.columns
             loading.add(
                 columns.key_array().to_pylist(),
                 columns.offsets.tolist(),
                 columns.value_array().to_pylist(),
-                [part for part in transaction_parts(data) if part.first_offset < columns.next_offset],
+                [part for part in transaction_parts(window.data) if part.first_offset < columns.next_offset],
             )
-            if columns.next_offset <= offset:
-                raise StorageError(f"cannot read {topic_partition} beyond offset {offset}")
-            offset = columns.next_offset
-            now_ms = self._clock.monotonic_ms()
-            if now_ms - logged_ms >= _PROGRESS_INTERVAL_MS:
-                logged_ms = now_ms
-                _log.info("loading groups: %s at offset %d of %d", topic_partition, offset, end)
+        if self._reader.is_stopped:
+            return None
         shard = loading.finish(self._clock.monotonic_ms(), self._clock.now_ms())
         elapsed_ms = self._clock.monotonic_ms() - began_ms
         _log.info("loaded %d groups from %s in %d ms", len(shard), topic_partition, elapsed_ms)

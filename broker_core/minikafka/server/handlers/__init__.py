@@ -1,13 +1,14 @@
 """The request handlers, one file for each API.
 
-``handle(broker, context, request)``, or ``handle(coordinator, …)`` for the APIs of groups, replies through
-the context, at once or later, or returns the steps that do so. Every API with a handler is served, and
-advertised, in the versions of ``server.served_versions``.
+``handle(broker, context, request)``, or ``handle(coordinator, …)`` for the APIs of groups and transactions,
+replies through the context, at once or later, or returns the steps that do so. Every API with a handler is
+served, and advertised, in the versions of ``server.served_versions``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -63,6 +64,8 @@ from minikafka.server.handlers import (
     update_metadata,
 )
 from minikafka.server.replication.replica_manager import ReplicaManager
+from minikafka.server.transactions.marker_writer import MarkerWriter
+from minikafka.server.transactions.transaction_coordinator import TransactionCoordinator
 from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.api import ApiKey
 
@@ -70,12 +73,12 @@ Handler = Callable[[RequestContext, Any], None]
 
 _Bound = Callable[[RequestContext, Any], Steps | None]
 _Handle = Callable[[Broker, RequestContext, Any], Steps | None]
+_TransactionsHandle = Callable[[TransactionCoordinator, RequestContext, Any], Steps | None]
 
 # A waiting request counts as work: jobs of the worker must write to ZooKeeper for it.
 _BY_JOB: dict[ApiKey, _Handle] = {
     ApiKey.CREATE_TOPICS: create_topics.handle,
     ApiKey.DELETE_TOPICS: delete_topics.handle,
-    ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
     ApiKey.CREATE_ACLS: create_acls.handle,
     ApiKey.DELETE_ACLS: delete_acls.handle,
     ApiKey.ALTER_CONFIGS: alter_configs.handle,
@@ -84,6 +87,9 @@ _BY_JOB: dict[ApiKey, _Handle] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
     ApiKey.ALTER_CLIENT_QUOTAS: alter_client_quotas.handle,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials.handle,
+}
+_OF_TRANSACTIONS_BY_JOB: dict[ApiKey, _TransactionsHandle] = {
+    ApiKey.INIT_PRODUCER_ID: init_producer_id.handle
 }
 # Other waiting requests depend on other clients, on time, or on the start: they do not delay others.
 _OF_BROKER: dict[ApiKey, _Handle] = {
@@ -130,21 +136,32 @@ _OF_CONTROLLER: dict[ApiKey, Callable[[ControllerEventManager, Broker, RequestCo
 }
 list_api_versions = api_versions.listing(
     [
-        *(*_BY_JOB, *_OF_BROKER, *_OF_GROUPS, *_OF_REPLICAS, *_OF_CONTROLLER),
+        *(*_BY_JOB, *_OF_TRANSACTIONS_BY_JOB, *_OF_BROKER, *_OF_GROUPS, *_OF_REPLICAS, *_OF_CONTROLLER),
         *(ApiKey.LEADER_AND_ISR, ApiKey.API_VERSIONS),
     ]
 )
 """The handler of ApiVersions, which clients may ask before they have authenticated."""
 _OF_BROKER[ApiKey.API_VERSIONS] = list_api_versions
 
-WORK = frozenset(_BY_JOB)
+WORK = frozenset(_BY_JOB | _OF_TRANSACTIONS_BY_JOB)
 """APIs whose requests count as work until they are answered (``Exchange.park``)."""
 
 
-def handlers(
-    broker: Broker, coordinator: GroupCoordinator, replicas: ReplicaManager, control: ControllerEventManager
-) -> Mapping[ApiKey, Handler]:
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of a broker that serve requests."""
+
+    broker: Broker
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    marker_writer: MarkerWriter
+    replicas: ReplicaManager
+    control: ControllerEventManager
+
+
+def handlers(services: Services) -> Mapping[ApiKey, Handler]:
     """Return the handler of each API that is served."""
+    broker = services.broker
 
     def run(handle: _Bound, context: RequestContext, request: Any) -> None:
         steps = handle(context, request)
@@ -153,8 +170,12 @@ def handlers(
 
     return {
         **{key: partial(run, partial(handle, broker)) for key, handle in (_BY_JOB | _OF_BROKER).items()},
-        **{key: partial(run, partial(handle, coordinator)) for key, handle in _OF_GROUPS.items()},
-        **{key: partial(handle, replicas) for key, handle in _OF_REPLICAS.items()},
-        ApiKey.LEADER_AND_ISR: partial(leader_and_isr.handle, broker, replicas),
-        **{key: partial(handle, control, broker) for key, handle in _OF_CONTROLLER.items()},
+        **{key: partial(run, partial(handle, services.groups)) for key, handle in _OF_GROUPS.items()},
+        **{
+            key: partial(run, partial(handle, services.transactions))
+            for key, handle in _OF_TRANSACTIONS_BY_JOB.items()
+        },
+        **{key: partial(handle, services.replicas) for key, handle in _OF_REPLICAS.items()},
+        ApiKey.LEADER_AND_ISR: partial(leader_and_isr.handle, broker, services.replicas),
+        **{key: partial(handle, services.control, broker) for key, handle in _OF_CONTROLLER.items()},
     }

@@ -22,9 +22,9 @@ from minikafka.partition.partition import Partition
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
 from minikafka.server.context import RequestContext
+from minikafka.server.coordination.coordinators import Coordinator
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import portions
-from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.replication.current_topics import CurrentTopics
 from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherManager
 from minikafka.server.replication.unassigned_logs import NAMED_MOST, UnassignedLogs, is_older
@@ -58,7 +58,7 @@ class ReplicaManager:
     def __init__(
         self,
         broker: Broker,
-        coordinator: GroupCoordinator,
+        coordinator: Coordinator,
         fetchers: ReplicaFetcherManager,
         *,
         serving: Callable[[], None],

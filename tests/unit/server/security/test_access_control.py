@@ -28,7 +28,7 @@ from minikafka.registry.acls import acl_path, change_resource
 from minikafka.security.authorizer import Authorizer
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.server.config.properties import BrokerConfig
-from minikafka.server.handlers import handlers
+from minikafka.server.handlers import Services, handlers
 from minikafka.server.security.access_control import DecisionCache
 from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS
 from minikafka.wire.api import ApiKey
@@ -266,7 +266,10 @@ def test_a_request_with_all_that_it_needs_is_not_refused(world: Guarded, case: C
 
 def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
     none: Any = None
-    assert REQUEST_AUTHORIZERS.keys() == handlers(world.machine.broker, none, none, none).keys()
+    assert (
+        REQUEST_AUTHORIZERS.keys()
+        == handlers(Services(world.machine.broker, none, none, none, none, none)).keys()
+    )
     tested_below = {
         K.DESCRIBE_CLUSTER,
         K.API_VERSIONS,
