@@ -16,6 +16,7 @@ import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from minikafka.base.clock import Clock
 from minikafka.base.endpoints import LiveBroker, addresses_on
@@ -53,6 +54,7 @@ from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherM
 from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.security.acl_manager import AclManager
 from minikafka.server.security.authentication import authenticating
+from minikafka.server.transactions.add_partitions_verifier import AddPartitionsVerifier
 from minikafka.server.transactions.marker_writer import MarkerWriter
 from minikafka.server.transactions.transaction_coordinator import TransactionCoordinator
 from minikafka.server.transactions.transaction_marker_sender import TransactionMarkerSender
@@ -87,6 +89,14 @@ class Ports:
     """Runs long requests outside of the processors."""
     renew_certificates: Callable[[], None] = lambda: None
     """Makes new connections use the certificates that are in the files now."""
+
+
+class _Stepped(Protocol):
+    """Connections to other brokers, or other work, run by ``step`` if there are no threads."""
+
+    def step(self) -> bool: ...
+
+    def due_ms(self) -> int: ...
 
 
 class RunningBroker:
@@ -209,7 +219,7 @@ class RunningBroker:
         """Run one step of each connection to another broker, and of the moves between data directories,
         without threads. Return True if any had work.
         """
-        worked = (self._fetchers.step(), self._channels.step(), self._markers.step(), self._moves.step())
+        worked = [part.step() for part in self._stepped]
         return any(worked)
 
     def due_ms(self) -> int:
@@ -217,8 +227,11 @@ class RunningBroker:
 
         For a simulation, which calls ``step`` and the housekeeper's ``tick``.
         """
-        parts = (self._fetchers, self._channels, self._markers, self._moves, self.housekeeper)
-        return min(part.due_ms() for part in parts)
+        return min(self.housekeeper.due_ms(), *(part.due_ms() for part in self._stepped))
+
+    @property
+    def _stepped(self) -> tuple[_Stepped, ...]:
+        return self._fetchers, self._channels, self._markers, self._verifier, self._moves
 
     def stop(self) -> None:
         """Stop in the reverse order of the start; a second call does nothing.
@@ -234,6 +247,10 @@ class RunningBroker:
         self._stops.callback(self._markers.stop)
         coordinator = TransactionCoordinator(self.broker, ports.loader, self._markers)
         self._markers.written = coordinator.markers_written
+        self._verifier = AddPartitionsVerifier(self.broker, coordinator, ports.connector, ports.spawn)
+        self._stops.callback(self._verifier.stop)
+        if coordinator.is_served:
+            self.broker.verify_transaction = self._verifier.verify
         return coordinator
 
     def _moves_between_directories(self, *, with_threads: bool) -> ReplicaAlterLogDirsManager:

@@ -325,7 +325,7 @@ class BrokerConfig:
         BOOLEAN,
         True,
         "Whether a leader asks the coordinator before the first batch of a transaction is appended.",
-        _GROUPS,
+        TRANSACTIONS,
     )
     protocol_version: Release = setting(
         _PROTOCOL,

@@ -17,6 +17,8 @@ from minikafka.server.control.controller_event_manager import ControllerEventMan
 from minikafka.server.core.broker import Broker
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -38,8 +40,10 @@ from minikafka.server.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -51,6 +55,7 @@ from minikafka.server.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -61,7 +66,9 @@ from minikafka.server.handlers import (
     sasl_handshake,
     stop_replica,
     sync_group,
+    txn_offset_commit,
     update_metadata,
+    write_txn_markers,
 )
 from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.transactions.marker_writer import MarkerWriter
@@ -111,7 +118,6 @@ _OF_BROKER: dict[ApiKey, _Handle] = {
     ApiKey.DESCRIBE_PRODUCERS: describe_producers.handle,
 }
 _OF_GROUPS: dict[ApiKey, Callable[[GroupCoordinator, RequestContext, Any], Steps | None]] = {
-    ApiKey.FIND_COORDINATOR: find_coordinator.handle,
     ApiKey.JOIN_GROUP: join_group.handle,
     ApiKey.SYNC_GROUP: sync_group.handle,
     ApiKey.HEARTBEAT: heartbeat.handle,
@@ -122,7 +128,17 @@ _OF_GROUPS: dict[ApiKey, Callable[[GroupCoordinator, RequestContext, Any], Steps
     ApiKey.LIST_GROUPS: list_groups.handle,
     ApiKey.DELETE_GROUPS: delete_groups.handle,
     ApiKey.OFFSET_DELETE: offset_delete.handle,
+    ApiKey.TXN_OFFSET_COMMIT: txn_offset_commit.handle,
 }
+_OF_TRANSACTIONS: dict[ApiKey, _TransactionsHandle] = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn.handle,
+    ApiKey.END_TXN: end_txn.handle,
+    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions.handle,
+    ApiKey.LIST_TRANSACTIONS: list_transactions.handle,
+}
+_OF_BOTH: dict[
+    ApiKey, Callable[[GroupCoordinator, TransactionCoordinator, RequestContext, Any], Steps | None]
+] = {ApiKey.FIND_COORDINATOR: find_coordinator.handle, ApiKey.ADD_OFFSETS_TO_TXN: add_offsets_to_txn.handle}
 # Requests of the controller: also jobs, in order.
 _OF_REPLICAS: dict[ApiKey, Callable[[ReplicaManager, RequestContext, Any], None]] = {
     ApiKey.STOP_REPLICA: stop_replica.handle,
@@ -136,8 +152,9 @@ _OF_CONTROLLER: dict[ApiKey, Callable[[ControllerEventManager, Broker, RequestCo
 }
 list_api_versions = api_versions.listing(
     [
-        *(*_BY_JOB, *_OF_TRANSACTIONS_BY_JOB, *_OF_BROKER, *_OF_GROUPS, *_OF_REPLICAS, *_OF_CONTROLLER),
-        *(ApiKey.LEADER_AND_ISR, ApiKey.API_VERSIONS),
+        *(*_BY_JOB, *_OF_TRANSACTIONS_BY_JOB, *_OF_BROKER, *_OF_GROUPS, *_OF_TRANSACTIONS, *_OF_BOTH),
+        *(*_OF_REPLICAS, *_OF_CONTROLLER),
+        *(ApiKey.WRITE_TXN_MARKERS, ApiKey.LEADER_AND_ISR, ApiKey.API_VERSIONS),
     ]
 )
 """The handler of ApiVersions, which clients may ask before they have authenticated."""
@@ -173,8 +190,13 @@ def handlers(services: Services) -> Mapping[ApiKey, Handler]:
         **{key: partial(run, partial(handle, services.groups)) for key, handle in _OF_GROUPS.items()},
         **{
             key: partial(run, partial(handle, services.transactions))
-            for key, handle in _OF_TRANSACTIONS_BY_JOB.items()
+            for key, handle in (_OF_TRANSACTIONS_BY_JOB | _OF_TRANSACTIONS).items()
         },
+        **{
+            key: partial(run, partial(handle, services.groups, services.transactions))
+            for key, handle in _OF_BOTH.items()
+        },
+        ApiKey.WRITE_TXN_MARKERS: partial(run, partial(write_txn_markers.handle, services.marker_writer)),
         **{key: partial(handle, services.replicas) for key, handle in _OF_REPLICAS.items()},
         ApiKey.LEADER_AND_ISR: partial(leader_and_isr.handle, broker, services.replicas),
         **{key: partial(handle, services.control, broker) for key, handle in _OF_CONTROLLER.items()},

@@ -1,9 +1,9 @@
-"""FindCoordinator: the broker that coordinates a group (GroupCoordinator in 0.10.1).
+"""FindCoordinator: the broker that coordinates a group or a transactional id (GroupCoordinator in 0.10.1).
 
 Version 1 adds the key type, throttle_time_ms and the error message; from 4 on the request has several keys.
-The address is that of the listener that received the request. The first request creates the offsets topic.
-Until the group's partition has a leader with that listener, the response is COORDINATOR_NOT_AVAILABLE, which
-clients retry. Transactions are not supported: UNSUPPORTED_VERSION. Version 5, for clients that know
+The address is that of the listener that received the request. The first request creates the internal topic.
+Until the key's partition has a leader with that listener, the response is COORDINATOR_NOT_AVAILABLE, which
+clients retry. Version 5, for clients that know
 TRANSACTION_ABORTABLE, is the same as 4; 6 allows the key type of share groups, whose coordinator is never
 available, as in Kafka 3.9.
 """
@@ -14,6 +14,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress
 from minikafka.server.context import RequestContext
 from minikafka.server.groups.group_coordinator import GroupCoordinator
+from minikafka.server.transactions.transaction_coordinator import TransactionCoordinator
 from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.apis.find_coordinator import (
     Coordinator,
@@ -30,11 +31,18 @@ _SEVERAL_KEYS_SINCE = 4
 _SHARE_GROUPS_SINCE = 6
 _NOBODY = BrokerAddress(-1, "", -1)
 
+_Coordinator = GroupCoordinator | TransactionCoordinator
+
 
 def handle(
-    coordinator: GroupCoordinator, context: RequestContext, request: FindCoordinatorRequest
+    groups: GroupCoordinator,
+    transactions: TransactionCoordinator,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
 ) -> Steps | None:
     """Serve one FindCoordinator request."""
+    is_transactional = request.key_type == CoordinatorType.TRANSACTION
+    coordinator: _Coordinator = transactions if is_transactional else groups
     if context.version >= _SEVERAL_KEYS_SINCE:
         return _serve_keys(coordinator, context, request)
     found = _find(coordinator, context, request.key_type, request.key)
@@ -51,9 +59,7 @@ def handle(
     return None
 
 
-def _serve_keys(
-    coordinator: GroupCoordinator, context: RequestContext, request: FindCoordinatorRequest
-) -> Steps:
+def _serve_keys(coordinator: _Coordinator, context: RequestContext, request: FindCoordinatorRequest) -> Steps:
     rows: list[Coordinator] = []
     for key in dict.fromkeys(request.coordinator_keys):
         if len(rows) % STEP_KEYS == STEP_KEYS - 1:
@@ -62,28 +68,32 @@ def _serve_keys(
     context.reply(FindCoordinatorResponse(0, ErrorCode.NONE, None, -1, "", -1, tuple(rows)))
 
 
-def _find(coordinator: GroupCoordinator, context: RequestContext, key_type: int, key: str) -> Coordinator:
+def _find(coordinator: _Coordinator, context: RequestContext, key_type: int, key: str) -> Coordinator:
     error, message = ErrorCode.NONE, None
     node = _NOBODY
     try:
-        _check_key_type(key_type, context.version)
+        _check_key_type(key_type, context.version, coordinator)
         node = _where(coordinator, context.listener, key)
     except BrokerError as problem:
         error, message = problem.code, problem.detail
     return Coordinator(key, node.broker_id, node.host, node.port, error, message)
 
 
-def _check_key_type(key_type: int, version: int) -> None:
-    """Raise the error of a key that is not a group's."""
-    if key_type == CoordinatorType.TRANSACTION:
-        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported")
+def _check_key_type(key_type: int, version: int, coordinator: _Coordinator) -> None:
+    """Raise the error of a key that has no coordinator."""
+    if isinstance(coordinator, TransactionCoordinator):
+        if not coordinator.is_served:
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported")
+        return
     if key_type == CoordinatorType.SHARE and version >= _SHARE_GROUPS_SINCE:
         raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, "share groups are not supported")
     if key_type != CoordinatorType.GROUP:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"unknown key type {key_type}: expected 0 (group)")
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"unknown key type {key_type}: expected 0 (group) or 1 (transaction)"
+        )
 
 
-def _where(coordinator: GroupCoordinator, listener: str, key: str) -> BrokerAddress:
+def _where(coordinator: _Coordinator, listener: str, key: str) -> BrokerAddress:
     broker, topic_partition = coordinator.broker, coordinator.partition_of(key)
     metadata_cache = broker.metadata_cache
     leadership = metadata_cache.leadership(topic_partition)

@@ -34,6 +34,7 @@ from minikafka.server.security.authorization import (
 )
 from minikafka.server.security.group_authorizers import GROUP_AUTHORIZERS
 from minikafka.server.security.topic_authorizers import TOPIC_AUTHORIZERS
+from minikafka.server.security.transaction_authorizers import TRANSACTION_AUTHORIZERS
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from minikafka.wire.apis.alter_replica_log_dirs import alter_log_dirs_response, log_dirs_of
@@ -244,6 +245,7 @@ def _always_allowed(requester: Requester, version: int, request: Any) -> Authori
 REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
     **ADMIN_AUTHORIZERS,
     **GROUP_AUTHORIZERS,
+    **TRANSACTION_AUTHORIZERS,
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
     ApiKey.LIST_OFFSETS: _list_offsets,

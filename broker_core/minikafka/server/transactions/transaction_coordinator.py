@@ -226,16 +226,18 @@ class TransactionCoordinator:
         )
 
     def verify_partitions(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Return for each partition whether it is in the open transaction of a producer, as a step."""
+
+        named = tuple(partitions)
 
         def verification() -> dict[TopicPartition, ErrorCode]:
             try:
                 shard = self._led_for(transactional_id).shard
             except BrokerError as error:
-                return dict.fromkeys(partitions, error.code)
-            return shard.verify_partitions(transactional_id, producer, partitions)
+                return dict.fromkeys(named, error.code)
+            return shard.verify_partitions(transactional_id, producer, named)
 
         return self.broker.run(verification)
 

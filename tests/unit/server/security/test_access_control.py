@@ -31,6 +31,7 @@ from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.handlers import Services, handlers
 from minikafka.server.security.access_control import DecisionCache
 from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS
+from minikafka.server.security.transaction_authorizers import TRANSACTION_AUTHORIZERS
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from minikafka.wire.apis.alter_replica_log_dirs import (
@@ -278,7 +279,8 @@ def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
         K.SASL_HANDSHAKE,
         K.SASL_AUTHENTICATE,
     }
-    assert {case.key for case in CASES} | tested_below == REQUEST_AUTHORIZERS.keys()
+    tested_elsewhere = TRANSACTION_AUTHORIZERS.keys()
+    assert {case.key for case in CASES} | tested_below | tested_elsewhere == REQUEST_AUTHORIZERS.keys()
 
 
 def test_who_may_write_to_a_topic_may_have_a_producer_id(world: Guarded) -> None:
