@@ -26,9 +26,9 @@ KNOWN_SEED, SHORT_S = 28, 4.0
 """A broker is killed, one paused, and links of brokers and clients cut, two or three faults at a time."""
 
 
-def run(directory: Path, first_seed: int, seconds: float, round_s: float) -> str:
+def run(cluster: WholeCluster, first_seed: int, seconds: float, round_s: float) -> str:
     """Run rounds with consecutive seeds. Return a summary."""
-    with WholeCluster(directory, linked=True) as system:
+    with cluster as system:
         system.recover()
         nemesis = Nemesis(system)
         took: list[tuple[float, str]] = []
@@ -56,11 +56,13 @@ def run(directory: Path, first_seed: int, seconds: float, round_s: float) -> str
 
 @pytest.mark.timeout(240)
 def test_no_anomaly_is_seen_while_brokers_links_and_zookeeper_fail(tmp_path: Path) -> None:
-    print(run(tmp_path, KNOWN_SEED, 0, SHORT_S))  # noqa: T201  # -rP shows what struck
+    system = WholeCluster(tmp_path, linked=True)
+    print(run(system, KNOWN_SEED, 0, SHORT_S))  # noqa: T201  # -rP shows what struck
 
 
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 600)
 def test_no_anomaly_is_seen_for_ten_minutes(tmp_path: Path) -> None:
-    print(run(tmp_path, SEED or secrets.randbelow(1 << 31), SECONDS, ROUND_S))  # noqa: T201
+    system = WholeCluster(tmp_path, linked=True)
+    print(run(system, SEED or secrets.randbelow(1 << 31), SECONDS, ROUND_S))  # noqa: T201

@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 import pytest
 
 from minikafka.base.ids import TopicPartition
+from minikafka.records.format.batch import ControlType
+from minikafka.records.format.record import Codec, StoredRecord, TimestampType
 from tests.faults.anomalies import Poll, shown
-from tests.faults.transaction_anomalies import OffsetFetch, Outcome, Transaction, TransactionHistory, find
+from tests.faults.transaction_anomalies import (
+    OffsetFetch,
+    Outcome,
+    Transaction,
+    TransactionHistory,
+    committed_rows,
+    find,
+)
 
 A, B, COPIES = TopicPartition("list", 0), TopicPartition("list", 1), TopicPartition("copies", 0)
 committed, unsure = Outcome.COMMITTED, Outcome.UNSURE
@@ -226,6 +235,31 @@ def test_unsure_transaction_without_values_may_have_either_offset(last: int) -> 
     run.history.fetches["copier"].append(OffsetFetch(A, last, 4))
     run.offsets["copier"] = {A: last}
     assert set(run.found()) == ({"not copied"} if last == 4 else set())
+
+
+def record(offset: int, value: bytes, producer_id: int) -> StoredRecord:
+    """A record of a transaction; with the value b"commit" or b"abort" it is a marker."""
+    kind = {b"abort": ControlType.ABORT, b"commit": ControlType.COMMIT}.get(value)
+    key = None if kind is None else bytes([0, 0, 0, kind])
+    return StoredRecord(
+        *(offset, -1, TimestampType.CREATE_TIME, key, value, 2, Codec.NONE),
+        control=kind is not None,
+        transactional=True,
+        producer_id=producer_id,
+    )
+
+
+def test_committed_rows_are_those_before_commit_markers() -> None:
+    log = [
+        record(0, b"a", 1),
+        record(1, b"b", 2),
+        record(2, b"abort", 1),
+        record(3, b"c", 1),
+        record(4, b"commit", 2),
+        record(5, b"commit", 1),
+        record(6, b"open", 2),
+    ]
+    assert committed_rows(log) == [(1, b"b"), (3, b"c")]
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 
 from minikafka.base.ids import TopicPartition
+from minikafka.records.format.batch import ControlType
+from minikafka.records.format.record import StoredRecord
 from tests.faults import anomalies
 from tests.faults.anomalies import History, Poll, Rows
 
@@ -136,6 +138,23 @@ def find(
     ):
         found[name].append(what)
     return dict(found)
+
+
+def committed_rows(records: Iterable[StoredRecord]) -> list[tuple[int, bytes]]:
+    """Return the offsets and values of the committed records of a whole log, by its markers alone."""
+    found: list[tuple[int, bytes]] = []
+    open_rows: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+    for record in records:
+        if record.control:
+            assert record.key is not None
+            rows = open_rows.pop(record.producer_id, [])
+            if int.from_bytes(record.key[2:4], "big") == ControlType.COMMIT:
+                found += rows
+        elif record.transactional:
+            open_rows[record.producer_id].append((record.offset, record.value or b""))
+        else:
+            found.append((record.offset, record.value or b""))
+    return sorted(found)
 
 
 def _of_reads(history: TransactionHistory) -> Iterator[tuple[str, str]]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import ClassVar
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.files import RealFiles
@@ -54,6 +55,9 @@ CONFIG = {
 class WholeCluster:
     """ZooKeeper, brokers, relays between them (``linked``), and the clients. A context manager."""
 
+    CONFIG: ClassVar[Mapping[str, str]] = CONFIG
+    TOPIC: ClassVar[str] = TOPIC
+
     def __init__(
         self, directory: Path, *, brokers: int = 3, linked: bool = False, partitions: int = PARTITIONS
     ) -> None:
@@ -76,20 +80,23 @@ class WholeCluster:
             self.cluster = Cluster(
                 self.count,
                 self.directory / "data",
-                CONFIG,
+                self.CONFIG,
                 zookeeper=self.zookeeper.connect,
                 broker_configs=own,
             )
             opened.enter_context(self.cluster)
             self.store = opened.enter_context(contextlib.closing(ZooKeeperStore(self.zookeeper.connect)))
-            self.cluster.create_topic(TOPIC, self.partitions, replicas=3, config=TOPIC_CONFIG)
-            self.clients = Clients(self.cluster.bootstrap_servers, self.partitions)
+            self.clients = self._begin_clients()
             opened.callback(self._stop_clients)
             self._open = opened.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
+
+    def _begin_clients(self) -> Clients:
+        self.cluster.create_topic(TOPIC, self.partitions, replicas=3, config=TOPIC_CONFIG)
+        return Clients(self.cluster.bootstrap_servers, self.partitions)
 
     def _stop_clients(self) -> None:
         """Stop clients that still run after a failure, without their results."""
@@ -121,9 +128,8 @@ class WholeCluster:
 
     def leader(self, partition: int) -> int:
         """Return the leader of a partition of the topic; -1 for none."""
-        return read_states(self.store, [TopicPartition(TOPIC, partition)])[
-            TopicPartition(TOPIC, partition)
-        ].leader
+        name = TopicPartition(self.TOPIC, partition)
+        return read_states(self.store, [name])[name].leader
 
     def controller(self) -> int:
         """Return the id of the controller."""
@@ -228,15 +234,22 @@ class WholeCluster:
         return sorted(directory.glob(f"*{Layout.CLASSIC.segment_suffix}"))
 
     def _rows(self, number: int) -> list[tuple[int, bytes]]:
-        partition = TopicPartition(TOPIC, number)
-        replica = zookeeper_metadata.assigned(self.store)[partition][0]
-        return list(self._records(replica, partition))
+        return [
+            (record.offset, record.value or b"") for record in self._records(TopicPartition(TOPIC, number))
+        ]
 
-    def _records(self, number: int, partition: TopicPartition) -> Iterator[tuple[int, bytes]]:
-        for path in self._segments(number, partition):
-            for record in dump_records(RealFiles(), os.fspath(path)):
-                assert isinstance(record, StoredRecord), str(record)
-                yield record.offset, record.value or b""
+    def _records(self, partition: TopicPartition) -> Iterator[StoredRecord]:
+        """Yield the records of a partition's first replica."""
+        replica = zookeeper_metadata.assigned(self.store)[partition][0]
+        return records_in(self._segments(replica, partition))
+
+
+def records_in(segments: Iterable[Path]) -> Iterator[StoredRecord]:
+    """Yield the records of a log. Raises AssertionError for damage."""
+    for path in segments:
+        for record in dump_records(RealFiles(), os.fspath(path)):
+            assert isinstance(record, StoredRecord), str(record)
+            yield record
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
