@@ -141,6 +141,8 @@ def apache_kafka(jars: str, directory: Path, security: Security | None = None) -
         "listeners": f"PLAINTEXT://{plain}",
         "log.dirs": str(directory / "kafka"),
         "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
     }
     client = {"bootstrap.servers": plain}
     with contextlib.ExitStack() as stack:

@@ -15,6 +15,8 @@ to its end reads the others in another way. librdkafka's consumer stops for a se
 lets it queue everything, which takes the client's memory. Latencies are of ``EndToEndLatency``: one message
 at a time, produced and consumed again. It gives percentiles in whole milliseconds, so that they may be 0.
 
+The cases of transactions send 1,000 records in each, with acks=all, and give the time that a commit takes.
+
 With ``--secured`` the clients connect by SASL_SSL (see ``brokers.py``), and each goal is 1. The
 processor time of the broker and of the client for each record stands beside the rates ("us"): it says more
 than these where the machine does other work too.
@@ -49,6 +51,7 @@ from minikafka.embedded.java import find_java
 
 PARTITIONS = 4
 VALUE_BYTES = 100
+TRANSACTION_RECORDS = 1_000
 _TOOLS = "org.apache.kafka.tools."
 _SENT = re.compile(r"(\d+) records sent, ([\d.]+) records/sec.*99th")
 _LATENCY = re.compile(r"Avg latency: ([\d.]+) ms\s+Percentiles: .*99th = ([\d.]+), 99.9th")
@@ -117,6 +120,17 @@ def java_latency(side: Side, topic: str, messages: int) -> dict[str, float]:
     return {"mean ms": float(found[1]), "p99 ms": float(found[2])}
 
 
+def java_transactions(side: Side, topic: str, records: int) -> dict[str, float]:
+    """``TransactionalProducer``: records a second with their commits, and what commits take."""
+    program = str(Path(__file__).parent / "java" / "TransactionalProducer.java")
+    arguments = [str(side.properties), topic, str(records), str(TRANSACTION_RECORDS), str(VALUE_BYTES)]
+    command = [find_java().path, "-Xmx512m", "-cp", f"{side.jars}/*", program, *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise SystemExit(f"transactions on {side.name} failed:\n{done.stdout}\n{done.stderr[-2_000:]}")
+    return dict(json.loads(done.stdout))
+
+
 def rdkafka(side: Side, what: str, topic: str, records: int) -> dict[str, float]:
     """librdkafka in a process of its own: records a second."""
     settings = json.dumps(rdkafka_settings(side.broker.client))
@@ -124,7 +138,7 @@ def rdkafka(side: Side, what: str, topic: str, records: int) -> dict[str, float]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
     if done.returncode:
         raise SystemExit(f"librdkafka against {side.name} failed:\n{done.stdout}\n{done.stderr[-2_000:]}")
-    return {"records/s": float(done.stdout)}
+    return dict(json.loads(done.stdout))
 
 
 def rdkafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
@@ -143,45 +157,83 @@ UNPAUSED = {"queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2_0
 
 
 def rdkafka_client(what: str, security: dict[str, Any], topic: str, records: int) -> None:
-    """Run in the child process: send or read ``records`` and print records per second."""
-    from confluent_kafka import Consumer, Producer
-
+    """Run in the child process: send or read ``records`` and print the figures."""
     if what == "produce":
-        failed = 0
-
-        def told(error: object, _: object) -> None:
-            nonlocal failed
-            failed += error is not None
-
-        settings = {**security, "acks": 1, "linger.ms": 5, "batch.size": 1 << 16}
-        producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
-        value = bytes(range(VALUE_BYTES))
-        began = time.monotonic()
-        for number in range(records):
-            while True:
-                try:
-                    producer.produce(topic, value, partition=number % PARTITIONS, on_delivery=told)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-            if number % 10_000 == 0:
-                producer.poll(0)
-        if producer.flush(120) or failed:
-            raise SystemExit(f"not everything was sent, {failed} failed")
+        figures = {"records/s": records / rdkafka_produce(security, topic, records)}
+    elif what == "transactions":
+        figures = rdkafka_transactions(security, topic, records)
     else:
-        settings = {**security, "group.id": f"g{time.monotonic_ns()}"}
-        settings |= UNPAUSED if what == "consume-unpaused" else {}
-        consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
-        consumer.subscribe([topic])
-        left, began = records, 0.0
-        while left > 0:
-            found = consumer.consume(10_000, 30)
-            if not found:
-                raise SystemExit(f"nothing more comes, {left} of {records} are missing")
-            began = began or time.monotonic()
-            left -= len(found)
-        consumer.close()
-    print(records / (time.monotonic() - began))
+        figures = {"records/s": records / rdkafka_consume(what, security, topic, records)}
+    print(json.dumps(figures))
+
+
+def rdkafka_produce(security: dict[str, Any], topic: str, records: int) -> float:
+    """Send records; seconds."""
+    from confluent_kafka import Producer
+
+    failed = 0
+
+    def told(error: object, _: object) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    settings = {**security, "acks": 1, "linger.ms": 5, "batch.size": 1 << 16}
+    producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
+    value = bytes(range(VALUE_BYTES))
+    began = time.monotonic()
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % PARTITIONS, on_delivery=told)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    if producer.flush(120) or failed:
+        raise SystemExit(f"not everything was sent, {failed} failed")
+    return time.monotonic() - began
+
+
+def rdkafka_transactions(security: dict[str, Any], topic: str, records: int) -> dict[str, float]:
+    """Send records in transactions."""
+    from confluent_kafka import Producer
+
+    settings = {**security, "transactional.id": f"t{time.monotonic_ns()}", "linger.ms": 5}
+    producer = Producer({**settings, "batch.size": 1 << 16})
+    producer.init_transactions(60)
+    value, commits = bytes(range(VALUE_BYTES)), []
+    began = time.monotonic()
+    for _ in range(records // TRANSACTION_RECORDS):
+        producer.begin_transaction()
+        for number in range(TRANSACTION_RECORDS):
+            producer.produce(topic, value, partition=number % PARTITIONS)
+        producer.flush(60)
+        committing = time.monotonic()
+        producer.commit_transaction(60)
+        commits.append(1_000 * (time.monotonic() - committing))
+    seconds = time.monotonic() - began
+    p50, p99 = (statistics.quantiles(commits, n=100)[q - 1] for q in (50, 99))
+    return {"records/s": records / seconds, "commit p50 ms": p50, "commit p99 ms": p99}
+
+
+def rdkafka_consume(what: str, security: dict[str, Any], topic: str, records: int) -> float:
+    """Read records; seconds from the first of them on."""
+    from confluent_kafka import Consumer
+
+    settings = {**security, "group.id": f"g{time.monotonic_ns()}"}
+    settings |= UNPAUSED if what == "consume-unpaused" else {}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    left, began = records, 0.0
+    while left > 0:
+        found = consumer.consume(10_000, 30)
+        if not found:
+            raise SystemExit(f"nothing more comes, {left} of {records} are missing")
+        began = began or time.monotonic()
+        left -= len(found)
+    consumer.close()
+    return time.monotonic() - began
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +259,8 @@ CASES = {
     "java-consume": Case(java_consume, 1.0, fills=True),
     "rdkafka-consume": Case(lambda s, t, n: rdkafka(s, "consume", t, n), 1.0, fills=True),
     "rdkafka-consume-unpaused": Case(lambda s, t, n: rdkafka(s, "consume-unpaused", t, n), 1.0, fills=True),
+    "java-transactions": Case(java_transactions, 1.0, share=0.1),
+    "rdkafka-transactions": Case(lambda s, t, n: rdkafka(s, "transactions", t, n), 1.0, share=0.1),
     "latency": Case(java_latency, 1.0, share=0.0025, partitions=1),
 }
 

@@ -253,7 +253,6 @@ PROTOCOL_VERSIONS = (
     "A client tells its software's name and version with ApiVersions 3. A broker's log has a line for each pair, when its first client comes: `first client with this software: name=librdkafka version=2.5.0 client_id=… host=… listener=…`. No request of the protocol asks a broker for them.",
 )
 
-NO_TRANSACTIONS = "there are no transactions"
 NO_TOKENS = "there are no delegation tokens"
 TO_KRAFT = "is for the move to KRaft"
 NO_BROKER_EPOCHS = (
@@ -285,11 +284,6 @@ OLDER_VERSIONS: dict[str, str] = {
     "StopReplica": f"1 to 3 {NO_BROKER_EPOCHS}; 4 {TO_KRAFT}",
     "UpdateMetadata": f"8 {TO_KRAFT}",
     "ControlledShutdown": "2 has the epoch of the broker, by which Kafka tells a late request: here it would only move leaders once more",
-    "AddPartitionsToTxn": NO_TRANSACTIONS,
-    "AddOffsetsToTxn": NO_TRANSACTIONS,
-    "EndTxn": NO_TRANSACTIONS,
-    "WriteTxnMarkers": NO_TRANSACTIONS,
-    "TxnOffsetCommit": NO_TRANSACTIONS,
     "CreateDelegationToken": NO_TOKENS,
     "RenewDelegationToken": NO_TOKENS,
     "ExpireDelegationToken": NO_TOKENS,
@@ -297,8 +291,6 @@ OLDER_VERSIONS: dict[str, str] = {
     "AlterPartition": "leaders write their ISR to ZooKeeper, as in Kafka below `inter.broker.protocol.version` 2.7",
     "UpdateFeatures": "a cluster has no features below `inter.broker.protocol.version` 2.7",
     "Envelope": "it is for clusters without ZooKeeper: others close the connection",
-    "DescribeTransactions": NO_TRANSACTIONS,
-    "ListTransactions": NO_TRANSACTIONS,
     "AllocateProducerIds": "brokers take producer ids from ZooKeeper, as in Kafka below `inter.broker.protocol.version` 3.0",
     "ConsumerGroupHeartbeat": NEW_GROUPS,
     "ConsumerGroupDescribe": NEW_GROUPS,

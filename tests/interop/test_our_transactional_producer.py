@@ -1,4 +1,4 @@
-"""Our transactional producer on a real Kafka 3.9.1: commits, aborts, offsets, fences, time-outs and kills."""
+"""Our transactional producer, on our brokers and on Kafka 3.9.1: outcomes, fences, lost responses, kills."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ from minikafka.net.connection import SocketConnector
 from minikafka.net.interfaces import Connection, Part, PendingResponse
 from minikafka.records.columns import decode, encode
 from minikafka.wire.api import ApiKey
-from tests.interop.releases import KAFKA_0_10, KAFKA_3_9
-from tests.support.kafka_broker import KafkaBroker, running
+from tests.interop.releases import KAFKA_0_10
+from tests.support.kafka_broker import running
+from tests.support.transactional_clusters import KAFKA, OURS, transactional_cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -43,20 +44,15 @@ PATIENCE_S = 60.0
 _NUMBERS = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    quick = {
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
-        "group.initial.rebalance.delay.ms": 0,
-        "group.min.session.timeout.ms": 1_000,
-    }
-    with running(KAFKA_3_9, tmp_path_factory.mktemp("transactional"), config=quick) as broker:
-        yield broker
+@pytest.fixture(scope="module", params=[OURS, KAFKA])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with transactional_cluster(request.param, tmp_path_factory.mktemp("transactional")) as addresses:
+        yield addresses
 
 
 @pytest.fixture
-def cluster(kafka: KafkaBroker) -> Iterator[ClusterClient]:
-    with ClusterClient(kafka.bootstrap) as cluster:
+def cluster(bootstrap: str) -> Iterator[ClusterClient]:
+    with ClusterClient(bootstrap) as cluster:
         yield cluster
 
 
@@ -358,13 +354,13 @@ class _LosingConnector:
 
 @pytest.mark.parametrize("threads", [True, False])
 def test_lost_responses_leave_each_transaction_whole_and_once(
-    kafka: KafkaBroker, cluster: ClusterClient, topic: str, threads: bool
+    bootstrap: str, cluster: ClusterClient, topic: str, threads: bool
 ) -> None:
     connector = _LosingConnector(seed=11)
     tp, group = TopicPartition(topic, 0), f"group-{topic}"
     config = {"transactional.id": f"losing-{topic}", "retry.backoff.ms": 1}
     with (
-        ClusterClient(kafka.bootstrap, connector=connector) as losing,
+        ClusterClient(bootstrap, connector=connector) as losing,
         TransactionalProducer(losing, config, threads=threads) as producer,
     ):
         producer.init_transactions()
@@ -387,7 +383,7 @@ def test_lost_responses_leave_each_transaction_whole_and_once(
 
 
 def test_a_killed_copier_copies_each_record_once(
-    kafka: KafkaBroker, cluster: ClusterClient, tmp_path: Path
+    bootstrap: str, cluster: ClusterClient, tmp_path: Path
 ) -> None:
     source, target = new_topic(cluster), new_topic(cluster)
     count, chance = 3_000, random.Random(5)
@@ -396,7 +392,7 @@ def test_a_killed_copier_copies_each_record_once(
             with producer.transaction():
                 for n in range(start, start + 500):
                     producer.send(source, b"%d" % n, partition=n % 2)
-    given = {"bootstrap": kafka.bootstrap, "source": source, "target": target, "count": count}
+    given = {"bootstrap": bootstrap, "source": source, "target": target, "count": count}
     command = [sys.executable, str(COPIER), json.dumps(given)]
     kills = 0
     for attempt in itertools.count():

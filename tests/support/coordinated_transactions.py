@@ -9,7 +9,7 @@ txn.write_markers()
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -35,12 +35,16 @@ class HeldMarkers:
 
     def __init__(self) -> None:
         self.sent: list[TxnMarkers] = []
+        self.deleted: list[TopicPartition] = []
 
     def send(self, markers: TxnMarkers) -> None:
         self.sent.append(markers)
 
     def drop(self, is_dropped: Callable[[TxnMarkers], bool]) -> None:
         self.sent = [markers for markers in self.sent if not is_dropped(markers)]
+
+    def partitions_deleted(self, deleted: Iterable[TopicPartition]) -> None:
+        self.deleted += deleted
 
 
 class CoordinatedTransactions:

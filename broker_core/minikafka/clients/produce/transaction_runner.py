@@ -96,6 +96,6 @@ def _check_transactions(connection: BrokerConnection, deadline: Deadline) -> Non
     if missing:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"{connection.name} has no transactions: it lacks {', '.join(missing)}, which Apache "
-            "Kafka has since 0.11, and minikafka's own brokers do not have yet",
+            f"{connection.name} has no transactions: it lacks {', '.join(missing)}. Apache Kafka "
+            "has them since 0.11, and minikafka's brokers unless they are in a cluster with 0.10.1",
         )

@@ -78,6 +78,9 @@ class MarkerSender(Protocol):
     def drop(self, is_dropped: Callable[[TxnMarkers], bool]) -> None:
         """Forget markers: another broker coordinates their transactions. Called within a step."""
 
+    def partitions_deleted(self, deleted: Iterable[TopicPartition]) -> None:
+        """Send nothing more to deleted partitions. Called within a step."""
+
 
 @dataclass(slots=True, eq=False)
 class _Led:
@@ -367,6 +370,7 @@ class TransactionCoordinator:
 
     def partitions_deleted(self, deleted: Sequence[TopicPartition]) -> None:
         """Take deleted partitions out of all transactions. Called within a step."""
+        self._sender.partitions_deleted(deleted)
         for led in self._led.values():
             self._append_all(led, led.shard.partitions_deleted(deleted, self.broker.clock.now_ms()))
         for load in self._loads.values():

@@ -262,7 +262,6 @@ def test_coordinators_of_several_groups_are_found_at_once(world: Simulation, ver
 @pytest.mark.parametrize(
     ("version", "key_type", "error"),
     [
-        (4, CoordinatorType.TRANSACTION, E.UNSUPPORTED_VERSION),
         (5, CoordinatorType.SHARE, E.INVALID_REQUEST),
         (6, CoordinatorType.SHARE, E.GROUP_COORDINATOR_NOT_AVAILABLE),
         (6, 9, E.INVALID_REQUEST),

@@ -210,3 +210,10 @@ def test_deleted_topic_leaves_the_transaction(txn: CoordinatedTransactions) -> N
     txn.world.call(requests.delete_topics("t", timeout_ms=5_000))
     txn.world.settle()
     assert txn.state == "CompleteCommit"
+
+
+def test_no_marker_is_sent_to_a_deleted_topic(txn: CoordinatedTransactions) -> None:
+    """A topic that is created again with the same name must not get it."""
+    coordinator = txn.coordinators[-1]
+    coordinator.broker.run(lambda: coordinator.partitions_deleted([T0]))
+    assert txn.markers[coordinator].deleted == [T0]

@@ -1,0 +1,97 @@
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/**
+ * Transactions BOOTSTRAP TOPIC COMMAND...: runs commands in order, and prints a line for each.
+ *
+ * <p>"init ID [TIMEOUT_MS]", "begin ID", "send ID PARTITION VALUE", "commit ID", "abort ID", "wait ID TIMEOUT_MS", each
+ * for the producer of that name; "new ID" puts another one in its place. "read" prints the values of all partitions that a
+ * read_committed consumer sees until the last stable offset. A line is "ok" or the simple name of the exception.
+ */
+public final class Transactions {
+    private final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
+    private final String bootstrap;
+    private final String topic;
+
+    private Transactions(String bootstrap, String topic) {
+        this.bootstrap = bootstrap;
+        this.topic = topic;
+    }
+
+    private KafkaProducer<String, String> open(String name, String timeoutMs) {
+        Properties properties = new Properties();
+        properties.put("bootstrap.servers", bootstrap);
+        properties.put("transactional.id", name.split("/")[0]);
+        properties.put("transaction.timeout.ms", timeoutMs);
+        properties.put("max.block.ms", "20000");
+        return new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer());
+    }
+
+    private String read() {
+        Properties properties = new Properties();
+        properties.put("bootstrap.servers", bootstrap);
+        properties.put("isolation.level", "read_committed");
+        StringBuilder values = new StringBuilder();
+        try (KafkaConsumer<String, String> consumer =
+                new KafkaConsumer<>(properties, new StringDeserializer(), new StringDeserializer())) {
+            List<TopicPartition> partitions = consumer.partitionsFor(topic).stream()
+                .map(info -> new TopicPartition(topic, info.partition())).toList();
+            consumer.assign(partitions);
+            consumer.seekToBeginning(partitions);
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
+            while (ends.entrySet().stream().anyMatch(end -> consumer.position(end.getKey()) < end.getValue())) {
+                for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(100))) {
+                    values.append(' ').append(record.partition()).append(':').append(record.value());
+                }
+            }
+        }
+        return values.toString().trim();
+    }
+
+    private String run(String[] words) throws Exception {
+        KafkaProducer<String, String> producer = words.length > 1 ? producers.get(words[1]) : null;
+        switch (words[0]) {
+            case "init" -> {
+                producers.put(words[1], open(words[1], words.length > 2 ? words[2] : "60000"));
+                producers.get(words[1]).initTransactions();
+            }
+            case "begin" -> producer.beginTransaction();
+            case "send" -> producer.send(
+                new ProducerRecord<>(topic, Integer.parseInt(words[2]), null, words[3])).get();
+            case "commit" -> producer.commitTransaction();
+            case "abort" -> producer.abortTransaction();
+            case "sleep" -> Thread.sleep(Long.parseLong(words[1]));
+            case "read" -> {
+                return read();
+            }
+            default -> throw new IllegalArgumentException(words[0]);
+        }
+        return "ok";
+    }
+
+    public static void main(String[] args) {
+        Transactions transactions = new Transactions(args[0], args[1]);
+        for (int number = 2; number < args.length; number++) {
+            String said;
+            try {
+                said = transactions.run(args[number].split(" "));
+            } catch (java.util.concurrent.ExecutionException error) {
+                said = error.getCause().getClass().getSimpleName();
+            } catch (Exception error) {
+                said = error.getClass().getSimpleName();
+            }
+            System.out.println(said);
+        }
+        System.exit(0);
+    }
+}

@@ -1,0 +1,186 @@
+"""Transactions of other clients: their outcome on our brokers and on Kafka 3.9.1, and each record once while
+brokers and clients are killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from minikafka import TransactionalProducer
+from minikafka.base.errors import MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.java import find_java
+from minikafka.embedded.process import wait_until
+from minikafka.records.columns import decode
+from tests.interop.releases import JVM, KAFKA_3_9, java_environment
+from tests.support.transactional_clusters import KAFKA, OURS, transactional_cluster
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+HERE = Path(__file__).parent
+COUNT = 20_000
+PATIENCE_S = 90.0
+COMMITTED = IsolationLevel.READ_COMMITTED
+_NUMBERS = itertools.count()
+
+
+def java(program: str, *arguments: str) -> list[str]:
+    """The command of a Java program of this folder, with the clients of 3.9.1."""
+    source = str(HERE / "java" / f"{program}.java")
+    return [find_java().path, *JVM, "-cp", f"{KAFKA_3_9.libs()}/*", source, *arguments]
+
+
+@pytest.fixture(scope="module", params=[OURS, KAFKA])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with transactional_cluster(request.param, tmp_path_factory.mktemp(request.param)) as addresses:
+        yield addresses
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    name = f"transactions-{next(_NUMBERS)}"
+    with ClusterClient(bootstrap) as client:
+        Admin(client).create_topic(NewTopic(name, partitions=2))
+    return name
+
+
+def outcomes(bootstrap: str, topic: str, *commands: str) -> list[str]:
+    """What the Java clients say to each command (see ``Transactions.java``)."""
+    done = subprocess.run(
+        java("Transactions", bootstrap, topic, *commands),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env=java_environment(),
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def committed(client: ClusterClient, topic: str, partition: int) -> list[bytes]:
+    """The values of committed transactions."""
+    tp = TopicPartition(topic, partition)
+    end = Admin(client).offsets({tp: LATEST}, isolation=COMMITTED)[tp]
+    assert end is not None
+    values: list[bytes] = []
+    for data in RangeFetcher(client, tp, 0, end, isolation=COMMITTED):
+        values += decode(data, 0, end).value_array().to_pylist()
+    return values
+
+
+def test_committed_records_are_read_and_aborted_ones_are_not(bootstrap: str, topic: str) -> None:
+    commands = ("init a", "begin a", "send a 0 x", "send a 1 y", "commit a")
+    commands += ("begin a", "send a 0 z", "abort a", "begin a", "send a 1 w", "commit a", "read")
+    assert sorted(outcomes(bootstrap, topic, *commands)[-1].split()) == ["0:x", "1:w", "1:y"]
+
+
+def test_an_open_transaction_is_not_read(bootstrap: str, topic: str) -> None:
+    commands = ("init a", "init b", "begin a", "send a 0 x", "begin b", "send b 0 y", "commit b")
+    assert outcomes(bootstrap, topic, *commands, "read", "commit a", "read")[-3:] == ["", "ok", "0:x 0:y"]
+
+
+def test_a_producer_of_the_same_id_fences_the_former_one(bootstrap: str, topic: str) -> None:
+    commands = ("init f/1", "begin f/1", "send f/1 0 x", "init f/2", "begin f/2", "send f/2 0 y")
+    said = outcomes(bootstrap, topic, *commands, "send f/1 0 z", "commit f/2", "read", "abort f/1")
+    assert said[:6] == ["ok"] * 6
+    assert said[6] in {"InvalidProducerEpochException", "ProducerFencedException"}
+    assert said[7:9] == ["ok", "0:y"]
+    assert said[9] == "ProducerFencedException"
+
+
+def test_a_fenced_producer_cannot_commit(bootstrap: str, topic: str) -> None:
+    commands = ("init c/1", "begin c/1", "send c/1 0 x", "init c/2", "commit c/1", "read")
+    assert outcomes(bootstrap, topic, *commands)[-2:] == ["ProducerFencedException", ""]
+
+
+def test_a_late_transaction_is_aborted_and_its_producer_fenced(bootstrap: str, topic: str) -> None:
+    commands = ("init t 500", "begin t", "send t 0 x", "sleep 3000", "send t 0 y", "abort t", "read")
+    said = outcomes(bootstrap, topic, *commands)
+    assert said[4] in {"InvalidProducerEpochException", "ProducerFencedException"}
+    assert said[-1] == ""
+
+
+def test_a_timeout_above_the_maximum_is_refused(bootstrap: str, topic: str) -> None:
+    assert outcomes(bootstrap, topic, "init m 900001") == ["KafkaException"]
+
+
+@pytest.mark.timeout(400)
+def test_a_java_copier_under_kills_copies_each_record_once(tmp_path: Path) -> None:
+    config = {
+        "zookeeper.session.timeout.ms": "3000",
+        "min.insync.replicas": "2",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+    }
+    chance = random.Random(447_000)
+    with Cluster(3, tmp_path / "data", config) as cluster:
+        for name in ("source", "target"):
+            cluster.create_topic(name, 2, replicas=3)
+        bootstrap = cluster.bootstrap_servers
+        with ClusterClient(bootstrap) as client:
+            write_numbers(bootstrap)
+            command = java("TransactionalCopier", bootstrap, "source", "target", "copiers", "copier")
+            with restarted(command, tmp_path) as kill_copier:
+                for number in range(6):
+                    wait_until(lambda: False, chance.uniform(2.0, 5.0), 1.0)
+                    if number % 2:
+                        kill_copier()
+                    broker = chance.randrange(3)
+                    cluster.kill(broker)
+                    wait_until(lambda: False, chance.uniform(0.0, 2.0), 1.0)
+                    cluster.restart(broker)
+                assert wait_until(lambda: copied(client) >= COUNT, PATIENCE_S * 2, 0.5), copied(client)
+            found = [committed(client, "target", partition) for partition in (0, 1)]
+    assert found == [[b"%d" % n for n in range(start, COUNT, 2)] for start in (0, 1)]
+
+
+def copied(client: ClusterClient) -> int:
+    """How many committed records the copy has; 0 while a partition has no leader."""
+    with contextlib.suppress(MinikafkaError):
+        return sum(len(committed(client, "target", partition)) for partition in (0, 1))
+    return 0
+
+
+def write_numbers(bootstrap: str) -> None:
+    """Write ``COUNT`` numbers to the source in transactions, even ones to partition 0."""
+    with ClusterClient(bootstrap) as client, TransactionalProducer(client, transactional_id="w") as producer:
+        producer.init_transactions()
+        for start in range(0, COUNT, 1000):
+            with producer.transaction():
+                for number in range(start, start + 1000):
+                    producer.send("source", b"%d" % number, partition=number % 2)
+
+
+@contextlib.contextmanager
+def restarted(command: list[str], directory: Path) -> Iterator[Callable[[], None]]:
+    """Run a program; the callable kills it and begins another."""
+    running: list[subprocess.Popen[bytes]] = []
+    with (directory / "copier.log").open("wb") as log, contextlib.ExitStack() as stack:
+
+        def begin() -> None:
+            running.append(
+                stack.enter_context(subprocess.Popen(command, stdout=log, stderr=log, env=java_environment()))
+            )
+
+        def again() -> None:
+            running[-1].kill()
+            begin()
+
+        begin()
+        try:
+            yield again
+        finally:
+            for process in running:
+                process.kill()

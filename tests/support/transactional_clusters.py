@@ -1,0 +1,30 @@
+"""Clusters on which transactions are tested: ours of real processes, and one broker of Kafka 3.9.1."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from minikafka.embedded.cluster import Cluster
+from tests.interop.releases import KAFKA_3_9
+from tests.support.kafka_broker import running
+
+OURS = "ours"
+KAFKA = "kafka-3.9.1"
+QUICK = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+}
+
+
+@contextlib.contextmanager
+def transactional_cluster(kind: str, directory: Path) -> Iterator[str]:
+    """The addresses of a cluster, ``OURS`` or ``KAFKA``, that looks for late transactions often."""
+    if kind == OURS:
+        with Cluster(1, directory, QUICK) as cluster:
+            yield cluster.bootstrap_servers
+    else:
+        with running(KAFKA_3_9, directory / "kafka", config=QUICK) as broker:
+            yield broker.bootstrap
