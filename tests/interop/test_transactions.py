@@ -30,7 +30,6 @@ from tests.support.transactional_clusters import KAFKA, OURS, transactional_clus
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 HERE = Path(__file__).parent
-COUNT = 20_000
 PATIENCE_S = 90.0
 COMMITTED = IsolationLevel.READ_COMMITTED
 _NUMBERS = itertools.count()
@@ -116,8 +115,11 @@ def test_a_timeout_above_the_maximum_is_refused(bootstrap: str, topic: str) -> N
     assert outcomes(bootstrap, topic, "init m 900001") == ["KafkaException"]
 
 
-@pytest.mark.timeout(400)
-def test_a_java_copier_under_kills_copies_each_record_once(tmp_path: Path) -> None:
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize(
+    ("kills", "count"), [(6, 20_000), pytest.param(90, 200_000, marks=[pytest.mark.long, pytest.mark.slow])]
+)
+def test_a_java_copier_under_kills_copies_each_record_once(tmp_path: Path, kills: int, count: int) -> None:
     config = {
         "zookeeper.session.timeout.ms": "3000",
         "min.insync.replicas": "2",
@@ -130,10 +132,10 @@ def test_a_java_copier_under_kills_copies_each_record_once(tmp_path: Path) -> No
             cluster.create_topic(name, 2, replicas=3)
         bootstrap = cluster.bootstrap_servers
         with ClusterClient(bootstrap) as client:
-            write_numbers(bootstrap)
+            write_numbers(bootstrap, count)
             command = java("TransactionalCopier", bootstrap, "source", "target", "copiers", "copier")
             with restarted(command, tmp_path) as kill_copier:
-                for number in range(6):
+                for number in range(kills):
                     wait_until(lambda: False, chance.uniform(2.0, 5.0), 1.0)
                     if number % 2:
                         kill_copier()
@@ -141,9 +143,9 @@ def test_a_java_copier_under_kills_copies_each_record_once(tmp_path: Path) -> No
                     cluster.kill(broker)
                     wait_until(lambda: False, chance.uniform(0.0, 2.0), 1.0)
                     cluster.restart(broker)
-                assert wait_until(lambda: copied(client) >= COUNT, PATIENCE_S * 2, 0.5), copied(client)
+                assert wait_until(lambda: copied(client) >= count, PATIENCE_S * 3, 0.5), copied(client)
             found = [committed(client, "target", partition) for partition in (0, 1)]
-    assert found == [[b"%d" % n for n in range(start, COUNT, 2)] for start in (0, 1)]
+    assert found == [[b"%d" % n for n in range(start, count, 2)] for start in (0, 1)]
 
 
 def copied(client: ClusterClient) -> int:
@@ -153,11 +155,11 @@ def copied(client: ClusterClient) -> int:
     return 0
 
 
-def write_numbers(bootstrap: str) -> None:
-    """Write ``COUNT`` numbers to the source in transactions, even ones to partition 0."""
+def write_numbers(bootstrap: str, count: int) -> None:
+    """Write ``count`` numbers to the source in transactions, even ones to partition 0."""
     with ClusterClient(bootstrap) as client, TransactionalProducer(client, transactional_id="w") as producer:
         producer.init_transactions()
-        for start in range(0, COUNT, 1000):
+        for start in range(0, count, 1000):
             with producer.transaction():
                 for number in range(start, start + 1000):
                     producer.send("source", b"%d" % number, partition=number % 2)
