@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NodeExists, NoNode
-from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
+from minikafka.base.ids import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record, build_message_set, iterate
 from minikafka.registry import paths
@@ -38,6 +38,7 @@ from tests.faults.cluster_machines import World
 from tests.faults.cluster_oracle import Broken, Oracle
 
 OK = ErrorCode.NONE
+INTERNAL = {OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC}
 Routine = Generator[Any, Any, Any]
 
 
@@ -104,7 +105,7 @@ class Client:
             if waiting[0]:
                 response = None
                 if pending.error is None:
-                    _, body = split_response(pending.result())
+                    _, body = split_response(pending.result(), api.has_tagged_response_header(call.version))
                     response = api.decode_response(call.version, body)
                 answer(response)
 
@@ -159,7 +160,7 @@ class Producer(Client):
             known = [
                 name
                 for name in sorted(self.leaders)
-                if name.topic != OFFSETS_TOPIC and name.topic not in self.oracle.deleted
+                if name.topic not in INTERNAL and name.topic not in self.oracle.deleted
             ]
             if not known or self.dice.random() < 0.05:
                 yield from self.refresh()
@@ -248,7 +249,7 @@ class Consumer(Client):
                 yield from self.refresh()
             by_leader: dict[int, list[TopicPartition]] = {}
             for name, leader in sorted(self.leaders.items()):
-                if name.topic != OFFSETS_TOPIC and name.topic not in self.oracle.deleted:
+                if name.topic not in INTERNAL and name.topic not in self.oracle.deleted:
                     by_leader.setdefault(leader, []).append(name)
             if not by_leader:
                 yield 50
@@ -437,7 +438,7 @@ class Operator(Client):
 
     def _grow(self) -> None:
         topic = self._some_topic()
-        if topic != OFFSETS_TOPIC and not self._moving():
+        if topic not in INTERNAL and not self._moving():
             path = paths.topic_path(topic)
             assignment = self._assignment(topic)
             assignment[len(assignment)] = self.some_replicas(len(assignment[0]))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import ClassVar
 
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from tests.faults.cluster_clients import Client, Committer, Consumer, Operator, Producer, Replacer
@@ -46,6 +47,8 @@ COMES_BACK_MS = 60_000
 class Simulation:
     """The run of one seed. ``run`` raises AssertionError if a guarantee is broken."""
 
+    PROPERTIES: ClassVar[Mapping[str, str]] = PROPERTIES
+
     def __init__(self, seed: int, focus: Collection[str] = (), *, more: bool | None = None) -> None:
         """``focus``: the names of faults that replace the seed's own. ``more``: True for events beside the
         faults; None: in every other seed.
@@ -57,7 +60,7 @@ class Simulation:
         self.durable = "careful_power_cut" not in focus and dice.random() < 0.6
         """True if every message is flushed before its acknowledgement: then any machines may lose power. Else
         one at a time may, while all replicas of the others are in sync."""
-        properties = dict(PROPERTIES)
+        properties = dict(self.PROPERTIES)
         if self.durable:
             properties["log.flush.interval.messages"] = "1"
         self.world = World(seed, self.brokers, properties)
@@ -89,7 +92,7 @@ class Simulation:
             self._wait_until_led()
             self._wait_until_whole()
             self.oracle.check()
-            self._check_groups()
+            self._check_clients()
         except (Exception, Broken) as problem:
             messages = "\n".join(list(self.events.messages)[-60:])
             faults = ", ".join(fault.__name__ for fault in self.faults) or "none"
@@ -110,17 +113,24 @@ class Simulation:
             self.events.at(dice.randrange(300), lambda host=machine: self._start(host))  # type: ignore[misc]
         operator = Operator(world, self.oracle, 0 if self.careful else dice.choice([0, 2, 5]))
         operator.create(OFFSETS_TOPIC, {0: operator.some_replicas(3)}, cleanup_policy="compact")
+        self.clients = [operator, *self._begin_clients(operator)]
+        if self.faults:
+            self.events.at(450, self._strike)
+        if self.more:
+            self._begin_more()
+
+    def _begin_clients(self, operator: Operator) -> list[Client]:
+        """Create the topics, and return the clients beside the operator."""
+        world, dice, more = self.world, self.dice, self.more
         operator.create(
             "safe", {0: operator.some_replicas(3), 1: operator.some_replicas(3)}, min_insync_replicas="2"
         )
-        more = self.more
         settings = {"min_insync_replicas": "1"}
         if more and not self.careful and dice.random() < 0.5:
             self.oracle.unclean.add("other")
             settings["unclean_leader_election_enable"] = "true"
         operator.create("other", {0: operator.some_replicas(2)}, **settings)
-        self.clients = [
-            operator,
+        return [
             Producer(world, self.oracle, "plain", acks=-1),
             Producer(world, self.oracle, "numbered", acks=-1, idempotent=True),
             Producer(world, self.oracle, "quick", acks=1),
@@ -128,10 +138,6 @@ class Simulation:
             Consumer(world, self.oracle, "reader-1"),
             Committer(world, self.oracle, "group", TopicPartition("safe", 0), asks=more),
         ]
-        if self.faults:
-            self.events.at(450, self._strike)
-        if more:
-            self._begin_more()
 
     def _begin_more(self) -> None:
         """Schedule events beside the faults, in every other seed."""
@@ -190,7 +196,8 @@ class Simulation:
                 self.events.note(machine.host, f"is restarted: {failed[0].failure}")
                 machine.kill()
 
-    def _check_groups(self) -> None:
+    def _check_clients(self) -> None:
+        """Check the committed offsets."""
         committers = [client for client in self.clients if isinstance(client, Committer)]
         for client in committers:
             client.check()
