@@ -111,6 +111,9 @@ SPARK_SINK: dict[str, tuple[str, str]] = {
     "minikafka.auto.register.schemas": (WORKS, OURS),
     "minikafka.use.latest.version": (WORKS, OURS),
     "minikafka.normalize.schemas": (WORKS, OURS),
+    "minikafka.delivery": (WORKS, OURS),
+    "minikafka.sink.id": (WORKS, OURS),
+    "kafka.transaction.timeout.ms": (WORKS, OURS),
     "minikafka.data.dir": (WORKS, OURS),
     "kafka.bootstrap.servers": (WORKS, "different: required there"),
 }

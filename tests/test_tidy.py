@@ -99,8 +99,9 @@ SHORT_MODULES = {
     "spark_source/pyspark_minikafka/catalog.py": "imported where pyarrow is not",
     "spark_source/pyspark_minikafka/formats/query_formats.py": "a value that is pickled",
     "spark_source/pyspark_minikafka/formats/string_format.py": "a format",
+    "spark_source/pyspark_minikafka/private_topics.py": "names that reads and writes share",
     "spark_source/pyspark_minikafka/reading/estimate.py": "imported for joins alone",
-    "spark_source/pyspark_minikafka/writing/batch_writer.py": "imports little, for commits",
+    "spark_source/pyspark_minikafka/writing/staged.py": "imported for writes exactly once alone",
     "spark_source/pyspark_minikafka/report.py": "imported by every process of a query",
 }
 """path -> why a module below the limit stands alone. One without such a reason joins its noun."""

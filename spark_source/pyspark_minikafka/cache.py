@@ -19,6 +19,7 @@ import os
 import platform
 import threading
 from collections.abc import Iterator
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import ConfigError, ConfigErrors, MinikafkaError
@@ -37,7 +38,13 @@ five seconds at most, as no other broker is tried in the last half of the first.
 """
 
 
-_Key = tuple[bool, str, ConnectionOptions]
+class _Use(Enum):
+    READS = "reads"
+    WRITES = "writes"
+    STAGES = "stages"
+
+
+_Key = tuple[_Use, str, ConnectionOptions]
 _lock = threading.Lock()
 _clusters: dict[_Key, ClusterClient] = {}
 _producers: dict[tuple[ClusterClient, BatchingConfig], BatchingProducer] = {}
@@ -51,12 +58,19 @@ def reading(bootstrap_servers: str, connection: ConnectionOptions) -> ClusterCli
 
     It creates no topics: a deleted one would reappear empty, and its records would be lost silently.
     """
-    return _cached(False, bootstrap_servers, connection)
+    return _cached(_Use.READS, bootstrap_servers, connection)
 
 
 def writing(bootstrap_servers: str, connection: ConnectionOptions) -> ClusterClient:
     """Return the cached cluster to write to. It creates topics, if the brokers are configured to do so."""
-    return _cached(True, bootstrap_servers, connection)
+    return _cached(_Use.WRITES, bootstrap_servers, connection)
+
+
+def staging(bootstrap_servers: str, connection: ConnectionOptions) -> ClusterClient:
+    """Return the cached cluster of writes exactly once. It creates no topics: the staging topic of a sink has
+    settings of its own.
+    """
+    return _cached(_Use.STAGES, bootstrap_servers, connection)
 
 
 @contextlib.contextmanager
@@ -81,9 +95,9 @@ def producing(cluster: ClusterClient, config: BatchingConfig) -> Iterator[Batchi
     producer.close()
 
 
-def _cached(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOptions) -> ClusterClient:
+def _cached(use: _Use, bootstrap_servers: str, connection: ConnectionOptions) -> ClusterClient:
     global _pid
-    key = (creates_topics, bootstrap_servers, connection)
+    key = (use, bootstrap_servers, connection)
     with _lock:
         if _pid != os.getpid():
             # The sockets belong to the parent process: drop them without closing.
@@ -92,7 +106,7 @@ def _cached(creates_topics: bool, bootstrap_servers: str, connection: Connection
             _pid = os.getpid()
         found = _clusters.pop(key, None)
         if found is None:
-            found = _client(creates_topics, bootstrap_servers, connection)
+            found = _client(use, bootstrap_servers, connection)
         _clusters[key] = found
         for kept in _clusters.values():
             kept.close_idle()
@@ -110,7 +124,7 @@ def check_login(bootstrap_servers: str, connection: ConnectionOptions) -> None:
     """
     if (bootstrap_servers, connection) in _accepted:
         return
-    with _client(False, bootstrap_servers, connection, connect_timeout_ms=_CHECK_CONNECT_MS) as cluster:
+    with _client(_Use.READS, bootstrap_servers, connection, connect_timeout_ms=_CHECK_CONNECT_MS) as cluster:
         if not cluster.check_login(_CHECK_MS):
             return
     with _lock:
@@ -120,23 +134,20 @@ def check_login(bootstrap_servers: str, connection: ConnectionOptions) -> None:
 
 
 def _client(
-    creates_topics: bool,
-    bootstrap_servers: str,
-    connection: ConnectionOptions,
-    connect_timeout_ms: int = 10_000,
+    use: _Use, bootstrap_servers: str, connection: ConnectionOptions, connect_timeout_ms: int = 10_000
 ) -> ClusterClient:
     try:
         return ClusterClient(
             bootstrap_servers,
             security=connection.security,
-            creates_topics=creates_topics,
+            creates_topics=use is _Use.WRITES,
             client_id=connection.client_id,
             request_timeout_ms=connection.request_timeout_ms,
             connect_timeout_ms=connect_timeout_ms,
             connections_max_idle_ms=connection.connections_max_idle_ms,
-            metadata_max_age_ms=_metadata_max_age_ms(creates_topics, connection),
+            metadata_max_age_ms=_metadata_max_age_ms(use is not _Use.READS, connection),
             # Not for writes: a produce request that waits for replicas would delay a metadata request.
-            one_connection=not creates_topics,
+            one_connection=use is _Use.READS,
             option=SERVERS,
         )
     except ConfigError as error:

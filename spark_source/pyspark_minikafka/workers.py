@@ -141,6 +141,15 @@ def _borrowed(descriptor: int) -> Iterator[socket.socket]:
         found.detach()
 
 
+_COMMITS = "pyspark.sql.worker.python_streaming_sink_runner"
+
+
+def commits_streams() -> bool:
+    """Return True in the workers in which Spark commits and aborts the micro-batches of its streams."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _COMMITS in sys.modules or (main is not None and main.name == _COMMITS)
+
+
 def forget_importers() -> None:
     """Drop the importers of Spark's own archives, which do not change while a worker lives.
 

@@ -14,6 +14,7 @@ a batch, the topics do. An ambiguous checkpoint is refused, never guessed.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -198,6 +199,21 @@ def last_batch(directory: str) -> int | None:
     """
     system, path = _system(directory)
     return max(map(int, filter(str.isdecimal, _names(system, f"{path}/offsets") or ())), default=None)
+
+
+def plan_of(directory: str, batch_id: int) -> str | None:
+    """Return what identifies the plan of a batch, which a rerun shares and a new plan of the same number does
+    not: ``offsets/N`` has the time at which Spark planned it. None when it cannot be read.
+
+    Only local directories are read: this is asked for in every micro-batch.
+    """
+    scheme = _SCHEME.match(directory)
+    if scheme is not None and scheme[1].lower() != "file":
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        system, path = _system(directory)
+        return hashlib.sha256(_content(system, f"{path}/offsets/{batch_id}")).hexdigest()[:32]
+    return None
 
 
 def watermark_ms(location: CheckpointLocation | None) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,9 @@ from pyspark_minikafka.options.column_options import (
     has_headers,
     read_columns,
 )
+from pyspark_minikafka.options.delivery_options import OPTIONS as DELIVERY_OPTIONS
+from pyspark_minikafka.options.delivery_options import TRANSACTION_TIMEOUT, DeliveryOptions, delivery_options
+from pyspark_minikafka.options.delivery_options import without_effect as delivery_warnings
 from pyspark_minikafka.options.format_options import OPTIONS as FORMAT_OPTIONS
 from pyspark_minikafka.options.format_options import READ_OPTIONS as READ_FORMAT_OPTIONS
 from pyspark_minikafka.options.format_options import format_options
@@ -205,6 +208,7 @@ class SinkOptions:
     topic: str | None
     formats: QueryFormats
     warnings: tuple[str, ...]
+    delivery: DeliveryOptions = field(default_factory=DeliveryOptions)
 
 
 _LOCATION = (
@@ -240,6 +244,7 @@ SINK_CONFIG = ConfigDef(
     [
         ConfigKey("topic", TEXT, None, "The topic of all rows; wins over the column `topic`."),
         *registry_options.WRITES,
+        *DELIVERY_OPTIONS,
         ConfigKey(HEADERS.name, BOOLEAN, False, "Accepted; the column `headers` is written if it is there."),
         *FORMAT_OPTIONS,
         *_LOCATION,
@@ -397,6 +402,15 @@ def _checkpoint(
     return location if directory else None
 
 
+def _sink_checkpoint(options: Mapping[str, str], working_directory: str | None) -> str | None:
+    """Return the checkpoint that a write names; None for none, and for a relative one without a base."""
+    directory = options.get(spark_checkpoint.CHECKPOINT.lower(), "").strip()
+    if not directory or spark_checkpoint.is_address(directory) or os.path.isabs(directory):
+        return directory or None
+    started_in = working_directory or workers.directory()
+    return None if started_in is None else os.path.join(started_in, directory)
+
+
 _OF_STREAMS = (
     *definition_of(TriggerOptions).keys,
     COMMIT_GROUP,
@@ -492,6 +506,9 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
     """Parse the options of a write. Raise ConfigErrors for invalid ones."""
     options, faults = _lowered(given), Faults()
     kafka = kafka_options(options, faults, sink=True)
+    kafka = replace(  # the producer of a task has no transactions
+        kafka, without_effect=tuple(name for name in kafka.without_effect if name != TRANSACTION_TIMEOUT)
+    )
     unused = _unused(options, kafka, tuple(SINK_CONFIG.keys), faults)
     location = faults.attempt(lambda: _location(options, kafka, working_directory), Location(None, ""))
     faults.attempt(lambda: has_headers(options), None)
@@ -500,7 +517,10 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
         topic = faults.attempt(partial(topic_name, "topic", topic, topic.strip()), None)
     absolute = partial(_absolute, working_directory=working_directory)
     formats = faults.attempt(lambda: format_options(options, absolute, sink=True), QueryFormats())
-    warnings = _check(options, unused, faults) + kafka.warnings
+    delivery = faults.attempt(lambda: delivery_options(options, kafka.producer), DeliveryOptions())
+    if delivery.is_exactly_once:
+        delivery = replace(delivery, checkpoint=_sink_checkpoint(options, working_directory))
+    warnings = _check(options, unused, faults) + kafka.warnings + delivery_warnings(options, delivery)
     assert kafka.producer is not None, "a sink has a producer"
     if kafka.producer.acks == 0:
         warnings += (_NO_ACKNOWLEDGEMENT,)
@@ -511,4 +531,5 @@ def sink_options(given: Mapping[str, str], *, working_directory: str | None = No
         topic=topic,
         formats=formats,
         warnings=warnings,
+        delivery=delivery,
     )

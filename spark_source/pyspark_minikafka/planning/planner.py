@@ -25,6 +25,7 @@ from pyspark_minikafka.planning.record_sizes import RecordSize, RecordSizes
 from pyspark_minikafka.planning.recreated import RecreatedTopics, loss_text
 from pyspark_minikafka.planning.splits import split
 from pyspark_minikafka.planning.tasks import Packing, ReadTask, offset_bytes, pack, total_bytes
+from pyspark_minikafka.private_topics import is_private
 from pyspark_minikafka.strategy import Assign, Subscribe
 
 _NAMED = 5
@@ -291,7 +292,9 @@ class Planner:
             names = [name for name in strategy.topics if name in topics]
             missing = [name for name in strategy.topics if name not in topics]
         else:
-            names = strategy.among(name for name in topics if name not in INTERNAL_TOPICS)
+            names = strategy.among(
+                name for name in topics if name not in INTERNAL_TOPICS and not is_private(name)
+            )
             missing = []
         return tuple(sorted(TopicPartition(name, p) for name in names for p in topics[name])), missing
 

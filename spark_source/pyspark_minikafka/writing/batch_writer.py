@@ -8,7 +8,7 @@ first write of a session would wait for all imports of a write once more.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -34,13 +34,16 @@ class RowSender(Protocol):
     """The settings of a write, with which a task sends its rows (``writer.Sink``)."""
 
     def send(self, batches: Iterator[pa.RecordBatch]) -> Written: ...
+    def commit(self, messages: Sequence[object], batch_id: int) -> None: ...
+    def abort(self, messages: Sequence[object]) -> None: ...
 
 
 class BatchWriter(DataSourceArrowWriter):
     """Appends the rows of a DataFrame."""
 
-    def __init__(self, sink: RowSender) -> None:
+    def __init__(self, sink: RowSender, *, is_exactly_once: bool = False) -> None:
         self._sink = pickle.dumps(sink)
+        self._is_exactly_once = is_exactly_once
 
     @property
     def sink(self) -> RowSender:
@@ -52,5 +55,14 @@ class BatchWriter(DataSourceArrowWriter):
         return self.sink.send(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Clean up the worker, which Spark uses again. There is nothing to do for the rows."""
+        """Publish the rows that were staged. Otherwise there is nothing to do for the rows: clean up the
+        worker, which Spark uses again.
+        """
+        if self._is_exactly_once:
+            self.sink.commit(messages, 0)
         workers.forget_importers()
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete the rows that were staged."""
+        if self._is_exactly_once:
+            self.sink.abort(messages)

@@ -3,6 +3,9 @@
     record batches ─▶ merged, if there are many partitions ─▶ partition ids (numpy, murmur2 kernel)
     ─▶ rows of each partition ─▶ encoded batches (kernel) ─▶ BatchingProducer
 
+With exactly once, batches go to the staging topic instead (``exactly_once``), and the result says where each
+is.
+
 The producer sends in the background and holds at most ``kafka.buffer.memory`` bytes; when it is full, this
 thread waits. A batch that a broker refuses for good ends the task at the next record batch.
 """
@@ -14,17 +17,19 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.produce import BatchingProducer
+from minikafka.clients.produce.batch_copier import STAGED_MAGIC, StagedBatch, header_of
 from minikafka.records.columns import RawHeaders, encode, group_rows, partitions_by_key, raw_headers
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
@@ -59,6 +64,27 @@ def send(
         for batch in merged(batches, task.wanted_bytes):
             task.add(batch)
         return task.finish()
+
+
+def stage(
+    batches: Iterator[pa.RecordBatch],
+    options: SinkOptions,
+    target: Target,
+    columns: SinkColumns,
+    staging_partition: Callable[[TopicPartition], TopicPartition],
+) -> tuple[int, int, list[StagedBatch]]:
+    """Send every row to the ``staging_partition`` of its own one, and wait until all are acknowledged. Return
+    the rows, the bytes as encoded, and the batches.
+    """
+    connection = target.connection(options.connection)
+    cluster = cache.writing(target.bootstrap_servers, connection)
+    producer_config = replace(options.producer, idempotence=True)
+    with cache.producing(cache.staging(target.bootstrap_servers, connection), producer_config) as producer:
+        task = _StagingWriter(cluster, producer, options, columns, staging_partition)
+        for batch in merged(batches, task.wanted_bytes):
+            task.add(batch)
+        rows, sent_bytes = task.finish()
+        return rows, sent_bytes, task.staged
 
 
 def merged(batches: Iterator[pa.RecordBatch], wanted_bytes: Callable[[], int]) -> Iterator[pa.RecordBatch]:
@@ -131,7 +157,7 @@ class _TaskWriter:
         rows: Rows,
         headers: RawHeaders | None,
     ) -> None:
-        magic = self._producer.magic(tp)
+        magic = self._magic(tp)
         if magic < 2 and headers is not None:
             # Rows without headers can be written.
             if (headers.ends[rows + 1] > headers.ends[rows]).any():
@@ -181,6 +207,10 @@ class _TaskWriter:
         """Raise the first error among the completed sends; with ``wait``, wait for all of them."""
         while self._in_flight and (wait or self._in_flight[0].done):
             self._in_flight.popleft().result()
+
+    def _magic(self, tp: TopicPartition) -> int:
+        """Return the format to encode in."""
+        return self._producer.magic(tp)
 
     def _topics(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Rows | None]]:
         """Yield each topic with the numbers of its rows; None means all rows."""
@@ -252,6 +282,49 @@ class _TaskWriter:
         return timestamps_ms(
             batch.column(self._columns.timestamp), now_ms, is_ms=self._columns.timestamp_is_ms
         )
+
+
+class _StagingWriter(_TaskWriter):
+    """The write of one task exactly once: its batches go to a staging topic."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        producer: BatchingProducer,
+        options: SinkOptions,
+        columns: SinkColumns,
+        staging_partition: Callable[[TopicPartition], TopicPartition],
+    ) -> None:
+        super().__init__(cluster, producer, options, columns)
+        self._staging_partition = staging_partition
+        self._sent: deque[tuple[Any, TopicPartition, Buffer]] = deque()
+        self.staged: list[StagedBatch] = []
+
+    def _magic(self, tp: TopicPartition) -> int:
+        return STAGED_MAGIC
+
+    def _send_encoded(self) -> None:
+        if not self._encoded:
+            return
+        encoded, self._encoded, self._encoded_bytes = self._encoded, [], 0
+        sets = [(self._staging_partition(tp), data, count) for tp, data, count in encoded]
+        futures = self._producer.send_encoded_sets(sets, sealed=False)
+        for future, (tp, data, _) in zip(futures, encoded, strict=True):
+            self._sent.append((future, tp, data))
+
+    def _check(self, *, wait: bool) -> None:
+        while self._sent and (wait or self._sent[0][0].done):
+            future, tp, data = self._sent.popleft()
+            at = future.result()
+            if at.offset < 0:
+                raise NetworkError(
+                    f"the offset of a batch in {at.topic_partition} is not known: stage it again"
+                )
+            # The producer has written its numbers into the batch.
+            header = header_of(data)
+            self.staged.append(
+                StagedBatch(tp.topic, tp.partition, at.topic_partition.partition, at.offset, header)
+            )
 
 
 def timestamps_ms(column: pa.Array, now_ms: int, *, is_ms: bool) -> Longs:

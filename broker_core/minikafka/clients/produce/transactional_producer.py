@@ -36,6 +36,7 @@ from minikafka.clients.produce.transaction_manager import (
 from minikafka.clients.produce.transaction_runner import TransactionRunner
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.kernels.layout import MAGIC_AT
+from minikafka.wire.apis.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 
 logger = logging.getLogger("minikafka.clients.produce")
 
@@ -245,6 +246,12 @@ class TransactionalProducer:
             self.abort(timeout_ms)
         except MinikafkaError as error:
             logger.warning("minikafka: aborting after an error: %s", error)
+
+
+def check_transactions(cluster: ClusterClient) -> None:
+    """Raise BrokerError UNSUPPORTED_VERSION if a broker of the cluster has no transactions."""
+    deadline = cluster.deadline()
+    cluster.any_connection(deadline).version(ADD_PARTITIONS_TO_TXN, deadline)
 
 
 def _config(

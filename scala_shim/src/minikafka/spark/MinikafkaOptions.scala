@@ -109,8 +109,11 @@ object MinikafkaOptions {
   val UseLatestVersion = truth("minikafka.use.latest.version")
   val NormalizeSchemas = truth("minikafka.normalize.schemas")
 
-  // The topic of a write.
+  // The topic of a write, and how often it gets a row.
   val Topic = text("topic")
+  val Delivery = text("minikafka.delivery")
+  val SinkId = text("minikafka.sink.id")
+  val TransactionTimeoutMs = number("kafka.transaction.timeout.ms")
 
   // Properties of Kafka's clients.
   val ClientId = text("kafka.client.id")

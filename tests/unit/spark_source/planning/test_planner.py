@@ -37,8 +37,13 @@ def test_only_assigned_partitions_are_read() -> None:
 
 
 def test_a_pattern_reads_the_topics_that_match_and_no_internal_one() -> None:
-    cluster = FakeCluster(a1=[(0, 1)], a2=[(0, 2)], b=[(0, 3)], __consumer_offsets=[(0, 4)])
-    ranges = batch(cluster, subscribePattern="a.|.*offsets")
+    internal = {
+        "__consumer_offsets": [(0, 4)],
+        "__minikafka-staging-s": [(0, 5)],
+        "__minikafka-token-s": [(0, 1)],
+    }
+    cluster = FakeCluster(a1=[(0, 1)], a2=[(0, 2)], b=[(0, 3)], **internal)
+    ranges = batch(cluster, subscribePattern="a.|.*offsets|__.*")
     assert [str(r.topic_partition) for r in ranges] == ["a1-0", "a2-0"]
 
 

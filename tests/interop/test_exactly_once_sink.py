@@ -1,0 +1,313 @@
+"""The sink's writes exactly once on Apache Kafka 3.9.1: tasks and commits, called as Spark calls them."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType, TimestampType
+
+from minikafka.base.errors import ConfigErrors, NetworkError, ProducerFenced
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin, NewTopic
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.produce.batch_copier import StagedRowsLost
+from minikafka.embedded.process import wait_until
+from minikafka.records.columns import decode_pieces
+from pyspark_minikafka import cache
+from pyspark_minikafka.writing import exactly_once, staging_area
+from pyspark_minikafka.writing.commit_token import TokenMismatch
+from pyspark_minikafka.writing.exactly_once import Unsupported
+from pyspark_minikafka.writing.writer import StreamWriter, batch_writer, stream_writer
+from tests.interop.releases import KAFKA_0_10, KAFKA_3_9
+from tests.support.kafka_broker import KafkaBroker, running
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+VALUES = StructType([StructField("value", StringType())])
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    quick = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
+    with running(KAFKA_3_9, tmp_path_factory.mktemp("sink"), config=quick) as broker:
+        yield broker
+    cache.close_all()
+
+
+@pytest.fixture
+def cluster(kafka: KafkaBroker) -> Iterator[ClusterClient]:
+    with ClusterClient(kafka.bootstrap, creates_topics=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def sink(kafka: KafkaBroker, cluster: ClusterClient) -> SinkHarness:
+    return SinkHarness(kafka, cluster)
+
+
+class SinkHarness:
+    """One sink, its topic of two partitions, and what is in it."""
+
+    def __init__(self, kafka: KafkaBroker, cluster: ClusterClient) -> None:
+        self.kafka, self.cluster, self.admin = kafka, cluster, Admin(cluster)
+        self.id = f"sink-{uuid.uuid4().hex[:12]}"
+        self.topic = self.new_topic()
+
+    def new_topic(self, **configs: str) -> str:
+        name = f"target-{next(_NUMBERS)}-{self.id}"
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        self.admin.create_topic(NewTopic(name, 2, configs=settings))
+        return name
+
+    def options(self, **more: str) -> dict[str, str]:
+        given = {name.replace("__", "."): value for name, value in more.items()}
+        return {
+            "kafka.bootstrap.servers": self.kafka.bootstrap,
+            "topic": self.topic,
+            "minikafka.delivery": "exactly-once",
+            "minikafka.sink.id": self.id,
+            **given,
+        }
+
+    def driver(self, schema: StructType = VALUES, **more: str) -> StreamWriter:
+        """The writer of a micro-batch."""
+        return stream_writer(self.options(**more), schema)
+
+    def committed(self, topic: str | None = None) -> list[bytes | None]:
+        """All committed values."""
+        return [value for number in (0, 1) for _, value in self.records(topic or self.topic, number)]
+
+    def records(self, topic: str, partition: int) -> Iterator[tuple[int, bytes | None]]:
+        """The times and values of a partition, once no transaction is open."""
+        tp = TopicPartition(topic, partition)
+        assert wait_until(lambda: self.end(tp) == self.end(tp, IsolationLevel.READ_COMMITTED), 60)
+        end, committed = self.end(tp), IsolationLevel.READ_COMMITTED
+        for data in RangeFetcher(self.cluster, tp, 0, end, isolation=committed, timeout_ms=20_000):
+            for piece in decode_pieces(data, 0, end):
+                yield from zip(piece.timestamps.tolist(), piece.value_array().to_pylist(), strict=True)
+
+    def end(
+        self,
+        tp: TopicPartition,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        at: int = LATEST,
+    ) -> int:
+        return self.admin.offsets({tp: at}, isolation=isolation)[tp] or 0
+
+    def staged(self) -> int:
+        """The number of staged records that were not deleted."""
+        area = staging_area.of_stream(self.id)
+        return sum(self.end(tp) - self.end(tp, at=EARLIEST) for tp in area.partitions)
+
+
+def rows(*values: str) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"value": pa.array(values, pa.string())})
+
+
+def numbered(start: int, end: int) -> list[str]:
+    return [str(number) for number in range(start, end)]
+
+
+def expected(values: Sequence[str]) -> list[bytes]:
+    return sorted(value.encode() for value in values)
+
+
+def test_the_chosen_attempt_of_a_task_is_visible_alone(sink: SinkHarness) -> None:
+    driver = sink.driver()
+    attempts = [driver.write(rows(*numbered(0, 50))) for _ in range(3)]
+    other = driver.write(rows(*numbered(50, 70)))
+    assert sink.committed() == []
+    driver.commit([attempts[1], other], 0)
+    assert sorted(sink.committed()) == expected(numbered(0, 70))
+
+
+def test_a_rerun_that_splits_rows_differently_writes_nothing(sink: SinkHarness) -> None:
+    driver = sink.driver()
+    driver.commit([driver.write(rows(*numbered(0, 30))), driver.write(rows(*numbered(30, 60)))], 0)
+    again = sink.driver()
+    parts = [again.write(rows(*numbered(start, start + 20))) for start in (40, 0, 20)]
+    again.commit(parts, 0)
+    again.commit([again.write(rows("next"))], 1)
+    assert sorted(sink.committed()) == expected([*numbered(0, 60), "next"])
+    assert sink.staged() == 0
+
+
+def test_staged_batches_keep_their_times_and_codec(sink: SinkHarness) -> None:
+    schema = StructType(
+        [
+            StructField("key", BinaryType()),
+            StructField("value", StringType()),
+            StructField("timestamp", TimestampType()),
+            StructField("partition", IntegerType()),
+        ]
+    )
+    long_ago = datetime.datetime(2001, 9, 9, tzinfo=datetime.timezone.utc)
+    batch = pa.record_batch(
+        {
+            "key": pa.array([b"a", b"b", None], pa.binary()),
+            "value": pa.array(["1" * 2_000, "2", None], pa.string()),
+            "timestamp": pa.array([long_ago] * 3, pa.timestamp("us", "UTC")),
+            "partition": pa.array([1, 1, 1], pa.int32()),
+        }
+    )
+    driver = sink.driver(schema, kafka__compression__type="zstd")
+    driver.commit([driver.write(iter([batch]))], 0)
+    ms = int(long_ago.timestamp() * 1000)
+    assert [*sink.records(sink.topic, 1)] == [(ms, b"1" * 2_000), (ms, b"2"), (ms, None)]
+
+
+def test_rows_of_a_task_stay_in_their_order(sink: SinkHarness) -> None:
+    schema = StructType([*VALUES.fields, StructField("partition", IntegerType())])
+    driver = sink.driver(schema, kafka__batch__size="500")
+    values = numbered(0, 3_000)
+    batch = pa.record_batch(
+        {"value": pa.array(values), "partition": pa.array([n % 2 for n in range(3_000)], pa.int32())}
+    )
+    driver.commit([driver.write(iter(batch.slice(n, 100) for n in range(0, 3_000, 100)))], 0)
+    assert sink.committed() == [value.encode() for n in (0, 1) for value in values[n::2]]
+
+
+def test_a_batch_too_large_for_the_topic_is_split(sink: SinkHarness) -> None:
+    sink.topic = sink.new_topic(max_message_bytes="3000")
+    driver = sink.driver()
+    values = [f"{number:0100}" for number in range(500)]
+    driver.commit([driver.write(rows(*values))], 0)
+    assert sorted(sink.committed()) == expected(values)
+
+
+def test_a_second_driver_fences_the_first(sink: SinkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = sink.driver(), sink.driver()
+    parts = [[driver.write(rows(*numbered(0, 100)))] for driver in (first, second)]
+    copy = exactly_once.copy
+
+    def overtaken(cluster: Any, producer: Any, *given: Any) -> None:
+        monkeypatch.setattr(exactly_once, "copy", copy)
+        copy(cluster, producer, *given)
+        producer.flush()
+        second.commit(parts[1], 0)
+
+    monkeypatch.setattr(exactly_once, "copy", overtaken)
+    with pytest.raises(ProducerFenced, match=f"another query has started with minikafka.sink.id={sink.id}"):
+        first.commit(parts[0], 0)
+    assert sorted(sink.committed()) == expected(numbered(0, 100))
+
+
+def test_a_transaction_that_timed_out_is_made_again(
+    sink: SinkHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = exactly_once.copy
+    calls = []
+
+    def slow(cluster: Any, producer: Any, *given: Any) -> None:
+        copy(cluster, producer, *given)
+        calls.append(producer)
+        if len(calls) == 1:
+            producer.flush()
+            tps = [TopicPartition(sink.topic, number) for number in (0, 1)]
+            ended = [(tp, IsolationLevel.READ_COMMITTED) for tp in tps]
+            assert wait_until(lambda: all(sink.end(*look) == sink.end(look[0]) > 0 for look in ended), 60)
+
+    monkeypatch.setattr(exactly_once, "copy", slow)
+    driver = sink.driver(kafka__transaction__timeout__ms="1000")
+    driver.commit([driver.write(rows(*numbered(0, 100)))], 0)
+    assert len(calls) == 2
+    assert sorted(sink.committed()) == expected(numbered(0, 100))
+
+
+def test_an_end_with_a_lost_response_is_looked_up(sink: SinkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = exactly_once.TransactionalProducer
+    commit = producer.commit
+    calls = []
+
+    def unsure(self: Any, timeout_ms: int | None = None) -> None:
+        commit(self, timeout_ms)
+        calls.append(self)
+        raise NetworkError("the response was lost")
+
+    monkeypatch.setattr(producer, "commit", unsure)
+    driver = sink.driver()
+    driver.commit([driver.write(rows(*numbered(0, 100)))], 0)
+    assert len(calls) == 1
+    assert sorted(sink.committed()) == expected(numbered(0, 100))
+
+
+def test_a_deleted_staging_topic_ends_the_batch_and_not_the_sink(sink: SinkHarness) -> None:
+    driver = sink.driver()
+    staged = [driver.write(rows(*numbered(0, 100)))]
+    area = staging_area.of_stream(sink.id)
+    sink.admin.delete_topics([area.topic])
+    with pytest.raises(StagedRowsLost, match="are gone"):
+        driver.commit(staged, 0)
+    assert sink.committed() == []
+    again = sink.driver()
+    again.write(rows("of another attempt"))
+    with pytest.raises(StagedRowsLost, match="are gone"):
+        again.commit(staged, 0)
+    again.commit([again.write(rows(*numbered(0, 100)))], 0)
+    assert sorted(sink.committed()) == expected(numbered(0, 100))
+
+
+def test_rows_of_a_dead_attempt_are_deleted_at_the_next_start(sink: SinkHarness) -> None:
+    sink.driver().write(rows(*numbered(0, 100)))
+    assert sink.staged() == 100
+    driver = sink.driver()
+    assert sink.staged() == 0
+    staged = driver.write(rows(*numbered(0, 100)))
+    driver.abort([staged, None], 0)
+    assert sink.staged() == 0
+    assert sink.committed() == []
+
+
+def test_an_older_checkpoint_is_an_error(sink: SinkHarness) -> None:
+    driver = sink.driver()
+    for number in range(3):
+        driver.commit([driver.write(rows(str(number)))], number)
+    with pytest.raises(TokenMismatch, match="batch 1 cannot be written: batch 2"):
+        driver.commit([driver.write(rows("1"))], 1)
+    assert sorted(sink.committed()) == expected(numbered(0, 3))
+
+
+def test_a_batch_write_that_fails_leaves_nothing(sink: SinkHarness) -> None:
+    options = sink.options()
+    del options["minikafka.sink.id"]
+    writer = batch_writer(options, VALUES, overwrite=False)
+    writer.abort([writer.write(rows(*numbered(0, 100))), None])
+    other = batch_writer(options, VALUES, overwrite=False)
+    other.commit([other.write(rows("whole"))])
+    assert sink.committed() == [b"whole"]
+    assert not [name for name in sink.admin.list_topics() if name.startswith("__minikafka-write-")]
+
+
+def test_a_time_out_above_the_brokers_is_refused(sink: SinkHarness) -> None:
+    with pytest.raises(
+        Unsupported, match=r"kafka\.transaction\.timeout\.ms=900001 is more than the brokers allow"
+    ):
+        sink.driver(kafka__transaction__timeout__ms="900001")
+
+
+def test_settings_that_rule_it_out_are_refused(sink: SinkHarness) -> None:
+    with pytest.raises(ConfigErrors, match=r"needs kafka\.acks=all"):
+        sink.driver(kafka__acks="1")
+
+
+def test_a_cluster_without_transactions_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with running(KAFKA_0_10, tmp_path_factory.mktemp("old")) as broker:
+        options = {
+            "kafka.bootstrap.servers": broker.bootstrap,
+            "topic": "t",
+            "minikafka.delivery": "exactly-once",
+            "minikafka.sink.id": "s",
+        }
+        with pytest.raises(Unsupported, match="have no transactions"):
+            stream_writer(options, VALUES)
+        with ClusterClient(broker.bootstrap) as cluster:
+            assert Admin(cluster).list_topics() == []

@@ -1,0 +1,70 @@
+"""Kills the driver of a query at one step of its commit, in the workers of a Spark that has this on its path.
+
+MINIKAFKA_TEST_DIES_AT: the step, as ``ExactlyOnce`` has it. MINIKAFKA_TEST_DRIVER: a file with the ids of the
+processes to kill. The step ends after 10 batches are copied (``copy``), or before it begins (all others).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+_STEP = os.environ.get("MINIKAFKA_TEST_DIES_AT", "")
+_MODULE = "pyspark_minikafka.writing.exactly_once"
+
+
+def _die(*_: Any, **__: Any) -> None:
+    for number in Path(os.environ["MINIKAFKA_TEST_DRIVER"]).read_text().split():
+        os.kill(int(number), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _patch(module: Any) -> None:
+    producer = module.TransactionalProducer
+    if _STEP == "before copy":
+        module.copy = _die
+    elif _STEP == "during copy":
+        copy = module.copy
+
+        def copied_in_part(cluster: Any, producer: Any, topic: str, batches: Any, timeout_ms: int) -> None:
+            copy(cluster, producer, topic, list(batches)[:1], timeout_ms)
+            producer.flush()
+            _die()
+
+        module.copy = copied_in_part
+    elif _STEP == "before end":
+        producer.commit = _die
+    elif _STEP == "after end":
+        commit = producer.commit
+
+        def committed(self: Any, timeout_ms: int | None = None) -> None:
+            commit(self, timeout_ms)
+            _die()
+
+        producer.commit = committed
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != _MODULE:
+            return None
+        spec = PathFinder.find_spec(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        run = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            run(module)
+            _patch(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+if _STEP:
+    sys.meta_path.insert(0, _Finder())
