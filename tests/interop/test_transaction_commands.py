@@ -1,4 +1,6 @@
-"""``minikafka txn`` and read_committed consumers on Kafka 3.9.1, with open and hanging transactions."""
+"""``minikafka txn`` and read_committed consumers on our brokers and on Kafka 3.9.1, with open and hanging
+transactions.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from minikafka.wire.apis.produce import PRODUCE, ProducePartition, ProduceReques
 from pyspark_minikafka.planning.lookup import ClusterTransactions
 from tests.interop.releases import KAFKA_3_9
 from tests.support.command_line import CommandLine
-from tests.support.kafka_broker import KafkaBroker, running
+from tests.support.transactional_clusters import KAFKA, OURS, transactional_cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -32,17 +34,17 @@ TOOL = "org.apache.kafka.tools.TransactionsCommand"
 _NUMBERS = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+@pytest.fixture(scope="module", params=[OURS, KAFKA])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # As before Kafka 3.6: without this check late batches leave hanging transactions.
     unverified = {"transaction.partition.verification.enable": "false"}
-    with running(KAFKA_3_9, tmp_path_factory.mktemp("hanging"), config=unverified) as broker:
-        yield broker
+    with transactional_cluster(request.param, tmp_path_factory.mktemp("hanging"), unverified) as addresses:
+        yield addresses
 
 
 @pytest.fixture
-def cluster(kafka: KafkaBroker) -> Iterator[ClusterClient]:
-    with ClusterClient(kafka.bootstrap) as cluster:
+def cluster(bootstrap: str) -> Iterator[ClusterClient]:
+    with ClusterClient(bootstrap) as cluster:
         yield cluster
 
 
@@ -54,9 +56,9 @@ def tp(cluster: ClusterClient) -> TopicPartition:
 
 
 @pytest.fixture
-def cli(capfd: pytest.CaptureFixture[str], kafka: KafkaBroker) -> CommandLine:
+def cli(capfd: pytest.CaptureFixture[str], bootstrap: str) -> CommandLine:
     cli = CommandLine(capfd)
-    cli.options = ("--bootstrap", kafka.bootstrap, "--format", "json")
+    cli.options = ("--bootstrap", bootstrap, "--format", "json")
     return cli
 
 
@@ -133,15 +135,15 @@ def test_an_unknown_transactional_id_is_an_error_with_a_hint(
 
 
 def test_hanging_transactions_are_found_as_kafka_does_and_aborted(
-    kafka: KafkaBroker, cli: CommandLine, cluster: ClusterClient, tp: TopicPartition
+    bootstrap: str, cli: CommandLine, cluster: ClusterClient, tp: TopicPartition
 ) -> None:
     leave_hanging(cluster, tp, 4_711, b"late", b"later")
     found = [(tp.topic, 0, 4_711, 0)]
     assert hanging(cli, "--topic", tp.topic) == found
     assert hanging(cli, "--topic", tp.topic, "--partition", "0") == found
     assert (tp.topic, 0, 4_711, 0) in hanging(cli, "--broker-id", "0")
-    printed = kafka.release.run(
-        TOOL, "--bootstrap-server", kafka.bootstrap, "find-hanging", "--topic", tp.topic,
+    printed = KAFKA_3_9.run(
+        TOOL, "--bootstrap-server", bootstrap, "find-hanging", "--topic", tp.topic,
         "--max-transaction-timeout", "0",
     )  # fmt: skip
     assert [line.split("\t")[:3] for line in printed.out.splitlines()[1:]] == [
@@ -198,7 +200,7 @@ def test_consume_prints_committed_messages_only(
 
 
 def test_a_simple_consumer_stops_at_an_open_transaction(
-    kafka: KafkaBroker, cluster: ClusterClient, producer: TransactionalProducer, tp: TopicPartition
+    bootstrap: str, cluster: ClusterClient, producer: TransactionalProducer, tp: TopicPartition
 ) -> None:
     producer.begin()
     write(producer, tp, b"aborted")
@@ -209,15 +211,15 @@ def test_a_simple_consumer_stops_at_an_open_transaction(
     assert wait_until(lambda: last_stable_offset(cluster, tp) == 4, PATIENCE_S)
     producer.begin()
     write(producer, tp, b"open")
-    request = FetchRequest(tp.topic, 0, 0, 1 << 20)
-    with SimpleConsumer("127.0.0.1", kafka.port, isolation=COMMITTED) as consumer:
+    request, port = FetchRequest(tp.topic, 0, 0, 1 << 20), int(bootstrap.rpartition(":")[2])
+    with SimpleConsumer("127.0.0.1", port, isolation=COMMITTED) as consumer:
         found = consumer.fetch(request)
         assert [(message.offset, message.value) for message in found] == [(2, b"committed")]
         assert (found.last_stable_offset, found.high_watermark, found.next_offset) == (4, 5, 4)
         assert [message.value for message in consumer.iterator(request)] == [b"committed"]
         assert consumer.earliest_or_latest_offset(tp, LATEST_TIME) == 4
         assert consumer.earliest_or_latest_offset(tp, EARLIEST_TIME) == 0
-    with SimpleConsumer("127.0.0.1", kafka.port) as consumer:
+    with SimpleConsumer("127.0.0.1", port) as consumer:
         everything = consumer.fetch(request)
         assert [message.value for message in everything] == [b"aborted", b"committed", b"open"]
         assert consumer.earliest_or_latest_offset(tp, LATEST_TIME) == 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from minikafka.embedded.cluster import Cluster
@@ -20,11 +20,14 @@ QUICK = {
 
 
 @contextlib.contextmanager
-def transactional_cluster(kind: str, directory: Path) -> Iterator[str]:
+def transactional_cluster(
+    kind: str, directory: Path, config: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """The addresses of a cluster, ``OURS`` or ``KAFKA``, that looks for late transactions often."""
+    config = {**QUICK, **(config or {})}
     if kind == OURS:
-        with Cluster(1, directory, QUICK) as cluster:
+        with Cluster(1, directory, config) as cluster:
             yield cluster.bootstrap_servers
     else:
-        with running(KAFKA_3_9, directory / "kafka", config=QUICK) as broker:
+        with running(KAFKA_3_9, directory / "kafka", config=config) as broker:
             yield broker.bootstrap
