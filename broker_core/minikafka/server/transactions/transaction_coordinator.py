@@ -304,8 +304,10 @@ class TransactionCoordinator:
 
     # --- appends and markers --------------------------------------------------------------------------------
 
-    def _append(self, led: _Led, append: AppendTransition, done: Done | None = None) -> None:
-        """Append a change, and perform what follows it. Called within a step."""
+    def _append(self, led: _Led, append: AppendTransition, done: Done | None = None) -> bool:
+        """Append a change, and perform what follows it. Called within a step. Return False if the log refused
+        it.
+        """
 
         def stored(error: ErrorCode, offset: int) -> None:
             if error is not ErrorCode.NONE:
@@ -314,20 +316,21 @@ class TransactionCoordinator:
                 _log.info(text, state, append.transactional_id, error.name)
             self._perform(led, led.shard.appended(append, error, self.broker.clock.now_ms()), done)
 
-        self._write(led.topic_partition, [append.record], stored)
+        return self._write(led.topic_partition, [append.record], stored)
 
     def _write(
         self,
         topic_partition: TopicPartition,
         records: Sequence[KeyValue],
         done: Callable[[ErrorCode, int], None],
-    ) -> None:
+    ) -> bool:
+        """Return False if nothing was appended."""
         try:
             valid = self._writer.validated_records(self.broker.partition(topic_partition), records)
         except BrokerError as error:
             done(error.code, -1)
-        else:
-            self._writer.append(topic_partition, valid, done)
+            return False
+        return self._writer.append(topic_partition, valid, done) is not None
 
     def _perform(self, led: _Led, outcome: AppendOutcome, done: Done | None = None) -> None:
         if outcome.answer is not None and done is not None:
@@ -363,10 +366,10 @@ class TransactionCoordinator:
 
         self.broker.run(step)
 
-    def _append_all(self, led: _Led, appends: Iterable[AppendTransition | None]) -> None:
-        for append in appends:
-            if append is not None:
-                self._append(led, append)
+    def _append_all(self, led: _Led, appends: Iterable[AppendTransition | None]) -> bool:
+        """Append changes; return False if the log refused one."""
+        appended = [self._append(led, append) for append in appends if append is not None]
+        return all(appended)
 
     def partitions_deleted(self, deleted: Sequence[TopicPartition]) -> None:
         """Take deleted partitions out of all transactions. Called within a step."""
@@ -382,14 +385,14 @@ class TransactionCoordinator:
         """Abort transactions that are open for longer than their time-out: one step of a pass over all.
 
         Return True when the pass is not finished. The caller continues soon, and releases the lock between.
+        What the log of a partition refuses, with too few replicas in sync, waits for the next pass.
         """
 
         def search(led: _Led) -> bool:
             appends = led.shard.expired(self.broker.clock.now_ms(), _ABORTS_PER_STEP)
             for append in appends:
                 _log.info("aborting the transaction of %s: it timed out", append.transactional_id)
-            self._append_all(led, appends)
-            return len(appends) == _ABORTS_PER_STEP
+            return self._append_all(led, appends) and len(appends) == _ABORTS_PER_STEP
 
         return self._search(self._to_abort, search)
 
@@ -398,9 +401,9 @@ class TransactionCoordinator:
 
         def search(led: _Led) -> bool:
             expiration = led.shard.expire_ids(self.broker.clock.now_ms(), _TOMBSTONES_PER_STEP)
-            if expiration is not None:
-                self._write(led.topic_partition, expiration.records, partial(self._expired, led, expiration))
-            return expiration is not None
+            return expiration is not None and self._write(
+                led.topic_partition, expiration.records, partial(self._expired, led, expiration)
+            )
 
         return self._search(self._to_expire, search)
 

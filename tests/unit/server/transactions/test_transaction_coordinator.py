@@ -6,6 +6,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import ProducerIdAndEpoch
+from minikafka.server.transactions import transaction_coordinator
 from tests.support import requests
 from tests.support.coordinated_transactions import ID, T0, T1, CoordinatedTransactions
 
@@ -197,6 +198,41 @@ def test_unused_id_expires() -> None:
     assert txn.add(producer) is E.INVALID_PRODUCER_ID_MAPPING
     txn.restart()
     assert txn.state == "TRANSACTIONAL_ID_NOT_FOUND"
+
+
+def test_expiration_goes_on_later_if_replicas_are_missing() -> None:
+    """The housekeeper would repeat it without a pause, as long as the pass is not finished."""
+    txn = CoordinatedTransactions(
+        brokers=2,
+        transactional_id_expiration_ms="60000",
+        transaction_remove_expired_transaction_cleanup_interval_ms="3600000",
+    )
+    txn.init()
+    hold_follower(txn, held=True)
+    txn.world.pass_time(61_000)
+    assert txn.partition.leadership is not None
+    assert len(txn.partition.leadership.isr) == 1
+    assert not txn.coordinator.expire_ids()
+    assert txn.state == "Empty"
+
+
+def test_aborts_go_on_later_if_replicas_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_coordinator, "_ABORTS_PER_STEP", 1)
+    txn = CoordinatedTransactions(
+        brokers=2, transaction_abort_timed_out_transaction_cleanup_interval_ms="3600000"
+    )
+    producer = txn.init(timeout_ms=10_000)
+    txn.add(producer)
+    txn.world.settle()
+    hold_follower(txn, held=True)
+    txn.world.pass_time(61_000)
+    assert not txn.coordinator.abort_timed_out()
+    assert txn.state == "Ongoing"
+    hold_follower(txn, held=False)
+    txn.world.pass_time(2_000)
+    assert txn.coordinator.abort_timed_out()
+    txn.world.settle()
+    assert txn.state == "PrepareAbort"
 
 
 # --- deleted topics -----------------------------------------------------------------------------------------
