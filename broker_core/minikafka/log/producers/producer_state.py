@@ -33,7 +33,9 @@ raise the producer's epoch, and need not end a transaction.
 Data that arrives after the marker must not begin a transaction that nobody ends (KIP-890). So a client's
 batch may begin one only after the coordinator has verified that the partition is in the transaction: the
 verification of a producer begins with a ``VerificationGuard``, which is kept until the producer's next batch
-or marker is appended. A batch with another guard, from before a marker, gets 48 INVALID_TXN_STATE.
+or marker is appended. A batch with another guard, from before a marker, gets 48 INVALID_TXN_STATE. A batch of
+an open transaction needs no verification if it has its epoch: with a higher one, anybody with a transactional
+id could raise the epoch of another producer, and the marker of that one's transaction would be refused.
 
 Everything here is a value or a pure function; ``producer_state_manager`` keeps the state of a log and its
 files.
@@ -202,7 +204,11 @@ def analyze_batches(
                     if header.producer_id in verifications:
                         _check_lowest(verifications[header.producer_id], header)
                     _check(producer, header, batch)
-            if header.transactional and guard is not None and producer.current_txn_first_offset < 0:
+            if (
+                header.transactional
+                and guard is not None
+                and not is_in_open_transaction(producer, header.producer_epoch)
+            ):
                 _check_verified(verifications.get(header.producer_id), guard, header.producer_id)
             changed[header.producer_id] = producer.with_batch(
                 header.producer_epoch, batch, now_ms, transactional=header.transactional
@@ -218,6 +224,11 @@ def _follows(producer: ProducerStateEntry, header: BatchHeader) -> bool:
         and header.base_sequence == (producer.last_sequence + 1) % _SEQUENCES
         and (producer.current_txn_first_offset < 0 or header.transactional)
     )
+
+
+def is_in_open_transaction(producer: ProducerStateEntry, epoch: int) -> bool:
+    """Return whether a transactional batch of that epoch goes on with the producer's open transaction."""
+    return producer.current_txn_first_offset >= 0 and producer.epoch == epoch
 
 
 def _find_duplicate(producer: ProducerStateEntry, epoch: int, batch: BatchMetadata) -> BatchMetadata | None:

@@ -57,6 +57,7 @@ from minikafka.log.producers.producer_state import (
     analyze_batches,
     analyze_end_marker,
     expired,
+    is_in_open_transaction,
     last_offsets,
     replayed,
 )
@@ -168,12 +169,14 @@ class ProducerStateManager:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int
     ) -> VerificationGuard:
-        """Begin or continue the verification of a producer's transaction; OPEN_TRANSACTION if it is open.
+        """Begin or continue the verification of a producer's transaction; OPEN_TRANSACTION if it is open. One
+        of another epoch is not: whoever sends that is not the producer that began it.
 
         ``epoch`` and ``sequence`` are those of the batch that is to be verified. No batch or marker may be
         appended meanwhile.
         """
-        if producer_id in self._open:
+        producer = self._known.get(producer_id)
+        if producer is not None and is_in_open_transaction(producer, epoch):
             return OPEN_TRANSACTION
         verifications = self._verifications
         known = verifications.get(producer_id)

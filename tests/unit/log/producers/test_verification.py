@@ -48,6 +48,15 @@ def test_batches_of_an_open_transaction_need_no_verification(log: Log) -> None:
     assert send(log, guard, 1) is ErrorCode.NONE
 
 
+def test_other_epoch_than_that_of_the_open_transaction_is_verified(log: Log) -> None:
+    send(log, start(log))
+    guard = start(log, epoch=1)
+    assert guard is not OPEN_TRANSACTION
+    assert send(log, OPEN_TRANSACTION, epoch=1) is ErrorCode.INVALID_TXN_STATE
+    assert start(log, 1) is OPEN_TRANSACTION
+    assert send(log, OPEN_TRANSACTION, 1) is ErrorCode.NONE
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_batch_verified_before_a_marker_opens_nothing(log: Log, commit: bool) -> None:
     guard = start(log)

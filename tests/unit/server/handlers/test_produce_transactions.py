@@ -115,6 +115,16 @@ def test_open_transaction_is_not_verified_again() -> None:
     assert len(world.asked) == 2
 
 
+def test_other_producer_cannot_take_over_an_open_transaction() -> None:
+    world = Transactions()
+    world.produce(batch())
+    world.result = E.INVALID_PRODUCER_ID_MAPPING
+    stranger = ProducerIdAndEpoch(P.producer_id, P.epoch + 1)
+    assert world.produce(batch(producer=stranger), name="mine") == [E.INVALID_PRODUCER_ID_MAPPING]
+    world.end()  # the marker of the producer itself is not refused
+    assert world.ends()[0] == 2
+
+
 def test_each_transaction_is_verified() -> None:
     world = Transactions()
     world.produce(batch())
