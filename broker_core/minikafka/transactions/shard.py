@@ -137,7 +137,9 @@ class TransactionCoordinatorShard:
         producer_id_filters: Collection[int] = (),
         duration_filter_ms: int = ANY_DURATION_MS,
     ) -> list[TransactionListing]:
-        """Return the transactions that all filters let pass; an empty one lets all pass."""
+        """Return the transactions that all filters let pass; an empty one lets all pass, and one of unknown
+        states none.
+        """
         return [
             TransactionListing(transactional_id, metadata.producer_id, metadata.state)
             for transactional_id, metadata in self._transactions.items()
@@ -343,6 +345,8 @@ class TransactionCoordinatorShard:
         partitions = frozenset(deleted)
         appends = []
         for metadata in self._transactions.values():
+            if not metadata.partitions and metadata.pending is None:
+                continue  # most: there may be very many ids, and this is a step
             metadata.partitions_deleted(partitions)
             append = self._complete_if_written(metadata, now_ms)
             if append is not None:
