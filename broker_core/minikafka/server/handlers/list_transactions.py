@@ -1,8 +1,8 @@
 """ListTransactions: the transactions that this broker coordinates.
 
 Version 1 adds a filter by the time that a transaction has been open. Names of states that do not exist are
-returned, and do not filter, as in Kafka. While a partition is being loaded the error is
-COORDINATOR_LOAD_IN_PROGRESS, with the transactions of the other partitions.
+returned, as in Kafka: a filter of them alone lets nothing pass. While a partition is being loaded the error
+is COORDINATOR_LOAD_IN_PROGRESS, with the transactions of the other partitions.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ def _serve(
     yield 0
     unknown = unknown_states(request.state_filters)
     error, found = transactions.transactions(
-        frozenset(request.state_filters).difference(unknown),
-        frozenset(request.producer_id_filters),
-        request.duration_filter,
+        frozenset(request.state_filters), frozenset(request.producer_id_filters), request.duration_filter
     )
     yield len(found) * ROW_BYTES
     rows = tuple(ListedTransaction(row.transactional_id, row.producer_id, row.state.label) for row in found)

@@ -171,6 +171,7 @@ def test_transactions_are_listed_by_state_and_producer(producer: Producer) -> No
     assert listed() == ([ID], ())
     assert listed("Ongoing", producers=(producer.ids.producer_id,)) == ([ID], ())
     assert listed("Empty", "Nothing") == ([], ("Nothing",))
+    assert listed("Nothing") == ([], ("Nothing",))
     assert listed(producers=(producer.ids.producer_id + 1,)) == ([], ())
 
 
