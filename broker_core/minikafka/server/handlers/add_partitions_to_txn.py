@@ -2,7 +2,8 @@
 
 A producer adds partitions before it writes to them: all of them, or none. If one is unknown, or of an
 internal topic, the others get OPERATION_NOT_ATTEMPTED. From version 4 on, a broker asks for several
-transactions, each to be added to or verified (KIP-890). From version 2 on a fenced producer gets
+transactions, each to be added to or verified (KIP-890); what is verified was added, and need not be known to
+this broker yet. From version 2 on a fenced producer gets
 PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH.
 """
 
@@ -77,7 +78,7 @@ class _Results:
         """Serve one transaction, now or later."""
         partitions = list(dict.fromkeys(_partitions(transaction.topics)))
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
-        refused = self._refused(partitions)
+        refused = {} if transaction.verify_only else self._refused(partitions)
 
         def added(answer: Answer) -> None:
             error = answer.error_at(self._context.version, _FENCED_SINCE)

@@ -140,6 +140,13 @@ def test_brokers_learn_which_partitions_a_transaction_has(producer: Producer) ->
     assert producer.verify(("t", 1)) == [E.NONE]
 
 
+def test_unknown_partition_does_not_hinder_the_verification_of_others(producer: Producer) -> None:
+    """Another broker may have it, and this one not have heard of it yet."""
+    producer.init()
+    producer.add(("t", 0))
+    assert producer.verify(("t", 0), ("u", 0)) == [E.NONE, E.TRANSACTION_ABORTABLE]
+
+
 def test_offsets_of_a_group_are_a_partition_of_the_transaction(producer: Producer) -> None:
     producer.init()
     assert producer.add_offsets() is E.NONE
