@@ -228,6 +228,7 @@ class AddPartitionsVerifier:
         self._spawn = spawn
         self._lock = threading.Lock()
         self._connections: dict[BrokerAddress, CoordinatorConnection] = {}
+        self._stopped = False
 
     def verify(
         self,
@@ -248,15 +249,21 @@ class AddPartitionsVerifier:
             return
         verification = _Verification(transactional_id, producer, tuple(partitions), done)
         addresses = broker.metadata_cache.addresses(broker.config.inter_broker.listener)
-        if leader not in addresses:
+        connection = None
+        if leader in addresses:
+            connection = self._connection_to(addresses[leader], addresses)
+        if connection is None:
             verification.fail(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
-            return
-        self._connection_to(addresses[leader], addresses).verify(verification)
+        else:
+            connection.verify(verification)
 
     def _connection_to(
         self, address: BrokerAddress, addresses: Mapping[int, BrokerAddress]
-    ) -> CoordinatorConnection:
+    ) -> CoordinatorConnection | None:
+        """Return the connection to a broker; None if this one has stopped."""
         with self._lock:
+            if self._stopped:
+                return None
             connection = self._connections.get(address)
             if connection is None:
                 alive = set(addresses.values())
@@ -292,7 +299,8 @@ class AddPartitionsVerifier:
         return min((connection.due_ms() for connection in connections), default=NEVER_MS)
 
     def stop(self) -> None:
-        """Close all connections."""
+        """Close all connections, and open none from now on: a request may still be served in the pool."""
         with self._lock:
+            self._stopped = True
             connections, self._connections = list(self._connections.values()), {}
         self._end(connections)

@@ -306,3 +306,6 @@ def test_stop_fails_what_waits_and_what_comes_later() -> None:
     world.verify(T1)
     world.verifier.stop()
     assert world.results == [{T0: E.NETWORK_EXCEPTION}, {T1: E.NETWORK_EXCEPTION}]
+    world.verify(T0)
+    world.run()
+    assert world.results[2:] == [{T0: E.GROUP_COORDINATOR_NOT_AVAILABLE}]
