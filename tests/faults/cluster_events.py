@@ -30,7 +30,7 @@ _log = logging.getLogger("minikafka.net")
 Action = Callable[[], None]
 
 MOST_EVENTS = 25_000
-"""The limit of events in a run, which has some thousands: more are an endless loop."""
+"""The limit of events in a usual run, which has some thousands: more are an endless loop."""
 
 
 class Died(BaseException):
@@ -44,6 +44,8 @@ class Events:
         self.dice = dice
         self.now_ms = 0
         self.count = 0
+        self.most = MOST_EVENTS
+        """The limit of ``count``."""
         self.depth = 0
         """The number of nested ``wait`` calls."""
         self.trace: list[object] = []
@@ -75,7 +77,7 @@ class Events:
             # A nested wait may have advanced the time.
             self.now_ms = max(self.now_ms, time_ms)
             self.count += 1
-            assert self.count < MOST_EVENTS, f"endless loop after {self.count} events"
+            assert self.count < self.most, f"endless loop after {self.count} events"
             action()
         return True
 

@@ -31,6 +31,7 @@ from minikafka.wire.apis.txn_offset_commit import (
 from minikafka.wire.frame_parts import buffer_of
 from tests.faults.anomalies import Poll, shown
 from tests.faults.cluster_clients import OK, Call, Client, Committer, Operator, Routine
+from tests.faults.cluster_events import MOST_EVENTS
 from tests.faults.cluster_machines import World
 from tests.faults.cluster_oracle import Broken, Oracle
 from tests.faults.cluster_simulation import PROPERTIES, Simulation
@@ -438,6 +439,7 @@ class TransactionSimulation(Simulation):
 
     PROPERTIES: ClassVar[Mapping[str, str]] = {
         **PROPERTIES,
+        "log.segment.bytes": "1500",
         "transaction.state.log.num.partitions": "1",
         "transaction.state.log.replication.factor": "3",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
@@ -445,6 +447,8 @@ class TransactionSimulation(Simulation):
 
     def _begin_clients(self, operator: Operator) -> list[Client]:
         world, oracle = self.world, self.oracle
+        # A lost request with markers is repeated after 40 s, and clients ask all the time.
+        self.events.most = 4 * MOST_EVENTS
         self.history = history = TransactionHistory()
         operator.create(
             TRANSACTION_STATE_TOPIC,
