@@ -9,37 +9,36 @@ dice of each client have the seed of its name.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from random import Random
 from typing import Any
 
-from minikafka.base.errors import (
-    BrokerError,
-    ErrorCode,
-    MinikafkaError,
-    NetworkError,
-    NoCommittedOffset,
-    TransactionAbortable,
-)
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, TransactionAbortable
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.consumer import Committed, ConsumerRecord, GroupConsumer
+from minikafka.clients.group.consumer import Committed, GroupConsumer
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import SendFuture
 from minikafka.clients.produce.transactional_producer import TransactionalProducer
-from tests.faults.anomalies import Poll
+from tests.faults.committed_readers import (
+    COMMITTED_CONSUMER,
+    COPIES,
+    COPIES_PARTITIONS,
+    LIST,
+    LISTS,
+    CommittedRecords,
+    ConfluentReading,
+    OurReading,
+    Reading,
+    polls_of,
+)
 from tests.faults.transaction_anomalies import OffsetFetch, Outcome, Transaction, TransactionHistory
 from tests.faults.watched_clients import PATIENCE_S, PATIENT, SILENT, Watched
 from tests.support.python_clients import confluent_kafka
 
-LIST, COPIES = "list", "copies"
-LIST_PARTITIONS, COPIES_PARTITIONS = 3, 2
-LISTS = tuple(TopicPartition(LIST, number) for number in range(LIST_PARTITIONS))
-ALL = (*LISTS, *(TopicPartition(COPIES, number) for number in range(COPIES_PARTITIONS)))
 EVERY_S = 0.02
 """The time between two transactions of a writer."""
 CALL_MS = 2_000
@@ -50,74 +49,29 @@ BRIEF_MS = 1_500
 """The time-out of the transactions that their coordinator may have to abort."""
 ZOMBIES = 2
 """The limit of earlier producers of one transactional id."""
-_CONSUMER = {
-    "isolation.level": "read_committed",
-    "enable.auto.commit": False,
-    "auto.offset.reset": "none",
-    "fetch.max.wait.ms": 50,
-    "session.timeout.ms": 6_000,
-    "heartbeat.interval.ms": 300,
-}
 
 
-class CommittedRecords:
-    """A consumer with read_committed of ours, which reads given partitions from their starts."""
-
-    def __init__(
-        self, cluster: ClusterClient, name: str, polls: list[Poll], partitions: Iterable[TopicPartition]
-    ):
-        self.positions = dict.fromkeys(partitions, 0)
-        self._polls = polls
-        self._consumer = GroupConsumer(cluster, {"group.id": f"{name} reads", **_CONSUMER})
-        self._consumer.assign(self.positions)
-        self._go_on()
-
-    def poll(self, timeout_ms: int) -> list[ConsumerRecord]:
-        """Return the next records, after they were recorded."""
-        try:
-            records = self._consumer.poll_records(timeout_ms)
-        except (NoCommittedOffset, BrokerError) as error:
-            # A leader that was paused does not know of the new one yet.
-            if isinstance(error, BrokerError) and error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise
-            self._go_on()
-            return []
-        self._polls += polls_of(records, 0)
-        for record in records:
-            self.positions[record.topic_partition] = record.offset + 1
-        return records
-
-    def _go_on(self) -> None:
-        for partition, offset in self.positions.items():
-            self._consumer.seek(partition, offset)
-
-    def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close()
-
-
-def polls_of(records: Iterable[ConsumerRecord], assignment: int) -> list[Poll]:
-    """Return the polls of records that were returned just now."""
-    returned_s = time.monotonic()
-    rows: dict[TopicPartition, list[tuple[int, bytes]]] = {}
-    for record in records:
-        rows.setdefault(record.topic_partition, []).append((record.offset, record.value or b""))
-    return [Poll(assignment, partition, tuple(found), returned_s) for partition, found in rows.items()]
-
-
-class Transacting(Watched):
+class Transacting(Watched, ABC):
     """A client with one transactional id, and one producer after the other."""
+
+    def __init__(self, name: str, history: TransactionHistory, servers: str) -> None:
+        super().__init__(name, history)  # type: ignore[arg-type]
+        self.transactions = history.add_writer(name)
+        self.dice = Random(name)
+        self.servers = servers
+        self.committed = 0
+        self.producers = 0
+        self.unsure = 0
+        """The commits without a response in time."""
+
+
+class OurTransacting(Transacting):
+    """A client with producers of ours."""
 
     def __init__(
         self, name: str, history: TransactionHistory, servers: str, *, timeout_ms: int = 20_000
     ) -> None:
-        super().__init__(name, history)  # type: ignore[arg-type]
-        self.transactions = history.add_writer(name)
-        self.dice = Random(name)
-        self.committed = 0
-        self.producers = 0
-        self.unsure = 0
-        self.servers = servers
+        super().__init__(name, history, servers)
         self.cluster: ClusterClient
         self._timeout_ms = timeout_ms
         self._zombies: list[TransactionalProducer] = []
@@ -246,7 +200,7 @@ class Transacting(Watched):
         return True
 
 
-class Writing(Transacting):
+class Writing(OurTransacting):
     """A writer of the lists. With ``reads`` its transactions also read them."""
 
     def __init__(
@@ -290,7 +244,92 @@ class Writing(Transacting):
         return goes_on
 
 
-class Copying(Transacting):
+class ConfluentWriting(Transacting):
+    """A writer of the lists with librdkafka's producers.
+
+    They repeat a request whose response is lost, with the same epoch; the first one may arrive late, and end
+    the next transaction (Jepsen's finding of 2024 in the protocol). So another producer follows a transaction
+    with lost responses.
+    """
+
+    def __init__(self, name: str, history: TransactionHistory, servers: str) -> None:
+        super().__init__(name, history, servers)
+        self._is_disturbed = False
+        """A connection has failed in this transaction."""
+        self._values = 0
+
+    def run_until_stopped(self) -> None:
+        while True:
+            producer = self._begin_producer()
+            if self.stopping.is_set():
+                return
+            while not self.stopping.wait(EVERY_S) and self._transact(producer):
+                pass
+            producer.purge()
+
+    def _begin_producer(self) -> Any:
+        self.producers += 1
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": self.servers,
+                "transactional.id": self.name,
+                "transaction.timeout.ms": 20_000,
+                "message.timeout.ms": 20_000,
+                "socket.timeout.ms": REQUEST_MS,
+                "linger.ms": 2,
+                "error_cb": self._on_error,
+                **PATIENT,
+                **SILENT,
+            }
+        )
+        self._patiently(producer.init_transactions)
+        return producer
+
+    def _patiently(self, call: Callable[[float], None]) -> None:
+        """Repeat a call until it does not time out."""
+        began_s = time.monotonic()
+        while True:
+            try:
+                return call(CALL_MS / 1000)
+            except confluent_kafka.KafkaException as error:
+                self.refused[error.args[0].name()] += 1
+                if not error.args[0].retriable() or time.monotonic() - began_s > PATIENCE_S:
+                    raise
+                self.unsure += 1
+                self._is_disturbed = True
+
+    def _on_error(self, error: Any) -> None:
+        self._is_disturbed = True
+
+    def _transact(self, producer: Any) -> bool:
+        """Make one transaction. Return False if another producer must take over."""
+        transaction, self._is_disturbed = Transaction(), False
+        self.transactions.append(transaction)
+
+        def on_delivery(error: Any, message: Any) -> None:
+            if error is None and message.offset() is not None:
+                transaction.places[message.value()] = message.offset()
+
+        try:
+            producer.begin_transaction()
+            for _ in range(self.dice.choice([1, 2, 2, 4, 7])):
+                self._values += 1
+                partition, value = self.dice.choice(LISTS), f"{self.name} {self._values:07}".encode()
+                transaction.appends.append((partition, value))
+                producer.produce(LIST, value, partition=partition.partition, on_delivery=on_delivery)
+            if self.dice.random() < 0.1:
+                self._patiently(producer.abort_transaction)
+            else:
+                transaction.outcome, transaction.commit_s = Outcome.UNSURE, time.monotonic()
+                self._patiently(producer.commit_transaction)
+                transaction.outcome = Outcome.COMMITTED
+                self.committed += 1
+        except confluent_kafka.KafkaException:
+            return False
+        return not self._is_disturbed
+
+
+class Copying(OurTransacting):
     """A copier of the lists, with the offsets of its group: as a member, or with partitions of its own."""
 
     def __init__(self, name: str, history: TransactionHistory, servers: str, *, member: bool) -> None:
@@ -311,7 +350,7 @@ class Copying(Transacting):
         self._assignment += 1
 
     def open(self, opened: ExitStack) -> None:
-        config = {"group.id": self.name, **_CONSUMER, "auto.offset.reset": "earliest"}
+        config = {"group.id": self.name, **COMMITTED_CONSUMER, "auto.offset.reset": "earliest"}
         self._consumer = opened.enter_context(GroupConsumer(self.cluster, config, listener=self))
         if self._member:
             self._consumer.subscribe([LIST])
@@ -368,79 +407,6 @@ class Copying(Transacting):
         return goes_on
 
 
-class Reading(Watched):
-    """A reader of all partitions, with read_committed."""
-
-    def __init__(self, name: str, history: TransactionHistory, servers: str) -> None:
-        super().__init__(name, history)  # type: ignore[arg-type]
-        self.polls = history.add_reader(name, ALL)
-        self.servers = servers
-        self.positions: dict[TopicPartition, int] = {}
-        self.count = 0
-
-
-class OurReading(Reading):
-    """Our consumer."""
-
-    def run_until_stopped(self) -> None:
-        with (
-            ClusterClient(self.servers, metadata_max_age_ms=5_000, request_timeout_ms=10_000) as cluster,
-            contextlib.closing(CommittedRecords(cluster, self.name, self.polls, ALL)) as records,
-        ):
-            self.positions = records.positions
-            while not self.stopping.is_set():
-                self.count += len(records.poll(100))
-
-
-class ConfluentReading(Reading):
-    """librdkafka's consumer."""
-
-    def run_until_stopped(self) -> None:
-        consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": self.servers,
-                "group.id": f"{self.name} reads",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 50,
-                **PATIENT,
-                **SILENT,
-            }
-        )
-        self.positions = dict.fromkeys(ALL, 0)
-        self._assign(consumer)
-        while not self.stopping.is_set():
-            records, is_lost = self._poll(consumer)
-            self.polls += polls_of(records, 0)
-            for record in records:
-                self.positions[record.topic_partition] = record.offset + 1
-            self.count += len(records)
-            if is_lost:
-                self._assign(consumer)
-        consumer.close()
-
-    def _assign(self, consumer: Any) -> None:
-        consumer.assign(
-            [confluent_kafka.TopicPartition(*name, offset) for name, offset in self.positions.items()]
-        )
-
-    def _poll(self, consumer: Any) -> tuple[list[ConsumerRecord], bool]:
-        """Return records, and True if a partition has stopped: a leader that was paused does not know of the
-        new one yet.
-        """
-        records, is_lost = [], False
-        for message in consumer.consume(100, 0.05):
-            error = message.error()
-            if error is None:
-                name = message.topic(), message.partition()
-                records.append(ConsumerRecord(*name, message.offset(), -1, None, message.value()))
-            else:
-                self.refused[error.name()] += 1
-                is_lost = is_lost or error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET
-        return records, is_lost
-
-
 class TransactionalClients:
     """All clients. Stop the writers, then the copiers, then the readers; the history is then complete."""
 
@@ -450,6 +416,7 @@ class TransactionalClients:
             Writing("writer", history, servers),
             Writing("brief", history, servers, timeout_ms=BRIEF_MS),
             Writing("mixed", history, servers, reads=True),
+            ConfluentWriting("confluent", history, servers),
         ]
         self.copiers = [
             Copying("copier", history, servers, member=False),

@@ -17,16 +17,9 @@ from minikafka.records.format.hashes import partition_of_group
 from minikafka.registry.topics import read_states
 from tests.faults import transaction_anomalies
 from tests.faults.anomalies import Rows, shown
+from tests.faults.committed_readers import ALL, COPIES, COPIES_PARTITIONS, LIST, LIST_PARTITIONS, LISTS
 from tests.faults.transaction_anomalies import committed_rows
-from tests.faults.transactional_clients import (
-    ALL,
-    COPIES,
-    COPIES_PARTITIONS,
-    LIST,
-    LIST_PARTITIONS,
-    LISTS,
-    TransactionalClients,
-)
+from tests.faults.transactional_clients import TransactionalClients
 from tests.faults.whole_cluster import CONFIG, PATIENCE_S, WholeCluster
 
 STATE_PARTITIONS = 3

@@ -16,14 +16,9 @@ from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.process import wait_until
 from tests.faults.anomalies import Rows, shown
+from tests.faults.committed_readers import COPIES, COPIES_PARTITIONS, LIST, LIST_PARTITIONS
 from tests.faults.transaction_anomalies import committed_rows
-from tests.faults.transactional_clients import (
-    COPIES,
-    COPIES_PARTITIONS,
-    LIST,
-    LIST_PARTITIONS,
-    TransactionalClients,
-)
+from tests.faults.transactional_clients import TransactionalClients
 from tests.faults.transactional_cluster import anomalies_of, end_clients
 from tests.faults.whole_cluster import records_in
 from tests.interop.releases import KAFKA_3_9
