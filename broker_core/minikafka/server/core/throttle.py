@@ -29,11 +29,19 @@ from minikafka.registry.users import QuotaType
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.quotas.client_quotas import UNLIMITED
-from minikafka.wire.api import ApiKey
+from minikafka.wire.api import NEVER, ApiKey
 from minikafka.wire.frame_parts import LazyPart, Part, total_size
 
 _FLOWS = {ApiKey.PRODUCE: QuotaType.PRODUCE, ApiKey.FETCH: QuotaType.FETCH}
-_OF_BROKERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}
+_OF_BROKERS = {
+    ApiKey.LEADER_AND_ISR: 0,
+    ApiKey.STOP_REPLICA: 0,
+    ApiKey.UPDATE_METADATA: 0,
+    ApiKey.CONTROLLED_SHUTDOWN: 0,
+    ApiKey.WRITE_TXN_MARKERS: 0,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 4,
+}
+"""The APIs of brokers, and the first version of each that brokers send."""
 _STRICT_SINCE = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED. Other requests are carried out first."""
 _NS_PER_PERCENT_SECOND = 10_000_000
@@ -179,7 +187,9 @@ def metered(broker: Broker, context: RequestContext, request: Any, meter: Reques
     Requests of brokers are not counted.
     """
     key, limited = context.api.key, broker.quotas.limited
-    is_of_broker = key in _OF_BROKERS or (key is ApiKey.FETCH and request.follower_id >= 0)
+    is_of_broker = context.version >= _OF_BROKERS.get(key, NEVER) or (
+        key is ApiKey.FETCH and request.follower_id >= 0
+    )
     if is_of_broker and broker.access_control.may_act_as_broker(context.exchange):
         return context
     meter.client_id = context.header.client_id or ""

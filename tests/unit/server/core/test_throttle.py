@@ -15,11 +15,13 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core import throttle
 from minikafka.server.core.throttle import RequestMeter, metered
 from minikafka.wire.api import Api
+from minikafka.wire.apis.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from minikafka.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsResponse
 from minikafka.wire.apis.fetch import NEW_SESSION_EPOCH, NO_SESSION, FetchPartition, FetchTopic
 from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatResponse
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.apis.update_metadata import UPDATE_METADATA
+from minikafka.wire.apis.write_txn_markers import WRITE_TXN_MARKERS
 from minikafka.wire.framing import RequestHeader
 from tests.support import requests
 from tests.support.recorded_exchange import RecordedExchange
@@ -141,11 +143,20 @@ def test_a_step_within_a_step_counts_once(world: Simulation, thread: ThreadTime)
         assert heartbeat_pause(context, exchange) == 500
 
 
-def test_requests_of_brokers_are_exempt(world: Simulation) -> None:
+@pytest.mark.parametrize(
+    ("api", "version"), [(UPDATE_METADATA, 2), (WRITE_TXN_MARKERS, 1), (ADD_PARTITIONS_TO_TXN, 4)]
+)
+def test_requests_of_brokers_are_exempt(world: Simulation, api: Api[Any, Any], version: int) -> None:
     limit(world, request_percentage="10")
-    context, exchange, _ = context_of(world, UPDATE_METADATA, 2)
+    context, exchange, _ = context_of(world, api, version)
     assert type(context) is RequestContext
     assert exchange.meter is None
+
+
+def test_partitions_that_a_client_adds_count(world: Simulation) -> None:
+    limit(world, request_percentage="10")
+    _, exchange, _ = context_of(world, ADD_PARTITIONS_TO_TXN, 3)
+    assert exchange.meter is not None
 
 
 def test_without_a_quota_of_time_none_is_measured(world: Simulation) -> None:
