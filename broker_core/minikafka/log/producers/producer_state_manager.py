@@ -48,6 +48,7 @@ from minikafka.log.layout import SNAPSHOT_SUFFIX, snapshot_name
 from minikafka.log.producers.producer_state import (
     BATCHES_KEPT,
     OPEN_TRANSACTION,
+    UNKNOWN,
     BatchMetadata,
     Guard,
     Producers,
@@ -141,6 +142,13 @@ class ProducerStateManager:
     def last_offsets(self) -> dict[int, int]:
         """Return the offset of each producer's last record. Any thread may call this."""
         return last_offsets(self._known.copy())
+
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """Return the coordinator epoch of a producer's last marker; -1 if none is known. Any thread may call
+        this.
+        """
+        producer = self._known.get(producer_id)
+        return UNKNOWN if producer is None else producer.coordinator_epoch
 
     @property
     def first_undecided_offset(self) -> int | None:

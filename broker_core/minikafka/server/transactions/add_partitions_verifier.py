@@ -6,6 +6,10 @@ broker gets one AddPartitionsToTxn request at a time, with all that is to be ver
 meanwhile goes into the next one. When a request fails, or the broker does not answer, the result is
 NETWORK_EXCEPTION: the producer tries again.
 
+A coordinator that has been replaced may not have heard of it, and this broker neither: for it, a transaction
+that its successor has ended would still be open. So a marker here from a newer coordinator means that nobody
+can be asked yet. Kafka asks the former one.
+
 A broker that does not know ``verify_only`` is not asked: its transactions count as verified, as in Kafka.
 """
 
@@ -243,11 +247,14 @@ class AddPartitionsVerifier:
         """
         broker = self._broker
         leadership = broker.leadership(self._coordinator.partition_of(transactional_id))
-        leader = -1 if leadership is None else leadership.leader
+        verification = _Verification(transactional_id, producer, tuple(partitions), done)
+        if leadership is None or self._has_newer_marker(verification, leadership.leader_epoch):
+            verification.fail(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
+            return
+        leader = leadership.leader
         if leader == broker.broker_id:
             done(self._coordinator.verify_partitions(transactional_id, producer, partitions))
             return
-        verification = _Verification(transactional_id, producer, tuple(partitions), done)
         addresses = broker.metadata_cache.addresses(broker.config.inter_broker.listener)
         connection = None
         if leader in addresses:
@@ -256,6 +263,16 @@ class AddPartitionsVerifier:
             verification.fail(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
         else:
             connection.verify(verification)
+
+    def _has_newer_marker(self, verification: _Verification, coordinator_epoch: int) -> bool:
+        """Return whether a newer coordinator has ended a transaction of the producer here."""
+        producer_id = verification.producer.producer_id
+        logs = map(self._broker.partitions.get, verification.partitions)
+        return any(
+            partition is not None
+            and partition.log.producers.coordinator_epoch(producer_id) > coordinator_epoch
+            for partition in logs
+        )
 
     def _connection_to(
         self, address: BrokerAddress, addresses: Mapping[int, BrokerAddress]

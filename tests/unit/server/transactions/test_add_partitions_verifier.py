@@ -115,6 +115,7 @@ class World:
                 replication=SimpleNamespace(socket_timeout_ms=1_000),
             ),
             leadership=self._leadership,
+            partitions={},
             metadata_cache=SimpleNamespace(addresses=lambda listener: self.addresses),
         )
         self.verifier = AddPartitionsVerifier(broker, OwnCoordinator(), self.network, None)
