@@ -13,7 +13,9 @@ Invariants
 Unsure outcomes
     A request whose response is lost may arrive late, even after its repetition: an EndTxn would then end the
     next transaction, an AddPartitionsToTxn would begin one. So after a lost response, and after a commit that
-    timed out, InitProducerId comes before the next transaction, and its new epoch fences what arrives late.
+    timed out, InitProducerId comes before the next transaction, and its new epoch fences what arrives late. A
+    transaction that may have begun is aborted before it: InitProducerId would abort it with an epoch that
+    nobody gets, and so fence this producer.
     (Kafka's producer does so for failed batches only: KIP-360.) Coordinators before 2.5 give a new epoch too,
     but do not check whether this producer is the newest of its id.
 Errors
@@ -148,6 +150,8 @@ class TransactionManager(SequenceNumbers):
         self._offset_commits: deque[_OffsetCommit] = deque()
         self._is_started = False
         """True if the coordinator has a partition, or offsets, in the transaction."""
+        self._is_start_unsure = False
+        """True if it may have one, as a response was lost."""
         self._started_ms: int | None = None
         self._needs_epoch = False
         """True if InitProducerId comes before the next transaction."""
@@ -213,7 +217,8 @@ class TransactionManager(SequenceNumbers):
         self._drop_requests(self.drop_error())
         self._result = TransactionResult("abort")
         if isinstance(self._error, BrokerError) and self._error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-            self._is_started = False  # the coordinator has no transaction of this id, and would refuse EndTxn
+            # The coordinator has no transaction of this id, and would refuse EndTxn.
+            self._is_started = self._is_start_unsure = False
         return self._result
 
     def acknowledge(self, result: TransactionResult) -> None:
@@ -292,7 +297,8 @@ class TransactionManager(SequenceNumbers):
         if self.task is not None or (self._not_before_ms is not None and now_ms < self._not_before_ms):
             return None
         is_ending = self.state in (_State.COMMITTING, _State.ABORTING)
-        if is_ending and not (has_batches or self._is_started or self._has_requests):
+        may_be_started = self._is_started or self._is_start_unsure
+        if is_ending and not (has_batches or may_be_started or self._has_requests):
             self._complete_transaction()  # it has no partition: the coordinator does not know of it
         operation = self._next_operation(has_batches)
         if operation is None:
@@ -411,8 +417,8 @@ class TransactionManager(SequenceNumbers):
             self._fail(self._described(operation, error))
         elif isinstance(error, AuthenticationFailed):
             self._fail(error)
-        elif isinstance(operation, EndTransaction) and not operation.committed and code in NEW_ID_CODES:
-            self._needs_epoch = True  # there is nothing to abort
+        elif isinstance(operation, EndTransaction) and self._has_nothing_to_abort(operation, error.code):
+            self._needs_epoch = True
             self._complete_transaction()
         elif self._is_abortable(operation, error.code):
             self._needs_epoch = self._needs_epoch or code in NEW_ID_CODES
@@ -421,6 +427,10 @@ class TransactionManager(SequenceNumbers):
             if code is ErrorCode.UNKNOWN:
                 self._note_unsure(operation)
             self._fail(self._described(operation, error))
+
+    def _has_nothing_to_abort(self, operation: EndTransaction, code: ErrorCode) -> bool:
+        never_began = code is ErrorCode.INVALID_TXN_STATE and not self._is_started
+        return not operation.committed and (never_began or code in NEW_ID_CODES)
 
     def _is_abortable(self, operation: Operation, code: ErrorCode) -> bool:
         if isinstance(operation, EndTransaction):
@@ -433,6 +443,7 @@ class TransactionManager(SequenceNumbers):
         if not isinstance(operation, FindCoordinator | InitProducerId):
             self._needs_epoch = True
             self._is_end_unsure = self._is_end_unsure or isinstance(operation, EndTransaction)
+            self._is_start_unsure = self._is_start_unsure or isinstance(operation, AddPartitions | AddOffsets)
 
     def _retry(self, now_ms: int, backoff: Backoff) -> None:
         self._failures += 1
@@ -482,7 +493,8 @@ class TransactionManager(SequenceNumbers):
     def _complete_transaction(self) -> None:
         self._drop_requests(self.drop_error())
         self._added.clear()
-        self._is_started, self._started_ms, self._error = False, None, None
+        self._is_started = self._is_start_unsure = False
+        self._started_ms, self._error = None, None
         if self._needs_epoch:
             self._initialize()
         else:

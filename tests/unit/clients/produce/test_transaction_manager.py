@@ -134,13 +134,26 @@ def test_an_empty_transaction_ends_without_a_request(txn: Transactions) -> None:
     assert txn.manager.state is State.READY
 
 
-def test_an_abort_after_an_unsure_addition_gets_a_new_epoch(txn: Transactions) -> None:
+@pytest.mark.parametrize("began", [True, False])
+def test_an_abort_after_an_unsure_addition_gets_a_new_epoch(txn: Transactions, began: bool) -> None:
+    """InitProducerId alone would abort what is open, and fence its own repetition."""
     txn.begin()
     txn.manager.add_partitions([A])
     txn.serve(AddPartitions, LOST)
     result = txn.manager.abort()
-    assert txn.serve(InitProducerId).producer == (9, 0)  # it aborts what may be open
+    outcome = () if began else (refused(ErrorCode.INVALID_TXN_STATE),)
+    assert not txn.serve(EndTransaction, *outcome).committed
     assert result.done
+    assert result.error is None
+    assert txn.serve(InitProducerId).producer == (9, 0)
+    assert txn.manager.state is State.READY
+
+
+def test_an_abort_that_the_coordinator_refuses_is_final(txn: Transactions) -> None:
+    txn.begin(A)
+    txn.manager.abort()
+    txn.serve(EndTransaction, refused(ErrorCode.INVALID_TXN_STATE))
+    assert txn.manager.state is State.FATAL_ERROR
 
 
 @pytest.mark.parametrize("first", [20, 40])
