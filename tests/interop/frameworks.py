@@ -172,6 +172,31 @@ def until(process: ChildProcess, condition: Callable[[], bool], what: str) -> No
         raise process.failure(f"has not done it: {what}")
 
 
+@contextlib.contextmanager
+def restarted(command: list[str], directory: Path) -> Iterator[Callable[[], None]]:
+    """Run a program; the callable kills it and begins another. Its output is in ``directory``."""
+    running: list[subprocess.Popen[bytes]] = []
+    with (directory / "restarted.log").open("wb") as log, contextlib.ExitStack() as stack:
+
+        def begin() -> None:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=java_environment()
+            )
+            running.append(stack.enter_context(process))
+
+        def again() -> None:
+            running[-1].kill()
+            running[-1].wait()
+            begin()
+
+        begin()
+        try:
+            yield again
+        finally:
+            for process in running:
+                process.kill()
+
+
 QUIET_JVM = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
     *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util")),
@@ -189,18 +214,26 @@ class JavaProgram:
     directory: Path
     """It gets the classes and the output."""
 
-    @contextlib.contextmanager
-    def running(self, *arguments: str) -> Iterator[RunningProgram]:
-        """Run it in the block; after that it must end without an error."""
+    def command(self, *arguments: str) -> list[str]:
+        """The command that runs it, compiled."""
         if not (self.directory / f"{self.main}.class").exists():
             compile_java(self.directory, self.libs, self.main)
         path = f"{self.directory}:{self.libs}/*"
-        command = [find_java().path, *JVM, *QUIET_JVM, "-cp", path, self.main, *arguments]
+        return [find_java().path, *JVM, *QUIET_JVM, "-cp", path, self.main, *arguments]
+
+    @contextlib.contextmanager
+    def running(self, *arguments: str) -> Iterator[RunningProgram]:
+        """Run it in the block; after that it must end without an error."""
         output = self.directory / f"{self.main}.out"
         with (
             output.open("w") as out,
             subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True, env=java_environment()
+                self.command(*arguments),
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                text=True,
+                env=java_environment(),
             ) as process,
         ):
             try:

@@ -10,17 +10,22 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.network.cluster import ClusterClient as Client
+from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.process import wait_until
 from minikafka.wire.apis.describe_configs import ConfigResourceType
 from tests.interop.clients import kafkajs
 from tests.interop.driver import Program
 from tests.interop.frameworks import (
+    PATIENCE_S,
     JavaProgram,
     Record,
     RunningProgram,
@@ -33,6 +38,7 @@ from tests.interop.frameworks import (
     of_release,
     properties,
     read,
+    restarted,
     send,
     started,
     until,
@@ -114,10 +120,67 @@ def test_kafka_streams_hands_its_counts_to_other_instances(
         two.until(lambda: latest(read(bootstrap, counts)) == counted(texts), "count what the first one had")
 
 
-def some_texts(seed: str) -> list[str]:
+@pytest.mark.parametrize("release", [KAFKA_3_9, KAFKA_4], ids=str)
+def test_kafka_streams_counts_exactly_once_under_kills(
+    request: pytest.FixtureRequest, tmp_path: Path, release: Release
+) -> None:
+    """Count each word exactly once, in transactions, while brokers and the program itself are killed."""
+    libs = of_release(request, "Kafka Streams", release)
+    chance = random.Random(129)
+    texts = some_texts("exactly once", 6_000)
+    with Cluster(3, tmp_path / "data", EXACTLY_ONCE_BROKERS) as cluster:
+        bootstrap = cluster.bootstrap_servers
+        for name, partitions in (("lines", 3), ("counts", 2)):
+            cluster.create_topic(name, partitions, replicas=3)
+        arguments = [bootstrap, "words", str(tmp_path / "state"), "lines", "counts", *EXACTLY_ONCE_STREAMS]
+        command = JavaProgram("WordCount", libs, tmp_path).command(*arguments)
+        with restarted(command, tmp_path) as kill_streams, ThreadPoolExecutor(1) as beside:
+            sending = beside.submit(send_texts_slowly, bootstrap, "lines", texts)
+            assert wait_until(lambda: bool(read(bootstrap, "counts")), PATIENCE_S, 1.0)
+            for number in range(4):
+                wait_until(lambda: False, chance.uniform(4.0, 8.0), 1.0)
+                if number % 2:
+                    kill_streams()
+                broker = chance.randrange(3)
+                cluster.kill(broker)
+                wait_until(lambda: False, chance.uniform(0.0, 2.0), 1.0)
+                cluster.restart(broker)
+            sending.result()
+            expected = counted(texts)
+            wait_until(lambda: latest(read(bootstrap, "counts")) == expected, PATIENCE_S, 1.0)
+        counts: dict[bytes | None, list[int]] = {}
+        for word, count, _ in read(bootstrap, "counts"):
+            counts.setdefault(word, []).append(int(count or 0))
+    assert counts == {word: list(range(1, int(count) + 1)) for word, count in expected.items()}
+
+
+EXACTLY_ONCE_BROKERS = {
+    "zookeeper.session.timeout.ms": "3000",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "group.initial.rebalance.delay.ms": "0",
+}
+EXACTLY_ONCE_STREAMS = (
+    "processing.guarantee=exactly_once_v2",
+    "statestore.cache.max.bytes=0",  # each count is written
+    "consumer.session.timeout.ms=6000",
+    "consumer.heartbeat.interval.ms=1000",
+)
+
+
+def send_texts_slowly(bootstrap: str, topic: str, texts: Sequence[str]) -> None:
+    """Send each text once, for as long as brokers are killed."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for text in texts:
+        producer.produce(topic, text.encode())
+        producer.poll(0.008)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def some_texts(seed: str, number: int = 500) -> list[str]:
     """Texts of a few words."""
     chance = random.Random(seed)
-    return [" ".join(chance.choices(WORDS, k=7)) for _ in range(500)]
+    return [" ".join(chance.choices(WORDS, k=7)) for _ in range(number)]
 
 
 def send_texts(bootstrap: str, topic: str, texts: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import random
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import wait_until
 from minikafka.records.columns import decode
+from tests.interop.frameworks import restarted
 from tests.interop.releases import JVM, KAFKA_3_9, java_environment
 from tests.support.transactional_clusters import KAFKA, OURS, transactional_cluster
 
@@ -163,26 +164,3 @@ def write_numbers(bootstrap: str, count: int) -> None:
             with producer.transaction():
                 for number in range(start, start + 1000):
                     producer.send("source", b"%d" % number, partition=number % 2)
-
-
-@contextlib.contextmanager
-def restarted(command: list[str], directory: Path) -> Iterator[Callable[[], None]]:
-    """Run a program; the callable kills it and begins another."""
-    running: list[subprocess.Popen[bytes]] = []
-    with (directory / "copier.log").open("wb") as log, contextlib.ExitStack() as stack:
-
-        def begin() -> None:
-            running.append(
-                stack.enter_context(subprocess.Popen(command, stdout=log, stderr=log, env=java_environment()))
-            )
-
-        def again() -> None:
-            running[-1].kill()
-            begin()
-
-        begin()
-        try:
-            yield again
-        finally:
-            for process in running:
-                process.kill()

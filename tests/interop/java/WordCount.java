@@ -9,13 +9,19 @@ import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** WordCount BOOTSTRAP APPLICATION DIRECTORY IN OUT: count words with Kafka Streams until stdin ends; print its states. */
+/**
+ * WordCount BOOTSTRAP APPLICATION DIRECTORY IN OUT [NAME=VALUE...]: count words with Kafka Streams, with these settings,
+ * until stdin ends; print its states.
+ */
 public final class WordCount {
     public static void main(String[] args) throws Exception {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", args[0]);
         properties.put("application.id", args[1]);
         properties.put("state.dir", args[2]);
+        for (String setting : Arrays.asList(args).subList(5, args.length)) {
+            properties.put(setting.split("=")[0], setting.split("=")[1]);
+        }
         StreamsBuilder builder = new StreamsBuilder();
         // By another key than the input's: counted behind a repartition topic, with a store that has a changelog.
         builder.stream(args[3], Consumed.with(Serdes.String(), Serdes.String()))
