@@ -55,7 +55,8 @@ the note says why.
 ## Frameworks
 
 Each framework, with its own defaults, makes its topics on our brokers, and what comes out is compared record
-by record (`test_frameworks.py`, `test_connect.py`). Exactly-once is left out: it needs transactions.
+by record (`test_frameworks.py`, `test_connect.py`). Kafka Streams is run with exactly-once too, while brokers
+and the program itself are killed.
 {numbers_of_frameworks}.
 
 {table_of_frameworks}

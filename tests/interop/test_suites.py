@@ -90,11 +90,11 @@ def test_specs_of_kafkajs_are_told_apart_and_known_failures_have_a_reason() -> N
     def spec(status: str, *messages: str) -> dict[str, object]:
         return {"fullName": "Broker connects", "status": status, "failureMessages": list(messages)}
 
-    failed = spec("failed", "Error: The version of API is not supported\n    at")
+    failed = spec("failed", "Error: request_timeout\n    at")
     tests = [spec("passed"), failed, spec("pending")]
     results = [{"name": "/x/src/broker/__tests__/connect.spec.js", "assertionResults": tests}]
-    name, first = "broker/connect: Broker connects", "Error: The version of API is not supported"
-    for kind, reason in ((MINIKAFKA, "transactions are not served yet"), (APACHE_KAFKA, first)):
+    name, first = "broker/connect: Broker connects", "Error: request_timeout"
+    for kind, reason in ((MINIKAFKA, kafkajs.KNOWN["request_timeout"]), (APACHE_KAFKA, first)):
         assert list(kafkajs.outcomes_of({"testResults": results}, kind)) == [
             Outcome(name, PASSED),
             Outcome(f"{name} (2)", FAILED, reason),

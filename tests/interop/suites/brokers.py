@@ -14,7 +14,7 @@ from minikafka.embedded.java import find_java
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.net.ports import free_port
 from tests.interop.releases import JVM, KAFKA_3_9, java_environment
-from tests.interop.suites.suite import APACHE_KAFKA, NOT_SERVED, NOT_SERVED_HERE, Address, Suite
+from tests.interop.suites.suite import APACHE_KAFKA, Address, Suite
 from tests.support.kafka_broker import KafkaBroker
 
 COMMON = {
@@ -32,8 +32,10 @@ COMMON = {
 TOOLS = {
     "kafka-acls.sh": "kafka.admin.AclCommand",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-run-class.sh": "",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
 }
+"""Scripts -> their classes; that without one is told which."""
 
 
 @contextlib.contextmanager
@@ -46,8 +48,7 @@ def running(kind: str, suite: Suite, directory: Path) -> Iterator[Address]:
         bootstrap = ",".join(stack.enter_context(start(suite, directory, zookeeper)))
         for user, passwords in suite.users.items():
             add_user(scripts, bootstrap, user, *passwords)
-        not_served = NOT_SERVED if kind == APACHE_KAFKA else NOT_SERVED | NOT_SERVED_HERE
-        yield Address(kind, bootstrap, zookeeper, scripts, not_served)
+        yield Address(kind, bootstrap, zookeeper, scripts)
 
 
 @contextlib.contextmanager
@@ -69,12 +70,8 @@ def apache_kafka(suite: Suite, directory: Path, zookeeper: str) -> Iterator[list
 
 @contextlib.contextmanager
 def minikafka(suite: Suite, directory: Path, zookeeper: str) -> Iterator[list[str]]:
-    """Brokers of ours; yields their addresses. They know no transactions yet."""
-    settings = {
-        name: value
-        for name, value in {**COMMON, **suite.settings}.items()
-        if not name.startswith("transaction.")
-    }
+    """Brokers of ours; yields their addresses."""
+    settings = {**COMMON, **suite.settings}
     with contextlib.ExitStack() as stack:
         addresses, brokers = [], []
         for number in suite.ids:
@@ -110,8 +107,8 @@ def kafka_scripts(directory: Path) -> str:
     """Write shell scripts of Kafka's tools into ``directory``/kafka/bin; return ``directory``/kafka."""
     folder = directory / "kafka" / "bin"
     folder.mkdir(parents=True)
+    java, jars = shlex.join([find_java().path, *JVM]), f"{KAFKA_3_9.libs()}/*"
     for name, main in TOOLS.items():
-        java = shlex.join([find_java().path, *JVM, "-cp", f"{KAFKA_3_9.libs()}/*", main])
-        (folder / name).write_text(f'#!/bin/sh\nexec {java} "$@"\n')
+        (folder / name).write_text(f'#!/bin/sh\nexec {java} -cp "{jars}:$CLASSPATH" {main} "$@"\n')
         (folder / name).chmod(0o755)
     return str(folder.parent)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tests.interop.suites import go_module
-from tests.interop.suites.suite import MINIKAFKA, VERSION, Address, Outcome, Suite, plain_login
+from tests.interop.suites.suite import VERSION, Address, Outcome, Suite, plain_login
 
 PACKAGE = "github.com/segmentio/kafka-go"
 NEEDS_A_BROKER = re.compile(
@@ -18,11 +18,6 @@ PANIC = (
     "(verify_offset_committed(_when_using_interval_committer)?|consumer_group_commits_on_close)$"
 )
 """These end the whole run: they call a function that their own group does not have."""
-
-KNOWN = {
-    "TestClientFindCoordinator": "it looks for the coordinator of a transaction: they are not served yet"
-}
-"""Tests that fail here -> the reason."""
 
 SETTINGS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -39,8 +34,7 @@ def run(address: Address) -> Iterator[Outcome]:
     """All of them, together."""
     chosen = go_module.tests_with_a_broker(PACKAGE, NEEDS_A_BROKER)
     environment = {"KAFKA_VERSION": VERSION, "KAFKA_SKIP_NETTEST": "1"}
-    for outcome in go_module.go_test(PACKAGE, chosen, environment, f"-skip={PANIC}"):
-        yield outcome.explained(KNOWN.get(outcome.test) if address.kind == MINIKAFKA else None)
+    yield from go_module.go_test(PACKAGE, chosen, environment, f"-skip={PANIC}")
 
 
 SUITE = Suite(

@@ -50,8 +50,9 @@ SETTINGS = {
 }
 
 KNOWN = {
-    "Failed to find group coordinator": "transactions are not served yet",
-    "version of API is not supported": "transactions are not served yet",
+    "not currently assigned to its transactional id": (
+        "it wants the offsets of a producer that nobody knows to be taken; the producer is verified first"
+    ),
     "request being malformed": "it alters a setting that brokers do not have, which is refused here",
     "request_timeout": "it wants a response to take more than a millisecond",
     "out of order sequence number": "it encodes a batch again with another time, which no retry has here",

@@ -23,8 +23,6 @@ NOT_SERVED = {
     "[Ss]hare": "share groups are not served",
 }
 """Patterns of the names of tests that cannot pass on either -> the reason."""
-NOT_SERVED_HERE = {"(?i)transact(?!ions_mock)|txn|0129-fetch_aborted_msgs": "transactions are not served yet"}
-"""Patterns of the names of tests that cannot pass on ours alone -> the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,10 @@ class Address:
     bootstrap: str
     zookeeper: str
     scripts: str
-    not_served: Mapping[str, str] = field(default_factory=lambda: NOT_SERVED)
-    """Patterns of the names of tests that cannot pass -> the reason."""
 
     def reason_to_leave_out(self, test: str) -> str | None:
         """Return the reason if a test of that name cannot pass."""
-        return next((reason for part, reason in self.not_served.items() if re.search(part, test)), None)
+        return next((reason for part, reason in NOT_SERVED.items() if re.search(part, test)), None)
 
 
 @dataclass(frozen=True, slots=True)
