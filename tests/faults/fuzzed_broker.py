@@ -53,6 +53,7 @@ PROPERTIES = {
     "log.segment.bytes": str(16 * REQUEST_BYTES),
     "log.retention.ms": "-1",
     "log.cleaner.dedupe.buffer.size": "1048576",
+    "transaction.state.log.num.partitions": "1",
 }
 
 

@@ -12,20 +12,28 @@ from itertools import count
 from pathlib import Path
 
 from minikafka.base.errors import RemoteWireError
+from minikafka.base.ids import ProducerIdAndEpoch
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Record
 from minikafka.wire import classic
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.create_partitions import CreatePartitionsRequest
 from minikafka.wire.apis.create_topics import CreateTopicsRequest
+from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
 from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader, encode_frame
 from minikafka.wire.schema import Struct
+from tests.support import transaction_requests as transactions
+from tests.support.requests import Request
 from tests.support.wire_values import filled
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "wire"
 MANY = 200
-KEYS = 48
+KEYS = max(ApiKey) + 2
 VERSIONS = 19
+STEADY, TRANSACTED = "steady", "transacted"
+"""The topics of the well-behaved client and of transactions."""
 
 _OF_CONTROLLERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 
@@ -66,19 +74,52 @@ def _flexible() -> list[bytes]:
     ]
 
 
+def _transactional() -> list[bytes]:
+    """The requests of a producer's transaction, in the oldest and newest versions of producers."""
+    name, first = "txn", ProducerIdAndEpoch(0, 0)
+    partitions = {TRANSACTED: (0, 1)}
+    batch = build_batch(
+        [Record(None, b"v", 1)], producer_id=0, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    written = ProduceRequest(name, -1, 5000, (ProduceTopic(TRANSACTED, (ProducePartition(0, batch),)),))
+    requests = [
+        transactions.find(name),
+        transactions.init(name, version=0),
+        transactions.init(name, producer=first),
+        transactions.verify([name, "other"], first, partitions),
+        transactions.describe(name, "other"),
+        transactions.list_all("Ongoing", "Empty"),
+        *(Request(ApiKey.PRODUCE, version, written) for version in (3, 7)),
+        *(transactions.add(name, first, partitions, version) for version in (0, 3)),
+        *(transactions.add_offsets(name, first, "g", version) for version in (0, 3)),
+        *(transactions.commit_offsets(name, first, "g", partitions, version) for version in (0, 3)),
+        *(transactions.end(name, first, commit=commit, version=3 * commit) for commit in (False, True)),
+        *(transactions.write_markers([first], partitions, version=version) for version in (0, 1)),
+    ]
+    return [
+        join(
+            [
+                RequestHeader(int(request.key), request.version, 1, "transactional").encode(),
+                *APIS[request.key].encode_request(request.version, request.body),
+            ]
+        )
+        for request in requests
+    ]
+
+
 def _classic() -> list[bytes]:
-    fetch = classic.Fetch("steady", 0, 0, 1 << 20)
+    fetch = classic.Fetch(STEADY, 0, 0, 1 << 20)
     requests: list[classic.Request] = [
         fetch,
         classic.MultiFetch((fetch,) * 3),
-        classic.Offsets("steady", 0, -1, 10),
+        classic.Offsets(STEADY, 0, -1, 10),
         classic.Produce("classic", 0, b"\0" * 40),
         classic.MultiProduce((classic.Produce("classic", 0, b""), classic.Produce("other", -1, b"x" * 30))),
     ]
     return [join(classic.encode_request(request)) for request in requests]
 
 
-KAFKAS = _recorded() + _flexible()
+KAFKAS = _recorded() + _flexible() + _transactional()
 CLASSIC = _classic()
 
 
@@ -91,8 +132,9 @@ def made(seed: int, number: int) -> Input:
 
 
 def _is_too_effective(data: bytes) -> bool:
-    """Return True for a valid request that creates too many partitions for the test's time, or that comes
-    from a controller: the broker would execute its orders, such as to lead no partition.
+    """Return True for a valid request that creates too many partitions for the test's time, that writes
+    markers between the messages of the well-behaved client, or that comes from a controller: the broker would
+    execute its orders, such as to lead no partition.
     """
     try:
         header, body = RequestHeader.decode(data[4:])
@@ -105,6 +147,8 @@ def _is_too_effective(data: bytes) -> bool:
         return any(topic.num_partitions > MANY or len(topic.assignments) > MANY for topic in request.topics)
     if isinstance(request, CreatePartitionsRequest):
         return any(topic.count > MANY for topic in request.topics)
+    if ApiKey(header.api_key) in {ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS}:
+        return STEADY in repr(request)
     return False
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from minikafka.base.ids import ProducerIdAndEpoch
 from minikafka.records.columns import encode
 from minikafka.records.format.compression import Codec
 from minikafka.records.format.message_set import Record, build_message_set
@@ -31,6 +32,7 @@ from tests.faults.attack import (
     wait_until,
 )
 from tests.support import requests
+from tests.support import transaction_requests as transactions
 
 pytestmark = [pytest.mark.process, reads_proc]
 
@@ -159,6 +161,7 @@ def test_look_ups_by_time_in_large_content_stop_nobody(
 
 
 MANY = 50_000
+PRODUCER = ProducerIdAndEpoch(0, 0)
 
 
 def many_fetched() -> requests.Request:
@@ -176,8 +179,23 @@ def many_fetched() -> requests.Request:
         lambda: requests.list_offsets("steady", partitions=range(1, MANY)),
         lambda: requests.metadata(*(f"name-{number}" for number in range(MANY))),
         lambda: requests.produce("steady", b"", partitions=tuple(range(1, MANY)), version=7),
+        lambda: transactions.add("txn", PRODUCER, {"steady": range(1, MANY)}),
+        lambda: transactions.verify(map(str, range(MANY // 2)), PRODUCER, {"steady": (0, 1)}),
+        lambda: transactions.commit_offsets("txn", PRODUCER, "g", {"steady": range(1, MANY)}),
+        lambda: transactions.write_markers([PRODUCER], {"steady": range(1, MANY)}),
+        lambda: transactions.describe(*(f"txn-{number}" for number in range(MANY))),
     ],
-    ids=["fetch", "offsets", "metadata", "produce"],
+    ids=[
+        "fetch",
+        "offsets",
+        "metadata",
+        "produce",
+        "add-partitions",
+        "verify-partitions",
+        "commit-offsets",
+        "write-markers",
+        "describe-transactions",
+    ],
 )
 def test_requests_that_name_very_many_partitions_stop_nobody(
     broker: AttackedBroker, request_of: Callable[[], requests.Request]
@@ -185,6 +203,40 @@ def test_requests_that_name_very_many_partitions_stop_nobody(
     request = request_of()
     with Others(broker):
         assert len(attack(broker, 3, request)) == 3
+
+
+@pytest.mark.timeout(120)
+def test_a_transaction_of_many_partitions_stops_nobody(broker: AttackedBroker) -> None:
+    broker.create_topic("bombs", 500)
+    wait_until(lambda: bool(broker.call(transactions.find("txn")).error_code == 0))
+    found = broker.call(transactions.init("txn"))
+    assert found.error_code == 0
+    producer = ProducerIdAndEpoch(found.producer_id, found.producer_epoch)
+    with Others(broker):
+        added = broker.call(transactions.add("txn", producer, {"bombs": range(500)}))
+        assert {part.partition_error_code for part in added.results_by_topic[0].results_by_partition} == {0}
+        assert broker.call(transactions.end("txn", producer)).error_code == 0
+        wait_until(lambda: described(broker) == "CompleteCommit")
+
+
+def described(broker: AttackedBroker) -> str:
+    """The state of the transaction."""
+    state: str = broker.call(transactions.describe("txn")).transaction_states[0].transaction_state
+    return state
+
+
+@pytest.mark.timeout(120)
+def test_very_many_markers_in_a_request_stop_nobody(broker: AttackedBroker) -> None:
+    broker.create_topic("bombs", 10)
+    producers = [ProducerIdAndEpoch(number, 0) for number in range(5_000)]
+    request = transactions.write_markers(producers, {"bombs": range(10)})
+    with Others(broker):
+        answers = attack(broker, 2, request)
+    rows = [
+        part for one in answers for row in one.markers for topic in row.topics for part in topic.partitions
+    ]
+    assert len(rows) == 2 * 10 * len(producers)
+    assert {part.error_code for part in rows} == {0}
 
 
 @pytest.mark.timeout(120)

@@ -26,7 +26,7 @@ from minikafka.clients.simple_consumer import FetchRequest, SimpleConsumer
 from minikafka.records.format.message_set import Record, build_message_set
 from tests.faults import fuzzed_broker
 from tests.faults.attack import HOST, AttackedBroker
-from tests.faults.request_inputs import Input, made
+from tests.faults.request_inputs import STEADY, TRANSACTED, Input, made
 from tests.support import requests
 
 INPUTS = max(1500, int(os.environ.get("MINIKAFKA_FUZZ", "0")) // 10)
@@ -58,7 +58,8 @@ class SteadyClient:
         self.rounds = 0
         self.error: BaseException | None = None
         self._end = threading.Event()
-        broker.create_topic("steady", 1)
+        broker.create_topic(STEADY, 1)
+        broker.create_topic(TRANSACTED, 2)
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> SteadyClient:
@@ -84,10 +85,10 @@ class SteadyClient:
     def _round(self, today: SimpleConsumer, classic: SimpleConsumer) -> None:
         value = b"%08d" % self.rounds
         message_set = build_message_set([Record(b"k", value, 1)])
-        (part,) = self._broker.call(requests.produce("steady", message_set)).topics[0].partitions
+        (part,) = self._broker.call(requests.produce(STEADY, message_set)).topics[0].partitions
         assert (part.error_code, part.base_offset) == (0, self.rounds)
         for consumer in (today, classic):
-            found = consumer.fetch(FetchRequest("steady", 0, self.rounds, 1 << 16))
+            found = consumer.fetch(FetchRequest(STEADY, 0, self.rounds, 1 << 16))
             assert [(message.offset, message.value) for message in found] == [(self.rounds, value)]
 
 
