@@ -1,4 +1,4 @@
-"""The sink's writes exactly once on Apache Kafka 3.9.1: tasks and commits, called as Spark calls them."""
+"""Writes of the sink exactly once, on our brokers and Apache Kafka: called as Spark calls them."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ from pyspark_minikafka.writing import exactly_once, staging_area
 from pyspark_minikafka.writing.commit_token import TokenMismatch
 from pyspark_minikafka.writing.exactly_once import Unsupported
 from pyspark_minikafka.writing.writer import StreamWriter, batch_writer, stream_writer
-from tests.interop.releases import KAFKA_0_10, KAFKA_3_9
-from tests.support.kafka_broker import KafkaBroker, running
+from tests.interop.releases import KAFKA_0_10
+from tests.support.kafka_broker import running
+from tests.support.transactional_clusters import CLUSTERS, transactional_cluster
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 VALUES = StructType([StructField("value", StringType())])
 _NUMBERS = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    quick = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
-    with running(KAFKA_3_9, tmp_path_factory.mktemp("sink"), config=quick) as broker:
-        yield broker
-    cache.close_all()
+@pytest.fixture(scope="module", params=CLUSTERS)
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with transactional_cluster(request.param, tmp_path_factory.mktemp("sink")) as addresses:
+        yield addresses
+        cache.close_all()
 
 
 @pytest.fixture
-def cluster(kafka: KafkaBroker) -> Iterator[ClusterClient]:
-    with ClusterClient(kafka.bootstrap, creates_topics=False) as cluster:
+def cluster(bootstrap: str) -> Iterator[ClusterClient]:
+    with ClusterClient(bootstrap, creates_topics=False) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def sink(kafka: KafkaBroker, cluster: ClusterClient) -> SinkHarness:
-    return SinkHarness(kafka, cluster)
+def sink(bootstrap: str, cluster: ClusterClient) -> SinkHarness:
+    return SinkHarness(bootstrap, cluster)
 
 
 class SinkHarness:
     """One sink, its topic of two partitions, and what is in it."""
 
-    def __init__(self, kafka: KafkaBroker, cluster: ClusterClient) -> None:
-        self.kafka, self.cluster, self.admin = kafka, cluster, Admin(cluster)
+    def __init__(self, bootstrap: str, cluster: ClusterClient) -> None:
+        self.bootstrap, self.cluster, self.admin = bootstrap, cluster, Admin(cluster)
         self.id = f"sink-{uuid.uuid4().hex[:12]}"
         self.topic = self.new_topic()
 
@@ -71,7 +71,7 @@ class SinkHarness:
     def options(self, **more: str) -> dict[str, str]:
         given = {name.replace("__", "."): value for name, value in more.items()}
         return {
-            "kafka.bootstrap.servers": self.kafka.bootstrap,
+            "kafka.bootstrap.servers": self.bootstrap,
             "topic": self.topic,
             "minikafka.delivery": "exactly-once",
             "minikafka.sink.id": self.id,
@@ -299,6 +299,7 @@ def test_settings_that_rule_it_out_are_refused(sink: SinkHarness) -> None:
         sink.driver(kafka__acks="1")
 
 
+@pytest.mark.interop
 def test_a_cluster_without_transactions_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     with running(KAFKA_0_10, tmp_path_factory.mktemp("old")) as broker:
         options = {

@@ -1,4 +1,4 @@
-"""Writes exactly once, with real Spark to Apache Kafka 3.9.1: what is visible after crashes and reruns."""
+"""Writes exactly once, with real Spark to our brokers and Apache Kafka: what crashes and reruns leave."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
-from tests.interop.releases import KAFKA_3_9
 from tests.spark.conftest import Kafka, child_environment
-from tests.support.kafka_broker import running
+from tests.support.transactional_clusters import CLUSTERS, transactional_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -62,11 +61,12 @@ class CommittedKafka(Kafka):
         return [name for name in self.admin.list_topics() if name.startswith("__minikafka-write-")]
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommittedKafka]:
-    quick = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
-    with running(KAFKA_3_9, tmp_path_factory.mktemp("exactly-once"), config=quick) as broker:
-        found = CommittedKafka(broker.bootstrap)
+@pytest.fixture(scope="module", params=CLUSTERS)
+def kafka(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CommittedKafka]:
+    with transactional_cluster(request.param, tmp_path_factory.mktemp("exactly-once")) as addresses:
+        found = CommittedKafka(addresses)
         yield found
         found.client.close()
 
@@ -198,6 +198,7 @@ def find_jvm(process: subprocess.Popen[str]) -> int:
     raise AssertionError(f"the driver has no JVM: {process.communicate()[0]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["before copy", "during copy", "before end", "after end"])
 def test_a_driver_killed_in_its_commit_loses_and_doubles_nothing(
     feed: Feed, kafka: CommittedKafka, tmp_path: Path, step: str
@@ -214,6 +215,7 @@ def test_a_driver_killed_in_its_commit_loses_and_doubles_nothing(
     assert kafka.staged(feed.sink_id) == 0
 
 
+@pytest.mark.slow
 def test_a_task_killed_in_the_middle_is_written_once(
     feed: Feed, kafka: CommittedKafka, tmp_path: Path
 ) -> None:

@@ -6,12 +6,16 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 from minikafka.embedded.cluster import Cluster
 from tests.interop.releases import KAFKA_3_9
 from tests.support.kafka_broker import running
 
 OURS = "ours"
 KAFKA = "kafka-3.9.1"
+CLUSTERS = [OURS, pytest.param(KAFKA, marks=pytest.mark.interop)]
+"""The parameters of a fixture; those that need Kafka's jars are marked."""
 QUICK = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "group.initial.rebalance.delay.ms": "0",

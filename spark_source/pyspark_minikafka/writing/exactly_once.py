@@ -195,7 +195,8 @@ class ExactlyOnce:
     def _no_transactions(self) -> Unsupported:
         return Unsupported(
             f"{DELIVERY}=exactly-once is not possible here: the brokers of {self.target.bootstrap_servers} "
-            "have no transactions (Apache Kafka has them since 0.11); use at-least-once"
+            "have no transactions. Apache Kafka has them since 0.11, and minikafka's brokers unless they are "
+            "in a cluster with 0.10.1; use at-least-once"
         )
 
     def _cluster(self) -> ClusterClient:
