@@ -82,9 +82,9 @@ def mark() -> bytes:
         ("half a header", BATCH[:60], ErrorCode.INVALID_RECORD),
         ("more than a batch", BATCH + b"\0", ErrorCode.INVALID_RECORD),
         ("messages of magic 1", build_message_set(RECORDS), ErrorCode.INVALID_RECORD),
-        ("a mark", mark(), ErrorCode.UNSUPPORTED_VERSION),
+        ("a mark", mark(), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         ("a control batch", build_batch(RECORDS, control=True), ErrorCode.INVALID_RECORD),
-        ("a part of a transaction", transactional(), ErrorCode.UNSUPPORTED_VERSION),
+        ("a part of a transaction", transactional(), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
 def test_records_other_than_one_producer_batch_are_refused(
@@ -122,14 +122,6 @@ def test_duplicate_resources_are_described_once(simulation: Simulation) -> None:
 
 def test_a_batch_in_an_older_request_is_refused(simulation: Simulation) -> None:
     assert produced(simulation, BATCH, version=2).error_code == ErrorCode.CORRUPT_MESSAGE
-
-
-def test_a_transactional_request_is_refused_for_every_partition(simulation: Simulation) -> None:
-    request = produce("t", BATCH, partitions=(0, 1), version=7)
-    answer = simulation.call(replace(request, body=replace(request.body, transactional_id="mine")))
-    codes = [part.error_code for part in answer.topics[0].partitions]
-    assert codes == [ErrorCode.UNSUPPORTED_VERSION] * 2
-    assert end_of(simulation) == 0
 
 
 def test_a_batch_is_stored_but_for_its_offset_and_the_leader_epoch(simulation: Simulation) -> None:

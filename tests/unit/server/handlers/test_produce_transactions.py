@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
-from minikafka.records.format.batch import build_batch
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, iterate
 from minikafka.server.transactions.add_partitions_verifier import Done, Results
 from minikafka.wire.api import ApiKey
@@ -123,6 +123,20 @@ def test_other_producer_cannot_take_over_an_open_transaction() -> None:
     assert world.produce(batch(producer=stranger), name="mine") == [E.INVALID_PRODUCER_ID_MAPPING]
     world.end()  # the marker of the producer itself is not refused
     assert world.ends()[0] == 2
+
+
+def test_client_cannot_write_the_marker_of_its_own_transaction() -> None:
+    world = Transactions()
+    world.produce(batch())
+    marker = build_control_batch(
+        ControlType.COMMIT,
+        coordinator_epoch=0,
+        producer_id=P.producer_id,
+        producer_epoch=P.epoch,
+        timestamp_ms=1,
+    )
+    assert world.produce(marker) == [E.INVALID_RECORD]
+    assert world.ends()[0] == 1
 
 
 def test_each_transaction_is_verified() -> None:
