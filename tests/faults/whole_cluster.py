@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
 
-from minikafka.base.errors import MinikafkaError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.clients import zookeeper_metadata
@@ -95,7 +95,12 @@ class WholeCluster:
         self._open.close()
 
     def _begin_clients(self) -> Clients:
-        self.cluster.create_topic(TOPIC, self.partitions, replicas=3, config=TOPIC_CONFIG)
+        try:
+            self.cluster.create_topic(TOPIC, self.partitions, replicas=3, config=TOPIC_CONFIG)
+        except BrokerError as error:
+            # On a busy machine the controller may lose its session before it answers; the next one has it.
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
         return Clients(self.cluster.bootstrap_servers, self.partitions)
 
     def _stop_clients(self) -> None:
