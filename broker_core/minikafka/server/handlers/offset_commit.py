@@ -23,6 +23,7 @@ from minikafka.registry.consumer_offsets import write_offsets
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import OFFSETS_PER_JOB, answer_by_jobs, portions
+from minikafka.server.groups.checked_commits import checked_commits
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.offset_commit import (
@@ -34,43 +35,24 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-STEP_PARTITIONS = 500
-"""Partitions checked in one step."""
-PARTITION_BYTES = 500
-"""Estimated memory of a partition until it is written and answered."""
-
 _Errors = dict[TopicPartition, ErrorCode]
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: OffsetCommitRequest) -> Steps:
     """Serve one OffsetCommit request."""
     broker = coordinator.broker
-    total = sum(len(topic.partitions) for topic in request.topics)
-    if total > STEP_PARTITIONS:
-        yield total * PARTITION_BYTES
-    seen = 0
-    errors: _Errors = {}
-    commits: dict[TopicPartition, OffsetCommitValue] = {}
     now_ms = broker.clock.now_ms()
-    for topic in request.topics:
-        for part in topic.partitions:
-            seen += 1
-            if seen % STEP_PARTITIONS == 0:
-                yield total * PARTITION_BYTES
-            topic_partition = TopicPartition(topic.name, part.partition_index)
-            if broker.metadata_cache.leadership(topic_partition) is None:
-                errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len(part.committed_metadata or "") > broker.config.groups.metadata_max_chars:
-                errors[topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                commits[topic_partition] = _value(part, request.retention_time_ms, now_ms)
+    checked = yield from checked_commits(
+        broker, request.topics, lambda part: _value(part, request.retention_time_ms, now_ms)
+    )
+    commits = checked.commits
 
     def response(error: ErrorCode) -> OffsetCommitResponse:
-        return _response(request, {**errors, **dict.fromkeys(commits, error)})
+        return _response(request, {**checked.errors, **dict.fromkeys(commits, error)})
 
     def reply(error: ErrorCode) -> Steps:
-        if total > STEP_PARTITIONS:
-            yield total * PARTITION_BYTES
+        if checked.step_bytes:
+            yield checked.step_bytes
         context.reply(response(error))
 
     if not commits:

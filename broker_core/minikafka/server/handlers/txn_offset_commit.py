@@ -21,20 +21,17 @@ from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
 from minikafka.log.producers.producer_state import OPEN_TRANSACTION, Guard, VerificationGuard
 from minikafka.server.context import RequestContext
 from minikafka.server.coordination.partition_writer import NO_SEQUENCE
+from minikafka.server.groups.checked_commits import checked_commits
 from minikafka.server.groups.group_coordinator import FAILED_COMMIT, GroupCoordinator
 from minikafka.server.transactions.add_partitions_verifier import error_for_producer
 from minikafka.server.workers.work_pool import Steps, begin_here
 from minikafka.wire.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-
-STEP_PARTITIONS = 500
-"""Partitions checked in one step."""
-PARTITION_BYTES = 500
-"""Estimated memory of a partition until it is written and answered."""
 
 _ABORTABLE_SINCE = 4
 _LOADING_SINCE = 2
@@ -49,34 +46,22 @@ _Done = Callable[[ErrorCode], None]
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: TxnOffsetCommitRequest) -> Steps:
     """Serve one TxnOffsetCommit request."""
     broker = coordinator.broker
-    total = sum(len(topic.partitions) for topic in request.topics)
-    if total > STEP_PARTITIONS:
-        yield total * PARTITION_BYTES
-    seen = 0
-    errors: dict[TopicPartition, ErrorCode] = {}
-    commits: dict[TopicPartition, OffsetCommitValue] = {}
     now_ms = broker.clock.now_ms()
-    for topic in request.topics:
-        for part in topic.partitions:
-            seen += 1
-            if seen % STEP_PARTITIONS == 0:
-                yield total * PARTITION_BYTES
-            topic_partition = TopicPartition(topic.name, part.partition_index)
-            metadata = part.committed_metadata or ""
-            if broker.metadata_cache.leadership(topic_partition) is None:
-                errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len(metadata) > broker.config.groups.metadata_max_chars:
-                errors[topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                commits[topic_partition] = OffsetCommitValue(
-                    part.committed_offset, part.committed_leader_epoch, metadata, now_ms, NEVER_MS
-                )
+
+    def value(part: TxnOffsetCommitRequestPartition) -> OffsetCommitValue:
+        metadata = part.committed_metadata or ""
+        return OffsetCommitValue(
+            part.committed_offset, part.committed_leader_epoch, metadata, now_ms, NEVER_MS
+        )
+
+    checked = yield from checked_commits(broker, request.topics, value)
+    commits = checked.commits
 
     def reply(error: ErrorCode) -> Steps:
-        if total > STEP_PARTITIONS:
-            yield total * PARTITION_BYTES
+        if checked.step_bytes:
+            yield checked.step_bytes
         code = _for_version(error, context.version)
-        context.reply(_response(request, {**dict.fromkeys(commits, code), **errors}))
+        context.reply(_response(request, {**dict.fromkeys(commits, code), **checked.errors}))
 
     def done(error: ErrorCode) -> None:
         begin_here(broker.pool, context.exchange, broker.clock, reply(error))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import ErrorCode
-from minikafka.server.handlers import describe_groups, offset_commit, offset_fetch
+from minikafka.server.groups import checked_commits
+from minikafka.server.handlers import describe_groups, offset_fetch
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.list_groups import ListGroupsRequest
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
@@ -55,7 +56,7 @@ def test_all_offsets_of_a_group_are_told_in_order(world: Simulation) -> None:
 def test_steps_of_any_size_tell_the_same(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     before = world.call(requests.fetch_offsets())
     monkeypatch.setattr(offset_fetch, "STEP_ROWS", 1)
-    monkeypatch.setattr(offset_commit, "STEP_PARTITIONS", 1)
+    monkeypatch.setattr(checked_commits, "STEP_PARTITIONS", 1)
     assert world.call(commit("a", "b")).topics[0].partitions[0].error_code == 0
     assert world.call(requests.fetch_offsets()) == before
     named = (OffsetFetchRequestTopic("a", (3, 99)), OffsetFetchRequestTopic("nope", (0,)))

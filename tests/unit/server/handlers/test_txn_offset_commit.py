@@ -12,6 +12,7 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import OFFSETS_TOPIC, ProducerIdAndEpoch, TopicPartition
 from minikafka.server import assembly
 from minikafka.server.context import RequestContext
+from minikafka.server.groups import checked_commits
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import txn_offset_commit
 from minikafka.server.security.authorization import Requester
@@ -228,7 +229,7 @@ def test_broker_without_transactions_refuses_commits(world: World) -> None:
 
 
 def test_commit_of_many_partitions_is_served_in_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(txn_offset_commit, "STEP_PARTITIONS", 2)
+    monkeypatch.setattr(checked_commits, "STEP_PARTITIONS", 2)
     answer = world.commit(*(offset(1, number) for number in range(5)))
     assert answer[0] is E.NONE
     assert set(answer.values()) == {E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION}
