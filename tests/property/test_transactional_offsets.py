@@ -26,8 +26,9 @@ from minikafka.groups.messages import (
     offset_key,
     read_key,
 )
-from minikafka.groups.shard import GroupCoordinatorShard, GroupSettings, KeyValue
+from minikafka.groups.shard import GroupCoordinatorShard, GroupSettings
 from minikafka.records.format.batch import ControlType
+from minikafka.records.format.record import KeyValue
 from minikafka.records.scan.isolation import TransactionPart
 
 SETTINGS = GroupSettings(retention_ms=1_000)

@@ -7,12 +7,12 @@ from itertools import count
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
+from minikafka.records.format.record import KeyValue
 from minikafka.transactions.decisions import (
     Answer,
     AppendOutcome,
     AppendTransition,
     Decision,
-    KeyValue,
     NeedProducerId,
     TxnMarkers,
 )

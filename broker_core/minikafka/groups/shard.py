@@ -29,10 +29,8 @@ from minikafka.groups.messages import (
 )
 from minikafka.groups.offsets import CommittedOffsets
 from minikafka.groups.states import GroupState
+from minikafka.records.format.record import KeyValue
 from minikafka.wire.consumer_protocol import PROTOCOL_TYPE
-
-KeyValue = tuple[bytes, bytes | None]
-"""Key and value of a record; no value is a tombstone."""
 
 COMMIT_BYTES_MIN = 10 + 20
 """The size of a commit, key and value, without its strings."""

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.records.format.record import KeyValue
 from minikafka.transactions.metadata import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TxnTransitMetadata
 from minikafka.transactions.states import TransactionState
-
-KeyValue = tuple[bytes, bytes | None]
-"""Key and value of a record; no value is a tombstone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,9 @@ from minikafka.groups.messages import (
     offset_key,
     read_group,
 )
-from minikafka.groups.shard import NO_GROUP, GroupCoordinatorShard, GroupSettings, KeyValue, commit_records
+from minikafka.groups.shard import NO_GROUP, GroupCoordinatorShard, GroupSettings, commit_records
 from minikafka.groups.states import GroupState
+from minikafka.records.format.record import KeyValue
 from minikafka.wire.consumer_protocol import Subscription, encode_subscription
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

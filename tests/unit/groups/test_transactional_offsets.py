@@ -12,8 +12,9 @@ from minikafka.groups import events
 from minikafka.groups.loading import GroupMetadataLoader
 from minikafka.groups.messages import NEVER_MS, OffsetCommitValue, ValueVersions, offset_bytes, offset_key
 from minikafka.groups.offsets import CommittedOffsets
-from minikafka.groups.shard import GroupCoordinatorShard, GroupSettings, KeyValue
+from minikafka.groups.shard import GroupCoordinatorShard, GroupSettings
 from minikafka.records.format.batch import ControlType
+from minikafka.records.format.record import KeyValue
 from minikafka.records.scan.isolation import TransactionPart
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

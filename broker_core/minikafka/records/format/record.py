@@ -11,6 +11,8 @@ NO_TIMESTAMP = -1
 NO_PRODUCER = -1
 """Producer id, epoch and sequence of records from a producer that is not idempotent."""
 
+KeyValue = tuple[bytes, bytes | None]
+"""Key and value of a record in a compacted log; no value is a tombstone."""
 Headers = tuple[tuple[str, bytes | None], ...]
 """Names and values in their order; a name may occur several times."""
 

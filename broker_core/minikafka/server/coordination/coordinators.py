@@ -1,4 +1,4 @@
-"""The coordinators of a broker, as the replica manager sees them."""
+"""The coordinators of a broker, as the replica manager sees them, and the partitions that they coordinate."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from minikafka.base.ids import TopicPartition
+from minikafka.records.format.hashes import partition_of_group
+from minikafka.server.core.broker import Broker
+
+
+def partition_for(broker: Broker, topic: str, partitions: int, name: str) -> TopicPartition:
+    """Return the partition of an internal topic that the group or transactional id ``name`` belongs to.
+
+    ``partitions``: how many the topic will have, while it does not exist.
+    """
+    known = broker.metadata_cache.topics.get(topic)
+    return TopicPartition(topic, partition_of_group(name, max(known) + 1 if known else partitions))
 
 
 class Coordinator(Protocol):

@@ -19,13 +19,11 @@ from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.batch import MAGIC, set_producer
 from minikafka.records.format.message_set import Codec, Record, build_message_set
+from minikafka.records.format.record import KeyValue
 from minikafka.server.coordination.delayed_write import DelayedWrite, WriteCallback
 from minikafka.server.core.broker import Broker
 
 _log = logging.getLogger(__name__)
-
-KeyValue = tuple[bytes, bytes | None]
-"""Key and value of a record; no value is a tombstone."""
 
 NO_SEQUENCE = -1
 

@@ -32,11 +32,12 @@ from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups import events
 from minikafka.groups.group import GroupSummary
 from minikafka.groups.messages import OffsetCommitValue
-from minikafka.groups.shard import GroupCoordinatorShard, GroupListing, KeyValue, commit_bytes, commit_records
+from minikafka.groups.shard import GroupCoordinatorShard, GroupListing, commit_bytes, commit_records
 from minikafka.log.producers.producer_state import Guard
 from minikafka.partition.partition import Partition
-from minikafka.records.format.hashes import partition_of_group
+from minikafka.records.format.record import KeyValue
 from minikafka.server.admin.topics import start_auto_creation
+from minikafka.server.coordination.coordinators import partition_for
 from minikafka.server.coordination.delayed_write import Timer
 from minikafka.server.coordination.partition_writer import PartitionWriter
 from minikafka.server.core.broker import Broker
@@ -123,9 +124,7 @@ class GroupCoordinator:
 
     def partition_of(self, group_id: str) -> TopicPartition:
         """Return the partition of the offsets topic that a group belongs to."""
-        known = self.broker.metadata_cache.topics.get(OFFSETS_TOPIC)
-        count = max(known) + 1 if known else self._config.partitions
-        return TopicPartition(OFFSETS_TOPIC, partition_of_group(group_id, count))
+        return partition_for(self.broker, OFFSETS_TOPIC, self._config.partitions, group_id)
 
     def new_member_id(self, name: str) -> str:
         """Return a new member id in Kafka's form: the instance id or the client id, and a random UUID."""

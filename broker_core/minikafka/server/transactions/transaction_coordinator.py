@@ -28,10 +28,11 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TRANSACTION_STATE_TOPIC, ProducerIdAndEpoch, TopicPartition
 from minikafka.partition.partition import Partition
 from minikafka.records.format.compression import Codec
-from minikafka.records.format.hashes import partition_of_group
+from minikafka.records.format.record import KeyValue
 from minikafka.server.admin.topics import start_auto_creation
+from minikafka.server.coordination.coordinators import partition_for
 from minikafka.server.coordination.delayed_write import Timer
-from minikafka.server.coordination.partition_writer import KeyValue, PartitionWriter
+from minikafka.server.coordination.partition_writer import PartitionWriter
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.producer_id_allocation import take_producer_id
 from minikafka.server.served_versions import newest_versions
@@ -130,9 +131,7 @@ class TransactionCoordinator:
 
     def partition_of(self, transactional_id: str) -> TopicPartition:
         """Return the partition of the topic that a transactional id belongs to."""
-        known = self.broker.metadata_cache.topics.get(TRANSACTION_STATE_TOPIC)
-        count = max(known) + 1 if known else self._config.partitions
-        return TopicPartition(TRANSACTION_STATE_TOPIC, partition_of_group(transactional_id, count))
+        return partition_for(self.broker, TRANSACTION_STATE_TOPIC, self._config.partitions, transactional_id)
 
     def create_topic(self) -> None:
         """Create the topic unless it exists. Raises BrokerError when that is not possible."""
