@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, rows_by_topic
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.response_errors import authorization_hint, is_retriable
 from minikafka.clients.network.retry import Deadline
@@ -64,7 +64,5 @@ def delete_records(
 
 
 def _topics(offsets: Mapping[TopicPartition, int]) -> tuple[DeleteRecordsTopic, ...]:
-    by_topic: dict[str, list[DeleteRecordsPartition]] = defaultdict(list)
-    for tp, offset in offsets.items():
-        by_topic[tp.topic].append(DeleteRecordsPartition(tp.partition, offset))
-    return tuple(DeleteRecordsTopic(name, tuple(partitions)) for name, partitions in by_topic.items())
+    rows = rows_by_topic((tp, DeleteRecordsPartition(tp.partition, at)) for tp, at in offsets.items())
+    return tuple(DeleteRecordsTopic(name, tuple(partitions)) for name, partitions in rows.items())

@@ -308,16 +308,11 @@ class TransactionAdmin:
                 {tp.topic for tp in wanted}, timeout_ms=deadline.remaining_ms(), creates_topics=False
             )
             for tp in wanted:
-                topic = known.topics.get(tp.topic)
-                if topic is None or topic.error is not ErrorCode.NONE:
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
-                    raise BrokerError(code, f"{tp}: topic {tp.topic!r} is not available")
-                if topic.partition(tp.partition) is None:
-                    raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {topic.partition_range}")
-                leader = known.leader(tp)
-                if leader is None:
+                try:
+                    leader = known.require_leader(tp)
+                except BrokerError:
                     self._cluster.invalidate(tp.topic)
-                    raise known.no_leader_error([tp])
+                    raise
                 groups.setdefault(leader.broker_id, []).append(tp)
         for target, found in groups.items():
             for first in range(0, len(found), _BATCH):

@@ -137,18 +137,12 @@ class _OffsetLookup:
         self._leader_epoch = metadata.leader_epoch
         groups: dict[int, list[TopicPartition]] = {}
         for tp in self._pending:
-            topic = metadata.topics.get(tp.topic)
-            leader = metadata.leader(tp)
-            if leader is not None:
-                groups.setdefault(leader.broker_id, []).append(tp)
-                continue
-            cluster.invalidate(tp.topic)
-            if topic is None or topic.error is not ErrorCode.NONE:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
-                raise BrokerError(code, f"{tp}: topic {tp.topic!r} is not available")
-            if topic.partition(tp.partition) is None:
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {topic.partition_range}")
-            raise metadata.no_leader_error([tp])
+            try:
+                leader = metadata.require_leader(tp)
+            except BrokerError:
+                cluster.invalidate(tp.topic)
+                raise
+            groups.setdefault(leader.broker_id, []).append(tp)
         return groups
 
     def _send(self, broker_id: int, partitions: list[TopicPartition]) -> ResponseFuture[ListOffsetsResponse]:

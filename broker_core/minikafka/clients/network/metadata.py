@@ -161,6 +161,21 @@ class ClusterMetadata:
             if partition.error is ErrorCode.LISTENER_NOT_FOUND
         ]
 
+    def require_leader(self, tp: TopicPartition) -> BrokerAddress:
+        """Return the leader of a partition. Raises BrokerError if there is no such topic or partition, or it
+        has no leader that this client can reach.
+        """
+        leader = self.leader(tp)
+        if leader is not None:
+            return leader
+        topic = self.topics.get(tp.topic)
+        if topic is None or topic.error is not ErrorCode.NONE:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+            raise BrokerError(code, f"{tp}: topic {tp.topic!r} is not available")
+        if topic.partition(tp.partition) is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {topic.partition_range}")
+        raise self.no_leader_error([tp])
+
     def no_leader_error(self, partitions: Sequence[TopicPartition]) -> BrokerError:
         """Return the error of partitions that have no leader, or none that this client can reach."""
         known = [found for found in map(self.partition, partitions) if found is not None]
