@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from minikafka.base.config.types import choice
+from minikafka.base.config.types import one_of
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli import connect
@@ -77,7 +77,7 @@ STATES = (
     "Dead",
 )
 """The states of transactions, with Kafka's names."""
-_STATE = choice({state: state for state in STATES})
+_STATE = one_of(*STATES)
 _MINUTE_MS = 60_000
 
 
