@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from minikafka.base.clock import Clock
+from minikafka.base.clock import NEVER_MS, Clock
 from minikafka.base.errors import AuthenticationFailed, NetworkError, RemoteWireError, SslAuthenticationFailed
 from minikafka.base.ids import BrokerAddress
 from minikafka.base.reports import report
@@ -246,3 +246,13 @@ class InterBrokerConnection(ABC):
         """End ``run`` soon."""
         self._stopping = True
         self._wake.set()
+
+
+def step_all(connections: Iterable[InterBrokerConnection]) -> bool:
+    """Run one step of each connection. Return True if any had work."""
+    return any(tuple(connection.step() for connection in tuple(connections)))  # not only up to the first
+
+
+def first_due_ms(connections: Iterable[InterBrokerConnection]) -> int:
+    """Return the time (monotonic) before which ``step_all`` has no work if nothing is delivered."""
+    return min((connection.due_ms() for connection in tuple(connections)), default=NEVER_MS)

@@ -19,7 +19,7 @@ from minikafka.base.endpoints import LiveBroker, addresses_on
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress
 from minikafka.net.interfaces import Connector
-from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
+from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer, first_due_ms, step_all
 from minikafka.wire.api import Api
 
 _log = logging.getLogger(__name__)
@@ -191,11 +191,11 @@ class ControllerChannelManager:
 
     def step(self) -> bool:
         """Run one step of each channel. Return whether any had work."""
-        return any(tuple(channel.step() for _, _, channel in list(self._channels.values())))
+        return step_all(channel for _, _, channel in list(self._channels.values()))
 
     def due_ms(self) -> int:
         """Return the time (monotonic) before which ``step`` has no work if nothing is delivered."""
-        return min((channel.due_ms() for _, _, channel in self._channels.values()), default=NEVER_MS)
+        return first_due_ms(channel for _, _, channel in self._channels.values())
 
     def close(self) -> None:
         """Close all channels."""

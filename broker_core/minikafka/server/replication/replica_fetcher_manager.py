@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minikafka.base.clock import NEVER_MS
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.interfaces import Connector
 from minikafka.partition.partition import Partition
 from minikafka.server.core.broker import Broker
-from minikafka.server.inter_broker_connection import InterBrokerConnection
+from minikafka.server.inter_broker_connection import InterBrokerConnection, first_due_ms, step_all
 from minikafka.server.replication.replica_fetcher import LogOwner, ReplicaFetcher
 
 
@@ -58,11 +57,11 @@ class ReplicaFetcherManager:
 
     def step(self) -> bool:
         """Run one step of each fetcher. Return True if any had work."""
-        return any(tuple(fetcher.step() for fetcher in list(self._fetchers.values())))
+        return step_all(self._fetchers.values())
 
     def due_ms(self) -> int:
         """Return the time (monotonic) before which ``step`` has no work if nothing is delivered."""
-        return min((fetcher.due_ms() for fetcher in self._fetchers.values()), default=NEVER_MS)
+        return first_due_ms(self._fetchers.values())
 
     def stop(self) -> None:
         """Stop fetching all partitions."""

@@ -26,7 +26,7 @@ from minikafka.base.ids import BrokerAddress, ProducerIdAndEpoch, TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.net.interfaces import Connector
 from minikafka.server.core.broker import Broker
-from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
+from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer, first_due_ms, step_all
 from minikafka.wire.apis.add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnRequest,
@@ -308,12 +308,11 @@ class AddPartitionsVerifier:
 
     def step(self) -> bool:
         """Run one step of each connection. Return whether any had work."""
-        return any(tuple(connection.step() for connection in list(self._connections.values())))
+        return step_all(self._connections.values())
 
     def due_ms(self) -> int:
         """Return the time (monotonic) before which ``step`` has no work if nothing is delivered."""
-        connections = list(self._connections.values())
-        return min((connection.due_ms() for connection in connections), default=NEVER_MS)
+        return first_due_ms(self._connections.values())
 
     def stop(self) -> None:
         """Close all connections, and open none from now on: a request may still be served in the pool."""

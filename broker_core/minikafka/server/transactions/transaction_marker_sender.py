@@ -35,7 +35,7 @@ from minikafka.base.values import fast_value
 from minikafka.net.interfaces import Connector
 from minikafka.server.coordination.delayed_write import Timer
 from minikafka.server.core.broker import Broker
-from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
+from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer, first_due_ms, step_all
 from minikafka.server.transactions.marker_writer import (
     REPLICATION_TIMEOUT_MS,
     EndMarker,
@@ -486,11 +486,11 @@ class TransactionMarkerSender:
 
     def step(self) -> bool:
         """Run one step of each connection. Return True if any had work."""
-        return any(tuple(queue.step() for queue in list(self._queues.values())))
+        return step_all(self._queues.values())
 
     def due_ms(self) -> int:
         """Return the time (monotonic) before which ``step`` has no work if nothing is delivered."""
-        return min((queue.due_ms() for queue in self._queues.values()), default=NEVER_MS)
+        return first_due_ms(self._queues.values())
 
     def stop(self) -> None:
         """Send nothing more. Called before the broker stops to wait (``Broker.stop_waiting``)."""
