@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minikafka.base.config.config_def import ConfigKey, Faults
 from minikafka.base.config.types import choice, int32, text_type
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 DELIVERY = "minikafka.delivery"
 SINK_ID = "minikafka.sink.id"
 TRANSACTION_TIMEOUT = "kafka.transaction.timeout.ms"
+TRANSACTION_TIMEOUT_MS = 300_000
+"""The default of ``kafka.transaction.timeout.ms``."""
 SINK_ID_ADVICE = "choose a name that no other query has, and keep it after a restart"
 
 
@@ -59,11 +61,10 @@ OPTIONS = (
     ConfigKey(
         TRANSACTION_TIMEOUT,
         int32(1),
-        300_000,
+        TRANSACTION_TIMEOUT_MS,
         "How long the transaction of a batch that is written exactly once may take.",
     ),
 )
-_KEYS = {key.name: key for key in OPTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class DeliveryOptions:
 
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     sink_id: str | None = None
-    transaction_timeout_ms: int = 300_000
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     checkpoint: str | None = None
 
     @property
@@ -89,19 +90,14 @@ def delivery_options(options: Mapping[str, str], producer: BatchingConfig | None
     """
     faults = Faults()
 
-    def parsed(name: str, default: object) -> object:
-        text = options.get(name)
-        return (
-            default if text is None else faults.attempt(lambda: _KEYS[name].type.parse(name, text), default)
-        )
+    def parsed(key: ConfigKey) -> Any:
+        text = options.get(key.name)
+        if text is None:
+            return key.initial
+        return faults.attempt(lambda: key.type.parse(key.name, text), key.initial)
 
-    delivery = parsed(DELIVERY, Delivery.AT_LEAST_ONCE)
-    sink_id = parsed(SINK_ID, None)
-    timeout_ms = parsed(TRANSACTION_TIMEOUT, 300_000)
+    delivery, sink_id, timeout_ms = map(parsed, OPTIONS)
     faults.check(options)
-    assert isinstance(delivery, Delivery)
-    assert isinstance(timeout_ms, int)
-    assert sink_id is None or isinstance(sink_id, str)
     if delivery is Delivery.EXACTLY_ONCE and producer is not None and not producer.may_be_idempotent:
         raise ConfigError(
             DELIVERY,
