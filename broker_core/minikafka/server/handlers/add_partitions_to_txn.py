@@ -3,8 +3,7 @@
 A producer adds partitions before it writes to them: all of them, or none. If one is unknown, or of an
 internal topic, the others get OPERATION_NOT_ATTEMPTED. From version 4 on, a broker asks for several
 transactions, each to be added to or verified (KIP-890); what is verified was added, and need not be known to
-this broker yet. From version 2 on a fenced producer gets
-PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH.
+this broker yet. From version 2 on a fenced producer gets PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

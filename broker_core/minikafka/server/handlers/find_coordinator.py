@@ -3,9 +3,8 @@
 Version 1 adds the key type, throttle_time_ms and the error message; from 4 on the request has several keys.
 The address is that of the listener that received the request. The first request creates the internal topic.
 Until the key's partition has a leader with that listener, the response is COORDINATOR_NOT_AVAILABLE, which
-clients retry. Version 5, for clients that know
-TRANSACTION_ABORTABLE, is the same as 4; 6 allows the key type of share groups, whose coordinator is never
-available, as in Kafka 3.9.
+clients retry. Version 5, for clients that know TRANSACTION_ABORTABLE, is the same as 4; 6 allows the key type
+of share groups, whose coordinator is never available, as in Kafka 3.9.
 """
 
 from __future__ import annotations

@@ -56,8 +56,6 @@ _OF_BROKERS_SINCE = 4
 _denied_markers = denied_topic(
     WritableTxnMarkerTopicResult, WritableTxnMarkerPartitionResult, "partition_indexes"
 )
-
-
 _denied_partitions = denied_topic(AddPartitionsToTxnTopicResult, AddPartitionsToTxnPartitionResult)
 
 
