@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -195,6 +196,27 @@ def restarted(command: list[str], directory: Path) -> Iterator[Callable[[], None
         finally:
             for process in running:
                 process.kill()
+
+
+def kill_in_turn(
+    cluster: Cluster,
+    kills: int,
+    chance: random.Random,
+    kill_program: Callable[[], None],
+    pause_s: tuple[float, float],
+) -> None:
+    """Kill a broker so many times and restart it, and with every other one the program too.
+
+    pause_s: the shortest and the longest pause before each.
+    """
+    for number in range(kills):
+        wait_until(lambda: False, chance.uniform(*pause_s), 1.0)
+        if number % 2:
+            kill_program()
+        broker = chance.randrange(cluster.count)
+        cluster.kill(broker)
+        wait_until(lambda: False, chance.uniform(0.0, 2.0), 1.0)
+        cluster.restart(broker)
 
 
 QUIET_JVM = (

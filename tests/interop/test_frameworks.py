@@ -35,6 +35,7 @@ from tests.interop.frameworks import (
     create,
     ends,
     framework,
+    kill_in_turn,
     of_release,
     properties,
     read,
@@ -137,14 +138,7 @@ def test_kafka_streams_counts_exactly_once_under_kills(
         with restarted(command, tmp_path) as kill_streams, ThreadPoolExecutor(1) as beside:
             sending = beside.submit(send_texts_slowly, bootstrap, "lines", texts)
             assert wait_until(lambda: bool(read(bootstrap, "counts")), PATIENCE_S, 1.0)
-            for number in range(4):
-                wait_until(lambda: False, chance.uniform(4.0, 8.0), 1.0)
-                if number % 2:
-                    kill_streams()
-                broker = chance.randrange(3)
-                cluster.kill(broker)
-                wait_until(lambda: False, chance.uniform(0.0, 2.0), 1.0)
-                cluster.restart(broker)
+            kill_in_turn(cluster, 4, chance, kill_streams, pause_s=(4.0, 8.0))
             sending.result()
             expected = counted(texts)
             wait_until(lambda: latest(read(bootstrap, "counts")) == expected, PATIENCE_S, 1.0)

@@ -57,7 +57,7 @@ Described = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Look:
-    """What a broker serves.
+    """The transactions and records that a broker serves.
 
     aborted: offset -> the aborted transactions in the response to a fetch from there
     transactions: id -> the description of its transaction

@@ -24,7 +24,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import wait_until
 from minikafka.records.columns import decode
-from tests.interop.frameworks import restarted
+from tests.interop.frameworks import kill_in_turn, restarted
 from tests.interop.releases import JVM, KAFKA_3_9, java_environment
 from tests.support.transactional_clusters import KAFKA, OURS, transactional_cluster
 
@@ -57,7 +57,7 @@ def topic(bootstrap: str) -> str:
 
 
 def outcomes(bootstrap: str, topic: str, *commands: str) -> list[str]:
-    """What the Java clients say to each command (see ``Transactions.java``)."""
+    """Run commands by the Java clients, and return a line for each (see ``Transactions.java``)."""
     done = subprocess.run(
         java("Transactions", bootstrap, topic, *commands),
         capture_output=True,
@@ -136,14 +136,7 @@ def test_a_java_copier_under_kills_copies_each_record_once(tmp_path: Path, kills
             write_numbers(bootstrap, count)
             command = java("TransactionalCopier", bootstrap, "source", "target", "copiers", "copier")
             with restarted(command, tmp_path) as kill_copier:
-                for number in range(kills):
-                    wait_until(lambda: False, chance.uniform(2.0, 5.0), 1.0)
-                    if number % 2:
-                        kill_copier()
-                    broker = chance.randrange(3)
-                    cluster.kill(broker)
-                    wait_until(lambda: False, chance.uniform(0.0, 2.0), 1.0)
-                    cluster.restart(broker)
+                kill_in_turn(cluster, kills, chance, kill_copier, pause_s=(2.0, 5.0))
                 assert wait_until(lambda: copied(client) >= count, PATIENCE_S * 3, 0.5), copied(client)
             found = [committed(client, "target", partition) for partition in (0, 1)]
     assert found == [[b"%d" % n for n in range(start, count, 2)] for start in (0, 1)]

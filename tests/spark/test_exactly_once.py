@@ -183,7 +183,7 @@ class OwnSpark:
             pids.write_text(f"{self.process.pid} {jvm}")
 
     def ended(self) -> str:
-        """What it has printed until its end."""
+        """Wait for its end, and return its output."""
         return self.process.communicate(timeout=170)[0]
 
 

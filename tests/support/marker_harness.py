@@ -12,18 +12,12 @@ from minikafka.server.transactions.marker_writer import EndMarker, MarkersWritte
 from minikafka.server.transactions.transaction_marker_sender import TransactionMarkerSender
 from minikafka.server.workers.work_pool import Steps
 from minikafka.transactions.decisions import TxnMarkers
-from minikafka.wire.apis.write_txn_markers import (
-    WRITE_TXN_MARKERS,
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from minikafka.wire.apis.write_txn_markers import WRITE_TXN_MARKERS, WriteTxnMarkersRequest
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import RequestHeader, response_header
 from tests.support import requests
 from tests.support.simulation import Simulation
+from tests.support.transaction_requests import markers_response
 
 PROPERTIES = {"auto.leader.rebalance.enable": "false", "offsets.topic.num.partitions": "1"}
 
@@ -52,27 +46,9 @@ class SentMarkers:
 
     def answer(self, codes: Codes) -> None:
         """Answer with a code for each partition."""
-        rows = tuple(
-            WritableTxnMarkerResult(
-                marker.producer_id,
-                tuple(
-                    WritableTxnMarkerTopicResult(
-                        topic.name,
-                        tuple(
-                            WritableTxnMarkerPartitionResult(
-                                number, codes(TopicPartition(topic.name, number))
-                            )
-                            for number in topic.partition_indexes
-                        ),
-                    )
-                    for topic in marker.topics
-                ),
-            )
-            for marker in self.request.markers
-        )
         correlation_id, version = self._header
         header = response_header(correlation_id, WRITE_TXN_MARKERS.has_tagged_response_header(version))
-        body = WRITE_TXN_MARKERS.encode_response(version, WriteTxnMarkersResponse(rows))
+        body = WRITE_TXN_MARKERS.encode_response(version, markers_response(self.request, codes))
         self._frame = memoryview(bytearray(join([header, *body])))
 
     def break_off(self) -> None:

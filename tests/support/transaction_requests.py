@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from minikafka.base.ids import ProducerIdAndEpoch
+from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from minikafka.wire.apis.add_partitions_to_txn import (
@@ -24,8 +24,12 @@ from minikafka.wire.apis.txn_offset_commit import (
 )
 from minikafka.wire.apis.write_txn_markers import (
     WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
     WritableTxnMarkerTopic,
+    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from tests.support.requests import Request
 
@@ -104,3 +108,27 @@ def describe(*names: str) -> Request:
 
 def list_all(*states: str, version: int = 1) -> Request:
     return Request(ApiKey.LIST_TRANSACTIONS, version, ListTransactionsRequest(states, ()))
+
+
+def markers_response(
+    request: WriteTxnMarkersRequest, code: Callable[[TopicPartition], int]
+) -> WriteTxnMarkersResponse:
+    """The response of a broker to markers, with a code for each partition."""
+    return WriteTxnMarkersResponse(
+        tuple(
+            WritableTxnMarkerResult(
+                marker.producer_id,
+                tuple(
+                    WritableTxnMarkerTopicResult(
+                        topic.name,
+                        tuple(
+                            WritableTxnMarkerPartitionResult(number, code(TopicPartition(topic.name, number)))
+                            for number in topic.partition_indexes
+                        ),
+                    )
+                    for topic in marker.topics
+                ),
+            )
+            for marker in request.markers
+        )
+    )

@@ -27,13 +27,9 @@ from minikafka.wire.apis.describe_transactions import (
 )
 from minikafka.wire.apis.find_coordinator import Coordinator, FindCoordinatorResponse
 from minikafka.wire.apis.list_transactions import ListedTransaction, ListTransactionsResponse
-from minikafka.wire.apis.write_txn_markers import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersResponse,
-)
+from minikafka.wire.apis.write_txn_markers import WriteTxnMarkersResponse
 from tests.support.broker_harness import FIRST_PORT, HOST, BrokerHarness
+from tests.support.transaction_requests import markers_response
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SERVED = {
@@ -128,22 +124,7 @@ def written(code: ErrorCode = ErrorCode.NONE) -> Any:
     """An answer to the markers of a request."""
 
     def answer(_: int, request: Any) -> WriteTxnMarkersResponse:
-        rows = (
-            WritableTxnMarkerResult(
-                marker.producer_id,
-                tuple(
-                    WritableTxnMarkerTopicResult(
-                        topic.name,
-                        tuple(
-                            WritableTxnMarkerPartitionResult(n, int(code)) for n in topic.partition_indexes
-                        ),
-                    )
-                    for topic in marker.topics
-                ),
-            )
-            for marker in request.markers
-        )
-        return WriteTxnMarkersResponse(tuple(rows))
+        return markers_response(request, lambda _: code)
 
     return answer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,10 +11,10 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, iterate
-from minikafka.server.transactions.add_partitions_verifier import Done, Results
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
 from minikafka.wire.frame_parts import buffer_of
+from tests.support.held_verifier import HeldVerifier
 from tests.support.requests import Request
 from tests.support.simulation import Client, Simulation
 
@@ -49,30 +49,7 @@ class Transactions(Simulation):
         self.machine.start({name.replace("_", "."): value for name, value in settings.items()})
         assert self.create_topic("t", partitions=2) == 0
         self.broker = self.machine.broker
-        self.broker.verify_transaction = self.verify
-        self.held = held
-        self.asked: list[tuple[str, ProducerIdAndEpoch, list[TopicPartition]]] = []
-        self.waiting: list[tuple[Sequence[TopicPartition], Done]] = []
-        self.result = E.NONE
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        partitions: Sequence[TopicPartition],
-        done: Done,
-    ) -> None:
-        self.asked.append((transactional_id, producer, list(partitions)))
-        if self.held:
-            self.waiting.append((partitions, done))
-        else:
-            done(dict.fromkeys(partitions, self.result))
-
-    def answer(self, result: ErrorCode = E.NONE) -> None:
-        """Answer the oldest verification that waits."""
-        partitions, done = self.waiting.pop(0)
-        results: Results = dict.fromkeys(partitions, result)
-        done(results)
+        self.broker.verify_transaction = self.verifier = HeldVerifier(held=held)
 
     def begin_produce(
         self, records: Mapping[int, bytes], *, name: str | None = "tx", version: int = 11
@@ -102,7 +79,7 @@ def codes(client: Client) -> list[ErrorCode]:
 def test_first_batches_of_a_transaction_are_verified_together() -> None:
     world = Transactions()
     assert world.produce(batch(), batch()) == [E.NONE, E.NONE]
-    assert world.asked == [("tx", P, [T0, T1])]
+    assert world.verifier.asked == [("tx", P, [T0, T1])]
     assert world.ends() == [1, 1]
 
 
@@ -110,15 +87,15 @@ def test_open_transaction_is_not_verified_again() -> None:
     world = Transactions()
     world.produce(batch())
     assert world.produce(batch(1), batch()) == [E.NONE, E.NONE]
-    assert [partitions for _, _, partitions in world.asked] == [[T0], [T1]]
+    assert [partitions for _, _, partitions in world.verifier.asked] == [[T0], [T1]]
     assert world.produce(batch(2), batch(1)) == [E.NONE, E.NONE]
-    assert len(world.asked) == 2
+    assert len(world.verifier.asked) == 2
 
 
 def test_other_producer_cannot_take_over_an_open_transaction() -> None:
     world = Transactions()
     world.produce(batch())
-    world.result = E.INVALID_PRODUCER_ID_MAPPING
+    world.verifier.result = E.INVALID_PRODUCER_ID_MAPPING
     stranger = ProducerIdAndEpoch(P.producer_id, P.epoch + 1)
     assert world.produce(batch(producer=stranger), name="mine") == [E.INVALID_PRODUCER_ID_MAPPING]
     world.end()  # the marker of the producer itself is not refused
@@ -144,14 +121,14 @@ def test_each_transaction_is_verified() -> None:
     world.produce(batch())
     world.end()
     assert world.produce(batch(1)) == [E.NONE]
-    assert len(world.asked) == 2
+    assert len(world.verifier.asked) == 2
 
 
 def test_nothing_is_appended_before_the_verification() -> None:
     world = Transactions(held=True)
     client = world.begin_produce({0: batch()})
     assert (client.answered(), world.ends()) == (False, [0, 0])
-    world.answer()
+    world.verifier.answer()
     assert codes(client) == [E.NONE]
     assert world.ends() == [1, 0]
 
@@ -161,7 +138,7 @@ def test_batch_whose_transaction_ended_meanwhile_is_refused(commit: bool) -> Non
     world = Transactions(held=True)
     client = world.begin_produce({0: batch()})
     world.end(commit=commit)
-    world.answer()
+    world.verifier.answer()
     assert codes(client) == [E.INVALID_TXN_STATE]
     assert world.broker.partition(T0).last_stable_offset == world.ends()[0] == 1
 
@@ -170,7 +147,7 @@ def test_compressed_batch_is_verified_too() -> None:
     world = Transactions(held=True)
     client = world.begin_produce({0: batch(codec=Codec.GZIP, value=bytes(3 << 20))})
     assert not client.answered()
-    world.answer()
+    world.verifier.answer()
     assert codes(client) == [E.NONE]
     (record,) = iterate(buffer_of(world.fetch("t", version=4, isolation_level=0, max_bytes=4 << 20).records))
     assert record.value == bytes(3 << 20)
@@ -195,7 +172,7 @@ def test_failed_verification_is_an_error_that_producers_know(
     result: ErrorCode, version: int, error: ErrorCode
 ) -> None:
     world = Transactions()
-    world.result = result
+    world.verifier.result = result
     assert world.produce(batch(), version=version) == [error]
     assert world.ends() == [0, 0]
 
@@ -203,7 +180,7 @@ def test_failed_verification_is_an_error_that_producers_know(
 def test_errors_of_a_verification_are_each_partitions_own() -> None:
     world = Transactions(held=True)
     client = world.begin_produce({0: batch(), 1: batch()})
-    _, done = world.waiting.pop()
+    _, done = world.verifier.waiting.pop()
     done({T0: E.NONE, T1: E.TRANSACTION_ABORTABLE})
     assert codes(client) == [E.NONE, E.TRANSACTION_ABORTABLE]
     assert world.ends() == [1, 0]
@@ -212,14 +189,14 @@ def test_errors_of_a_verification_are_each_partitions_own() -> None:
 def test_partition_of_another_broker_is_refused_without_asking() -> None:
     world = Transactions()
     assert codes(world.begin_produce({5: batch()})) == [E.UNKNOWN_TOPIC_OR_PARTITION]
-    assert world.asked == []
+    assert world.verifier.asked == []
 
 
 def test_request_of_several_producers_is_refused() -> None:
     world = Transactions()
     other = ProducerIdAndEpoch(8, 0)
     assert world.produce(batch(), batch(producer=other)) == [E.INVALID_PRODUCER_ID_MAPPING] * 2
-    assert (world.asked, world.ends()) == ([], [0, 0])
+    assert (world.verifier.asked, world.ends()) == ([], [0, 0])
 
 
 def test_transactional_batch_without_a_transactional_id_is_refused() -> None:
@@ -231,7 +208,7 @@ def test_transactional_batch_without_a_transactional_id_is_refused() -> None:
 def test_plain_batch_with_a_transactional_id_is_not_verified() -> None:
     world = Transactions()
     assert world.produce(batch(transactional=False)) == [E.NONE]
-    assert world.asked == []
+    assert world.verifier.asked == []
 
 
 def test_plain_batch_in_an_open_transaction_is_refused() -> None:
@@ -243,7 +220,7 @@ def test_plain_batch_in_an_open_transaction_is_refused() -> None:
 def test_verification_can_be_switched_off() -> None:
     world = Transactions(transaction_partition_verification_enable="false")
     assert world.produce(batch()) == [E.NONE]
-    assert world.asked == []
+    assert world.verifier.asked == []
 
 
 def test_broker_without_transactions_refuses_them() -> None:
@@ -269,7 +246,7 @@ def test_unexpected_error_after_the_verification_ends_the_connection(monkeypatch
         raise RuntimeError("a fault")
 
     monkeypatch.setattr(world.broker, "run", fail)
-    world.answer()
+    world.verifier.answer()
     world.network.run()
     assert client.connection is not None
     assert client.connection.closed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +17,6 @@ from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import txn_offset_commit
 from minikafka.server.security.authorization import Requester
 from minikafka.server.security.transaction_authorizers import TRANSACTION_AUTHORIZERS
-from minikafka.server.transactions.add_partitions_verifier import Done
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.txn_offset_commit import (
     TXN_OFFSET_COMMIT,
@@ -28,6 +27,7 @@ from minikafka.wire.apis.txn_offset_commit import (
 )
 from minikafka.wire.framing import RequestHeader
 from tests.support import requests
+from tests.support.held_verifier import HeldVerifier
 from tests.support.simulation import Simulation
 
 E = ErrorCode
@@ -74,24 +74,7 @@ class World(Simulation):
         assert self.create_topic("t") == 0
         (self.groups,) = found
         self.broker = self.machine.broker
-        self.broker.verify_transaction = self.verify
-        self.held = held
-        self.result = E.NONE
-        self.asked: list[tuple[str, ProducerIdAndEpoch, list[TopicPartition]]] = []
-        self.waiting: list[Done] = []
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        partitions: Sequence[TopicPartition],
-        done: Done,
-    ) -> None:
-        self.asked.append((transactional_id, producer, list(partitions)))
-        if self.held:
-            self.waiting.append(done)
-        else:
-            done(dict.fromkeys(partitions, self.result))
+        self.broker.verify_transaction = self.verifier = HeldVerifier(held=held)
 
     def begin_commit(self, *parts: TxnOffsetCommitRequestPartition, version: int = 4, **more: Any) -> Reply:
         context = Reply(version)
@@ -154,10 +137,10 @@ def test_offsets_are_visible_with_the_commit_of_the_transaction(world: World) ->
 def test_first_commit_of_a_transaction_is_verified(world: World) -> None:
     world.commit()
     world.commit(offset(6))
-    assert world.asked == [("tx", P, [OFFSETS])]
+    assert world.verifier.asked == [("tx", P, [OFFSETS])]
     world.end()
     world.commit(offset(7))
-    assert len(world.asked) == 2
+    assert len(world.verifier.asked) == 2
 
 
 def test_commit_whose_transaction_ended_meanwhile_is_refused(found: list[GroupCoordinator]) -> None:
@@ -165,7 +148,7 @@ def test_commit_whose_transaction_ended_meanwhile_is_refused(found: list[GroupCo
     context = world.begin_commit()
     world.end()
     assert context.response is None
-    world.waiting.pop()({OFFSETS: E.NONE})
+    world.verifier.answer()
     assert codes(context) == {0: E.INVALID_TXN_STATE}
     assert world.broker.partition(OFFSETS).log.producers.first_undecided_offset is None
 
@@ -185,7 +168,7 @@ def test_commit_whose_transaction_ended_meanwhile_is_refused(found: list[GroupCo
 def test_failed_verification_is_an_error_that_clients_know(
     world: World, result: ErrorCode, version: int, error: ErrorCode
 ) -> None:
-    world.result = result
+    world.verifier.result = result
     assert world.commit(version=version) == {0: error}
     world.end()
     assert world.offsets() == {}
@@ -195,7 +178,7 @@ def test_wrong_partitions_fail_on_their_own(world: World) -> None:
     parts = offset(5), offset(1, 9), offset(1, 0, "x" * 11)
     assert world.commit(*parts[:2]) == {0: E.NONE, 9: E.UNKNOWN_TOPIC_OR_PARTITION}
     assert world.commit(parts[2]) == {0: E.OFFSET_METADATA_TOO_LARGE}
-    assert len(world.asked) == 1
+    assert len(world.verifier.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -214,13 +197,13 @@ def test_stopping_broker_refuses_the_commit(world: World) -> None:
 def test_broker_that_does_not_lead_the_offsets_is_no_coordinator(world: World) -> None:
     world.broker.partition(OFFSETS).drop_replica()
     assert world.commit() == {0: E.NOT_COORDINATOR_FOR_GROUP}
-    assert world.asked == []
+    assert world.verifier.asked == []
 
 
 def test_commit_without_verification_is_not_asked_about(found: list[GroupCoordinator]) -> None:
     world = World(found, transaction_partition_verification_enable="false")
     assert world.commit() == {0: E.NONE}
-    assert world.asked == []
+    assert world.verifier.asked == []
 
 
 def test_broker_without_transactions_refuses_commits(world: World) -> None:
