@@ -8,7 +8,8 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TRANSACTION_STATE_TOPIC, ProducerIdAndEpoch, TopicPartition
-from minikafka.server import served_versions
+from minikafka.server.served_versions import NEWEST_IN_0_10_1
+from minikafka.server.transactions import transaction_coordinator
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from minikafka.wire.apis.add_partitions_to_txn import (
@@ -27,14 +28,6 @@ from tests.support.simulation import Simulation
 
 E = ErrorCode
 K = ApiKey
-SERVED = {
-    K.ADD_PARTITIONS_TO_TXN: 5,
-    K.ADD_OFFSETS_TO_TXN: 4,
-    K.END_TXN: 4,
-    K.WRITE_TXN_MARKERS: 1,
-    K.DESCRIBE_TRANSACTIONS: 0,
-    K.LIST_TRANSACTIONS: 1,
-}
 SETTINGS = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
 ID = "x"
 
@@ -100,9 +93,7 @@ def codes(topics: Any) -> list[ErrorCode]:
 
 
 @pytest.fixture
-def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
-    for key, version in SERVED.items():
-        monkeypatch.setitem(served_versions.NEWEST_SERVED, key, version)
+def producer() -> Producer:
     return Producer()
 
 
@@ -192,8 +183,9 @@ def test_coordinator_is_the_leader_of_the_ids_partition(producer: Producer) -> N
     assert (found.error_code, found.node_id) == (E.NONE, producer.world.machine.broker.broker_id)
 
 
-def test_transactions_are_refused_while_they_are_not_served(producer: Producer) -> None:
-    with pytest.MonkeyPatch.context() as patches:
-        patches.delitem(served_versions.NEWEST_SERVED, K.END_TXN)
-        assert producer.find().error_code == E.UNSUPPORTED_VERSION
-        assert producer.init() is E.UNSUPPORTED_VERSION
+def test_transactions_are_refused_while_they_are_not_served(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_coordinator, "newest_versions", lambda _: NEWEST_IN_0_10_1)
+    assert producer.find().error_code == E.UNSUPPORTED_VERSION
+    assert producer.init() is E.UNSUPPORTED_VERSION

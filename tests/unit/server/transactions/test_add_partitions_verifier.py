@@ -13,7 +13,6 @@ from minikafka.base.ids import BrokerAddress, ProducerIdAndEpoch, TopicPartition
 from minikafka.net.memory import MemoryNetwork
 from minikafka.net.server import Exchange
 from minikafka.partition.replica import LeaderAndIsr
-from minikafka.server import inter_broker_connection
 from minikafka.server.transactions import add_partitions_verifier
 from minikafka.server.transactions.add_partitions_verifier import AddPartitionsVerifier, Results
 from minikafka.wire.api import ApiKey
@@ -138,11 +137,6 @@ class World:
             [transaction.transactional_id for transaction in request.transactions]
             for request in self.coordinator.requests
         ]
-
-
-@pytest.fixture(autouse=True)
-def served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(inter_broker_connection.NEWEST_SERVED, ApiKey.ADD_PARTITIONS_TO_TXN, 4)
 
 
 def test_coordinator_on_another_broker_is_asked() -> None:
