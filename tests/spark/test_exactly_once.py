@@ -24,8 +24,10 @@ from tests.support.transactional_clusters import CLUSTERS, transactional_cluster
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
+ENDS_S = 400
+"""The longest wait for the end of a query, on a machine that has much else to do."""
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -107,7 +109,7 @@ class Feed:
         writer = writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
         query = writer.start()
         try:
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(ENDS_S)
         finally:
             query.stop()
 
@@ -184,12 +186,12 @@ class OwnSpark:
 
     def ended(self) -> str:
         """Wait for its end, and return its output."""
-        return self.process.communicate(timeout=170)[0]
+        return self.process.communicate(timeout=ENDS_S)[0]
 
 
 def find_jvm(process: subprocess.Popen[str]) -> int:
     """The process of the JVM of a driver, once it runs."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + ENDS_S
     while time.monotonic() < deadline and process.poll() is None:
         for child in psutil.Process(process.pid).children(recursive=True):
             if "java" in child.name():
