@@ -40,6 +40,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import spark_deliveries
 import spark_reads
 from kafka_fill import PARTITIONS, Shape
 from spark_rounds import OURS, PEER, Bench, Row, Session, Work, check_jars, parsed, parser_of, print_table
@@ -157,6 +158,7 @@ CASES: dict[str, Callable[[Bench], list[Row]]] = {
     "triggers": spark_reads.triggers,
     "write": write,
     "write-own": write_own,
+    "deliveries": spark_deliveries.deliveries,
     "tiny": spark_reads.tiny,
     "range": spark_reads.offset_range,
     "memory": memory,

@@ -124,6 +124,16 @@ class Side:
         finally:
             shutil.rmtree(checkpoint, ignore_errors=True)
 
+    def copy(self, source: str, options: dict[str, str], sink: str, sink_options: dict[str, str]) -> None:
+        """A stream into another sink until all is read."""
+        checkpoint = tempfile.mkdtemp(prefix="minikafka-bench-")
+        try:
+            writer = self._load_stream(source, options).select("value").writeStream.format(sink)
+            writer = writer.options(**sink_options).option("checkpointLocation", checkpoint)
+            writer.trigger(availableNow=True).start().awaitTermination()
+        finally:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
     def start(self, source: str, options: dict[str, str]) -> None:
         """Start a stream into ``noop``; ``trigger`` runs its batches, and ``stop`` ends it."""
         self._checkpoint = tempfile.mkdtemp(prefix="minikafka-bench-")
