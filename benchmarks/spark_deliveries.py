@@ -1,4 +1,4 @@
-"""The cases of ``spark_bench.py`` that compare the deliveries of our sink: exactly-once with at-least-once."""
+"""The cases of ``spark_bench.py`` that compare the deliveries of our sink."""
 
 from __future__ import annotations
 
