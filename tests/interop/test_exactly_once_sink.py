@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,9 +22,9 @@ from minikafka.clients.produce.batch_copier import StagedRowsLost
 from minikafka.embedded.process import wait_until
 from minikafka.records.columns import decode_pieces
 from pyspark_minikafka import cache
-from pyspark_minikafka.writing import exactly_once, staging_area
+from pyspark_minikafka.writing import publisher, staging_area
 from pyspark_minikafka.writing.commit_token import TokenMismatch
-from pyspark_minikafka.writing.exactly_once import Unsupported
+from pyspark_minikafka.writing.publisher import Unsupported
 from pyspark_minikafka.writing.writer import StreamWriter, batch_writer, stream_writer
 from tests.interop.releases import KAFKA_0_10
 from tests.support.kafka_broker import running
@@ -187,15 +187,15 @@ def test_a_batch_too_large_for_the_topic_is_split(sink: SinkHarness) -> None:
 def test_a_second_driver_fences_the_first(sink: SinkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = sink.driver(), sink.driver()
     parts = [[driver.write(rows(*numbered(0, 100)))] for driver in (first, second)]
-    copy = exactly_once.copy
+    copy = publisher.copy
 
     def overtaken(cluster: Any, producer: Any, *given: Any) -> None:
-        monkeypatch.setattr(exactly_once, "copy", copy)
+        monkeypatch.setattr(publisher, "copy", copy)
         copy(cluster, producer, *given)
         producer.flush()
         second.commit(parts[1], 0)
 
-    monkeypatch.setattr(exactly_once, "copy", overtaken)
+    monkeypatch.setattr(publisher, "copy", overtaken)
     with pytest.raises(ProducerFenced, match=f"another query has started with minikafka.sink.id={sink.id}"):
         first.commit(parts[0], 0)
     assert sorted(sink.committed()) == expected(numbered(0, 100))
@@ -204,7 +204,7 @@ def test_a_second_driver_fences_the_first(sink: SinkHarness, monkeypatch: pytest
 def test_a_transaction_that_timed_out_is_made_again(
     sink: SinkHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = exactly_once.copy
+    copy = publisher.copy
     calls = []
 
     def slow(cluster: Any, producer: Any, *given: Any) -> None:
@@ -216,7 +216,7 @@ def test_a_transaction_that_timed_out_is_made_again(
             ended = [(tp, IsolationLevel.READ_COMMITTED) for tp in tps]
             assert wait_until(lambda: all(sink.end(*look) == sink.end(look[0]) > 0 for look in ended), 60)
 
-    monkeypatch.setattr(exactly_once, "copy", slow)
+    monkeypatch.setattr(publisher, "copy", slow)
     driver = sink.driver(kafka__transaction__timeout__ms="1000")
     driver.commit([driver.write(rows(*numbered(0, 100)))], 0)
     assert len(calls) == 2
@@ -224,7 +224,7 @@ def test_a_transaction_that_timed_out_is_made_again(
 
 
 def test_an_end_with_a_lost_response_is_looked_up(sink: SinkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    producer = exactly_once.TransactionalProducer
+    producer = publisher.TransactionalProducer
     commit = producer.commit
     calls = []
 
@@ -274,6 +274,129 @@ def test_an_older_checkpoint_is_an_error(sink: SinkHarness) -> None:
     with pytest.raises(TokenMismatch, match="batch 1 cannot be written: batch 2"):
         driver.commit([driver.write(rows("1"))], 1)
     assert sorted(sink.committed()) == expected(numbered(0, 3))
+
+
+class Allowed:
+    """A pace that allows transactions of so many rows."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def __call__(self, clock: Any, rows: int, timeout_ms: int) -> Callable[[int], None]:
+        def check(copied: int) -> None:
+            if rows > self.most:
+                raise publisher.TooSlow(self.most)
+
+        return check
+
+
+@pytest.fixture
+def portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 100 rows are copied in time."""
+    monkeypatch.setattr(publisher, "Pace", Allowed(100))
+
+
+class Death(Exception):
+    """The driver dies."""
+
+
+def dies_at(monkeypatch: pytest.MonkeyPatch, number: int) -> list[object]:
+    """Let the driver die before the commit ``number`` of a transaction. Return the commits before it."""
+    commit, commits = publisher.TransactionalProducer.commit, list[object]()
+
+    def counted(self: Any, timeout_ms: int | None = None) -> None:
+        if len(commits) == number:
+            raise Death
+        commit(self, timeout_ms)
+        commits.append(self)
+
+    monkeypatch.setattr(publisher.TransactionalProducer, "commit", counted)
+    return commits
+
+
+SMALL_BATCHES = {"kafka__batch__size": "600"}
+
+
+@pytest.mark.usefixtures("portions")
+def test_a_batch_too_large_for_a_transaction_is_split(
+    sink: SinkHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = dies_at(monkeypatch, -1)
+    driver = sink.driver(**SMALL_BATCHES)
+    driver.commit([driver.write(rows(*numbered(start, start + 300))) for start in (0, 300)], 0)
+    assert len(commits) > 7  # the list, and six portions at least
+    driver.commit([driver.write(rows(*numbered(600, 650)))], 1)
+    assert sorted(sink.committed()) == expected(numbered(0, 650))
+    assert sink.staged() == 0
+
+
+@pytest.mark.usefixtures("portions")
+def test_portions_keep_the_order_of_a_task(sink: SinkHarness) -> None:
+    sink.topic = sink.new_topic()
+    schema = StructType([*VALUES.fields, StructField("partition", IntegerType())])
+    driver = sink.driver(schema, **SMALL_BATCHES)
+    values = numbered(0, 600)
+    batch = pa.record_batch({"value": pa.array(values), "partition": pa.array([0] * 600, pa.int32())})
+    driver.commit([driver.write(iter(batch.slice(n, 20) for n in range(0, 600, 20)))], 0)
+    assert sink.committed() == [value.encode() for value in values]
+
+
+@pytest.mark.usefixtures("portions")
+def test_the_next_driver_publishes_the_portions_that_are_left(
+    sink: SinkHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = sink.driver(**SMALL_BATCHES)
+    with monkeypatch.context() as patch:
+        dies_at(patch, 3)
+        with pytest.raises(Death):
+            driver.commit([driver.write(rows(*numbered(0, 600)))], 0)
+    driver.abort([], 0)
+    assert 0 < len(sink.committed()) < 600
+    again = sink.driver(**SMALL_BATCHES)
+    assert sorted(sink.committed()) == expected(numbered(0, 600))
+    again.commit([again.write(rows(*numbered(start, start + 200))) for start in (400, 0, 200)], 0)
+    assert sorted(sink.committed()) == expected(numbered(0, 600))
+    assert sink.staged() == 0
+
+
+@pytest.mark.usefixtures("portions")
+def test_a_batch_that_is_not_decided_is_written_by_the_rerun(
+    sink: SinkHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = sink.driver(**SMALL_BATCHES)
+    with monkeypatch.context() as patch:
+        dies_at(patch, 0)  # while it commits the list
+        with pytest.raises(Death):
+            driver.commit([driver.write(rows(*numbered(0, 600)))], 0)
+    again = sink.driver(**SMALL_BATCHES)
+    assert sink.committed() == []
+    again.commit([again.write(rows(*numbered(0, 600)))], 0)
+    assert sorted(sink.committed()) == expected(numbered(0, 600))
+
+
+@pytest.mark.usefixtures("portions")
+def test_portions_whose_rows_were_lost_are_an_error(
+    sink: SinkHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = sink.driver(**SMALL_BATCHES)
+    with monkeypatch.context() as patch:
+        dies_at(patch, 3)
+        with pytest.raises(Death):
+            driver.commit([driver.write(rows(*numbered(0, 600)))], 0)
+    sink.admin.delete_topics([staging_area.of_stream(sink.id).topic])
+    with pytest.raises(StagedRowsLost, match=r"batch 0 of .* was published in part, and the rest cannot be"):
+        sink.driver(**SMALL_BATCHES)
+
+
+def test_a_batch_write_is_never_split(sink: SinkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher, "Pace", Allowed(0))
+    commits = dies_at(monkeypatch, -1)
+    options = sink.options(**SMALL_BATCHES)
+    del options["minikafka.sink.id"]
+    writer = batch_writer(options, VALUES, overwrite=False)
+    writer.commit([writer.write(rows(*numbered(0, 300)))])
+    assert len(commits) == 1
+    assert sorted(sink.committed()) == expected(numbered(0, 300))
 
 
 def test_a_batch_write_that_fails_leaves_nothing(sink: SinkHarness) -> None:

@@ -2,6 +2,7 @@
 
 A token is a record in the sink's token topic: the key is the transactional id, the value JSON. It is read
 after ``init_transactions``, when no transaction of the sink is open any more, so the last one is the truth.
+Version 2 is that of a batch that is published in part, so that a release without portions stops at it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.retry import Deadline
 from minikafka.records.columns import decode_pieces
 
 _READ_TIMEOUT_MS = 60_000
@@ -29,26 +31,34 @@ class CommitToken:
     """The last committed batch of a sink.
 
     batch: its id. query: the id of the streaming query; empty for a batch write. rows: of the batch. plan:
-    identifies the batch's entry in the checkpoint; None: unknown.
+    identifies the batch's entry in the checkpoint; None: unknown. copied: how many of its staged batches are
+    published; None: all.
     """
 
     batch: int
     query: str
     rows: int
     plan: str | None = None
+    copied: int | None = None
 
     def to_bytes(self) -> bytes:
         """Return the value of the record."""
-        return json.dumps({"version": 1, **asdict(self)}, separators=(",", ":")).encode()
+        found = {"version": 1 if self.copied is None else 2, **asdict(self)}
+        if self.copied is None:
+            del found["copied"]
+        return json.dumps(found, separators=(",", ":")).encode()
 
     @classmethod
     def of_bytes(cls, value: bytes) -> CommitToken:
         """Return the token in a record's value. Raise TokenMismatch for anything else."""
         try:
             found = json.loads(value)
-            if found["version"] != 1:
+            if found["version"] not in (1, 2):
                 raise ValueError
-            return cls(int(found["batch"]), str(found["query"]), int(found["rows"]), found.get("plan"))
+            copied = None if found["version"] == 1 else int(found["copied"])
+            return cls(
+                int(found["batch"]), str(found["query"]), int(found["rows"]), found.get("plan"), copied
+            )
         except (ValueError, KeyError, TypeError):
             raise TokenMismatch(
                 f"the token topic has a record that is no token of this release: {value[:200]!r}; use a "
@@ -86,27 +96,42 @@ def is_committed(token: CommitToken | None, wanted: CommitToken, sink_id: str) -
     return True
 
 
+def is_settled(cluster: ClusterClient, at: TopicPartition, sink_id: str) -> bool:
+    """Return True if no transaction of the sink is open, and its last batch is published as a whole."""
+    first, last = _ends(cluster, at, cluster.deadline(_READ_TIMEOUT_MS))
+    if first != last:
+        return False
+    token = read_token(cluster, at, sink_id)
+    return token is None or token.copied is None
+
+
 def read_token(cluster: ClusterClient, at: TopicPartition, sink_id: str) -> CommitToken | None:
     """Return the sink's last token; None if it has committed nothing."""
+    token = read_records(cluster, at, sink_id).get(sink_id.encode())
+    return None if token is None else CommitToken.of_bytes(token)
+
+
+def read_records(cluster: ClusterClient, at: TopicPartition, sink_id: str) -> dict[bytes, bytes]:
+    """Return the last committed value of each key in the token topic."""
     deadline = cluster.deadline(_READ_TIMEOUT_MS)
 
     def stable_end() -> int:
-        ends = [
-            list_offsets(cluster, {at: LATEST}, deadline, isolation)[at] or 0 for isolation in IsolationLevel
-        ]
+        ends = _ends(cluster, at, deadline)
         if ends[0] != ends[1]:
             raise NetworkError(f"a transaction is open on {at}, the token of {sink_id!r}")
         return ends[0]
 
     end = cluster.retry(f"reading the token of sink {sink_id!r}", deadline, stable_end)
     start = list_offsets(cluster, {at: EARLIEST}, deadline)[at] or 0
-    token = None
-    key = sink_id.encode()
+    found: dict[bytes | None, bytes | None] = {}
     isolation = IsolationLevel.READ_COMMITTED
     for data in RangeFetcher(cluster, at, start, end, isolation=isolation, timeout_ms=_READ_TIMEOUT_MS):
-        for found in decode_pieces(data, 0, end):
-            keys, values = found.key_array().to_pylist(), found.value_array().to_pylist()
-            for record_key, value in zip(keys, values, strict=True):
-                if record_key == key and value is not None:
-                    token = value
-    return None if token is None else CommitToken.of_bytes(token)
+        for piece in decode_pieces(data, 0, end):
+            keys, values = piece.key_array().to_pylist(), piece.value_array().to_pylist()
+            found.update(zip(keys, values, strict=True))
+    return {key: value for key, value in found.items() if key is not None and value is not None}
+
+
+def _ends(cluster: ClusterClient, at: TopicPartition, deadline: Deadline) -> list[int]:
+    """Return the end of the log, and the last stable offset."""
+    return [list_offsets(cluster, {at: LATEST}, deadline, isolation)[at] or 0 for isolation in IsolationLevel]

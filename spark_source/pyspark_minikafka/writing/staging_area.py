@@ -68,10 +68,8 @@ def of_write() -> StagingArea:
     return StagingArea(topic.strip("_"), topic, TopicPartition(topic, PARTITIONS), True)
 
 
-def make_ready(cluster: ClusterClient, area: StagingArea, largest_request_bytes: int) -> None:
-    """Create those topics of the sink that do not exist, and delete what is staged: its tasks are gone. Wait
-    for a topic that is being deleted.
-    """
+def create(cluster: ClusterClient, area: StagingArea, largest_request_bytes: int) -> None:
+    """Create those topics of the sink that do not exist. Wait for one that is being deleted."""
 
     def attempt() -> None:
         names = {area.topic, area.token.topic}
@@ -83,16 +81,28 @@ def make_ready(cluster: ClusterClient, area: StagingArea, largest_request_bytes:
         ]
         if missing:
             _create(cluster, area, missing, largest_request_bytes)
-        if area.topic not in missing and not empty(cluster, area):
-            raise NetworkError(f"topic {area.topic!r} is being deleted")
 
     cluster.retry("preparing the private topics of the sink", cluster.deadline(), attempt)
+
+
+def make_empty(cluster: ClusterClient, area: StagingArea, largest_request_bytes: int) -> None:
+    """Delete what is staged: its tasks are gone. Make a topic again that is being deleted."""
+
+    def attempt() -> None:
+        if not empty(cluster, area):
+            create(cluster, area, largest_request_bytes)
+            raise NetworkError(f"topic {area.topic!r} was deleted")
+
+    cluster.retry("emptying the staging topic of the sink", cluster.deadline(), attempt)
 
 
 def _create(
     cluster: ClusterClient, area: StagingArea, missing: list[str], largest_request_bytes: int
 ) -> None:
-    staging = {
+    replicas = max(1, min(_REPLICAS_MAX, len(cluster.metadata(None).brokers)))
+    # A token that is lost after it was acknowledged would let its batch be written again.
+    safe = {"unclean.leader.election.enable": "false", "min.insync.replicas": str(max(1, replicas - 1))}
+    staging = safe | {
         "cleanup.policy": "delete",
         "retention.ms": str(RETENTION_MS),
         "segment.bytes": str(_SEGMENT_BYTES),
@@ -101,12 +111,11 @@ def _create(
         "max.message.bytes": str(max(_MESSAGE_BYTES, largest_request_bytes + 1024)),
         "compression.type": "producer",
     }
-    replicas = max(1, min(_REPLICAS_MAX, len(cluster.metadata(None).brokers)))
     partitions = PARTITIONS + (area.token.topic == area.topic)
     new = [
         NewTopic(name, partitions, replicas, configs=staging)
         if name == area.topic
-        else NewTopic(name, 1, replicas, configs=_TOKEN_CONFIG)
+        else NewTopic(name, 1, replicas, configs=safe | _TOKEN_CONFIG)
         for name in missing
     ]
     for name, error in Admin(cluster).create_topics(new).items():

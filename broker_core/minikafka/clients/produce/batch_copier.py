@@ -11,7 +11,7 @@ the time of the append), the checksum is verified, and the producer writes its o
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
@@ -79,11 +79,14 @@ def copy(
     staging_topic: str,
     batches: Iterable[StagedBatch],
     timeout_ms: int,
+    on_copied: Callable[[int], None] | None = None,
 ) -> None:
     """Queue all ``batches`` in the open transaction, those of a task in their order. Raise StagedRowsLost if
-    one is missing, or the first error of a send.
+    one is missing, or the first error of a send. ``on_copied`` is called with the number of acknowledged
+    rows now and then; its error ends the copy.
     """
-    sends: deque[SendFuture] = deque()
+    sends: deque[tuple[SendFuture, int]] = deque()
+    copied = 0
     turns = deque(_readers(cluster, staging_topic, batches, timeout_ms))
     _check_ends(cluster, {reader.at: reader.end for reader in turns})
     while turns:
@@ -92,9 +95,14 @@ def copy(
         if found is None:
             continue
         turns.append(reader)
-        sends.extend(producer.send_encoded_sets(found, sealed=False))
-        while sends and sends[0].done:
-            sends.popleft().result()
+        counts = [count for _, _, count in found]
+        sends.extend(zip(producer.send_encoded_sets(found, sealed=False), counts, strict=True))
+        while sends and sends[0][0].done:
+            future, count = sends.popleft()
+            future.result()
+            copied += count
+        if on_copied is not None:
+            on_copied(copied)
 
 
 def _check_ends(cluster: ClusterClient, ends: Mapping[TopicPartition, int]) -> None:

@@ -1,6 +1,6 @@
 """Kills the driver of a query at one step of its commit, in the workers of a Spark that has this on its path.
 
-MINIKAFKA_TEST_DIES_AT: the step, as ``ExactlyOnce`` has it. MINIKAFKA_TEST_DRIVER: a file with the ids of the
+MINIKAFKA_TEST_DIES_AT: the step, as ``Publisher`` has it. MINIKAFKA_TEST_DRIVER: a file with the ids of the
 processes to kill. The step ends after 10 batches are copied (``copy``), or before it begins (all others).
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _STEP = os.environ.get("MINIKAFKA_TEST_DIES_AT", "")
-_MODULE = "pyspark_minikafka.writing.exactly_once"
+_MODULE = "pyspark_minikafka.writing.publisher"
 
 
 def _die(*_: Any, **__: Any) -> None:
@@ -31,8 +31,8 @@ def _patch(module: Any) -> None:
     elif _STEP == "during copy":
         copy = module.copy
 
-        def copied_in_part(cluster: Any, producer: Any, topic: str, batches: Any, timeout_ms: int) -> None:
-            copy(cluster, producer, topic, list(batches)[:1], timeout_ms)
+        def copied_in_part(cluster: Any, producer: Any, topic: str, batches: Any, *rest: Any) -> None:
+            copy(cluster, producer, topic, list(batches)[:1], *rest)
             producer.flush()
             _die()
 

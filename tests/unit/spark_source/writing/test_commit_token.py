@@ -15,7 +15,13 @@ def test_a_token_is_read_as_it_was_written() -> None:
     assert CommitToken.of_bytes(BATCH_7.to_bytes()) == BATCH_7
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"7", b'{"version":2}', b"\xff"])
+def test_a_token_of_a_part_is_refused_by_releases_without_portions() -> None:
+    part = replace(BATCH_7, copied=3)
+    assert CommitToken.of_bytes(part.to_bytes()) == part
+    assert b'"version":2' in part.to_bytes()
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"7", b'{"version":3}', b"\xff"])
 def test_a_record_that_is_no_token_is_an_error(value: bytes) -> None:
     with pytest.raises(TokenMismatch, match="is no token of this release"):
         CommitToken.of_bytes(value)
