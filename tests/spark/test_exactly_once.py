@@ -201,7 +201,9 @@ def find_jvm(process: subprocess.Popen[str]) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["before copy", "during copy", "before end", "after end"])
+@pytest.mark.parametrize(
+    "step", ["before copy", "during copy", "between portions", "before end", "after end"]
+)
 def test_a_driver_killed_in_its_commit_loses_and_doubles_nothing(
     feed: Feed, kafka: CommittedKafka, tmp_path: Path, step: str
 ) -> None:

@@ -1,7 +1,7 @@
 """Kills the driver of a query at one step of its commit, in the workers of a Spark that has this on its path.
 
 MINIKAFKA_TEST_DIES_AT: the step, as ``Publisher`` has it. MINIKAFKA_TEST_DRIVER: a file with the ids of the
-processes to kill. The step ends after 10 batches are copied (``copy``), or before it begins (all others).
+processes to kill. ``between portions``: a transaction may have ten rows, and the third one is not committed.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def _patch(module: Any) -> None:
             _die()
 
         module.copy = copied_in_part
+    elif _STEP == "between portions":
+        _split(module)
     elif _STEP == "before end":
         producer.commit = _die
     elif _STEP == "after end":
@@ -47,6 +49,27 @@ def _patch(module: Any) -> None:
             _die()
 
         producer.commit = committed
+
+
+def _split(module: Any) -> None:
+    commit = module.TransactionalProducer.commit
+    commits: list[object] = []
+
+    def pace(clock: object, rows: int, timeout_ms: int) -> Any:
+        def check(copied: int) -> None:
+            if rows > 10:
+                raise module.TooSlow(10)
+
+        return check
+
+    def counted(self: Any, timeout_ms: int | None = None) -> None:
+        commits.append(self)
+        if len(commits) == 3:
+            _die()
+        commit(self, timeout_ms)
+
+    module.Pace = pace
+    module.TransactionalProducer.commit = counted
 
 
 class _Finder(MetaPathFinder):
