@@ -247,6 +247,41 @@ def test_a_failed_batch_fails_the_commit_and_the_producer_goes_on(cluster: Clust
     assert committed(cluster, topic) == [b"next"]
 
 
+@pytest.mark.parametrize(
+    ("name", "size_bytes", "partition", "code"),
+    [
+        ("", 2_000_000, 0, ErrorCode.MESSAGE_TOO_LARGE),  # by this client
+        ("", 1, 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("bad/name", 1, None, ErrorCode.INVALID_TOPIC),
+    ],
+)
+def test_a_record_that_send_refuses_fails_the_commit(
+    cluster: ClusterClient, topic: str, name: str, size_bytes: int, partition: int | None, code: ErrorCode
+) -> None:
+    with producer_of(cluster) as producer:
+        producer.begin()
+        producer.send(topic, b"fine", partition=0)
+        with pytest.raises(BrokerError) as refused:
+            producer.send(name or topic, bytes(size_bytes), partition=partition)
+        assert refused.value.code is code
+        with pytest.raises(TransactionAbortable) as failed:
+            producer.commit()
+        assert failed.value.__cause__ is refused.value
+        producer.abort()
+        with producer.transaction():
+            producer.send(topic, b"next", partition=0)
+    assert committed(cluster, topic) == [b"next"]
+
+
+def test_a_callback_that_raises_leaves_the_transaction_as_it_is(cluster: ClusterClient, topic: str) -> None:
+    def fail(_: object) -> None:
+        raise KeyError
+
+    with producer_of(cluster) as producer, producer.transaction():
+        producer.send(topic, b"x", partition=0).on_done(fail)
+    assert committed(cluster, topic) == [b"x"]
+
+
 def test_a_consumer_in_a_group_reads_what_was_committed(cluster: ClusterClient, topic: str) -> None:
     config = {
         "group.id": f"group-{topic}",

@@ -52,7 +52,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def topic(bootstrap: str) -> str:
     name = f"transactions-{next(_NUMBERS)}"
     with ClusterClient(bootstrap) as client:
-        Admin(client).create_topic(NewTopic(name, partitions=2))
+        Admin(client).create_topic(NewTopic(name, partitions=2, configs={"max.message.bytes": "20000"}))
     return name
 
 
@@ -110,6 +110,25 @@ def test_a_late_transaction_is_aborted_and_its_producer_fenced(bootstrap: str, t
     said = outcomes(bootstrap, topic, *commands)
     assert said[4] in {"InvalidProducerEpochException", "ProducerFencedException"}
     assert said[-1] == ""
+
+
+@pytest.mark.parametrize(
+    ("refused", "error"),
+    [
+        ("large a 2000000", "RecordTooLargeException"),  # by the client
+        ("large a 30000", "RecordTooLargeException"),  # by the broker
+        ("to a bad/name", "InvalidTopicException"),
+    ],
+)
+def test_refused_record_fails_the_commit(bootstrap: str, topic: str, refused: str, error: str) -> None:
+    commands = ("init a", "begin a", "send a 0 x", refused, "commit a", "abort a")
+    said = outcomes(bootstrap, topic, *commands, "begin a", "send a 0 y", "commit a", "read")
+    assert said[3:] == [error, f"KafkaException {error}", "ok", "ok", "ok", "ok", "0:y"]
+
+
+def test_callback_that_raises_leaves_the_transaction_as_it_is(bootstrap: str, topic: str) -> None:
+    said = outcomes(bootstrap, topic, "init a", "begin a", "raise a x", "commit a", "read")
+    assert said[-2:] == ["ok", "0:x"]
 
 
 def test_a_timeout_above_the_maximum_is_refused(bootstrap: str, topic: str) -> None:

@@ -15,8 +15,10 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * Transactions BOOTSTRAP TOPIC COMMAND...: runs commands in order, and prints a line for each.
  *
  * <p>"init ID [TIMEOUT_MS]", "begin ID", "send ID PARTITION VALUE", "commit ID", "abort ID", "wait ID TIMEOUT_MS", each
- * for the producer of that name; "new ID" puts another one in its place. "read" prints the values of all partitions that a
- * read_committed consumer sees until the last stable offset. A line is "ok" or the simple name of the exception.
+ * for the producer of that name; "new ID" puts another one in its place. "large ID BYTES" sends so much to partition 0,
+ * "to ID TOPIC" a record to another topic, and "raise ID VALUE" one whose callback throws. "read" prints the values of all
+ * partitions that a read_committed consumer sees until the last stable offset. A line is "ok" or the simple name of the
+ * exception; that of the cause too after a KafkaException.
  */
 public final class Transactions {
     private final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
@@ -68,6 +70,12 @@ public final class Transactions {
             case "begin" -> producer.beginTransaction();
             case "send" -> producer.send(
                 new ProducerRecord<>(topic, Integer.parseInt(words[2]), null, words[3])).get();
+            case "large" -> producer.send(
+                new ProducerRecord<>(topic, 0, null, "x".repeat(Integer.parseInt(words[2])))).get();
+            case "to" -> producer.send(new ProducerRecord<>(words[2], "x")).get();
+            case "raise" -> producer.send(new ProducerRecord<>(topic, 0, null, words[2]), (metadata, error) -> {
+                throw new IllegalStateException();
+            }).get();
             case "commit" -> producer.commitTransaction();
             case "abort" -> producer.abortTransaction();
             case "sleep" -> Thread.sleep(Long.parseLong(words[1]));
@@ -89,6 +97,9 @@ public final class Transactions {
                 said = error.getCause().getClass().getSimpleName();
             } catch (Exception error) {
                 said = error.getClass().getSimpleName();
+                if (said.equals("KafkaException") && error.getCause() != null) {
+                    said += " " + error.getCause().getClass().getSimpleName();
+                }
             }
             System.out.println(said);
         }

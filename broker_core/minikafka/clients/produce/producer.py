@@ -277,6 +277,15 @@ class BatchingProducer:
                         self._transactions.time_out(result)
                 return result
 
+    def fail_transaction(self, error: MinikafkaError) -> None:
+        """Fail the open transaction, if there is one: a record of it was refused before it was queued. For
+        the ``TransactionalProducer``.
+        """
+        with self._lock:
+            assert self._transactions is not None
+            self._transactions.fail_record(error)
+            self._wake_worker()
+
     def abort(self, error: MinikafkaError) -> None:
         """Fail all records that are not acknowledged. Any thread may call this while another one waits."""
         with self._lock:

@@ -265,11 +265,20 @@ class TransactionManager(SequenceNumbers):
     def handle_failed_batch(self, batch: ProducerBatch, error: MinikafkaError) -> None:
         self._needs_epoch = self._needs_epoch or batch.producer_sequence is not None
         super().handle_failed_batch(batch, error)
+        if isinstance(error, TransactionAbortable):
+            return  # the batch is dropped: what has failed the transaction was handled
         if isinstance(error, BrokerError) and error.code in FENCED_CODES:
             self._fail(self._fenced_error(str(error)))
         elif isinstance(error, BrokerError) and error.code in FATAL_CODES:
             self._fail(error)
         else:
+            self._fail_transaction(error)
+
+    def fail_record(self, error: MinikafkaError) -> None:
+        """Leave the open transaction to be aborted, as a record was refused before it was in a batch: a
+        commit would silently lack it.
+        """
+        if self.state is _State.IN_TRANSACTION:
             self._fail_transaction(error)
 
     def reset_partition(self, batch: ProducerBatch) -> None:

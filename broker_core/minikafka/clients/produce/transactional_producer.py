@@ -148,8 +148,16 @@ class TransactionalProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SendFuture:
-        """Queue one record in the open transaction, as ``BatchingProducer.send``."""
-        return self._engine.send(topic, value, key, partition, timestamp_ms)
+        """Queue one record in the open transaction, as ``BatchingProducer.send``.
+
+        A record that is refused, here or later, fails the transaction: ``commit`` raises
+        TransactionAbortable.
+        """
+        try:
+            return self._engine.send(topic, value, key, partition, timestamp_ms)
+        except MinikafkaError as error:
+            self._engine.fail_transaction(error)
+            raise
 
     def send_encoded(
         self, topic_partition: TopicPartition, data: Buffer, count: int, *, sealed: bool = True
@@ -162,16 +170,21 @@ class TransactionalProducer:
     ) -> list[SendFuture]:
         """Queue encoded batches and their counts, as ``BatchingProducer.send_encoded_sets``.
 
-        Raises UNSUPPORTED_FOR_MESSAGE_FORMAT for message sets of older formats, which have no transactions.
+        A refused one fails the transaction, as in ``send``. Raises UNSUPPORTED_FOR_MESSAGE_FORMAT for message
+        sets of older formats, which have no transactions.
         """
-        for topic_partition, data, _ in sets:
-            if len(data) > MAGIC_AT and data[MAGIC_AT] < BATCH_MAGIC:
-                raise BrokerError(
-                    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-                    f"a message set of format {data[MAGIC_AT]} for {topic_partition} cannot be in a "
-                    f"transaction: encode it in format {BATCH_MAGIC}",
-                )
-        return self._engine.send_encoded_sets(sets, sealed=sealed)
+        try:
+            for topic_partition, data, _ in sets:
+                if len(data) > MAGIC_AT and data[MAGIC_AT] < BATCH_MAGIC:
+                    raise BrokerError(
+                        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                        f"a message set of format {data[MAGIC_AT]} for {topic_partition} cannot be in a "
+                        f"transaction: encode it in format {BATCH_MAGIC}",
+                    )
+            return self._engine.send_encoded_sets(sets, sealed=sealed)
+        except MinikafkaError as error:
+            self._engine.fail_transaction(error)
+            raise
 
     def magic(self, topic_partition: TopicPartition) -> int:
         """Return the newest format that the partition's leader supports, as ``BatchingProducer.magic``."""

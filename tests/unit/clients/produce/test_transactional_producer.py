@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
 
 from minikafka import TransactionalProducer
-from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkError
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkError, TransactionAbortable
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.consumer import Committed
 from minikafka.clients.produce import TransactionalConfig
@@ -60,6 +62,52 @@ def test_calls_of_a_closed_producer_are_refused(brokers: BrokerHarness) -> None:
     producer.close()
     with pytest.raises(NetworkError, match="the producer is closed"):
         producer.init_transactions()
+
+
+@pytest.fixture
+def open_producer() -> Iterator[TransactionalProducer]:
+    """A producer in a transaction."""
+    brokers = BrokerHarness(1, {"t": 1})
+    with producer_of(brokers) as producer:
+        producer.init_transactions()
+        producer.begin()
+        producer.send("t", b"fine", partition=0)
+        yield producer
+
+
+@pytest.mark.parametrize(
+    ("refused", "code"),
+    [
+        (lambda producer: producer.send("t", bytes(2_000_000)), ErrorCode.MESSAGE_TOO_LARGE),
+        (lambda producer: producer.send("t", b"v", partition=7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (lambda producer: producer.send("no", b"v"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (
+            lambda producer: producer.send_encoded(A, build_message_set([Record(None, b"v")], magic=1), 1),
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ),
+    ],
+)
+def test_refused_record_leaves_a_transaction_to_abort(
+    open_producer: TransactionalProducer, refused: Callable[[TransactionalProducer], object], code: ErrorCode
+) -> None:
+    with pytest.raises(BrokerError) as first:
+        refused(open_producer)
+    assert first.value.code is code
+    for call in (open_producer.commit, lambda: open_producer.send("t", b"v", partition=0)):
+        with pytest.raises(TransactionAbortable, match="cannot be committed; abort it") as later:
+            call()
+        assert later.value.__cause__ is first.value
+    open_producer.abort()
+    with open_producer.transaction():
+        assert open_producer.send("t", b"v", partition=0)
+
+
+def test_refused_record_before_a_transaction_changes_nothing(open_producer: TransactionalProducer) -> None:
+    open_producer.commit()
+    with pytest.raises(BrokerError):
+        open_producer.send("t", bytes(2_000_000))
+    with open_producer.transaction():
+        assert open_producer.send("t", b"v", partition=0)
 
 
 def test_a_group_must_be_a_name_or_metadata(brokers: BrokerHarness) -> None:
