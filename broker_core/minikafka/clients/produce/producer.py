@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("minikafka.clients.produce")
 
+_CONTENT = (bytes, type(None), bytearray, memoryview)
+"""The types of a key or a value."""
+
 
 class BatchingProducer:
     """Sends records in batches. Thread-safe. Close it, or use it as a context manager: queued records are
@@ -111,6 +114,8 @@ class BatchingProducer:
         NetworkError. BrokerError: the topic or partition does not exist, or the record is larger than
         ``max_request_bytes``.
         """
+        _check_content(topic, "value", value)
+        _check_content(topic, "key", key)
         size = message_bytes(key, value)
         if size > self.config.max_request_bytes:
             raise BrokerError(
@@ -489,6 +494,15 @@ class BatchingProducer:
 def _check_not_empty(topic_partition: TopicPartition, data: Buffer, count: int) -> None:
     if count < 1 or not len(data):
         raise ValueError(f"empty message set for {topic_partition}")
+
+
+def _check_content(topic: str, name: str, content: object) -> None:
+    """Raise TypeError for a key or value that is not bytes: its batch would fail, with other records."""
+    if not isinstance(content, _CONTENT):
+        advice = ": encode it first, as with .encode()" if isinstance(content, str) else ""
+        raise TypeError(
+            f"expected bytes or None as {name} for topic {topic!r}, got {type(content).__name__}{advice}"
+        )
 
 
 def _check_partition(topic: TopicMetadata, partition: int) -> None:

@@ -64,6 +64,14 @@ def test_calls_of_a_closed_producer_are_refused(brokers: BrokerHarness) -> None:
         producer.init_transactions()
 
 
+@pytest.mark.parametrize("key", [True, False])
+def test_text_is_refused_with_the_topics_name(brokers: BrokerHarness, key: bool) -> None:
+    name, content = ("key", {"value": b"v", "key": "x"}) if key else ("value", {"value": "x"})
+    expected = f"bytes or None as {name} for topic 't', got str: encode it first"
+    with producer_of(brokers) as producer, pytest.raises(TypeError, match=expected):
+        producer.send("t", **content)  # type: ignore[arg-type]
+
+
 @pytest.fixture
 def open_producer() -> Iterator[TransactionalProducer]:
     """A producer in a transaction."""
@@ -100,6 +108,12 @@ def test_refused_record_leaves_a_transaction_to_abort(
     open_producer.abort()
     with open_producer.transaction():
         assert open_producer.send("t", b"v", partition=0)
+
+
+def test_refused_text_leaves_the_transaction_open(open_producer: TransactionalProducer) -> None:
+    with pytest.raises(TypeError):
+        open_producer.send("t", "x")  # type: ignore[arg-type]
+    open_producer.commit()
 
 
 def test_refused_record_before_a_transaction_changes_nothing(open_producer: TransactionalProducer) -> None:
