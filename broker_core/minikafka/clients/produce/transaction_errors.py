@@ -81,7 +81,8 @@ def operation_hint(operation: Operation, code: ErrorCode, transactional_id: str,
         return denied("Write", f"TransactionalId:{transactional_id}")
     if code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
         return (
-            f"transaction.timeout.ms={timeout_ms} exceeds the brokers' transaction.max.timeout.ms; lower it"
+            f"transaction.timeout.ms={timeout_ms} is longer than transaction.max.timeout.ms of the brokers "
+            "allows: lower it, or raise that setting of the brokers"
         )
     if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return (

@@ -158,13 +158,23 @@ class TransactionManager(SequenceNumbers):
         self._is_end_unsure = False
         self._now_ms = 0
 
+    @property
+    def coordinator(self) -> BrokerAddress | None:
+        """The coordinator of the transactions, if it is known."""
+        return self._coordinators.get(FindCoordinator(CoordinatorType.TRANSACTION, self.transactional_id))
+
     # --- calls of the user
 
     def initialize(self) -> TransactionResult:
         """Get a producer id, and end what an earlier producer with this transactional id has left open."""
         if self._is_again("init_transactions"):
             return self._initialized
-        self._check(self.state is _State.UNINITIALIZED, "initialize transactions again")
+        if self.state is not _State.UNINITIALIZED and self.fatal_error is None:
+            raise ValueError(
+                f"producer {self.transactional_id!r} has called init_transactions() already: call it once, "
+                "and begin() for each transaction"
+            )
+        self._check(self.state is _State.UNINITIALIZED, "initialize transactions")
         self._initialize()
         self._result = self._initialized
         return self._initialized

@@ -37,9 +37,13 @@ from minikafka.clients.produce.transaction_runner import TransactionRunner
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.kernels.layout import MAGIC_AT
 from minikafka.wire.apis.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
+from minikafka.wire.apis.describe_configs import ConfigResourceType
 
 logger = logging.getLogger("minikafka.clients.produce")
 
+MAX_TIMEOUT = "transaction.max.timeout.ms"
+"""The brokers' setting for the longest time-out."""
+_DESCRIBE_TIMEOUT_MS = 2_000
 _State = TransactionState
 
 
@@ -66,6 +70,7 @@ class TransactionalProducer:
         threads: bool = True,
     ) -> None:
         given = {"transactional.id": transactional_id, "transaction.timeout.ms": transaction_timeout_ms}
+        self._cluster = cluster
         self.config = _config(config, {name: value for name, value in given.items() if value is not None})
         self._transactions = TransactionManager(self.config)
         self._runner = TransactionRunner(cluster, self.config)
@@ -85,9 +90,35 @@ class TransactionalProducer:
         """Get a producer id: fence an earlier producer with this transactional id, and abort its open
         transaction, or await the end of one that it has committed. Call it once, before all others.
 
-        Raises BrokerError UNSUPPORTED_VERSION if the cluster has no transactions.
+        Raises BrokerError: UNSUPPORTED_VERSION if the cluster has no transactions,
+        INVALID_TRANSACTION_TIMEOUT if ``transaction.timeout.ms`` is longer than the brokers allow.
         """
-        self._perform("init_transactions", self._transactions.initialize, timeout_ms)
+        try:
+            self._perform("init_transactions", self._transactions.initialize, timeout_ms)
+        except BrokerError as error:
+            if error.code is not ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+                raise
+            longest_ms = self.max_timeout_ms()
+            if longest_ms is None:
+                raise
+            text = f"{error.detail}; {MAX_TIMEOUT} is {longest_ms}"
+            raise BrokerError(error.code, text) from None
+
+    def max_timeout_ms(self) -> int | None:
+        """Return ``transaction.max.timeout.ms`` of the coordinator; None if it is not found, or may not be
+        described.
+        """
+        from minikafka.clients.admin.configs import describe_configs  # used after errors only
+
+        coordinator = self._transactions.coordinator
+        if coordinator is None:
+            return None
+        deadline, broker = self._cluster.deadline(_DESCRIBE_TIMEOUT_MS), str(coordinator.broker_id)
+        with contextlib.suppress(MinikafkaError):
+            for setting in describe_configs(self._cluster, ConfigResourceType.BROKER, broker, deadline):
+                if setting.name == MAX_TIMEOUT and setting.value is not None:
+                    return int(setting.value)
+        return None
 
     def begin(self, timeout_ms: int | None = None) -> None:
         """Begin a transaction. After an unsure end of the last one this waits for a new epoch."""

@@ -124,6 +124,26 @@ def test_refused_record_before_a_transaction_changes_nothing(open_producer: Tran
         assert open_producer.send("t", b"v", partition=0)
 
 
+def test_second_initialization_is_refused(open_producer: TransactionalProducer) -> None:
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"has called init_transactions\(\) already: call it once"):
+            open_producer.init_transactions()
+    open_producer.commit()
+    with pytest.raises(ValueError, match=r"has called init_transactions\(\) already"):
+        open_producer.init_transactions()
+
+
+def test_timeout_that_is_too_long_names_the_longest() -> None:
+    brokers = BrokerHarness(1, {"t": 1})
+    producer = TransactionalProducer(
+        brokers.client(), transactional_id="x", transaction_timeout_ms=900_001, threads=False
+    )
+    expected = r"timeout\.ms=900001 is longer than .*: lower it, .*; transaction\.max\.timeout\.ms is 900000$"
+    with producer, pytest.raises(BrokerError, match=expected) as error:
+        producer.init_transactions()
+    assert error.value.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
 def test_a_group_must_be_a_name_or_metadata(brokers: BrokerHarness) -> None:
     with producer_of(brokers) as producer, pytest.raises(TypeError, match=r"group_metadata\(\), got 7"):
         producer.send_offsets({A: Committed(1)}, 7)  # type: ignore[arg-type]
