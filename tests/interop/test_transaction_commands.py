@@ -124,6 +124,9 @@ def test_an_open_transaction_is_listed_and_described(
     producer.commit()
     assert cli.run("txn", "list", "--state", "CompleteCommit") == 0
     assert name in [row["transactional_id"] for row in cli.rows]
+    assert cli.run("txn", "describe", name) == 0
+    (described,) = cli.rows
+    assert (described["state"], described["duration_ms"]) == ("CompleteCommit", None)
 
 
 def test_an_unknown_transactional_id_is_an_error_with_a_hint(

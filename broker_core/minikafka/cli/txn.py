@@ -77,6 +77,8 @@ STATES = (
     "Dead",
 )
 """The states of transactions, with Kafka's names."""
+_OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""The states in which a transaction is open, or its end is not complete."""
 _STATE = one_of(*STATES)
 _MINUTE_MS = 60_000
 
@@ -358,6 +360,9 @@ def _partitions(
 
 def _description_row(found: TransactionDescription, now_ms: int) -> dict[str, object]:
     start_ms = found.start_time_ms
+    duration_ms = None
+    if start_ms is not None and found.state in _OPEN:  # coordinators keep the start of one that is complete
+        duration_ms = max(0, now_ms - start_ms)
     return {
         "coordinator": found.coordinator.broker_id,
         "transactional_id": found.transactional_id,
@@ -366,7 +371,7 @@ def _description_row(found: TransactionDescription, now_ms: int) -> dict[str, ob
         "state": found.state,
         "timeout_ms": found.timeout_ms,
         "start_time": utc_text(start_ms),
-        "duration_ms": None if start_ms is None else max(0, now_ms - start_ms),
+        "duration_ms": duration_ms,
         "partitions": [str(tp) for tp in found.partitions],
     }
 

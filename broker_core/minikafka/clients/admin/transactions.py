@@ -63,8 +63,9 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """The transaction of a transactional id. ``start_time_ms`` is None, and ``partitions`` are empty, if none
-    is in progress. Once its end is decided, ``partitions`` are those whose markers are not written yet.
+    """The transaction of a transactional id. Once its end is decided, ``partitions`` are those whose markers
+    are not written yet; they are empty if it is complete, or there was none. ``start_time_ms`` is also that
+    of one that is complete, and None if this producer has begun none.
     """
 
     transactional_id: str
