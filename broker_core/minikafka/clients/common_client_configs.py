@@ -37,7 +37,7 @@ CLIENT_ID = matching(LEGAL_NAME, f"text of {LEGAL_TEXT}")
 ACKS_ALL = -1
 ACKS = choice({"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1})
 
-UNSUPPORTED_NAMES = ("partitioner.class", "transactional.id")
+UNSUPPORTED_NAMES = ("partitioner.class",)
 """Settings of features that do not exist yet."""
 _AGE_MS = capped_int64(0)
 
@@ -103,7 +103,7 @@ UNSUPPORTED_BY_CLIENTS = dict.fromkeys(
         "value.serializer",
     ),
     "minikafka does not use it",
-) | dict.fromkeys(UNSUPPORTED_NAMES, NOT_YET)
+) | {**dict.fromkeys(UNSUPPORTED_NAMES, NOT_YET), "transactional.id": "use minikafka.TransactionalProducer"}
 """Settings of which our own clients warn: name -> reason."""
 
 PROTOCOL = "security.protocol"

@@ -4,7 +4,7 @@ Every key is of one of four kinds, and none is dropped silently:
 
 * used: a setting below, of TLS and SASL, or of a producer, with Kafka's meaning and range;
 * set by the source itself (``auto.offset.reset``, serializers, …): refused, as Spark's connector does;
-* of a feature that does not exist yet (``transactional.id``, …): refused with "not supported yet";
+* of a feature that does not exist yet (``partitioner.class``): refused with "not supported yet";
 * anything else: no effect, and named in one warning; a value of the wrong type is refused.
 
 Key stores are read on the host that connects: their files must be on the driver and on every executor.
@@ -43,6 +43,7 @@ from minikafka.clients.common_client_configs import (
 )
 from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLevel
 from minikafka.clients.network.bootstrap import parse_bootstrap
+from pyspark_minikafka.options.delivery_options import DELIVERY, SINK_ID, Delivery
 
 if TYPE_CHECKING:
     from minikafka.clients.produce.config import BatchingConfig
@@ -66,8 +67,12 @@ REJECTED: dict[str, str] = {
     "value.deserializer": _KEYS_ARE_BYTES,
     "key.serializer": _KEYS_ARE_BYTES,
     "value.serializer": _KEYS_ARE_BYTES,
+    "transactional.id": (
+        "not allowed: the sink has transactional ids of its own; to write in transactions set "
+        f"{DELIVERY}={Delivery.EXACTLY_ONCE.value}, and for a stream {SINK_ID}=NAME"
+    ),
 }
-"""Client property -> why it cannot be set. The same set as Spark's connector has."""
+"""Client property -> why it cannot be set. All but the last are refused by Spark's connector too."""
 
 BATCH_BYTES = 900_000
 """The largest encoded batch unless ``kafka.batch.size`` is set: a broker with default limits accepts it."""

@@ -53,7 +53,7 @@ def test_properties_are_text_or_numbers_and_others_are_a_warning(caplog: pytest.
     )
     assert caplog.messages == [
         "property key.serializer has no effect: minikafka does not use it",
-        "property transactional.id has no effect: not supported yet by this version of minikafka",
+        "property transactional.id has no effect: use minikafka.TransactionalProducer",
         "property linger.millis is not valid; did you mean linger.ms?",
     ]
     assert config == BatchingConfig(-1, 3, 20, 100, 2, Codec.GZIP, 1000, 5, 500, 6, 27, 8, False)

@@ -138,13 +138,17 @@ def test_a_stream_has_no_end(name: str) -> None:
     assert "a stream has no end" in refusal.allowed
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("kafka.partitioner.class", "x"), ("kafka.transactional.id", "x")]
-)
-def test_what_comes_later_is_refused_and_not_ignored(name: str, value: str) -> None:
-    refusal = refusal_of({"subscribe": "t", name: value})
-    assert refusal.name == name
+def test_what_comes_later_is_refused_and_not_ignored() -> None:
+    refusal = refusal_of({"subscribe": "t", "kafka.partitioner.class": "x"})
+    assert refusal.name == "kafka.partitioner.class"
     assert "not supported yet" in refusal.allowed
+
+
+def test_transactional_id_is_refused_with_the_options_of_delivery() -> None:
+    refusal = refusal_of({"subscribe": "t", "kafka.transactional.id": "x"})
+    assert refusal.name == "kafka.transactional.id"
+    assert "to write in transactions set minikafka.delivery=exactly-once" in refusal.allowed
+    assert "minikafka.sink.id=NAME" in refusal.allowed
 
 
 @pytest.mark.parametrize("read", [True, False])
