@@ -28,7 +28,7 @@ from pyspark_minikafka.writing.publisher import Unsupported
 from pyspark_minikafka.writing.writer import StreamWriter, batch_writer, stream_writer
 from tests.interop.releases import KAFKA_0_10
 from tests.support.kafka_broker import running
-from tests.support.transactional_clusters import CLUSTERS, transactional_cluster
+from tests.support.transactional_clusters import MORE_CLUSTERS, transactional_cluster
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -36,7 +36,7 @@ VALUES = StructType([StructField("value", StringType())])
 _NUMBERS = itertools.count()
 
 
-@pytest.fixture(scope="module", params=CLUSTERS)
+@pytest.fixture(scope="module", params=MORE_CLUSTERS)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with transactional_cluster(request.param, tmp_path_factory.mktemp("sink")) as addresses:
         yield addresses

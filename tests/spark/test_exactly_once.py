@@ -155,6 +155,23 @@ def test_a_rerun_after_the_commit_writes_nothing(feed: Feed, kafka: CommittedKaf
     assert kafka.staged(feed.sink_id) == 0
 
 
+def test_a_batch_write_in_foreach_batch_stands_beside_a_stream(feed: Feed, kafka: CommittedKafka) -> None:
+    stream, beside = kafka.topic(2), kafka.topic(2)
+
+    def write(frame: DataFrame, _: int) -> None:
+        frame.write.format("minikafka").mode("append").options(**options_of(kafka, beside)).save()
+
+    for number in range(2):
+        feed.add(number)
+    writer = feed.rows().writeStream.foreachBatch(write).trigger(availableNow=True)
+    other = writer.option("checkpointLocation", str(feed.checkpoint.with_name("beside"))).start()
+    feed.run(stream)
+    assert other.awaitTermination(ENDS_S)
+    for topic in (stream, beside):
+        assert sorted(kafka.values(topic, 2)) == sorted(feed.written)
+    assert kafka.topics_of_writes() == []
+
+
 class OwnSpark:
     """Runs the query of a feed in a Spark of its own."""
 

@@ -14,7 +14,10 @@ import pytest
 import pyspark_minikafka
 from minikafka.base.errors import BrokerError
 from minikafka.clients.admin.groups import GroupAdmin
+from minikafka.clients.produce.transactional_producer import TransactionalProducer
 from pyspark_minikafka import cache
+from pyspark_minikafka.planning.transaction_waits import TransactionWait
+from pyspark_minikafka.reading.stream import HAS_LIMITS
 from tests.spark.streams import PATIENCE_S, Running, Streams, wait_until
 
 if TYPE_CHECKING:
@@ -55,6 +58,30 @@ def test_progress_has_the_offsets_and_with_options_the_present_lag(streams: Stre
     assert ages[0] == 0
     assert ages[1] is not None
     assert 0 <= ages[1] < 60_000
+
+
+@pytest.mark.skipif(not HAS_LIMITS, reason="Spark from 4.2 on reports the newest offset")
+def test_a_query_behind_an_open_transaction_says_so(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic_with(["a", "b"])
+    options = {"subscribe": topic, "startingOffsets": "earliest", "kafka__isolation__level": "read_committed"}
+    with TransactionalProducer(kafka.client, {"transactional.id": f"writer of {topic}"}) as producer:
+        producer.init_transactions()
+        producer.begin()
+        producer.send(topic, b"c", partition=0).result()
+        producer.flush()
+        running = streams.start(**options)
+        running.wait_for(2)
+
+        def waits() -> list[TransactionWait | None]:
+            return [each.waits for each in pyspark_minikafka.progress(running.query).waiting]
+
+        wait_until(lambda: bool(waits()))
+        (wait,) = waits()
+        assert wait is not None
+        assert wait.offset == 2
+        assert running.values == ["a", "b"]
+        producer.commit()
+        assert running.wait_for(3) == ["a", "b", "c"]
 
 
 def test_a_batch_that_failed_has_no_progress(streams: Streams, kafka: Kafka) -> None:
