@@ -35,7 +35,9 @@ batch may begin one only after the coordinator has verified that the partition i
 verification of a producer begins with a ``VerificationGuard``, which is kept until the producer's next batch
 or marker is appended. A batch with another guard, from before a marker, gets 48 INVALID_TXN_STATE. A batch of
 an open transaction needs no verification if it has its epoch: with a higher one, anybody with a transactional
-id could raise the epoch of another producer, and the marker of that one's transaction would be refused.
+id could raise the epoch of another producer, and the marker of that one's transaction would be refused. Where
+nothing is verified, such a batch gets 48. So an open transaction has no records of an epoch below its
+producer's, and a marker that is refused with 47 leaves nothing undecided.
 
 Everything here is a value or a pure function; ``producer_state_manager`` keeps the state of a log and its
 files.
@@ -187,7 +189,8 @@ def analyze_batches(
     Returns the earlier batch if they are a duplicate of it; otherwise the state of their producers after the
     append, empty when no batch has a producer. Raises BrokerError as in the module's table, and
     INVALID_TXN_STATE for a non-transactional batch of a producer with an open transaction, and for a
-    transactional one that would begin a transaction without having been verified.
+    transactional one that would begin a transaction without having been verified, or join one of a lower
+    epoch.
     """
     changed: dict[int, ProducerStateEntry] = {}
     for header in batches:
@@ -204,12 +207,11 @@ def analyze_batches(
                     if header.producer_id in verifications:
                         _check_lowest(verifications[header.producer_id], header)
                     _check(producer, header, batch)
-            if (
-                header.transactional
-                and guard is not None
-                and not is_in_open_transaction(producer, header.producer_epoch)
-            ):
-                _check_verified(verifications.get(header.producer_id), guard, header.producer_id)
+            if header.transactional and not is_in_open_transaction(producer, header.producer_epoch):
+                if guard is not None:
+                    _check_verified(verifications.get(header.producer_id), guard, header.producer_id)
+                elif producer.current_txn_first_offset >= 0:
+                    raise _in_older_transaction(producer, header)
             changed[header.producer_id] = producer.with_batch(
                 header.producer_epoch, batch, now_ms, transactional=header.transactional
             )
@@ -314,6 +316,14 @@ def _check_verified(
             ErrorCode.INVALID_TXN_STATE,
             f"producer {producer_id} sent a batch of a transaction that ended while it was verified",
         )
+
+
+def _in_older_transaction(producer: ProducerStateEntry, header: BatchHeader) -> BrokerError:
+    return BrokerError(
+        ErrorCode.INVALID_TXN_STATE,
+        f"producer {header.producer_id} sent a batch of epoch {header.producer_epoch} in the transaction of "
+        f"epoch {producer.epoch}, open since offset {producer.current_txn_first_offset}",
+    )
 
 
 def _check_epoch(producer: ProducerStateEntry, producer_id: int, epoch: int) -> None:

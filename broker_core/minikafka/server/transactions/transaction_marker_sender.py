@@ -8,8 +8,11 @@ A partition without its marker is tried again after a pause, with the leader of 
 too few replicas are in sync, or the broker did not answer. So a marker may be written twice, which does no
 harm: the transaction stays as it is until all its partitions have theirs.
 
-Sending ends without a result where somebody newer acts: a newer coordinator (TRANSACTION_COORDINATOR_FENCED)
-or a newer producer (INVALID_PRODUCER_EPOCH); and by ``drop``, when another broker coordinates.
+A partition where a newer epoch of the producer has written (INVALID_PRODUCER_EPOCH) needs no marker: its log
+has no open transaction of this epoch, and takes no more batches of it. For the coordinator, no transaction of
+a newer epoch begins before this one is complete, so the epoch is that of a stranger with the same producer
+id. Kafka stops to send then, and the transactional id can never be used again. TRANSACTION_COORDINATOR_FENCED
+is tried again: as a newer coordinator acts, this broker soon hears of it, and ``drop`` ends the sending.
 
 A partition that the metadata cache does not know may be deleted, or this broker may not have heard of it yet.
 Only ZooKeeper tells: Kafka takes it for deleted, and a missing marker would hold back the last stable offset
@@ -70,11 +73,14 @@ _RETRIES_REPORTED = 8
 """A partition is reported after so many retries, and then each time that their number has doubled."""
 
 _WRITTEN = frozenset(
-    {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
+    {
+        ErrorCode.NONE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
 )
 """Results after which a partition needs no marker any more: a log of old messages has no transactions."""
-_SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Results after which nothing is sent for the transaction any more."""
 
 _UNKNOWN_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -393,8 +399,8 @@ class TransactionMarkerSender:
             left: list[TopicPartition] = []
             for topic_partition in filter(sending.left.__contains__, entry.partitions):
                 code = results.get(topic_partition, ErrorCode.UNKNOWN)
-                if code in _SUPERSEDED:
-                    self._end_superseded(sending, topic_partition, code)
+                if code == ErrorCode.INVALID_PRODUCER_EPOCH:
+                    _report_fenced(sending.markers, topic_partition)
                 (written if code in _WRITTEN else left).append(topic_partition)
             if sending.is_over:
                 continue
@@ -408,19 +414,6 @@ class TransactionMarkerSender:
         self._retry(again)
         for markers, partitions in done:
             self.written(markers, partitions)
-
-    def _end_superseded(self, sending: _Sending, topic_partition: TopicPartition, code: int) -> None:
-        with self._lock:
-            was_over = sending.is_over
-            self._end(sending)
-        if not was_over:
-            _log.warning(
-                "stopped sending the markers of transactional id %r: %s answers %s, so a newer producer or "
-                "coordinator ends the transaction",
-                sending.markers.transactional_id,
-                topic_partition,
-                ErrorCode(code).name,
-            )
 
     def _retry(self, entries: Iterable[_Entry]) -> None:
         """Try markers again, each after its pause."""
@@ -542,6 +535,18 @@ def _request(batch: Sequence[_Entry]) -> WriteTxnMarkersRequest:
 def _pause_ms(retries: int) -> int:
     """Return the pause before the next attempt, after so many retries."""
     return min(RETRY_MS << min(retries, 10), MAX_RETRY_MS)
+
+
+def _report_fenced(markers: TxnMarkers, topic_partition: TopicPartition) -> None:
+    """Log that somebody else has fenced the producer of a transaction."""
+    _log.warning(
+        "no marker of transactional id %r for %s: a newer epoch than %d of producer %d wrote there, not "
+        "by its coordinator; if the producer is fenced, initialize it again",
+        markers.transactional_id,
+        topic_partition,
+        markers.producer_epoch,
+        markers.producer_id,
+    )
 
 
 def _report(entry: _Entry, results: Results) -> None:

@@ -269,6 +269,8 @@ def test_batches_without_numbers_are_no_duplicates(partition: Partition) -> None
 
 def test_batch_without_numbers_may_have_any_later_epoch(partition: Partition) -> None:
     partition.append(commit(epoch=2))
+    assert partition.refusal(commit(epoch=5)) is ErrorCode.INVALID_TXN_STATE
+    partition.known[7] = partition.known[7].with_end_marker(2, 3, NOW_MS)
     assert partition.append(commit(epoch=5)) == (1, 1)
     assert partition.refusal(commit(epoch=4)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert partition.refusal(commit(epoch=-1)) is ErrorCode.INVALID_PRODUCER_EPOCH

@@ -67,6 +67,7 @@ def test_waiting_markers_of_a_broker_share_the_next_request(harness: MarkerHarne
         E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         E.REQUEST_TIMED_OUT,
         E.KAFKA_STORAGE_ERROR,
+        E.TRANSACTION_COORDINATOR_FENCED,
         E.UNKNOWN,
     ],
 )
@@ -123,16 +124,26 @@ def test_partition_without_transactions_counts_as_written(harness: MarkerHarness
     assert harness.reported(1)
 
 
-@pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
-def test_nothing_more_is_sent_once_superseded(
-    harness: MarkerHarness, code: ErrorCode, caplog: pytest.LogCaptureFixture
+def test_partition_of_a_newer_producer_counts_as_written(
+    harness: MarkerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    harness.peers.codes = lambda key: code if key.partition == 1 else E.NOT_LEADER_FOR_PARTITION
+    harness.peers.codes = fails(1, error=E.INVALID_PRODUCER_EPOCH)
     harness.send(harness.markers(1, 2))
+    assert harness.reported(1, 2)
+    assert "no marker of transactional id 'id-7' for t-1: a newer epoch than 3 of producer 7" in caplog.text
+
+
+def test_partition_of_a_newer_coordinator_is_tried_until_the_drop(harness: MarkerHarness) -> None:
+    harness.peers.codes = fails(1, error=E.TRANSACTION_COORDINATOR_FENCED)
+    harness.send(harness.markers(1, 2))
+    assert harness.reported(2)
+    for _ in range(3):
+        harness.advance(1_000)
     sent = len(harness.peers.sent)
+    assert sent == 2 + 3
+    harness.drop(lambda markers: True)
     harness.advance(5_000)
-    assert (len(harness.peers.sent), harness.written) == (sent, [])
-    assert f"t-1 answers {code.name}" in caplog.text
+    assert len(harness.peers.sent) == sent
 
 
 def test_dropped_markers_are_not_sent_any_more(harness: MarkerHarness) -> None:
