@@ -15,6 +15,7 @@ from minikafka.wire.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from tests.support import transaction_requests
 from tests.support.requests import Request
 from tests.support.simulation import Client, Simulation
 
@@ -73,6 +74,26 @@ def test_producer_ids_skip_blocks_lost_by_a_restore() -> None:
     simulation.end_stray_sessions()
     simulation.move_to(simulation.machine.host)
     assert simulation.call(WANTED).producer_id > used + 1000
+
+
+def test_ids_that_only_transactions_have_are_not_given_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their producers have written nothing, or the topics were deleted."""
+    monkeypatch.setattr(counters, "PRODUCER_IDS_AT_ONCE", 2)
+    simulation = Simulation.serving()
+    simulation.call(transaction_requests.find("a"))  # creates the topic
+    simulation.pass_time(1_000)
+    assert simulation.call(transaction_requests.init("a")).error_code == 0
+    copy = simulation.zookeeper.copy()
+    used = [simulation.call(transaction_requests.init(name)).producer_id for name in "bcd"]
+    simulation.machine.kill()
+    simulation.zookeeper.restore(copy)
+    simulation.end_stray_sessions()
+    simulation.machine.start()
+    simulation.pass_time(20_000)
+    assert simulation.call(WANTED).producer_id > max(used)
+    assert f"but {max(used)} is in use" in caplog.text
 
 
 def test_stop_answers_waiting_producers_with_a_retriable_error() -> None:

@@ -37,6 +37,7 @@ from minikafka.transactions.decisions import (
 from minikafka.transactions.messages import TransactionLogValue, key_bytes, value_bytes
 from minikafka.transactions.metadata import (
     NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     TransactionMetadata,
     TxnTransitMetadata,
     is_epoch_exhausted,
@@ -110,6 +111,11 @@ class TransactionCoordinatorShard:
     def transactional_ids(self) -> list[str]:
         """Return all ids."""
         return list(self._transactions)
+
+    def highest_producer_id(self) -> int:
+        """Return the largest producer id of all transactions; -1 for none."""
+        ids = (metadata.producer_id for metadata in self._transactions.values())
+        return max(ids, default=NO_PRODUCER_ID)
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         """Return the description of a transaction."""

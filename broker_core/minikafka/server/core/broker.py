@@ -220,7 +220,9 @@ class Broker:
 
     def highest_producer_id(self) -> int:
         """Return the largest producer id that this broker knows to be in use; -1 for none."""
-        return max(self.producer_ids.highest_taken, highest_producer_id(self.logs.logs().values()))
+        ids = self.producer_ids
+        in_logs = highest_producer_id(self.logs.logs().values())
+        return max(ids.highest_taken, ids.highest_of_transactions, in_logs)
 
     # --- the core -------------------------------------------------------------------------------------------
 

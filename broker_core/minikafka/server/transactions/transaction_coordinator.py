@@ -483,6 +483,8 @@ class TransactionCoordinator:
             _log.error("failed to load the transactions of %s, retrying: %s", topic_partition, error)
             shard = None
         end_offset = partition.log.end_offset
+        if shard is not None:
+            self._count_producer_ids(shard)
 
         def step() -> None:
             if self._loads.get(topic_partition.partition) is not load:
@@ -496,6 +498,14 @@ class TransactionCoordinator:
                 self._serve(partition, load, shard)
 
         self.broker.run(step)
+
+    def _count_producer_ids(self, shard: TransactionCoordinatorShard) -> None:
+        """Raise ZooKeeper's counter above the producer ids of loaded transactions, of which other logs need
+        not have any: after a restore it could be below.
+        """
+        broker, highest = self.broker, shard.highest_producer_id()
+        if broker.run(lambda: broker.producer_ids.loaded(highest)):
+            broker.worker.submit(broker.raise_producer_ids)
 
     def _serve(self, partition: Partition, load: _Load, shard: TransactionCoordinatorShard) -> None:
         """Serve the transactions of a partition that is loaded, and go on with their ends."""

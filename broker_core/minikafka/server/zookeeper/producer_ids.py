@@ -31,6 +31,8 @@ class ProducerIds:
         self._free = iter(range(0))
         self.highest_taken = -1
         """The last id of the blocks of this process; -1 for none."""
+        self.highest_of_transactions = -1
+        """The largest id in the loaded partitions of ``__transaction_state``; -1 for none."""
         self.doubtful = False
         """True if ZooKeeper may have been restored from an older copy since the last block."""
         self.being_fetched = False
@@ -47,6 +49,13 @@ class ProducerIds:
         if block:
             self.doubtful = False
             self.highest_taken = max(self.highest_taken, block[-1])
+
+    def loaded(self, producer_id: int) -> bool:
+        """Take the largest id of transactions that were loaded. Return whether it is the largest so far."""
+        if not self.highest_of_transactions < producer_id < PRODUCER_IDS_BELIEVED:
+            return False
+        self.highest_of_transactions = producer_id
+        return producer_id > self.highest_taken
 
     def compare(self, counted: int) -> None:
         """Discard the block if ``counted``, the next id in ZooKeeper, shows that ZooKeeper was restored.
