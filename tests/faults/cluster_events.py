@@ -293,6 +293,9 @@ class Connection:
         if not self.closed:
             self.fail("the connection was closed by this client")
 
+    def abort(self) -> None:
+        self.close()
+
     def fail(self, reason: str) -> None:
         """Close this end, and send the end to the server."""
         self._lose(reason)
@@ -421,6 +424,10 @@ class _Exchange:
     @property
     def peer_certificate(self) -> bytes | None:
         return None
+
+    @property
+    def is_abandoned(self) -> bool:
+        return False
 
     def authenticated(self) -> None:
         """Ignored: the simulation has no such limits."""

@@ -10,9 +10,11 @@ from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
+from minikafka.wire.apis.write_txn_markers import WRITE_TXN_MARKERS
+from minikafka.wire.framing import RequestHeader
 from tests.support import requests, transaction_requests
 from tests.support.requests import Request
-from tests.support.simulation import Simulation
+from tests.support.simulation import PORT, Simulation
 
 ID = "x"
 SETTINGS = {"auto.leader.rebalance.enable": "false"}
@@ -93,3 +95,22 @@ def test_newer_epoch_of_a_stranger_does_not_join_an_open_transaction() -> None:
     assert world.produce(0, epoch=1, transactional_id="y") is ErrorCode.INVALID_TXN_STATE
     assert world.end() is ErrorCode.NONE
     assert (world.state(), world.undecided(0)) == ("CompleteCommit", 0)
+
+
+def test_marker_of_a_sender_that_gave_up_does_not_end_the_next_transaction() -> None:
+    """Nothing in it differs from the marker of the next transaction, except that nobody waits for it."""
+    world = World(1)
+    for sequence in range(2):
+        assert world.add(0) is ErrorCode.NONE
+        assert world.produce(0, sequence=sequence) is ErrorCode.NONE
+        if sequence == 0:
+            assert world.end() is ErrorCode.NONE
+    late = transaction_requests.write_markers([world.producer], {"t": [0]})
+    connection = world.network.connect("machine-1", PORT)
+    header = RequestHeader(int(late.key), late.version, 1, "late")
+    connection.request([header.encode(), *WRITE_TXN_MARKERS.encode_request(late.version, late.body)])
+    connection.close()
+    world.network.run()
+    assert world.undecided(0) == 1
+    assert world.end(commit=False) is ErrorCode.NONE
+    assert (world.state(), world.undecided(0)) == ("CompleteAbort", 0)

@@ -85,6 +85,9 @@ class _FakeConnection:
     def close(self, drain_ms: int = 0) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.close()
+
 
 class MarkerPeers:
     """The connector of the sender. ``codes``: the answer to all requests; None: the test answers."""

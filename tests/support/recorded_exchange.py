@@ -24,6 +24,7 @@ class RecordedExchange:
         self.calls: list[tuple[Any, ...]] = []
         self.response: Sequence[Part] | None = None
         self.kept = False
+        self.is_abandoned = False
         self.closed = ""
         """The reason of a close."""
         self._fails = fails

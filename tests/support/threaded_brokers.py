@@ -67,6 +67,9 @@ class _Connection:
                 if not pending.done():
                     pending.close("closed by this side")
 
+    def abort(self) -> None:
+        self.close()
+
 
 class ThreadedConnector:
     """Serves every request at once, in turn; a request without an answer waits until the end."""

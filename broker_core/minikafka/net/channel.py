@@ -34,6 +34,7 @@ nothing cost no more than a connection without TLS.
 
 from __future__ import annotations
 
+import select
 import selectors
 import socket
 from enum import IntEnum, auto
@@ -108,7 +109,7 @@ AWAITS_CLIENT = frozenset({HANDSHAKE, READING, SENDING, THROTTLED})
 
 
 class Channel:
-    """One connection. Only its processor's thread uses it."""
+    """One connection. Only its processor's thread uses it, where nothing else is said."""
 
     __slots__ = (
         "authentication_deadline_ms",
@@ -178,6 +179,19 @@ class Channel:
     def encrypt(self, tls: SslTransport) -> None:
         """Use ``tls``, which has taken over the socket."""
         self.sock = self.tls = tls
+
+    def peer_has_closed(self) -> bool:
+        """Return whether the peer has closed its side, or the connection has ended. Any thread may call this.
+
+        What the peer sent before may still be unread. Without POLLRDHUP (not on Linux) a peer that has closed
+        only its side counts as connected.
+        """
+        descriptor = self.sock.fileno()
+        if self.state is CLOSED or descriptor < 0:
+            return True
+        poller = select.poll()
+        poller.register(descriptor, getattr(select, "POLLRDHUP", 0))
+        return bool(poller.poll(0))
 
     def await_transport(self) -> None:
         """Have the selector report what the next call of a step waits for, after BlockingIOError."""

@@ -20,6 +20,7 @@ import copy
 import select
 import selectors
 import socket
+import struct
 import threading
 import time
 from collections import deque
@@ -332,6 +333,12 @@ class SocketConnection:
             while not all(pending.done() for pending in newest) and _now_ms() < deadline_ms:
                 _wait_readable(newest, deadline_ms - _now_ms())
             self._fail(NetworkError(_CLOSED_HERE, self.peer))
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):  # the peer may have been quicker
+            # The close then resets the connection and drops what is not sent.
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
 
     def receive_arrived(self) -> None:
         """Read what has arrived, without waiting; nothing when another thread is reading."""

@@ -71,6 +71,10 @@ class SocketExchange:
         tls = self._channel.tls
         return None if tls is None else tls.peer_certificate()
 
+    @property
+    def is_abandoned(self) -> bool:
+        return self._channel.peer_has_closed()
+
     def authenticated(self) -> None:
         self._processor.execute(lambda: self._processor.lift_limits(self._channel))
 

@@ -77,6 +77,13 @@ class Exchange(Protocol):
     def peer_certificate(self) -> bytes | None:
         """The certificate of the peer in DER, which the network has verified; None if it has shown none."""
 
+    @property
+    def is_abandoned(self) -> bool:
+        """True if the peer has closed its side, or the connection has ended: nobody waits for the response.
+
+        Asks the operating system, so it also counts what the network thread has not read yet.
+        """
+
     def authenticated(self) -> None:
         """Declare that the client has authenticated: lift the limits of ``Endpoint.demands_authentication``.
 
@@ -205,6 +212,11 @@ class Connection(Protocol):
     def close(self, drain_ms: int = 0) -> None:
         """Accept no more requests, wait up to ``drain_ms`` for the responses in flight, and close the
         connection. Waiting callers get a NetworkError. A second call does nothing.
+        """
+
+    def abort(self) -> None:
+        """Close the connection, and send nothing that this machine still has to send: a request that was
+        given up must not arrive after the next attempt.
         """
 
 

@@ -276,6 +276,10 @@ class _MemoryExchange:
     def peer_certificate(self) -> bytes | None:
         return None
 
+    @property
+    def is_abandoned(self) -> bool:
+        return self._connection.closed
+
     def authenticated(self) -> None:
         self._connection.max_request_bytes = self._connection.server.max_request_bytes
 
@@ -396,6 +400,10 @@ class MemoryConnection:
         self._fail(NetworkError("the connection was closed by this client", self.peer))
         if not self._requests:
             self.network.forget(self)
+
+    def abort(self) -> None:
+        self._requests.clear()
+        self.close()
 
     def ready(self) -> bool:
         """Return True if a frame may move in either direction, or the end has come."""

@@ -334,6 +334,10 @@ class SslTransport:
         """Return an option of the socket."""
         return self._sock.getsockopt(level, option)
 
+    def setsockopt(self, level: int, option: int, value: bytes) -> None:
+        """Set an option of the socket."""
+        self._sock.setsockopt(level, option, value)
+
     def fileno(self) -> int:
         """Return the descriptor, for ``select`` and ``poll`` only."""
         return self._sock.fileno()

@@ -135,6 +135,12 @@ class Peer:
             self._connection.close()
             self._connection = None
 
+    def abort(self) -> None:
+        """Close the connection, so that a request that the other broker has not received never arrives."""
+        if self._connection is not None:
+            self._connection.abort()
+        self.close()
+
 
 def _network_error(error: AuthenticationFailed) -> NetworkError:
     """Return the error for requests, which are tried again: credentials and certificates may change."""
@@ -211,7 +217,7 @@ class InterBrokerConnection(ABC):
         return True
 
     def _fail(self, reason: str, level: int = logging.WARNING) -> None:
-        self.peer.close()
+        self.peer.abort()
         self._not_before_ms = self.clock.monotonic_ms() + self.failed(reason)
         if self._complaint != reason:
             self._complaint = reason

@@ -198,6 +198,28 @@ def test_closed_idle_connection_is_noticed_before_sending() -> None:
         assert connection.closed
 
 
+@pytest.mark.parametrize(("end", "all_arrives"), [("close", True), ("abort", False)])
+def test_aborted_connection_sends_no_more(end: str, all_arrives: bool) -> None:
+    """A peer that reads nothing gets as much as its kernel has taken, the rest waits in ours."""
+    ended = threading.Event()
+    received: list[int] = []
+
+    def serve_one(peer: socket.socket) -> None:
+        assert ended.wait(PATIENCE_SECONDS)
+        received.append(0)
+        with contextlib.suppress(ConnectionResetError):
+            while count := len(peer.recv(65536)):
+                received[0] += count
+
+    size = 180_000
+    with against(serve_one) as connection:
+        connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * size)
+        connection.request([bytes(size)])
+        getattr(connection, end)()
+        ended.set()
+    assert (received[0] == 4 + size) is all_arrives
+
+
 def test_peer_that_closes_early_fails_all_pending_requests() -> None:
     with against(lambda peer: read_exactly(peer, 10)) as connection:
         pending = [connection.request([b"?"]), connection.request([b"!"])]

@@ -42,6 +42,22 @@ def test_next_request_waits_until_the_first_is_answered(handler: Keeping, harnes
     assert bytes(second.result()) == b"two"
 
 
+@pytest.mark.parametrize("end", ["close", "abort"])
+def test_exchange_tells_that_its_peer_has_closed(handler: Keeping, harness: NetworkHarness, end: str) -> None:
+    connection = harness.connect(harness.listen(handler))
+    pending = connection.request([b"1"])
+    harness.until(lambda: handler.exchanges, "the request has come")
+    (exchange,) = handler.exchanges
+    assert not exchange.is_abandoned
+    getattr(connection, end)()
+    harness.until(lambda: exchange.is_abandoned, "the close has come")
+    with pytest.raises(NetworkError):
+        pending.result()
+    exchange.respond([b"one"])
+    harness.settle()
+    assert exchange.is_abandoned
+
+
 def test_connections_do_not_wait_for_each_other(handler: Keeping, harness: NetworkHarness) -> None:
     server = harness.listen(handler)
     slow, quick = harness.connect(server), harness.connect(server)

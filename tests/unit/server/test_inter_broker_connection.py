@@ -37,13 +37,16 @@ class FailingConnector:
 class RefusedLater:
     """A connection whose peer refuses the certificate after the handshake, as with TLS 1.3."""
 
-    closed = False
+    closed = aborted = False
 
     def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> PendingResponse:
         raise REFUSED
 
     def close(self, drain_ms: int = 0) -> None:
         self.closed = True
+
+    def abort(self) -> None:
+        self.aborted = True
 
 
 class Accepting:
@@ -136,5 +139,6 @@ def test_login_refused_at_the_first_request_is_retried_after_a_pause(
     asking = Asking(Peer(ADDRESS, Accepting(made), "test"), clock, 1_000)
     assert asking.step()
     assert made.closed
+    assert made.aborted
     assert not asking.step()
     assert caplog.messages == ["request to broker 2 at h:9092 failed, retrying: h:9092: wrong password"]

@@ -196,7 +196,9 @@ def handlers(services: Services) -> Mapping[ApiKey, Handler]:
             key: partial(run, partial(handle, services.groups, services.transactions))
             for key, handle in _OF_BOTH.items()
         },
-        ApiKey.WRITE_TXN_MARKERS: partial(run, partial(write_txn_markers.handle, services.marker_writer)),
+        ApiKey.WRITE_TXN_MARKERS: partial(
+            run, partial(write_txn_markers.handle, broker.clock, services.marker_writer)
+        ),
         **{key: partial(handle, services.replicas) for key, handle in _OF_REPLICAS.items()},
         ApiKey.LEADER_AND_ISR: partial(leader_and_isr.handle, broker, services.replicas),
         **{key: partial(handle, services.control, broker) for key, handle in _OF_CONTROLLER.items()},

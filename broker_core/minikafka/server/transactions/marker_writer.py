@@ -44,6 +44,10 @@ MarkersWritten = Callable[[Sequence[MarkerResults]], None]
 """Called outside of the lock with the results of each marker."""
 
 
+def _never() -> bool:
+    return False
+
+
 class _Writing:
     """The results of some markers, until all are known."""
 
@@ -69,10 +73,14 @@ class MarkerWriter:
         self._groups = groups
         self._writer = PartitionWriter(broker, Codec.NONE, REPLICATION_TIMEOUT_MS)
 
-    def write(self, markers: Sequence[EndMarker], done: MarkersWritten) -> Steps:
+    def write(
+        self, markers: Sequence[EndMarker], done: MarkersWritten, is_late: Callable[[], bool] = _never
+    ) -> Steps:
         """Append markers. ``done`` is called, perhaps later, with a result for each partition of each.
 
-        Return the steps that do it, for a pool or in a loop; others get the lock between them.
+        ``is_late`` tells before each append whether the sender may have given the markers up: then they get
+        REQUEST_TIMED_OUT. Return the steps that do it, for a pool or in a loop; others get the lock between
+        them.
         """
         rows = [
             (number, marker, topic_partition)
@@ -83,10 +91,19 @@ class MarkerWriter:
         if not rows:
             done([{} for _ in markers])
         for portion in portions(rows, MARKERS_PER_STEP):
-            self._broker.run(partial(self._append, portion, writing))
+            self._broker.run(partial(self._append, portion, writing, is_late))
             yield 0
 
-    def _append(self, rows: Sequence[tuple[int, EndMarker, TopicPartition]], writing: _Writing) -> None:
+    def _append(
+        self,
+        rows: Sequence[tuple[int, EndMarker, TopicPartition]],
+        writing: _Writing,
+        is_late: Callable[[], bool],
+    ) -> None:
+        if is_late():
+            for number, _, topic_partition in rows:
+                writing.add(number, topic_partition, ErrorCode.REQUEST_TIMED_OUT)
+            return
         for number, marker, topic_partition in rows:
             self._writer.append_end_marker(
                 topic_partition,

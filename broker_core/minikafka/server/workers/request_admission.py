@@ -113,6 +113,10 @@ class _AdmittedExchange:
     def peer_certificate(self) -> bytes | None:
         return self._exchange.peer_certificate
 
+    @property
+    def is_abandoned(self) -> bool:
+        return self._exchange.is_abandoned
+
     def authenticated(self) -> None:
         self._exchange.authenticated()
 

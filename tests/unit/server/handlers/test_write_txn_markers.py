@@ -14,6 +14,7 @@ from minikafka.server.handlers import write_txn_markers
 from minikafka.server.security.authorization import CLUSTER_DENIED, Requester
 from minikafka.server.security.transaction_authorizers import TRANSACTION_AUTHORIZERS
 from minikafka.server.transactions.marker_writer import MarkerWriter
+from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.write_txn_markers import (
     WRITE_TXN_MARKERS,
@@ -30,6 +31,9 @@ E = ErrorCode
 UNKNOWN = E.UNKNOWN_TOPIC_OR_PARTITION
 
 
+Rows = list[tuple[int, list[tuple[str, int]]]]
+
+
 class Leader:
     """A broker that leads t-0 and t-1."""
 
@@ -38,22 +42,35 @@ class Leader:
         self.broker = self.world.machine.broker
         groups: Any = None
         self._writer = MarkerWriter(self.broker, groups)
+        self.exchange = RecordedExchange()
 
-    def call(self, *markers: WritableTxnMarker, version: int = 1) -> list[tuple[int, list[tuple[str, int]]]]:
-        """Return the producer id of each row of the response, with its partitions and their codes."""
-        api, exchange = WRITE_TXN_MARKERS, RecordedExchange()
-        header = RequestHeader(int(api.key), version, 1, "test")
-        context = RequestContext(header, api, exchange)
-        for need_bytes in write_txn_markers.handle(self._writer, context, WriteTxnMarkersRequest(markers)):
+    def begin(self, *markers: WritableTxnMarker, version: int = 1) -> Steps:
+        """Return the steps of a request."""
+        self.exchange.response = None
+        header = RequestHeader(int(WRITE_TXN_MARKERS.key), version, 1, "test")
+        context = RequestContext(header, WRITE_TXN_MARKERS, self.exchange)
+        return write_txn_markers.handle(
+            self.world.clock, self._writer, context, WriteTxnMarkersRequest(markers)
+        )
+
+    def call(self, *markers: WritableTxnMarker, version: int = 1) -> Rows:
+        """Serve a request; return its response, see ``codes``."""
+        return self.finish(self.begin(*markers, version=version), version=version)
+
+    def finish(self, steps: Steps, *, version: int = 1) -> Rows:
+        """Run the other steps of a request; return its response, see ``codes``."""
+        for need_bytes in steps:
             assert need_bytes >= 0
-        _, body = split_response(exchange.frame, api.has_tagged_response_header(version))
+        api = WRITE_TXN_MARKERS
+        _, body = split_response(self.exchange.frame, api.has_tagged_response_header(version))
         return codes(api.decode_response(version, body))
 
     def end_offset(self, number: int) -> int:
         return self.broker.partitions[TopicPartition("t", number)].log.end_offset
 
 
-def codes(response: WriteTxnMarkersResponse) -> list[tuple[int, list[tuple[str, int]]]]:
+def codes(response: WriteTxnMarkersResponse) -> Rows:
+    """Return the producer id of each row, with its partitions and their codes."""
     return [
         (
             row.producer_id,
@@ -112,6 +129,26 @@ def test_marker_without_a_producer_is_invalid(leader: Leader) -> None:
 def test_negative_epoch_is_refused(leader: Leader) -> None:
     assert leader.call(marker(0, epoch=-1)) == [(7, [("t-0", E.INVALID_PRODUCER_EPOCH)])]
     assert leader.end_offset(0) == 0
+
+
+def test_request_that_its_sender_gave_up_writes_nothing(leader: Leader) -> None:
+    leader.exchange.is_abandoned = True
+    assert leader.call(marker(0, 1)) == [(7, [("t-0", E.REQUEST_TIMED_OUT), ("t-1", E.REQUEST_TIMED_OUT)])]
+    assert leader.end_offset(0) == 0
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "error", "written"), [(20_000, E.NONE, 1), (20_001, E.REQUEST_TIMED_OUT, 0)]
+)
+def test_request_that_waited_too_long_writes_nothing(
+    leader: Leader, waited_ms: int, error: ErrorCode, written: int
+) -> None:
+    """Its sender waits for up to 30 s, then sends the markers again."""
+    steps = leader.begin(marker(0))
+    next(steps)
+    leader.world.clock.advance(waited_ms)
+    assert leader.finish(steps) == [(7, [("t-0", error)])]
+    assert leader.end_offset(0) == written
 
 
 def test_request_without_markers_has_an_empty_response(leader: Leader) -> None:
