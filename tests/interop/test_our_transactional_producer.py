@@ -22,20 +22,18 @@ import pytest
 from minikafka import TransactionalProducer
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, ProducerFenced, TransactionAbortable
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
-from minikafka.clients.fetch.isolation_level import IsolationLevel
-from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.group.consumer import Committed, GroupConsumer
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce.transaction_manager import TransactionState
 from minikafka.embedded.process import wait_until
 from minikafka.net.connection import SocketConnector
 from minikafka.net.interfaces import Connection, Part, PendingResponse
-from minikafka.records.columns import decode, encode
+from minikafka.records.columns import encode
 from minikafka.wire.api import ApiKey
 from tests.interop.releases import KAFKA_0_10
 from tests.support.kafka_broker import running
-from tests.support.transactional_clusters import KAFKA, OURS, transactional_cluster
+from tests.support.transactional_clusters import KAFKA, OURS, committed, transactional_cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -75,26 +73,6 @@ def producer_of(cluster: ClusterClient, **properties: Any) -> Iterator[Transacti
     ) as producer:
         producer.init_transactions()
         yield producer
-
-
-def committed(cluster: ClusterClient, topic: str) -> list[bytes]:
-    """The values that read_committed shows once all transactions have ended, by partition."""
-    found = []
-    for tp in [p.topic_partition for p in cluster.topic(topic).partitions]:
-        ends = dict.fromkeys(IsolationLevel, 0)
-
-        def settled(tp: TopicPartition = tp, ends: dict[IsolationLevel, int] = ends) -> bool:
-            for isolation in IsolationLevel:
-                ends[isolation] = Admin(cluster).offsets({tp: LATEST}, isolation=isolation)[tp] or 0
-            return len(set(ends.values())) == 1
-
-        assert wait_until(settled, PATIENCE_S), f"a transaction on {tp} stays open"
-        end = ends[IsolationLevel.READ_COMMITTED]
-        for data in RangeFetcher(
-            cluster, tp, 0, end, isolation=IsolationLevel.READ_COMMITTED, timeout_ms=20_000
-        ):
-            found += decode(data, 0, end).value_array().to_pylist()
-    return found
 
 
 def test_what_was_committed_is_visible_and_nothing_else(cluster: ClusterClient, topic: str) -> None:

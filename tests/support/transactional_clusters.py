@@ -1,4 +1,6 @@
-"""Clusters on which transactions are tested: ours of real processes, and one broker of Apache Kafka."""
+"""Clusters on which transactions are tested, ours of real processes and one broker of Apache Kafka, and what
+readers see there.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.admin import LATEST, Admin
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.cluster import Cluster
+from minikafka.embedded.process import wait_until
+from minikafka.records.columns import decode
 from tests.interop.releases import KAFKA_3_9, KAFKA_4
 from tests.support.kafka_broker import running
 
@@ -19,6 +28,7 @@ CLUSTERS = [OURS, pytest.param(KAFKA, marks=pytest.mark.interop)]
 THREE = "three of ours"
 NEWEST_KAFKA = "kafka-4"
 MORE_CLUSTERS = [*CLUSTERS, THREE, pytest.param(NEWEST_KAFKA, marks=pytest.mark.interop)]
+PATIENCE_S = 60.0
 QUICK = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "group.initial.rebalance.delay.ms": "0",
@@ -39,3 +49,23 @@ def transactional_cluster(
         release = KAFKA_4 if kind == NEWEST_KAFKA else KAFKA_3_9
         with running(release, directory / "kafka", config=config) as broker:
             yield broker.bootstrap
+
+
+def committed(cluster: ClusterClient, topic: str) -> list[bytes]:
+    """The values that read_committed shows once all transactions have ended, by partition."""
+    found = []
+    for tp in [p.topic_partition for p in cluster.topic(topic).partitions]:
+        ends = dict.fromkeys(IsolationLevel, 0)
+
+        def settled(tp: TopicPartition = tp, ends: dict[IsolationLevel, int] = ends) -> bool:
+            for isolation in IsolationLevel:
+                ends[isolation] = Admin(cluster).offsets({tp: LATEST}, isolation=isolation)[tp] or 0
+            return len(set(ends.values())) == 1
+
+        assert wait_until(settled, PATIENCE_S), f"a transaction on {tp} stays open"
+        end = ends[IsolationLevel.READ_COMMITTED]
+        for data in RangeFetcher(
+            cluster, tp, 0, end, isolation=IsolationLevel.READ_COMMITTED, timeout_ms=20_000
+        ):
+            found += decode(data, 0, end).value_array().to_pylist()
+    return found
