@@ -10,15 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.base.errors import MinikafkaError
+from minikafka import TransactionalProducer
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.broker import BrokerFailed, BrokerProcess
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
+from minikafka.net.connection import connect
 from minikafka.net.ports import free_port
+from minikafka.wire.apis.init_producer_id import INIT_PRODUCER_ID
+from minikafka.wire.framing import RequestHeader
 from tests.interop.releases import KAFKA_0_10
+from tests.interop.test_transactions import outcomes
+from tests.support import transaction_requests
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.load import Load
 
@@ -168,6 +174,35 @@ def test_killed_brokers_of_both_kinds_lose_no_acknowledged_data(
     assert load.failed == load.changed == []
     assert load.acknowledged.items() <= load.consumed.items()
     assert {min(controllers), max(controllers)} > {KAFKA}
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(300)
+def test_transactions_are_refused_by_name(mixed: MixedCluster) -> None:
+    mixed.start(KAFKA)
+    mixed.start(1)
+    ours = mixed.addresses[1]
+    with Client(mixed.bootstrap) as client:
+        Admin(client).create_topic(NewTopic("t", 2, 2))
+    for bootstrap in (mixed.addresses[KAFKA], ours):
+        with Client(bootstrap) as client, TransactionalProducer(client, transactional_id="x") as producer:
+            with pytest.raises(BrokerError, match="it lacks InitProducerId") as caught:
+                producer.init_transactions()
+            assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+        assert outcomes(bootstrap, "t", "init x") == ["UnsupportedVersionException"]
+    # A client that does not ask for the versions first.
+    host, _, port = ours.rpartition(":")
+    connection = connect(host, int(port))
+    asked = transaction_requests.init("x", version=0)
+    header = RequestHeader(int(asked.key), asked.version, 1, "c")
+    pending = connection.request([header.encode(), *INIT_PRODUCER_ID.encode_request(0, asked.body)])
+    with pytest.raises(NetworkError, match="the peer closed the connection"):
+        pending.result()
+    log = (mixed.directory / "logs" / "broker-1.log").read_text()
+    assert (
+        "unsupported version 0 of InitProducerId: inter.broker.protocol.version limits this broker to the "
+        "versions of 0.10.1"
+    ) in log
 
 
 @pytest.mark.interop
