@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -18,7 +19,9 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.net.ports import free_port
 from tests.spark.conftest import Kafka, child_environment
+from tests.support.processes import kill_family
 from tests.support.transactional_clusters import CLUSTERS, transactional_cluster
 
 if TYPE_CHECKING:
@@ -245,6 +248,61 @@ def test_a_task_killed_in_the_middle_is_written_once(
     feed.add(1)
     assert "done" in OwnSpark(feed, topic, tmp_path, dies=str(tmp_path / "died")).ended()
     assert (tmp_path / "died").exists()
+    assert sorted(kafka.values(topic, 2)) == sorted(feed.written)
+    assert kafka.staged(feed.sink_id) == 0
+
+
+@contextlib.contextmanager
+def spark_cluster(directory: Path) -> Iterator[str]:
+    """A standalone cluster of Spark with two hosts, as Spark runs the twin of a task on another host only."""
+    import pyspark
+
+    spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    package = "org.apache.spark.deploy"
+    address = f"spark://127.0.0.1:{free_port()}"
+    words = ["--webui-port", "0", "--host"]
+    port = address.rpartition(":")[2]
+    programs = [[f"{package}.master.Master", "--port", port, *words, "127.0.0.1"]]
+    for number in (2, 3):
+        size = ["--cores", "2", "--memory", "1g", "--work-dir", str(directory / f"worker-{number}")]
+        programs.append([f"{package}.worker.Worker", address, *size, *words, f"127.0.0.{number}"])
+    with contextlib.ExitStack() as stack:
+        for number, program in enumerate(programs):
+            output = stack.enter_context((directory / f"spark-{number}.log").open("w"))
+            process = subprocess.Popen(
+                [spark_class, *program],
+                cwd=directory,
+                env=child_environment(),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            stack.callback(process.wait)
+            stack.callback(kill_family, process.pid)
+        yield address
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_speculative_twin_of_a_task_writes_nothing_twice(
+    feed: Feed, kafka: CommittedKafka, tmp_path: Path
+) -> None:
+    topic = kafka.topic(2)
+    feed.add(0)
+    settings = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "500ms",
+        "spark.executor.memory": "512m",
+        "spark.local.dir": str(tmp_path),
+    }
+    slept = tmp_path / "slept"
+    given = {"settings": json.dumps(settings), "tasks": "4", "sleeps": str(slept)}
+    with spark_cluster(tmp_path) as master:
+        assert "done" in OwnSpark(feed, topic, tmp_path, master=master, **given).ended()
+    assert slept.exists()
+    assert slept.with_name("slept, others not").exists(), "the task had no twin"
     assert sorted(kafka.values(topic, 2)) == sorted(feed.written)
     assert kafka.staged(feed.sink_id) == 0
 

@@ -4,8 +4,10 @@ Argument: a JSON object.
     input, checkpoint, topic, options   the files that are read, and where their rows go
     master                              of Spark
     settings                            more of Spark's settings
+    tasks                               the number of tasks that write, if the rows are shuffled
     dies                                a file: the first task with row 20 ends its worker, and makes it
-    sleeps                              a file: as ``dies``, but this attempt sleeps instead
+    sleeps                              a file: as ``dies``, but this attempt sleeps; one that does not makes
+                                        the file with ", others not" behind its name
 """
 
 from __future__ import annotations
@@ -52,9 +54,13 @@ def main(given: dict[str, str]) -> None:
                     os.kill(os.getpid(), signal.SIGKILL)
                 if sleeps and first(sleeps):
                     time.sleep(10)
+                elif sleeps:
+                    first(f"{sleeps}, others not")
             yield batch
 
     frame = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(given["input"])
+    if "tasks" in given:
+        frame = frame.repartition(int(given["tasks"]))
     writer = frame.mapInArrow(troubled, "value string").writeStream.format("minikafka")
     writer = writer.options(**json.loads(given["options"])).option("checkpointLocation", given["checkpoint"])
     query = writer.trigger(availableNow=True).start()
