@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,25 +20,17 @@ from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.cluster import Cluster
-from minikafka.embedded.java import find_java
 from minikafka.embedded.process import wait_until
 from minikafka.records.columns import decode
 from tests.interop.frameworks import kill_in_turn, restarted
-from tests.interop.releases import JVM, KAFKA_3_9, java_environment
+from tests.interop.java_transactions import java, outcomes
 from tests.support.transactional_clusters import KAFKA, OURS, transactional_cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
-HERE = Path(__file__).parent
 PATIENCE_S = 90.0
 COMMITTED = IsolationLevel.READ_COMMITTED
 _NUMBERS = itertools.count()
-
-
-def java(program: str, *arguments: str) -> list[str]:
-    """The command of a Java program of this folder, with the clients of 3.9.1."""
-    source = str(HERE / "java" / f"{program}.java")
-    return [find_java().path, *JVM, "-cp", f"{KAFKA_3_9.libs()}/*", source, *arguments]
 
 
 @pytest.fixture(scope="module", params=[OURS, KAFKA])
@@ -54,19 +45,6 @@ def topic(bootstrap: str) -> str:
     with ClusterClient(bootstrap) as client:
         Admin(client).create_topic(NewTopic(name, partitions=2, configs={"max.message.bytes": "20000"}))
     return name
-
-
-def outcomes(bootstrap: str, topic: str, *commands: str) -> list[str]:
-    """Run commands by the Java clients, and return a line for each (see ``Transactions.java``)."""
-    done = subprocess.run(
-        java("Transactions", bootstrap, topic, *commands),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        env=java_environment(),
-        check=True,
-    )
-    return done.stdout.splitlines()
 
 
 def committed(client: ClusterClient, topic: str, partition: int) -> list[bytes]:

@@ -1,10 +1,16 @@
+import java.io.IOException;
+import java.io.Reader;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -12,27 +18,34 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Transactions BOOTSTRAP TOPIC COMMAND...: runs commands in order, and prints a line for each.
+ * Transactions BOOTSTRAP TOPIC COMMAND...: runs commands in order, and prints a line for each. BOOTSTRAP may be a file of
+ * client properties instead.
  *
  * <p>"init ID [TIMEOUT_MS]", "begin ID", "send ID PARTITION VALUE", "commit ID", "abort ID", "wait ID TIMEOUT_MS", each
  * for the producer of that name; "new ID" puts another one in its place. "large ID BYTES" sends so much to partition 0,
- * "to ID TOPIC" a record to another topic, and "raise ID VALUE" one whose callback throws. "read" prints the values of all
+ * "to ID TOPIC" a record to another topic, and "raise ID VALUE" one whose callback throws. "offsets ID GROUP" commits an
+ * offset of partition 0. "read" prints the values of all
  * partitions that a read_committed consumer sees until the last stable offset. A line is "ok" or the simple name of the
  * exception; that of the cause too after a KafkaException.
  */
 public final class Transactions {
     private final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
-    private final String bootstrap;
+    private final Properties client = new Properties();
     private final String topic;
 
-    private Transactions(String bootstrap, String topic) {
-        this.bootstrap = bootstrap;
+    private Transactions(String bootstrap, String topic) throws IOException {
+        client.put("bootstrap.servers", bootstrap);
+        if (Files.exists(Path.of(bootstrap))) {
+            try (Reader file = Files.newBufferedReader(Path.of(bootstrap))) {
+                client.load(file);
+            }
+        }
         this.topic = topic;
     }
 
     private KafkaProducer<String, String> open(String name, String timeoutMs) {
         Properties properties = new Properties();
-        properties.put("bootstrap.servers", bootstrap);
+        properties.putAll(client);
         properties.put("transactional.id", name.split("/")[0]);
         properties.put("transaction.timeout.ms", timeoutMs);
         properties.put("max.block.ms", "20000");
@@ -41,7 +54,7 @@ public final class Transactions {
 
     private String read() {
         Properties properties = new Properties();
-        properties.put("bootstrap.servers", bootstrap);
+        properties.putAll(client);
         properties.put("isolation.level", "read_committed");
         StringBuilder values = new StringBuilder();
         try (KafkaConsumer<String, String> consumer =
@@ -76,6 +89,8 @@ public final class Transactions {
             case "raise" -> producer.send(new ProducerRecord<>(topic, 0, null, words[2]), (metadata, error) -> {
                 throw new IllegalStateException();
             }).get();
+            case "offsets" -> producer.sendOffsetsToTransaction(
+                Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(1)), new ConsumerGroupMetadata(words[2]));
             case "commit" -> producer.commitTransaction();
             case "abort" -> producer.abortTransaction();
             case "sleep" -> Thread.sleep(Long.parseLong(words[1]));
@@ -87,7 +102,7 @@ public final class Transactions {
         return "ok";
     }
 
-    public static void main(String[] args) {
+    public static void main(String[] args) throws IOException {
         Transactions transactions = new Transactions(args[0], args[1]);
         for (int number = 2; number < args.length; number++) {
             String said;
