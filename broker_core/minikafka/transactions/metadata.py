@@ -10,8 +10,10 @@ change after it is always appended too, even one that would change nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from minikafka.base.errors import RemoteWireError
 from minikafka.base.ids import TopicPartition, numbers_by_topic
@@ -23,6 +25,8 @@ NO_PRODUCER_EPOCH = -1
 NO_START_MS = -1
 """``start_ms`` of an id that has not begun a transaction since its producer was initialized."""
 MAX_EPOCH = (1 << 15) - 1
+SORTED_FROM = 100
+"""From so many partitions on they are kept in order, too."""
 
 _STORED_BY_VALUE = {state.value: state for state in STORED}
 
@@ -30,6 +34,10 @@ _STORED_BY_VALUE = {state.value: state for state in STORED}
 def is_epoch_exhausted(epoch: int) -> bool:
     """Return True for the last epoch that a client may have. One more is for the coordinator, to fence it."""
     return epoch >= MAX_EPOCH - 1
+
+
+LogPartitions = tuple[TransactionLogPartitions, ...]
+"""Partitions as they are stored: by topic and number, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +53,38 @@ class TxnTransitMetadata:
     partitions: frozenset[TopicPartition]
     start_ms: int
     last_update_ms: int
+    rows: LogPartitions = field(compare=False)
+    """``partitions`` as they are stored."""
 
     def log_value(self) -> TransactionLogValue:
         """Return the value that is stored. The last id and epoch are not."""
-        partitions = None
-        if self.state is not TransactionState.EMPTY:
-            topics = numbers_by_topic(sorted(self.partitions))
-            partitions = tuple(
-                TransactionLogPartitions(topic, tuple(numbers)) for topic, numbers in topics.items()
-            )
         return TransactionLogValue(
             self.producer_id,
             self.producer_epoch,
             self.timeout_ms,
             self.state.value,
-            partitions,
+            None if self.state is TransactionState.EMPTY else self.rows,
             self.last_update_ms,
             self.start_ms,
         )
+
+
+def _rows_of(partitions: Iterable[TopicPartition]) -> LogPartitions:
+    topics = numbers_by_topic(sorted(partitions))
+    return tuple(TransactionLogPartitions(topic, tuple(numbers)) for topic, numbers in topics.items())
+
+
+def _rows_with(rows: LogPartitions, added: Iterable[TopicPartition]) -> LogPartitions:
+    """Return the rows with partitions that they do not have. Few cost little, however many there are."""
+    merged = list(rows)
+    for row in _rows_of(added):
+        at = bisect_left(merged, row.topic, key=attrgetter("topic"))
+        if at < len(merged) and merged[at].topic == row.topic:
+            numbers = sorted((*merged[at].partition_ids, *row.partition_ids))
+            merged[at] = TransactionLogPartitions(row.topic, tuple(numbers))
+        else:
+            merged.insert(at, row)
+    return tuple(merged)
 
 
 class TransactionMetadata:
@@ -70,6 +92,7 @@ class TransactionMetadata:
 
     __slots__ = (
         "_deleted",
+        "_rows",
         "has_failed_append",
         "last_producer_epoch",
         "last_producer_id",
@@ -107,6 +130,8 @@ class TransactionMetadata:
         """True if the log may have a change that was abandoned."""
         self._deleted: frozenset[TopicPartition] = frozenset()
         """Partitions that were deleted while ``pending`` has them."""
+        self._rows: LogPartitions | None = ()
+        """``partitions`` as they are stored; None: not known."""
 
     @classmethod
     def loaded(cls, transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
@@ -129,6 +154,7 @@ class TransactionMetadata:
                 for topic in value.transaction_partitions or ()
                 for number in topic.partition_ids
             )
+            metadata._rows = None
         return metadata
 
     # --- changes --------------------------------------------------------------------------------------------
@@ -155,11 +181,13 @@ class TransactionMetadata:
     ) -> TxnTransitMetadata:
         """Prepare more partitions; the first ones begin the transaction."""
         is_first = self.state is not TransactionState.ONGOING
+        current = self._current(now_ms)
         return self._prepare(
             replace(
-                self._current(now_ms),
+                current,
                 state=TransactionState.ONGOING,
                 partitions=self.partitions | partitions,
+                rows=_rows_with(current.rows, partitions - self.partitions),
                 start_ms=now_ms if is_first else self.start_ms,
             )
         )
@@ -184,7 +212,7 @@ class TransactionMetadata:
         """Prepare the end of a transaction whose markers are written."""
         commit = self.state is TransactionState.PREPARE_COMMIT
         state = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
-        return self._prepare(replace(self._current(now_ms), state=state, partitions=frozenset()))
+        return self._prepare(replace(self._current(now_ms), state=state, partitions=frozenset(), rows=()))
 
     def prepare_dead(self) -> TxnTransitMetadata:
         """Prepare the removal of the id. It is never completed: the caller forgets this object."""
@@ -200,7 +228,11 @@ class TransactionMetadata:
         self.producer_epoch = transition.producer_epoch
         self.last_producer_epoch = transition.last_producer_epoch
         self.timeout_ms = transition.timeout_ms
-        self.partitions = transition.partitions - self._deleted
+        self.partitions = transition.partitions
+        # Each addition stores all partitions: many are not sorted again. Few would only take memory.
+        self._rows = transition.rows if len(self.partitions) >= SORTED_FROM else None
+        if self._deleted:
+            self._remove(self._deleted)
         self.start_ms = transition.start_ms
         self.last_update_ms = transition.last_update_ms
         self.has_failed_append = False
@@ -215,13 +247,18 @@ class TransactionMetadata:
 
     def remove_partitions(self, written: Iterable[TopicPartition]) -> None:
         """Remove the partitions whose markers are written."""
-        self.partitions = self.partitions.difference(written)
+        self._remove(written)
 
     def partitions_deleted(self, deleted: frozenset[TopicPartition]) -> None:
         """Remove partitions that no longer exist."""
-        self.partitions -= deleted
+        if not self.partitions.isdisjoint(deleted):
+            self._remove(deleted)
         if self.pending is not None:
             self._deleted |= deleted & self.pending.partitions
+
+    def _remove(self, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions = self.partitions.difference(partitions)
+        self._rows = None
 
     def _settle(self) -> None:
         self.pending = None
@@ -229,6 +266,8 @@ class TransactionMetadata:
 
     def _current(self, now_ms: int) -> TxnTransitMetadata:
         """Return the present state as a target, with ``now_ms`` as the time of its change."""
+        if self._rows is None:
+            self._rows = _rows_of(self.partitions)
         return TxnTransitMetadata(
             self.state,
             self.producer_id,
@@ -239,6 +278,7 @@ class TransactionMetadata:
             self.partitions,
             self.start_ms,
             now_ms,
+            self._rows,
         )
 
     def _prepare_producer(
@@ -254,6 +294,7 @@ class TransactionMetadata:
                 last_producer_epoch=self.producer_epoch if requested else NO_PRODUCER_EPOCH,
                 timeout_ms=timeout_ms,
                 partitions=frozenset(),
+                rows=(),
                 start_ms=NO_START_MS,
             )
         )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable
+
 import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import OFFSETS_TOPIC, ProducerIdAndEpoch, TopicPartition
+from minikafka.transactions import metadata
 from minikafka.transactions.decisions import (
     Answer,
     AppendOutcome,
@@ -13,6 +17,7 @@ from minikafka.transactions.decisions import (
     TransactionDescription,
     TransactionListing,
 )
+from minikafka.transactions.messages import read_value
 from minikafka.transactions.shard import TransactionSettings
 from minikafka.transactions.states import TransactionState
 from tests.support.transaction_harness import TIMEOUT_MS, CoordinatorHarness
@@ -102,6 +107,54 @@ def test_more_partitions_keep_the_start_of_the_transaction(txn: CoordinatorHarne
     assert txn.add(producer, T1) is NONE
     described = txn.shard.describe("a")
     assert (described.start_ms, described.partitions) == (began_ms, (T0, T1))
+
+
+def stored(txn: CoordinatorHarness) -> list[TopicPartition]:
+    """The partitions of the newest record, in their order."""
+    value = txn.log[-1][1]
+    assert value is not None
+    rows = read_value(value).transaction_partitions or ()
+    return [TopicPartition(row.topic, number) for row in rows for number in row.partition_ids]
+
+
+@pytest.mark.parametrize("sorted_from", [2, 1000])
+def test_partitions_are_stored_in_order_however_they_come(
+    txn: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch, sorted_from: int
+) -> None:
+    monkeypatch.setattr(metadata, "SORTED_FROM", sorted_from)
+    producer, chance = txn.producer(), random.Random(5)
+    left = [TopicPartition(topic, number) for topic in "cab" for number in range(8)]
+    added: set[TopicPartition] = set()
+    chance.shuffle(left)
+    while left:
+        some = [left.pop() for _ in range(min(len(left), chance.randrange(1, 4)))]
+        added.update(some)
+        assert txn.add(producer, *some) is NONE
+        assert stored(txn) == sorted(added)
+        if chance.random() < 0.3:
+            txn.shard.partitions_deleted(some[:1], txn.now_ms)
+            added.discard(some[0])
+    assert txn.end(producer) is NONE
+    assert stored(txn) == sorted(added)
+
+
+def test_one_partition_more_does_not_sort_all_of_many(
+    txn: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = txn.producer()
+    assert txn.add(producer, *(TopicPartition("t", number) for number in range(1000))) is NONE
+    sorted_rows = metadata._rows_of
+    counts: list[int] = []
+
+    def counted(partitions: Iterable[TopicPartition]) -> metadata.LogPartitions:
+        counts.append(len(listed := list(partitions)))
+        return sorted_rows(listed)
+
+    monkeypatch.setattr(metadata, "_rows_of", counted)
+    assert txn.add(producer, TopicPartition("t", 1000)) is NONE
+    assert txn.add(producer, TopicPartition("u", 0), TopicPartition("s", 0)) is NONE
+    assert counts == [1, 2]
+    assert len(stored(txn)) == 1003
 
 
 def test_known_partitions_are_answered_without_an_append(txn: CoordinatorHarness) -> None:
