@@ -202,9 +202,11 @@ def test_commit_that_is_sent_again_is_appended_again(coordinator: Coordinator) -
     assert coordinator.offsets() == {T0: 4}
 
 
-def test_commit_of_an_older_epoch_is_refused(coordinator: Coordinator) -> None:
+def test_commit_of_another_epoch_does_not_join_the_transaction(coordinator: Coordinator) -> None:
     coordinator.commit(5, epoch=2)
     assert coordinator.commit(6, epoch=1) is E.INVALID_PRODUCER_EPOCH
+    assert coordinator.commit(7, T1, epoch=3) is E.INVALID_TXN_STATE
+    coordinator.end(ControlType.COMMIT, epoch=2)
     assert coordinator.commit(7, T1, epoch=3) is E.NONE
     coordinator.end(ControlType.COMMIT, epoch=3)
     assert coordinator.offsets() == {T0: 5, T1: 7}
