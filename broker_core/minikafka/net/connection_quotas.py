@@ -96,7 +96,7 @@ def descriptors_for_connections() -> int:
 
 
 class LogLimit:
-    """Bounds the lines about peers that anybody can cause. Thread-safe.
+    """Bounds the lines about peers that anybody can cause, and others that repeat. Thread-safe.
 
     In each interval of 10 s: one line for the same reason of a host, 5 lines for a host, 50 for all.
     """

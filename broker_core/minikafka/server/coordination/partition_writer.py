@@ -83,16 +83,19 @@ class PartitionWriter:
         records: ValidatedRecords,
         done: WriteCallback,
         guard: Guard = None,
+        *,
+        level: int = logging.INFO,
     ) -> int | None:
         """Append within a step; ``done`` is called in this step or a later one.
 
-        ``guard``: that with which a producer's transaction was verified. Return the first offset; None if
-        nothing was appended.
+        ``guard``: that with which a producer's transaction was verified. ``level``: of the line about a
+        failure that is no error of the disk. Return the first offset; None if nothing was appended.
         """
         return self._write(
             topic_partition,
             lambda partition, now_ms: partition.append(records, all_in_sync=True, now_ms=now_ms, guard=guard),
             done,
+            level,
         )
 
     def append_end_marker(
@@ -123,9 +126,8 @@ class PartitionWriter:
         topic_partition: TopicPartition,
         append: Callable[[Partition, int], LogAppendResult],
         done: WriteCallback,
-        level: int = logging.INFO,
+        level: int,
     ) -> int | None:
-        """``level``: of the line about a failure that is no error of the disk."""
         broker = self._broker
         try:
             partition = broker.partition(topic_partition)

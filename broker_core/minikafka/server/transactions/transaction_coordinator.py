@@ -26,6 +26,7 @@ from typing import Protocol, TypeVar
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TRANSACTION_STATE_TOPIC, ProducerIdAndEpoch, TopicPartition
+from minikafka.net.connection_quotas import LogLimit
 from minikafka.partition.partition import Partition
 from minikafka.records.format.compression import Codec
 from minikafka.records.format.record import KeyValue
@@ -49,6 +50,7 @@ from minikafka.transactions.decisions import (
     TxnMarkers,
 )
 from minikafka.transactions.shard import ANY_DURATION_MS, TransactionCoordinatorShard
+from minikafka.transactions.states import COMPLETED
 from minikafka.wire.api import ApiKey
 
 _log = logging.getLogger(__name__)
@@ -120,6 +122,7 @@ class TransactionCoordinator:
         """The partitions still to be searched for transactions that are open for too long."""
         self._to_expire: deque[int] = deque()
         """The partitions still to be searched for expired ids."""
+        self._failed_ends = LogLimit(broker.clock)
         self._stopped = False
 
     @property
@@ -310,12 +313,23 @@ class TransactionCoordinator:
 
         def stored(error: ErrorCode, offset: int) -> None:
             if error is not ErrorCode.NONE:
-                state = append.transition.state.label
-                text = "failed to store %s of transactional id %s: %s"
-                _log.info(text, state, append.transactional_id, error.name)
+                self._report(led, append, error)
             self._perform(led, led.shard.appended(append, error, self.broker.clock.now_ms()), done)
 
         return self._write(led.topic_partition, [append.record], stored)
+
+    def _report(self, led: _Led, append: AppendTransition, error: ErrorCode) -> None:
+        """Log a change that could not be stored. Ends are tried again and again, so they are counted."""
+        is_end = append.transition.state in COMPLETED
+        more = self._failed_ends.admit(str(led.topic_partition), error.name) if is_end else ""
+        if more is not None:
+            _log.info(
+                "failed to store %s of transactional id %s: %s%s",
+                append.transition.state.label,
+                append.transactional_id,
+                error.name,
+                f", retrying{more}" if is_end else "",
+            )
 
     def _write(
         self,
@@ -323,13 +337,13 @@ class TransactionCoordinator:
         records: Sequence[KeyValue],
         done: Callable[[ErrorCode, int], None],
     ) -> bool:
-        """Return False if nothing was appended."""
+        """Return False if nothing was appended. ``done`` logs a failure."""
         try:
             valid = self._writer.validated_records(self.broker.partition(topic_partition), records)
         except BrokerError as error:
             done(error.code, -1)
             return False
-        return self._writer.append(topic_partition, valid, done) is not None
+        return self._writer.append(topic_partition, valid, done, level=logging.DEBUG) is not None
 
     def _perform(self, led: _Led, outcome: AppendOutcome, done: Done | None = None) -> None:
         if outcome.answer is not None and done is not None:

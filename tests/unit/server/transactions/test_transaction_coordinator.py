@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from minikafka.base.errors import ErrorCode
@@ -170,6 +172,24 @@ def test_end_that_cannot_be_stored_is_stored_later(two: CoordinatedTransactions)
     hold_follower(two, held=False)
     two.world.pass_time(5_000)
     assert two.state == "CompleteCommit"
+
+
+def test_end_that_cannot_be_stored_takes_few_lines_of_the_log(
+    two: CoordinatedTransactions, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    producer = two.init()
+    two.add(producer)
+    two.world.settle()
+    two.end(producer)
+    two.world.settle()
+    hold_follower(two, held=True)
+    two.world.pass_time(61_000)
+    two.write_markers()
+    two.world.pass_time(24_000)  # it is tried twice a second
+    lines = [line for line in caplog.messages if "append" in line or "CompleteCommit" in line]
+    text = "failed to store CompleteCommit of transactional id x: NOT_ENOUGH_REPLICAS, retrying"
+    assert lines == [text, *[f"{text}; 19 more since the last message"] * 2]
 
 
 # --- timers -------------------------------------------------------------------------------------------------
