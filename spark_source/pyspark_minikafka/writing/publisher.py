@@ -269,9 +269,11 @@ class Publisher:
             producer.init_transactions()
         except BrokerError as error:
             if error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+                longest_ms = producer.max_timeout_ms()
+                known = "" if longest_ms is None else f"={longest_ms}"
                 raise Unsupported(
-                    f"{TRANSACTION_TIMEOUT}={self._timeout_ms} is more than the brokers allow (their "
-                    "transaction.max.timeout.ms); lower it"
+                    f"{TRANSACTION_TIMEOUT}={self._timeout_ms} is longer than transaction.max.timeout.ms"
+                    f"{known} of the brokers allows: lower it, or raise that setting of the brokers"
                 ) from None
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise no_transactions(self._servers) from None
