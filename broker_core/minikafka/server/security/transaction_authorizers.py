@@ -1,4 +1,9 @@
-"""The permissions that the APIs of transactions need (see ``request_authorizers``)."""
+"""The permissions that the APIs of transactions need (see ``request_authorizers``).
+
+WriteTxnMarkers needs ClusterAction on the cluster, or Alter: since 3.8 (KIP-1037) an administrator who ends a
+hanging transaction need not have the rights of a broker. Source: ``KafkaApis.scala`` of 3.7, 3.8, 3.9 and
+4.3.1.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +168,6 @@ def _list_transactions(
 
 
 TRANSACTION_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
-    # As since Kafka 3.8: an administrator who ends a hanging transaction need not be a broker.
     ApiKey.WRITE_TXN_MARKERS: all_or_nothing(
         lambda requester, request: (
             requester.may_on_cluster(Operation.CLUSTER_ACTION) or requester.may_on_cluster(Operation.ALTER)
