@@ -124,8 +124,8 @@ def health(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Check that all partitions have a leader and are in sync and all data directories are online. List the
-    brokers.
+    """Check that all partitions have a leader and are in sync, all data directories are online, and
+    transactions are available. List the brokers.
 
     Status 0: healthy. 1: not.
     """

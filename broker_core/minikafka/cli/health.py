@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import NetworkError
-from minikafka.base.ids import host_port
+from minikafka.base.ids import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, host_port
 from minikafka.base.text import counted
 from minikafka.cli.options import Format
 from minikafka.cli.output import print_json, say, table_lines, utc_text
@@ -28,6 +28,11 @@ SHOWN_MAX = 20
 RULES = "access rules are enforced: topics that this client may not describe are missing here"
 COLUMNS = ["broker", "alive", "address", "controller", "leads", "follows", "preferred", "out_of_sync"]
 LOG_DIR_COLUMNS = ["broker", "log_dir"]
+_KEPT_IN = {
+    OFFSETS_TOPIC: ("groups", "offsets.json"),
+    TRANSACTION_STATE_TOPIC: ("transactions", "transactions.json"),
+}
+"""Internal topic -> what it keeps, and the name of a plan to move it."""
 PARTITION_COLUMNS = ["topic", "partition", "leader", "replicas", "in_sync"]
 
 
@@ -104,16 +109,33 @@ def health_lines(health: ClusterHealth, at: str = "") -> Iterator[str]:
     if health.offline_log_dirs:
         yield "offline, or with an offline log (see the broker's log for the reason):"
         yield from table_lines(log_dir_rows(health), LOG_DIR_COLUMNS)
-    if (few := health.few_replicas) is not None:
-        brokers = ",".join(map(str, health.live))
+    yield from _internal_topic_lines(health, at)
+
+
+def _internal_topic_lines(health: ClusterHealth, at: str) -> Iterator[str]:
+    from minikafka.clients.admin.health import FACTORS, MIN_ISR
+
+    if stopped := health.without_transactions:
+        yield (
+            f"transactions are unavailable in {counted(len(stopped), 'partition')} of "
+            f"{TRANSACTION_STATE_TOPIC}: no leader, or fewer replicas in sync than min.insync.replicas"
+        )
+    brokers = ",".join(map(str, health.live))
+    for few in health.few_replicas:
+        what, file = _KEPT_IN[few.topic]
         yield (
             f"{few.topic} has {counted(few.has, 'replica')} instead of {few.wanted} "
-            "(offsets.topic.replication.factor): groups are unavailable while a broker is down; to add "
-            "replicas:"
+            f"({FACTORS[few.topic]}): {what} are unavailable while a broker is down; to add replicas:"
         )
-        plan = f"--brokers {brokers} --replicas {few.wanted}{at} > offsets.json"
+        plan = f"--brokers {brokers} --replicas {few.wanted}{at} > {file}"
         yield f"  minikafka reassign generate {few.topic} {plan}"
-        yield f"  minikafka reassign execute --file offsets.json{at}"
+        yield f"  minikafka reassign execute --file {file}{at}"
+    if (low := health.low_min_isr) is not None:
+        yield (
+            f"{TRANSACTION_STATE_TOPIC} has min.insync.replicas {low.has} instead of {low.wanted} "
+            f"({MIN_ISR}): the outcome of a transaction can be lost with one disk; to raise it:"
+        )
+        yield f"  minikafka config set topic {TRANSACTION_STATE_TOPIC} min.insync.replicas={low.wanted}{at}"
 
 
 def as_json(health: ClusterHealth) -> dict[str, object]:
@@ -129,7 +151,9 @@ def as_json(health: ClusterHealth) -> dict[str, object]:
         "under_replicated": partition_rows(health.under_replicated),
         "leaderless": partition_rows(health.leaderless),
         "offline_log_dirs": log_dir_rows(health),
-        "few_replicas": None if health.few_replicas is None else asdict(health.few_replicas),
+        "few_replicas": [asdict(few) for few in health.few_replicas],
+        "low_min_isr": None if health.low_min_isr is None else asdict(health.low_min_isr),
+        "without_transactions": partition_rows(health.without_transactions),
     }
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import ConfigError, NetworkError
+from minikafka.base.ids import TRANSACTION_STATE_TOPIC
 from minikafka.cli import health
 from minikafka.cli.options import Format
 from minikafka.cli.topic import replica_assignment
@@ -18,10 +19,10 @@ from minikafka.clients.admin.configs import Setting
 from minikafka.clients.admin.health import ClusterHealth, health_of
 from minikafka.clients.admin.log_dirs import OfflineLogDir
 from minikafka.clients.network.metadata import ClusterMetadata
-from minikafka.wire.apis.describe_configs import ConfigSource
+from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
 from tests.support.broker_harness import BrokerHarness
 from tests.support.command_line import CommandLine
-from tests.unit.clients.admin.test_health import metadata, with_offsets
+from tests.unit.clients.admin.test_health import metadata, with_internal
 
 WELL = metadata((0, (0, 1), (0, 1)), (1, (1, 2), (2, 1)))
 ILL = metadata((0, (0, 1), (0,)), (-1, (2, 1), (2,)), brokers=2)
@@ -94,7 +95,7 @@ def test_too_few_replicas_of_offsets_are_told_with_what_mends_it(
     name = "offsets.topic.replication.factor"
     setting = Setting(name, str(factor), ConfigSource.STATIC_BROKER, True, False)
     monkeypatch.setattr("minikafka.clients.admin.admin.describe_configs", lambda *_: [setting])
-    known[0] = with_offsets(1, brokers=3)
+    known[0] = with_internal(1, brokers=3)
     assert cli.run("cluster", "health", "--data-dir", "my data") == 0
     lines = cli.lines
     assert lines[0] == "cluster c is healthy: 3 brokers, 2 partitions"
@@ -106,8 +107,42 @@ def test_too_few_replicas_of_offsets_are_told_with_what_mends_it(
         f"  minikafka reassign execute --file offsets.json{at}",
     ] * int(advised)
     assert cli.run("cluster", "health", "--format", "json") == 0
-    few = {"topic": "__consumer_offsets", "has": 1, "wanted": 3} if advised else None
-    assert json.loads(cli.out)["few_replicas"] == few
+    few = {"topic": "__consumer_offsets", "has": 1, "wanted": 3}
+    assert json.loads(cli.out)["few_replicas"] == [few] * int(advised)
+
+
+def test_problems_of_the_transaction_topic_are_told_with_what_mends_them(
+    known: list[ClusterMetadata], monkeypatch: pytest.MonkeyPatch, cli: CommandLine
+) -> None:
+    rows = {ConfigResourceType.TOPIC: ("min.insync.replicas", "1"), ConfigResourceType.BROKER: ("x", "y")}
+
+    def describe(cluster: object, kind: ConfigResourceType, name: str, deadline: object) -> list[Setting]:
+        return [Setting(*rows[kind], ConfigSource.TOPIC, True, False)]
+
+    monkeypatch.setattr("minikafka.clients.admin.admin.describe_configs", describe)
+    known[0] = with_internal(2, brokers=3, topic=TRANSACTION_STATE_TOPIC)
+    assert cli.run("cluster", "health", "--data-dir", "d") == 0
+    state = "__transaction_state"
+    factor, min_isr = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
+    without = "transactions are unavailable while a broker is down; to add replicas:"
+    lost = "the outcome of a transaction can be lost with one disk; to raise it:"
+    at, plan = " --data-dir d", "transactions.json"
+    assert cli.lines[5:] == [
+        f"{state} has 2 replicas instead of 3 ({factor}): {without}",
+        f"  minikafka reassign generate {state} --brokers 0,1,2 --replicas 3{at} > {plan}",
+        f"  minikafka reassign execute --file {plan}{at}",
+        f"{state} has min.insync.replicas 1 instead of 2 ({min_isr}): {lost}",
+        f"  minikafka config set topic {state} min.insync.replicas=2{at}",
+    ]
+    rows[ConfigResourceType.TOPIC] = ("min.insync.replicas", "3")
+    assert cli.run("cluster", "health", "--data-dir", "d") == 1
+    assert cli.lines[5] == (
+        "transactions are unavailable in 1 partition of __transaction_state: no leader, or fewer replicas in "
+        "sync than min.insync.replicas"
+    )
+    assert cli.run("cluster", "health", "--format", "json") == 1
+    found = json.loads(cli.out)
+    assert (found["low_min_isr"], len(found["without_transactions"])) == (None, 1)
 
 
 def test_rules_that_may_hide_topics_are_told_of(

@@ -11,13 +11,13 @@ from typing import Any
 
 from minikafka.base.acls import AclFilter
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from minikafka.base.text import first_of
 from minikafka.clients.admin.acls import AclBinding, create_acls, delete_acls, describe_acls, enforces_rules
 from minikafka.clients.admin.configs import Setting, change_configs, describe_configs
 from minikafka.clients.admin.controller_requests import controller_timeout_ms
 from minikafka.clients.admin.elections import ElectionErrors, elect_leaders
-from minikafka.clients.admin.health import OFFSETS_FACTOR, ClusterHealth, health_of
+from minikafka.clients.admin.health import ClusterHealth, InternalTopicSettings, health_of
 from minikafka.clients.admin.log_dirs import (
     LogDir,
     alter_replica_log_dirs,
@@ -318,20 +318,21 @@ class Admin:
         rules = enforces_rules(self._cluster, deadline)
         offline = offline_log_dirs(self._cluster, sorted(known.brokers), deadline)
         health = health_of(known, access_rules=rules, offline_log_dirs=offline)
-        if health.few_replicas is None:
+        has_transactions = TRANSACTION_STATE_TOPIC in known.topics
+        if not health.live or not (health.few_replicas or has_transactions):
             return health
-        factor = self._offsets_factor(health.live[0], deadline)
-        return health_of(known, access_rules=rules, offsets_factor=factor, offline_log_dirs=offline)
+        broker = self._settings(ConfigResourceType.BROKER, str(health.live[0]), deadline)
+        topic: Mapping[str, str | None] = {}
+        if has_transactions:
+            topic = self._settings(ConfigResourceType.TOPIC, TRANSACTION_STATE_TOPIC, deadline)
+        settings = InternalTopicSettings.of(broker, topic)
+        return health_of(known, access_rules=rules, settings=settings, offline_log_dirs=offline)
 
-    def _offsets_factor(self, broker_id: int, deadline: Deadline) -> int:
-        """Return a broker's ``offsets.topic.replication.factor``; the default if unknown, as before 0.11."""
-        with contextlib.suppress(MinikafkaError, ValueError):
-            for setting in describe_configs(
-                self._cluster, ConfigResourceType.BROKER, str(broker_id), deadline
-            ):
-                if setting.name == "offsets.topic.replication.factor":
-                    return int(setting.value or OFFSETS_FACTOR)
-        return OFFSETS_FACTOR
+    def _settings(self, kind: ConfigResourceType, name: str, deadline: Deadline) -> dict[str, str | None]:
+        """Return settings by name; none if they are not known, as before 0.11 or without the permission."""
+        with contextlib.suppress(MinikafkaError):
+            return {row.name: row.value for row in describe_configs(self._cluster, kind, name, deadline)}
+        return {}
 
     def offsets(
         self,

@@ -3,14 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress
+from minikafka.base.ids import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerAddress
 from minikafka.clients.admin.log_dirs import OfflineLogDir
 from minikafka.clients.network.metadata import ClusterMetadata, PartitionMetadata
 
-OFFSETS_FACTOR = 3
-"""Kafka's default of ``offsets.topic.replication.factor``."""
+FACTORS = {
+    OFFSETS_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
+}
+"""Internal topic -> the brokers' setting of its replicas."""
+MIN_ISR = "transaction.state.log.min.isr"
+"""The brokers' setting of ``min.insync.replicas`` of ``__transaction_state``."""
+_DEFAULT_FACTOR = 3
+_DEFAULT_MIN_ISR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopicSettings:
+    """The settings of internal topics; Kafka's defaults unless they are known."""
+
+    factors: Mapping[str, int] = field(default_factory=dict)
+    """Topic -> the replicas that it should have."""
+    wanted_min_isr: int = _DEFAULT_MIN_ISR
+    """``transaction.state.log.min.isr`` of brokers."""
+    min_isr: int | None = None
+    """``min.insync.replicas`` of ``__transaction_state``; None: not known."""
+
+    @classmethod
+    def of(cls, broker: Mapping[str, str | None], topic: Mapping[str, str | None]) -> InternalTopicSettings:
+        """Return them from the settings of a broker and of ``__transaction_state``, by name."""
+        factors = {name: _number(broker.get(setting)) for name, setting in FACTORS.items()}
+        return cls(
+            {name: factor for name, factor in factors.items() if factor is not None},
+            _number(broker.get(MIN_ISR)) or _DEFAULT_MIN_ISR,
+            _number(topic.get("min.insync.replicas")),
+        )
+
+
+def _number(value: str | None) -> int | None:
+    return int(value) if value is not None and value.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +67,23 @@ class BrokerHealth:
 class FewReplicas:
     """An internal topic with too few replicas, as it was created with fewer brokers.
 
-    Its groups wait when a broker stops.
+    Its groups or transactions wait when a broker stops.
     """
 
     topic: str
     has: int
     """The fewest replicas of a partition."""
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class LowMinIsr:
+    """``__transaction_state`` with a low ``min.insync.replicas``, as it was created with fewer brokers.
+
+    The outcome of a transaction can be lost with one disk.
+    """
+
+    has: int
     wanted: int
 
 
@@ -58,8 +103,12 @@ class ClusterHealth:
     """Partitions without a leader, which cannot be written or read."""
     access_rules: bool = False
     """True if brokers have an authorizer: topics that this client may not describe are not counted."""
-    few_replicas: FewReplicas | None = None
-    """Set if the offsets topic has fewer replicas than it should and than there are live brokers."""
+    few_replicas: tuple[FewReplicas, ...] = ()
+    """The internal topics that have fewer replicas than they should and than there are live brokers."""
+    low_min_isr: LowMinIsr | None = None
+    without_transactions: tuple[PartitionMetadata, ...] = ()
+    """Partitions of ``__transaction_state`` that take no records: without a leader, or with fewer replicas in
+    sync than ``min.insync.replicas``."""
     offline_log_dirs: tuple[OfflineLogDir, ...] = ()
     """Data directories of live brokers that are offline, or that have offline logs."""
 
@@ -70,13 +119,17 @@ class ClusterHealth:
 
     @property
     def healthy(self) -> bool:
-        """True if there is a controller, every partition has a leader and all its replicas in sync, and no
-        data directory is offline.
+        """True if there is a controller, every partition has a leader and all its replicas in sync, no data
+        directory is offline, and transactions are available.
 
         Also False if ACLs may hide every topic.
         """
         return not self.unseen and not (
-            self.controller_id is None or self.under_replicated or self.leaderless or self.offline_log_dirs
+            self.controller_id is None
+            or self.under_replicated
+            or self.leaderless
+            or self.offline_log_dirs
+            or self.without_transactions
         )
 
     @property
@@ -89,14 +142,15 @@ def health_of(
     cluster: ClusterMetadata,
     *,
     access_rules: bool = False,
-    offsets_factor: int = OFFSETS_FACTOR,
+    settings: InternalTopicSettings | None = None,
     offline_log_dirs: tuple[OfflineLogDir, ...] = (),
 ) -> ClusterHealth:
     """Return the health of a cluster from the metadata of all topics (with ACLs: of all visible topics).
 
-    offsets_factor: the brokers' ``offsets.topic.replication.factor``.
-    Partitions are sorted by topic, internal topics last.
+    settings: those of internal topics; None: Kafka's defaults. Partitions are sorted by topic, internal
+    topics last.
     """
+    settings = settings or InternalTopicSettings()
     topics = sorted(cluster.topics.values(), key=lambda topic: (topic.is_internal, topic.name))
     partitions = [partition for topic in topics for partition in topic.partitions]
     leads = Counter(partition.leader_id for partition in partitions)
@@ -124,18 +178,40 @@ def health_of(
         tuple(partition for partition in partitions if is_under_replicated(partition)),
         tuple(partition for partition in partitions if is_leaderless(partition, cluster)),
         access_rules,
-        _few_replicas(cluster, offsets_factor),
+        tuple(_few_replicas(cluster, settings.factors)),
+        _low_min_isr(cluster, settings),
+        tuple(_without_transactions(cluster, settings.min_isr)),
         offline_log_dirs,
     )
 
 
-def _few_replicas(cluster: ClusterMetadata, factor: int) -> FewReplicas | None:
-    topic = cluster.topics.get(OFFSETS_TOPIC)
-    has = factor
-    if topic:
-        has = min((len(partition.replicas) for partition in topic.partitions), default=factor)
-    wanted = min(factor, len(cluster.brokers))
-    return FewReplicas(OFFSETS_TOPIC, has, wanted) if has < wanted else None
+def _few_replicas(cluster: ClusterMetadata, factors: Mapping[str, int]) -> Iterator[FewReplicas]:
+    for topic in FACTORS:
+        wanted = min(factors.get(topic, _DEFAULT_FACTOR), len(cluster.brokers))
+        has = _fewest_replicas(cluster, topic)
+        if has is not None and has < wanted:
+            yield FewReplicas(topic, has, wanted)
+
+
+def _low_min_isr(cluster: ClusterMetadata, settings: InternalTopicSettings) -> LowMinIsr | None:
+    replicas = _fewest_replicas(cluster, TRANSACTION_STATE_TOPIC)
+    if replicas is None or settings.min_isr is None:
+        return None
+    wanted = min(settings.wanted_min_isr, replicas)
+    return LowMinIsr(settings.min_isr, wanted) if settings.min_isr < wanted else None
+
+
+def _without_transactions(cluster: ClusterMetadata, min_isr: int | None) -> Iterator[PartitionMetadata]:
+    topic = cluster.topics.get(TRANSACTION_STATE_TOPIC)
+    for partition in () if topic is None else topic.partitions:
+        if is_leaderless(partition, cluster) or len(partition.in_sync) < (min_isr or 1):
+            yield partition
+
+
+def _fewest_replicas(cluster: ClusterMetadata, name: str) -> int | None:
+    """Return the fewest replicas of a partition of a topic; None without the topic."""
+    topic = cluster.topics.get(name)
+    return None if topic is None else min((len(one.replicas) for one in topic.partitions), default=None)
 
 
 def is_under_replicated(partition: PartitionMetadata) -> bool:

@@ -2,11 +2,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from minikafka.base.errors import ErrorCode
-from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress, TopicPartition
-from minikafka.clients.admin.health import FewReplicas, health_of
+from minikafka.base.ids import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerAddress, TopicPartition
+from minikafka.clients.admin.health import FewReplicas, InternalTopicSettings, LowMinIsr, health_of
 from minikafka.clients.admin.log_dirs import OfflineLogDir
 from minikafka.clients.network.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+
+INTERNAL = [OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC]
 
 
 def metadata(
@@ -69,31 +73,72 @@ def test_a_cluster_without_a_controller_is_not_healthy() -> None:
     assert health_of(ClusterMetadata(controller_id=1)).healthy
 
 
-def with_offsets(replicas: int, brokers: int) -> ClusterMetadata:
-    """The topic of offsets with two partitions, of which the last has ``replicas``."""
+def with_internal(replicas: int, brokers: int, topic: str = OFFSETS_TOPIC) -> ClusterMetadata:
+    """An internal topic with two partitions, of which the last has ``replicas``."""
     known = metadata(brokers=brokers)
     counts = brokers, replicas
     partitions = tuple(
-        PartitionMetadata(TopicPartition(OFFSETS_TOPIC, number), 0, tuple(range(count)), tuple(range(count)))
+        PartitionMetadata(TopicPartition(topic, number), 0, tuple(range(count)), tuple(range(count)))
         for number, count in enumerate(counts)
     )
-    return replace(
-        known, topics={OFFSETS_TOPIC: TopicMetadata(OFFSETS_TOPIC, ErrorCode.NONE, True, partitions)}
-    )
+    return replace(known, topics={topic: TopicMetadata(topic, ErrorCode.NONE, True, partitions)})
 
 
-def test_offsets_topic_with_too_few_replicas_is_reported_but_healthy() -> None:
-    health = health_of(with_offsets(1, brokers=4))
-    assert health.few_replicas == FewReplicas(OFFSETS_TOPIC, has=1, wanted=3)
+@pytest.mark.parametrize("topic", INTERNAL)
+def test_internal_topic_with_too_few_replicas_is_reported_but_healthy(topic: str) -> None:
+    health = health_of(with_internal(1, brokers=4, topic=topic))
+    assert health.few_replicas == (FewReplicas(topic, has=1, wanted=3),)
     assert health.healthy
-    assert health_of(with_offsets(1, brokers=2)).few_replicas == FewReplicas(OFFSETS_TOPIC, 1, 2)
+    assert health_of(with_internal(1, 2, topic)).few_replicas == (FewReplicas(topic, 1, 2),)
 
 
-def test_offsets_topic_needs_at_most_one_replica_per_broker() -> None:
-    assert health_of(with_offsets(3, brokers=4)).few_replicas is None
-    assert health_of(with_offsets(1, brokers=1)).few_replicas is None
-    assert health_of(with_offsets(1, brokers=3), offsets_factor=1).few_replicas is None
-    assert health_of(metadata((0, (0,), (0,)))).few_replicas is None
+@pytest.mark.parametrize("topic", INTERNAL)
+def test_internal_topic_needs_at_most_one_replica_per_broker(topic: str) -> None:
+    assert health_of(with_internal(3, 4, topic)).few_replicas == ()
+    assert health_of(with_internal(1, 1, topic)).few_replicas == ()
+    one = InternalTopicSettings({topic: 1})
+    assert health_of(with_internal(1, 3, topic), settings=one).few_replicas == ()
+    assert health_of(metadata((0, (0,), (0,)))).few_replicas == ()
+
+
+@pytest.mark.parametrize(
+    ("replicas", "min_isr", "wanted", "low"),
+    [
+        (3, 1, 2, LowMinIsr(1, 2)),
+        (2, 1, 3, LowMinIsr(1, 2)),
+        (3, 2, 2, None),
+        (1, 1, 2, None),
+        (3, 1, 1, None),
+        (3, None, 2, None),
+    ],
+)
+def test_low_min_isr_of_the_transaction_topic_is_reported(
+    replicas: int, min_isr: int | None, wanted: int, low: LowMinIsr | None
+) -> None:
+    settings = InternalTopicSettings(wanted_min_isr=wanted, min_isr=min_isr)
+    health = health_of(with_internal(replicas, 3, TRANSACTION_STATE_TOPIC), settings=settings)
+    assert health.low_min_isr == low
+    assert health.healthy
+
+
+def test_partitions_that_take_no_transactions_are_reported() -> None:
+    states = [(0, (0, 1), (0, 1)), (0, (0, 1), (0,)), (-1, (2,), (2,)), (2, (2,), (2,))]
+    rows = tuple(
+        PartitionMetadata(TopicPartition(TRANSACTION_STATE_TOPIC, number), *state)
+        for number, state in enumerate(states)
+    )
+    topic = TopicMetadata(TRANSACTION_STATE_TOPIC, ErrorCode.NONE, True, rows)
+    known = replace(metadata(brokers=2), topics={TRANSACTION_STATE_TOPIC: topic})
+    found = health_of(known, settings=InternalTopicSettings(min_isr=2)).without_transactions
+    assert [row.topic_partition.partition for row in found] == [1, 2, 3]
+    assert [row.topic_partition.partition for row in health_of(known).without_transactions] == [2, 3]
+
+
+def test_settings_of_internal_topics_have_kafkas_defaults() -> None:
+    assert InternalTopicSettings.of({}, {}) == InternalTopicSettings()
+    broker = {"transaction.state.log.replication.factor": "5", "transaction.state.log.min.isr": "3"}
+    found = InternalTopicSettings.of(broker, {"min.insync.replicas": "1"})
+    assert found == InternalTopicSettings({TRANSACTION_STATE_TOPIC: 5}, 3, 1)
 
 
 def test_a_cluster_with_an_offline_directory_is_not_healthy() -> None:
