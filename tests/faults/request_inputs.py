@@ -119,14 +119,16 @@ def _classic() -> list[bytes]:
     return [join(classic.encode_request(request)) for request in requests]
 
 
-KAFKAS = _recorded() + _flexible() + _transactional()
+TRANSACTIONAL = _transactional()
+KAFKAS = _recorded() + _flexible() + TRANSACTIONAL
 CLASSIC = _classic()
 
 
-def made(seed: int, number: int) -> Input:
-    """Return input ``number`` of a seed."""
+def made(seed: int, number: int, *, transactional: bool = False) -> Input:
+    """Return input ``number`` of a seed; with ``transactional`` made of requests of transactions alone."""
     chance = random.Random(f"{seed}:{number}")
-    while _is_too_effective((found := _damaged(chance)).data):
+    damaged = _damaged_transactional if transactional else _damaged
+    while _is_too_effective((found := damaged(chance)).data):
         pass
     return found
 
@@ -156,10 +158,22 @@ def _damaged(chance: random.Random) -> Input:
     to_classic = chance.random() < 0.25
     # Sometimes a request for the other listener.
     seeds = CLASSIC if to_classic != (chance.random() < 0.05) else KAFKAS
+    return Input(_framed(_damaged_body(chance, seeds), chance), to_classic)
+
+
+def _damaged_transactional(chance: random.Random) -> Input:
+    """Some are random bytes behind a valid header."""
+    body = _damaged_body(chance, TRANSACTIONAL)
+    if chance.random() < 0.1:
+        body = chance.choice(TRANSACTIONAL)[:24] + chance.randbytes(chance.randint(0, 200))
+    return Input(_framed(body, chance), to_classic=False)
+
+
+def _damaged_body(chance: random.Random, seeds: list[bytes]) -> bytes:
     body = bytearray(chance.choice(seeds))
     for _ in range(chance.choice([0, 1, 1, 1, 2, 3, 8])):
         chance.choice(_DAMAGES)(body, chance, seeds)
-    return Input(_framed(bytes(body), chance), to_classic)
+    return bytes(body)
 
 
 def _framed(body: bytes, chance: random.Random) -> bytes:

@@ -5,12 +5,13 @@ each request or close its connection, die of none, log no defect, keep its memor
 without a single error. ``MINIKAFKA_FUZZ`` is how many inputs are tried (a tenth of it, at least 1,500). One
 input again, by itself::
 
-    python -m tests.faults.test_request_fuzz SEED NUMBER
+    python -m tests.faults.test_request_fuzz SEED NUMBER [transactional]
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import socket
@@ -22,7 +23,15 @@ from typing import ClassVar
 
 import pytest
 
+from minikafka import TransactionalProducer
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.admin import LATEST, Admin
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.simple_consumer import FetchRequest, SimpleConsumer
+from minikafka.embedded.process import wait_until
+from minikafka.records.columns import decode
 from minikafka.records.format.message_set import Record, build_message_set
 from tests.faults import fuzzed_broker
 from tests.faults.attack import HOST, AttackedBroker
@@ -92,6 +101,64 @@ class SteadyClient:
             assert [(message.offset, message.value) for message in found] == [(self.rounds, value)]
 
 
+class SteadyTransactions:
+    """Commits and aborts transactions in turn, again and again, until ``stop``."""
+
+    def __init__(self, broker: FuzzedBroker) -> None:
+        self.committed: list[bytes] = []
+        self.error: BaseException | None = None
+        self._address = f"{HOST}:{broker.port}"
+        self._end = threading.Event()
+        broker.create_topic(STEADY, 1)
+        broker.create_topic(TRANSACTED, 2)
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> SteadyTransactions:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with (
+                ClusterClient(self._address) as cluster,
+                TransactionalProducer(cluster, transactional_id=STEADY) as producer,
+            ):
+                producer.init_transactions()
+                for number in itertools.count():
+                    producer.begin()
+                    producer.send(STEADY, b"%08d" % number, partition=0)
+                    producer.flush()
+                    if number % 2:
+                        producer.abort()
+                    else:
+                        producer.commit()
+                        self.committed.append(b"%08d" % number)
+                    if self._end.is_set():
+                        return
+        except BaseException as error:  # noqa: BLE001 - the test raises it
+            self.error = error
+
+    def read(self) -> list[bytes]:
+        """The values of committed transactions, once all have ended."""
+        tp, ends = TopicPartition(STEADY, 0), dict.fromkeys(IsolationLevel, 0)
+        with ClusterClient(self._address) as cluster:
+
+            def settled() -> bool:
+                for isolation in IsolationLevel:
+                    ends[isolation] = Admin(cluster).offsets({tp: LATEST}, isolation=isolation)[tp] or 0
+                return len(set(ends.values())) == 1
+
+            assert wait_until(settled, PATIENCE_SECONDS), "a transaction stays open"
+            end, values = ends[IsolationLevel.READ_COMMITTED], []
+            for data in RangeFetcher(cluster, tp, 0, end, isolation=IsolationLevel.READ_COMMITTED):
+                values += decode(data, 0, end).value_array().to_pylist()
+        return values
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[FuzzedBroker]:
     broker = FuzzedBroker(tmp_path / "data")
@@ -128,23 +195,39 @@ def ended(sock: socket.socket) -> bool:
 
 @pytest.mark.timeout(0)
 def test_invalid_requests_do_not_disturb_other_connections(broker: FuzzedBroker) -> None:
-    seed = 1
     with SteadyClient(broker) as mannered:
-        for first in range(0, INPUTS, AT_A_TIME):
-            numbers = range(first, min(first + AT_A_TIME, INPUTS))
-            with contextlib.ExitStack() as stack:
-                socks = [stack.enter_context(send(broker, made(seed, number))) for number in numbers]
-                for number, sock in zip(numbers, socks, strict=True):
-                    assert may_wait(made(seed, number)) or ended(sock), (
-                        f"no answer and no end to input {number} of seed {seed}"
-                    )
-            assert broker.process.poll() is None, f"the broker died of inputs {numbers} of seed {seed}"
-            assert mannered.error is None, f"with inputs {numbers} of seed {seed}"
+        attack(broker, mannered, INPUTS, transactional=False)
     assert mannered.error is None
     assert mannered.rounds > 10
     report = broker.report()
     assert report.defects == []
     assert report.peak_bytes < (96 << 20) + 1000 * INPUTS
+
+
+@pytest.mark.timeout(0)
+def test_invalid_requests_of_transactions_do_not_disturb_others(broker: FuzzedBroker) -> None:
+    with SteadyTransactions(broker) as mannered:
+        attack(broker, mannered, INPUTS, transactional=True)
+    assert mannered.error is None
+    assert len(mannered.committed) > 10
+    assert mannered.read() == mannered.committed
+    assert broker.report().defects == []
+
+
+def attack(
+    broker: FuzzedBroker, mannered: SteadyClient | SteadyTransactions, count: int, *, transactional: bool
+) -> None:
+    """Send so many inputs; each must be answered, or its connection be closed, and ``mannered`` served."""
+    seed = 1
+    for first in range(0, count, AT_A_TIME):
+        numbers = range(first, min(first + AT_A_TIME, count))
+        with contextlib.ExitStack() as stack:
+            inputs = [made(seed, number, transactional=transactional) for number in numbers]
+            socks = [stack.enter_context(send(broker, one)) for one in inputs]
+            for number, one, sock in zip(numbers, inputs, socks, strict=True):
+                assert may_wait(one) or ended(sock), f"no answer and no end to input {number} of seed {seed}"
+        assert broker.process.poll() is None, f"the broker died of inputs {numbers} of seed {seed}"
+        assert mannered.error is None, f"with inputs {numbers} of seed {seed}"
 
 
 @pytest.mark.timeout(120)
@@ -167,7 +250,7 @@ def test_announced_lengths_take_no_memory_and_no_room_from_others(broker: Fuzzed
 if __name__ == "__main__":
     import tempfile
 
-    wrong = made(int(sys.argv[1]), int(sys.argv[2]))
+    wrong = made(int(sys.argv[1]), int(sys.argv[2]), transactional="transactional" in sys.argv)
     print(wrong.to_classic, wrong.data.hex(" ", 4))  # noqa: T201
     with tempfile.TemporaryDirectory() as directory:
         attacked = FuzzedBroker(Path(directory))
