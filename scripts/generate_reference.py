@@ -314,12 +314,13 @@ def protocol_versions() -> str:
     def name_of(key: int) -> str:
         return APIS[ApiKey(key)].name if key in APIS else texts.OTHER_APIS[key]
 
-    def row(key: int, theirs: int) -> list[str]:
+    def row(key: int, theirs: int | None) -> list[str]:
         name = name_of(key)
         link = f"[{name}](#{name.lower()})" if key in NEWEST_SERVED else name
         newest = [table.get(ApiKey(key)) if key in APIS else None for table in (NEWEST_SERVED, NEWEST_USED)]
         shown = ["" if version is None else str(version) for version in (*newest, NEWEST_IN_0_10_1.get(key))]
-        return [link, str(key), shown[0], str(theirs), shown[1], shown[2], texts.OLDER_VERSIONS.get(name, "")]
+        reason = texts.OLDER_VERSIONS.get(name, "")
+        return [link, str(key), shown[0], "" if theirs is None else str(theirs), shown[1], shown[2], reason]
 
     theirs = versions_of_3_9()
     older = [name_of(key) for key, newest in theirs.items() if NEWEST_SERVED.get(key, -1) < newest]
@@ -331,7 +332,7 @@ def protocol_versions() -> str:
         *texts.PROTOCOL_VERSIONS,
         table(
             "API | Key | Newest version | of Kafka 3.9.1 | of our clients | beside 0.10.1 | Why less than Kafka",
-            (row(key, newest) for key, newest in sorted(theirs.items())),
+            (row(key, theirs.get(key)) for key in sorted({*theirs, *NEWEST_SERVED})),
         ),
     ]
     for api in served:

@@ -251,7 +251,7 @@ ERROR_MEANINGS: dict[str, str] = {
 }
 
 PROTOCOL_VERSIONS = (
-    "The requests of Kafka's protocol that a broker serves, or sends to other brokers, beside those of a broker of Kafka 3.9.1 with ZooKeeper. All begin with version 0. A version is served once the broker does all that it means. With a setting of `inter.broker.protocol.version` for 0.10, brokers serve the versions of 0.10.1 alone. `python -m minikafka.wire` prints all fields of its schemas.",
+    "The requests of Kafka's protocol that a broker serves, or sends to other brokers, beside those of a broker of Kafka 3.9.1 with ZooKeeper. All begin with version 0, except CopyBatches, an API of minikafka's own that no other broker or client knows: it has the version of Produce whose response it has ([transactions](../architecture/transactions.md#batches-that-are-copied-within-the-cluster)). A version is served once the broker does all that it means. With a setting of `inter.broker.protocol.version` for 0.10, brokers serve the versions of 0.10.1 alone. `python -m minikafka.wire` prints all fields of its schemas.",
     "*Of our clients*: the newest version that the Python clients, commands and Spark's source use; empty: they do not send the request. SaslHandshake and SaslAuthenticate are an exception: a login chooses their versions itself.",
     "A client tells its software's name and version with ApiVersions 3. A broker's log has a line for each pair, when its first client comes: `first client with this software: name=librdkafka version=2.5.0 client_id=… host=… listener=…`. No request of the protocol asks a broker for them.",
 )

@@ -85,6 +85,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/net/sasl_probe.py": "imported when a listener closes connections",
     "broker_core/minikafka/records/arrow/buffers.py": "the only place that knows the memory pool",
     "broker_core/minikafka/records/format/record.py": "values of every format",
+    "broker_core/minikafka/records/format/stored_batch.py": "shared by clients and brokers",
     "broker_core/minikafka/records/kernels/arrays.py": "imported without a compiler",
     "broker_core/minikafka/records/kernels/signatures.py": "types of all kernels",
     "broker_core/minikafka/net/zookeeper_tls.py": "joins what two floors know",

@@ -14,6 +14,7 @@ from minikafka.wire.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
 )
+from minikafka.wire.apis.copy_batches import CopyBatchesRequest, CopyPartition, CopyTopic
 from minikafka.wire.apis.describe_client_quotas import DescribeClientQuotasRequest, QuotaEntityPart
 from minikafka.wire.apis.describe_producers import DescribeProducersRequest, DescribeProducersTopic
 from minikafka.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
@@ -36,6 +37,7 @@ K = ApiKey
 TOPIC = Resource(ResourceType.TOPIC, "t")
 GROUP = Resource(ResourceType.GROUP, "g")
 READ, ALTER, DESCRIBE, DELETE = Operation.READ, Operation.ALTER, Operation.DESCRIBE, Operation.DELETE
+WRITE = Operation.WRITE
 TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -95,6 +97,25 @@ ADMIN_CASES = [
     ),
 ]
 """Requests about the cluster, its users and their quotas."""
+
+COPY = CopyBatchesRequest(
+    "x", 1, 0, (CopyTopic("t", (CopyPartition(0, "other", 0, 0, bytes(44), 7, 0, 0),)),)
+)
+SOURCE, TRANSACTIONS = Resource(ResourceType.TOPIC, "other"), Resource(ResourceType.TRANSACTIONAL_ID, "x")
+COPY_CASES = [
+    Case(
+        *(K.COPY_BATCHES, 11, COPY),
+        ((READ, SOURCE), (WRITE, TOPIC), (WRITE, TRANSACTIONS)),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+    Case(*(K.COPY_BATCHES, 11, COPY), ((READ, SOURCE), (WRITE, TRANSACTIONS), (WRITE, TOPIC)), TOPIC_DENIED),
+    Case(
+        *(K.COPY_BATCHES, 11, COPY),
+        ((WRITE, TRANSACTIONS), (WRITE, TOPIC), (READ, SOURCE)),
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+    ),
+]
+"""Copies from another topic. Without Read on it the client fetches, and gets that error."""
 
 COMMITTED_BY_GROUP = OffsetFetchRequest(
     "", (), (OffsetFetchRequestGroup("g", (OffsetFetchRequestTopic("t", (0,)),)),)

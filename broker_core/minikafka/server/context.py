@@ -70,6 +70,9 @@ class RequestContext:
         Raises THROTTLING_QUOTA_EXCEEDED if it may not at the moment.
         """
 
+    def record_copied(self, count: int) -> None:
+        """Count bytes that the broker appends for the client, beside those of the request, for its quota."""
+
     def reply(self, response: Any) -> None:
         """Send the response. Called once, by any thread, outside the core's lock."""
         self.exchange.respond(self.encoded(response))

@@ -62,6 +62,7 @@ NEWEST_SERVED: dict[ApiKey, int] = {
     ApiKey.DESCRIBE_PRODUCERS: 0,
     ApiKey.DESCRIBE_TRANSACTIONS: 0,
     ApiKey.LIST_TRANSACTIONS: 1,
+    ApiKey.COPY_BATCHES: 11,
 }
 """API -> newest version that this broker serves and sends."""
 

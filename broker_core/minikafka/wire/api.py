@@ -54,7 +54,9 @@ def partitions_of(topics: Sequence[TopicRows[Row_co]]) -> Iterator[tuple[TopicPa
 
 
 class ApiKey(IntEnum):
-    """The numbers of Kafka's APIs in request headers (int16): all of 2.1, and newer ones that are served."""
+    """The numbers of Kafka's APIs in request headers (int16): all of 2.1, and newer ones that are served; and
+    of minikafka's own, far from Kafka's and from those of vendors (10000 and on).
+    """
 
     PRODUCE = 0
     FETCH = 1
@@ -112,6 +114,7 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    COPY_BATCHES = 27979  # "mk"
 
 
 NEVER = 1 << 15
@@ -168,6 +171,7 @@ FLEXIBLE_SINCE: dict[int, int] = {
     ApiKey.DESCRIBE_PRODUCERS: 0,
     ApiKey.DESCRIBE_TRANSACTIONS: 0,
     ApiKey.LIST_TRANSACTIONS: 0,
+    ApiKey.COPY_BATCHES: 0,
 }
 """API -> its first flexible version (KIP-482), in which the headers have tagged fields too. It is here, and
 not in the APIs' modules, because a header is read before its API is known. SaslHandshake has no such version.

@@ -15,6 +15,7 @@ from minikafka.wire.apis.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
 from minikafka.wire.apis.alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
 from minikafka.wire.apis.api_versions import API_VERSIONS
 from minikafka.wire.apis.controlled_shutdown import CONTROLLED_SHUTDOWN
+from minikafka.wire.apis.copy_batches import COPY_BATCHES
 from minikafka.wire.apis.create_acls import CREATE_ACLS
 from minikafka.wire.apis.create_partitions import CREATE_PARTITIONS
 from minikafka.wire.apis.create_topics import CREATE_TOPICS
@@ -116,6 +117,7 @@ APIS: dict[ApiKey, Api[Any, Any]] = {
         DESCRIBE_PRODUCERS,
         DESCRIBE_TRANSACTIONS,
         LIST_TRANSACTIONS,
+        COPY_BATCHES,
     )
 }
 

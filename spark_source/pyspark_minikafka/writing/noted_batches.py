@@ -23,7 +23,9 @@ def records(sink_id: str, batches: Sequence[StagedBatch]) -> Iterator[tuple[byte
     """Yield the keys and values of the records of a list."""
     for number, key in enumerate(keys(sink_id, batches)):
         part = batches[number * BATCHES_OF_RECORD : (number + 1) * BATCHES_OF_RECORD]
-        rows = [[b.topic, b.partition, b.staging_partition, b.offset, b.header.hex()] for b in part]
+        rows = [
+            [b.topic, b.partition, b.staging_partition, b.offset, b.header.hex(), b.size_bytes] for b in part
+        ]
         found = {"version": 1, "batches": len(batches), "part": rows}
         yield key, zlib.compress(json.dumps(found, separators=(",", ":")).encode())
 
@@ -54,7 +56,7 @@ def joined(sink_id: str, found: Mapping[bytes, bytes]) -> list[StagedBatch]:
         part = json.loads(zlib.decompress(value))
         wanted, number = int(part["batches"]), number + 1
         batches += [
-            StagedBatch(topic, partition, staging_partition, offset, bytes.fromhex(header))
-            for topic, partition, staging_partition, offset, header in part["part"]
+            StagedBatch(topic, partition, staging_partition, offset, bytes.fromhex(header), size)
+            for topic, partition, staging_partition, offset, header, size in part["part"]
         ]
     return batches

@@ -29,7 +29,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.produce import BatchingProducer
-from minikafka.clients.produce.batch_copier import STAGED_MAGIC, StagedBatch, header_of
+from minikafka.clients.produce.batch_copier import STAGED_MAGIC, StagedBatch
 from minikafka.records.columns import RawHeaders, encode, group_rows, partitions_by_key, raw_headers
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
@@ -321,10 +321,7 @@ class _StagingWriter(_TaskWriter):
                     f"the offset of a batch in {at.topic_partition} is not known: stage it again"
                 )
             # The producer has written its numbers into the batch.
-            header = header_of(data)
-            self.staged.append(
-                StagedBatch(tp.topic, tp.partition, at.topic_partition.partition, at.offset, header)
-            )
+            self.staged.append(StagedBatch.of(tp, at.topic_partition, at.offset, data))
 
 
 def timestamps_ms(column: pa.Array, now_ms: int, *, is_ms: bool) -> Longs:

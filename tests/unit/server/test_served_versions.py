@@ -20,7 +20,7 @@ from tests.support.simulation import Simulation
 def test_a_broker_advertises_the_versions_that_it_serves() -> None:
     table = Simulation.serving().call(Request(ApiKey.API_VERSIONS, 0, ApiVersionsRequest()))
     rows = [(row.api_key, row.min_version, row.max_version) for row in table.api_keys]
-    assert rows == [(key, 0, newest) for key, newest in sorted(NEWEST_SERVED.items())]
+    assert rows == [(key, APIS[key].min_version, newest) for key, newest in sorted(NEWEST_SERVED.items())]
 
 
 @pytest.mark.parametrize("newest", [NEWEST_SERVED, NEWEST_IN_0_10_1, NEWEST_USED])

@@ -53,5 +53,6 @@ NEWEST_USED: dict[ApiKey, int] = {
     ApiKey.DESCRIBE_PRODUCERS: 0,
     ApiKey.DESCRIBE_TRANSACTIONS: 0,
     ApiKey.LIST_TRANSACTIONS: 1,
+    ApiKey.COPY_BATCHES: 11,
 }
 """API -> newest version. SASL's own exchange chooses its versions itself."""

@@ -20,7 +20,14 @@ from itertools import takewhile
 
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce.batch import EncodedBatch, ProducerBatch, RecordListBatch, RetryGroup
+from minikafka.clients.produce.batch import (
+    BatchSource,
+    CopiedBatch,
+    EncodedBatch,
+    ProducerBatch,
+    RecordListBatch,
+    RetryGroup,
+)
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.send_future import ProduceRequestResult, SendFuture
 from minikafka.records.format.message_set import Record
@@ -101,11 +108,17 @@ class RecordAccumulator:
         group: RetryGroup | None = None,
     ) -> SendFuture:
         """Queue an encoded message set of ``count`` records, after all queued batches."""
-        queue = self._queue(tp)
+        result = ProduceRequestResult(self.condition)
+        return self._append(EncodedBatch(tp, result, now_ms, data, count, sealed=sealed, group=group))
+
+    def append_copy(self, tp: TopicPartition, source: BatchSource, count: int, now_ms: int) -> SendFuture:
+        """Queue a batch of ``count`` records in a log, after all queued batches."""
+        return self._append(CopiedBatch(tp, ProduceRequestResult(self.condition), now_ms, source, count))
+
+    def _append(self, batch: EncodedBatch) -> SendFuture:
+        queue = self._queue(batch.topic_partition)
         if queue.batches:
             queue.batches[-1].closed = True
-        result = ProduceRequestResult(self.condition)
-        batch = EncodedBatch(tp, result, now_ms, data, count, sealed=sealed, group=group)
         queue.batches.append(batch)
         self.used_bytes += batch.size_bytes
         return batch.futures[0]

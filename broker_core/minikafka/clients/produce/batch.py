@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
@@ -14,6 +16,7 @@ from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.batch import set_producer
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.records.format.record import NO_PRODUCER
+from minikafka.records.format.stored_batch import SENT_HEADER_AT, SENT_HEADER_END
 from minikafka.records.kernels import layout
 
 if TYPE_CHECKING:
@@ -38,6 +41,20 @@ class ProducerSequence(NamedTuple):
 
 
 _NO_SEQUENCE = ProducerSequence(NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSource:
+    """A batch in a log, which a broker may copy.
+
+    ``sent_header``: its header as it was sent (``stored_batch``). ``load``: fetches it, as it was sent.
+    """
+
+    at: TopicPartition
+    offset: int
+    sent_header: bytes
+    size_bytes: int
+    load: Callable[[], bytearray]
 
 
 class RetryGroup:
@@ -89,6 +106,8 @@ class ProducerBatch(ABC):
         self.producer_sequence: ProducerSequence | None = None
         self.is_legacy = False
         """True if it can only be sent in magic 0 or 1."""
+        self.source: BatchSource | None = None
+        """The batch in a log that the leader is to copy; None if the records are sent."""
         self.may_be_appended = False
         """True after an attempt whose outcome is unknown: the log may have the batch."""
 
@@ -302,6 +321,31 @@ class EncodedBatch(ProducerBatch):
             headers=headers,
         )
         return encoded
+
+
+class CopiedBatch(EncodedBatch):
+    """A batch that the leader copies from another log. If it cannot, the batch is fetched when it is sent."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        produce_result: ProduceRequestResult,
+        created_ms: int,
+        source: BatchSource,
+        count: int,
+    ) -> None:
+        header = bytearray(layout.BATCH_HEADER_BYTES)
+        header[layout.MAGIC_AT] = BATCH_MAGIC
+        header[SENT_HEADER_AT:SENT_HEADER_END] = source.sent_header
+        super().__init__(topic_partition, produce_result, created_ms, header, count, sealed=False)
+        self.size_bytes = source.size_bytes
+        self.source = source
+        self._load: Callable[[], bytearray] | None = source.load
+
+    def encode_without_producer(self, magic: int, codec: Codec) -> Buffer:
+        if self._load is not None:
+            self.data, self._load = self._load(), None
+        return super().encode_without_producer(magic, codec)
 
 
 def _write_sequence(data: bytearray | memoryview, sequence: ProducerSequence) -> None:

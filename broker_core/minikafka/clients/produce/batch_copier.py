@@ -6,6 +6,9 @@ an unclean election, is found out before anything is copied.
 
 Batches stay encoded and compressed. Their header is set back to what the task sent (the staging topic stamps
 the time of the append), the checksum is verified, and the producer writes its own numbers.
+
+Brokers of minikafka do that themselves, if the leader of the target is an in-sync replica of the staging
+partition (``wire.apis.copy_batches``): then no records travel. All other batches are fetched and sent again.
 """
 
 from __future__ import annotations
@@ -13,35 +16,32 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, log_reaches
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.connections import ConnectionPool
+from minikafka.clients.produce.batch import BatchSource
 from minikafka.clients.produce.send_future import SendFuture
 from minikafka.clients.produce.transactional_producer import TransactionalProducer
 from minikafka.records.format.batch import MAGIC
-from minikafka.records.format.checksums import crc32c
+from minikafka.records.format.stored_batch import SENT_HEADER_AT, OtherBatch, as_sent, sent_header
 from minikafka.records.kernels import layout
+from minikafka.wire.apis.copy_batches import COPY_BATCHES
 
 STAGED_MAGIC = MAGIC
 """The format of staged batches."""
 FETCH_BYTES = 4 << 20
-"""Bytes of a staging partition in one fetch."""
-HEADER_AT, HEADER_END = layout.BATCH_CRC_AT, layout.BATCH_HEADER_BYTES
+"""Bytes of a staging partition in one fetch, and of batches that are queued at a time for brokers to copy."""
+_LOOK_MS = 1_000
+"""The time after which acknowledged rows are counted at the latest."""
 _GONE = frozenset(
     {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 )
-_KEPT = tuple(
-    slice(start - HEADER_AT, end - HEADER_AT)
-    for start, end in (
-        (layout.LAST_DELTA_AT, layout.MAX_TIMESTAMP_AT),
-        (layout.PRODUCER_ID_AT, layout.BATCH_HEADER_BYTES),
-    )
-)
-"""The fields of a header that the staging topic does not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class StagedBatch:
     """One encoded batch.
 
     topic, partition: where its rows go. staging_partition, offset: where it is. header: from the checksum up
-    to the records, as the task sent it.
+    to the records, as the task sent it. size_bytes: of the whole batch.
     """
 
     topic: str
@@ -57,20 +57,26 @@ class StagedBatch:
     staging_partition: int
     offset: int
     header: bytes
+    size_bytes: int
+
+    @classmethod
+    def of(cls, target: TopicPartition, at: TopicPartition, offset: int, sent: Buffer) -> StagedBatch:
+        """Return that of a batch for ``target`` that was sent to ``at`` and appended at ``offset``."""
+        return cls(*target, at.partition, offset, sent_header(sent), len(sent))
+
+    @property
+    def target(self) -> TopicPartition:
+        """The partition of its rows."""
+        return TopicPartition(self.topic, self.partition)
 
     @property
     def count(self) -> int:
         """The number of its records, which is that of its offsets."""
-        return int.from_bytes(self.header[layout.COUNT_AT - HEADER_AT :], "big")
+        return int.from_bytes(self.header[layout.COUNT_AT - SENT_HEADER_AT :], "big")
 
 
 class StagedRowsLost(MinikafkaError):
     """Staged batches are not where their task has written them: nothing of the batch was committed."""
-
-
-def header_of(data: Buffer) -> bytes:
-    """Return what ``StagedBatch`` has of the header of an encoded batch."""
-    return bytes(data[HEADER_AT:HEADER_END])
 
 
 def copy(
@@ -81,13 +87,16 @@ def copy(
     timeout_ms: int,
     on_copied: Callable[[int], None] | None = None,
 ) -> None:
-    """Queue all ``batches`` in the open transaction, those of a task in their order. Raise StagedRowsLost if
-    one is missing, or the first error of a send. ``on_copied`` is called with the number of acknowledged
-    rows now and then; its error ends the copy.
+    """Queue all ``batches`` in the open transaction, those of a task in their order, and wait for those that
+    brokers copy. Raise StagedRowsLost if one is missing, or the first error of a send. ``on_copied`` is
+    called with the number of acknowledged rows now and then; its error ends the copy.
     """
-    sends: deque[tuple[SendFuture, int]] = deque()
-    copied = 0
-    turns = deque(_readers(cluster, staging_topic, batches, timeout_ms))
+    near, far = _divided(cluster, staging_topic, list(batches))
+    sends = _Sends(on_copied)
+    for portion in _portions(near):
+        copies = [(b.target, _source(cluster, staging_topic, timeout_ms, b), b.count) for b in portion]
+        sends.add(producer.send_copies(copies))
+    turns = deque(_readers(cluster, staging_topic, far, timeout_ms))
     _check_ends(cluster, {reader.at: reader.end for reader in turns})
     while turns:
         reader = turns.popleft()
@@ -95,14 +104,97 @@ def copy(
         if found is None:
             continue
         turns.append(reader)
-        counts = [count for _, _, count in found]
-        sends.extend(zip(producer.send_encoded_sets(found, sealed=False), counts, strict=True))
-        while sends and sends[0][0].done:
-            future, count = sends.popleft()
+        sends.add(producer.send_encoded_sets(found, sealed=False))
+    while near and sends.left:
+        producer.wait(sends.left, cluster.deadline(_LOOK_MS))
+        sends.settle()
+
+
+class _Sends:
+    """The batches that were sent, in their order."""
+
+    def __init__(self, on_copied: Callable[[int], None] | None) -> None:
+        self.left: deque[SendFuture] = deque()
+        self._on_copied = on_copied
+        self._copied = 0
+
+    def add(self, futures: Iterable[SendFuture]) -> None:
+        """Take what was sent, and settle."""
+        self.left.extend(futures)
+        self.settle()
+
+    def settle(self) -> None:
+        """Count the first ones that are done. Raise the error of one."""
+        while self.left and self.left[0].done:
+            future = self.left.popleft()
             future.result()
-            copied += count
-        if on_copied is not None:
-            on_copied(copied)
+            self._copied += future.count
+        if self._on_copied is not None:
+            self._on_copied(self._copied)
+
+
+def _portions(batches: Iterable[StagedBatch]) -> Iterator[list[StagedBatch]]:
+    portion: list[StagedBatch] = []
+    size_bytes = 0
+    for batch in batches:
+        portion.append(batch)
+        size_bytes += batch.size_bytes
+        if size_bytes >= FETCH_BYTES:
+            yield portion
+            portion, size_bytes = [], 0
+    if portion:
+        yield portion
+
+
+def _divided(
+    cluster: ClusterClient, staging_topic: str, batches: list[StagedBatch]
+) -> tuple[list[StagedBatch], list[StagedBatch]]:
+    """Return the batches that brokers can copy, and the others."""
+    cluster.metadata({staging_topic, *(batch.topic for batch in batches)})
+    able: dict[int, bool] = {}
+
+    def is_near(target: TopicPartition, staging_partition: int) -> bool:
+        leader = cluster.known_leader(target)
+        replicas = cluster.known_in_sync(TopicPartition(staging_topic, staging_partition))
+        if leader is None or replicas is None or leader not in replicas:
+            return False
+        if leader not in able:
+            able[leader] = _copies_batches(cluster, leader)
+        return able[leader]
+
+    known: dict[tuple[TopicPartition, int], bool] = {}
+    divided: tuple[list[StagedBatch], list[StagedBatch]] = [], []
+    for batch in batches:
+        pair = batch.target, batch.staging_partition
+        if pair not in known:
+            known[pair] = is_near(*pair)
+        divided[not known[pair]].append(batch)
+    return divided
+
+
+def _copies_batches(cluster: ClusterClient, broker_id: int) -> bool:
+    """Return True if a broker has the API for copies."""
+    try:
+        cluster.connection(broker_id, ConnectionPool.PRODUCE).version(COPY_BATCHES, cluster.deadline())
+    except (BrokerError, NetworkError):
+        return False
+    return True
+
+
+def _source(cluster: ClusterClient, staging_topic: str, timeout_ms: int, batch: StagedBatch) -> BatchSource:
+    at = TopicPartition(staging_topic, batch.staging_partition)
+    load = partial(_load, cluster, at, batch, timeout_ms)
+    return BatchSource(at, batch.offset, batch.header, batch.size_bytes, load)
+
+
+def _load(cluster: ClusterClient, at: TopicPartition, batch: StagedBatch, timeout_ms: int) -> bytearray:
+    """Fetch one batch, that its broker did not copy."""
+    reader = _PartitionReader(cluster, at, {batch.offset: batch}, timeout_ms)
+    _check_ends(cluster, {at: reader.end})
+    for found in iter(reader.next_sets, None):
+        for _, data, _ in found:
+            return data
+    raise _lost(at, f"offset {batch.offset} is not in the log")
 
 
 def _check_ends(cluster: ClusterClient, ends: Mapping[TopicPartition, int]) -> None:
@@ -177,19 +269,9 @@ class _PartitionReader:
             offset = int.from_bytes(data[position:size_at], "big")
             batch = self._wanted.pop(offset, None)
             if batch is not None:
-                copied = self._as_sent(batch, data[position:end])
-                yield TopicPartition(batch.topic, batch.partition), copied, batch.count
+                try:
+                    copied = as_sent(data[position:end], batch.header)
+                except OtherBatch as error:
+                    raise _lost(self.at, str(error)) from error
+                yield batch.target, copied, batch.count
             position = end
-
-    def _as_sent(self, batch: StagedBatch, stored: memoryview) -> bytearray:
-        """Return a batch as its task has sent it."""
-        found = stored[HEADER_AT:HEADER_END]
-        if any(found[part] != batch.header[part] for part in _KEPT):
-            raise _lost(self.at, f"another batch is at offset {batch.offset}")
-        copied = bytearray(stored)
-        copied[: layout.SIZE_AT] = bytes(layout.SIZE_AT)
-        copied[HEADER_AT:HEADER_END] = batch.header
-        with memoryview(copied) as view:
-            if crc32c(view[layout.BATCH_COVERED_AT :]) != int.from_bytes(batch.header[:4], "big"):
-                raise _lost(self.at, f"the batch at offset {batch.offset} is corrupt")
-        return copied

@@ -18,6 +18,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, NoSuchBroker
@@ -29,7 +30,7 @@ from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.produce.accumulator import AppendResult, RecordAccumulator
-from minikafka.clients.produce.batch import RetryGroup, message_bytes
+from minikafka.clients.produce.batch import BatchSource, RetryGroup, message_bytes
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.partitioner import StickyPartitioner
 from minikafka.clients.produce.requests import Task
@@ -181,9 +182,26 @@ class BatchingProducer:
         While the buffer has room, the workers see them all at once: one request then takes those of several
         partitions, and fewer threads wake up than for one set after the other.
         """
-        deadline: Deadline | None = None
         for topic_partition, data, count in sets:
             _check_not_empty(topic_partition, data, count)
+        append = partial(self._accumulator.append_encoded, sealed=sealed)
+        return self._queue_all(
+            [(tp, len(data), partial(append, tp, data, count)) for tp, data, count in sets]
+        )
+
+    def send_copies(self, copies: Sequence[tuple[TopicPartition, BatchSource, int]]) -> list[SendFuture]:
+        """Queue batches in logs and their counts, as ``send_encoded_sets``; the leaders copy them."""
+        append = self._accumulator.append_copy
+        return self._queue_all(
+            [(tp, source.size_bytes, partial(append, tp, source, count)) for tp, source, count in copies]
+        )
+
+    def _queue_all(
+        self, batches: Sequence[tuple[TopicPartition, int, Callable[[int], SendFuture]]]
+    ) -> list[SendFuture]:
+        """Queue batches: the size of each, and the function that does so at a time."""
+        deadline: Deadline | None = None
+        for topic_partition, _, _ in batches:
             # Old metadata is good enough: leaders are looked up when a batch is sent.
             described = self._cluster.known_topic(topic_partition.topic)
             if described is None:
@@ -193,14 +211,11 @@ class BatchingProducer:
         futures = []
         sendable = False
         with self._lock:
-            for topic_partition, data, count in sets:
-                self._wait_for_room(len(data), deadline)
+            for topic_partition, size_bytes, append in batches:
+                self._wait_for_room(size_bytes, deadline)
                 # Behind a batch in flight it is found by the worker that handles the response.
                 sendable = sendable or not self._accumulator.has_in_flight(topic_partition)
-                now_ms = self._clock.monotonic_ms()
-                futures.append(
-                    self._accumulator.append_encoded(topic_partition, data, count, now_ms, sealed=sealed)
-                )
+                futures.append(append(self._clock.monotonic_ms()))
             if sendable:
                 self._wake_worker()
         return futures

@@ -11,6 +11,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.text import first_of, shorten
 from minikafka.clients.network.metadata import NO_LEADER, LeaderAndEpoch
 from minikafka.clients.produce.batch import ProducerBatch
+from minikafka.wire.apis.copy_batches import CopyBatchesRequest, CopyPartition, CopyTopic
 from minikafka.wire.apis.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -25,6 +26,22 @@ if TYPE_CHECKING:
 
 SHOWN_RECORDS_MAX = 3
 """The limit of refused records that a message lists."""
+COPY_BYTES = 2 << 20
+"""The size of batches that a broker copies for one request: as much as it does without a hand-off."""
+TOO_LARGE_SETTINGS = {
+    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",
+}
+"""The topic setting that a batch of each code exceeds."""
+SENT_INSTEAD = frozenset(
+    {
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.CORRUPT_MESSAGE,
+        *TOO_LARGE_SETTINGS,
+    }
+)
+"""The errors after which a batch is sent that its leader was to copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +69,11 @@ class ProduceTask:
     broker_id: int
     batches: tuple[ProducerBatch, ...]
 
+    @property
+    def is_copy(self) -> bool:
+        """True for a CopyBatches request instead."""
+        return bool(self.batches) and self.batches[0].source is not None
+
     def without(self, batch: ProducerBatch) -> ProduceTask:
         """Return the same request without one batch."""
         return replace(self, batches=tuple(b for b in self.batches if b is not batch))
@@ -74,6 +96,13 @@ class TransactionTask:
 Task = ProduceTask | MetadataTask | InitProducerIdTask | TransactionTask
 
 
+def fit_together(one: ProducerBatch, other: ProducerBatch) -> bool:
+    """Return True if two batches may be in one request. It has one API and one version, and batches keep
+    their format.
+    """
+    return one.is_legacy is other.is_legacy and (one.source is None) is (other.source is None)
+
+
 def produce_request(
     task: ProduceTask, sets: list[Buffer], acks: int, timeout_ms: int, transactional_id: str | None = None
 ) -> ProduceRequest:
@@ -90,6 +119,30 @@ def produce_request(
             ProduceTopic(name=name, partitions=tuple(partitions)) for name, partitions in topics.items()
         ),
     )
+
+
+def copy_request(
+    task: ProduceTask, acks: int, timeout_ms: int, transactional_id: str | None
+) -> CopyBatchesRequest:
+    """Return the request for a task whose batches the leader copies."""
+    assert transactional_id is not None
+    topics: dict[str, list[CopyPartition]] = {}
+    for batch in task.batches:
+        tp, source, sequence = batch.topic_partition, batch.source, batch.producer_sequence
+        assert source is not None
+        assert sequence is not None
+        row = CopyPartition(
+            tp.partition,
+            *source.at,
+            source.offset,
+            source.sent_header,
+            sequence.producer_id,
+            sequence.producer_epoch,
+            sequence.base_sequence,
+        )
+        topics.setdefault(tp.topic, []).append(row)
+    rows = tuple(CopyTopic(name, tuple(partitions)) for name, partitions in topics.items())
+    return CopyBatchesRequest(transactional_id, acks, timeout_ms, rows)
 
 
 def new_leaders(response: ProduceResponse, broker_id: int) -> dict[TopicPartition, LeaderAndEpoch]:

@@ -13,6 +13,9 @@ Failures
     other code fails the batch, and with it the futures of its records; where the broker says which records it
     refuses (KIP-467), their futures have errors of their own. Batches of a ``RetryGroup`` count failures in a
     row together, and fail together after the last retry.
+Copies
+    A batch in a log of the cluster is copied by the leader (``wire.apis.copy_batches``). If the leader cannot
+    do that, the batch is fetched and sent, with the same numbers.
 Counted retries (the texts' producer)
     The pauses have one length, and a look-up of leaders is part of an attempt: if it fails, or the partition
     has no leader, the attempt has failed. Batches that may go to any partition are not sent again before a
@@ -55,11 +58,15 @@ from minikafka.clients.produce.accumulator import RecordAccumulator
 from minikafka.clients.produce.batch import ProducerBatch
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.requests import (
+    COPY_BYTES,
+    SENT_INSTEAD,
+    TOO_LARGE_SETTINGS,
     InitProducerIdTask,
     MetadataTask,
     ProduceTask,
     Task,
     TransactionTask,
+    fit_together,
     new_leaders,
     record_errors,
     refusal_text,
@@ -85,11 +92,6 @@ _CODE_HINTS = {
 _NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
 """Retriable codes that brokers send only before an append. All others may come while an append waits for
 replicas."""
-TOO_LARGE_SETTINGS = {
-    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
-    ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",
-}
-"""The topic setting that a batch of each code exceeds."""
 
 
 class LeaderCache(Protocol):
@@ -186,10 +188,11 @@ class Sender:
             if not self._sequences.is_ready(batch):
                 unready.append(batch)
                 continue
-            if chosen and batch.is_legacy is not chosen[0].is_legacy:
+            if chosen and not fit_together(batch, chosen[0]):
                 left_to.add(leader)
-                continue  # a request has one version, and the other batches keep their format
-            if not chosen or size_bytes + batch.size_bytes <= self._config.max_request_bytes:
+                continue
+            limit_bytes = self._config.max_request_bytes if batch.source is None else COPY_BYTES
+            if not chosen or size_bytes + batch.size_bytes <= limit_bytes:
                 broker_id = leader
                 chosen.append(batch)
                 size_bytes += batch.size_bytes
@@ -397,7 +400,9 @@ class Sender:
     ) -> None:
         """``has_leader``: the response has named the new leader of the partition."""
         code = ErrorCode.of(result.error_code)
-        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        if batch.source is not None and code in SENT_INSTEAD:
+            self._send_instead(batch)
+        elif code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._acknowledge(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
         elif code in TOO_LARGE_SETTINGS:
             self._split_or_fail(batch, code, broker_id)
@@ -423,10 +428,20 @@ class Sender:
 
     def handle_failure(self, task: ProduceTask, error: MinikafkaError, now_ms: int) -> None:
         """Handle a request that was not sent, or got no response."""
+        sent_instead = task.is_copy and isinstance(error, BrokerError) and error.code in SENT_INSTEAD
         for batch in task.batches:
-            if not batch.produce_result.done:
+            if batch.produce_result.done:
+                continue
+            if sent_instead:
+                self._send_instead(batch)
+            else:
                 self._retry_or_fail(batch, error, now_ms)
         self._in_flight[task.broker_id].discard(task)
+
+    def _send_instead(self, batch: ProducerBatch) -> None:
+        """Send a batch whose leader did not copy it, with the same numbers."""
+        batch.source = None
+        self._accumulator.reenqueue(batch)
 
     def fail_batch(self, batch: ProducerBatch, error: MinikafkaError) -> None:
         """Fail a batch in flight that cannot be encoded for its broker."""

@@ -22,11 +22,13 @@ from minikafka.clients.produce.requests import (
     ProduceTask,
     Task,
     TransactionTask,
+    copy_request,
     produce_request,
 )
 from minikafka.clients.produce.sender import Sender
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import Codec
+from minikafka.wire.apis.copy_batches import COPY_BATCHES
 from minikafka.wire.apis.init_producer_id import (
     INIT_PRODUCER_ID,
     InitProducerIdRequest,
@@ -292,15 +294,19 @@ class TaskRunner:
         if not task.batches:
             return None
         acks, timeout_ms = self._config.acks, self._config.request_timeout_ms
+        # The broker times out a little earlier than the client, so that its response still arrives.
+        wait_ms = timeout_ms - timeout_ms // 10
+        transactional_id = self._sender.transactional_id
 
         def request(version: int) -> ProduceRequest:
             sets = [self._encode(batch, version) for batch in task.batches]
-            # The broker times out a little earlier than the client, so that its response still arrives.
-            wait_ms = timeout_ms - timeout_ms // 10
-            return produce_request(task, sets, acks, wait_ms, self._sender.transactional_id)
+            return produce_request(task, sets, acks, wait_ms, transactional_id)
 
         deadline = self._cluster.deadline(timeout_ms)
         connection = self._cluster.connection(task.broker_id, ConnectionPool.PRODUCE)
+        if task.is_copy:
+            copies = copy_request(task, acks, wait_ms, transactional_id)
+            return connection.send(COPY_BATCHES, lambda _: copies, deadline)
         legacy = next((batch for batch in task.batches if batch.is_legacy), None)
         newest = None if legacy is None else MAGIC_2_SINCE - 1
         try:

@@ -24,6 +24,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.offsets import Committed, GroupMetadata, checked_offsets
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
+from minikafka.clients.produce.batch import BatchSource
 from minikafka.clients.produce.config import TransactionalConfig
 from minikafka.clients.produce.partitioner import StickyPartitioner
 from minikafka.clients.produce.producer import BatchingProducer
@@ -216,6 +217,10 @@ class TransactionalProducer:
         except MinikafkaError as error:
             self._engine.fail_transaction(error)
             raise
+
+    def send_copies(self, copies: Sequence[tuple[TopicPartition, BatchSource, int]]) -> list[SendFuture]:
+        """Queue batches in logs of the cluster and their counts, for the leaders to copy."""
+        return self._engine.send_copies(copies)
 
     def magic(self, topic_partition: TopicPartition) -> int:
         """Return the newest format that the partition's leader supports, as ``BatchingProducer.magic``."""

@@ -37,8 +37,8 @@ from minikafka.clients.network.retry import Deadline
 from minikafka.clients.produce.batch import RetryGroup
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
+from minikafka.clients.produce.requests import TOO_LARGE_SETTINGS
 from minikafka.clients.produce.send_future import SendFuture
-from minikafka.clients.produce.sender import TOO_LARGE_SETTINGS
 from minikafka.clients.producer.broker_partition_info import BrokerPartitionInfo
 from minikafka.clients.producer.handlers import EventHandler
 from minikafka.clients.producer.messages import KeyedMessage, MessageColumns, Unsent, fields_of, serialize

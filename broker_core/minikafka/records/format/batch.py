@@ -240,14 +240,16 @@ def set_producer(
     base_sequence: int,
     *,
     transactional: bool = False,
+    sealed: bool = True,
 ) -> None:
-    """Write the producer and the checksum into a batch that is otherwise complete; ``out`` is the whole
-    batch.
+    """Write the producer and, if ``sealed``, the checksum into a batch that is otherwise complete; ``out`` is
+    the whole batch.
     """
     _PRODUCER.pack_into(out, layout.PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
     if transactional:
         out[layout.BATCH_FLAGS_AT] |= layout.TRANSACTIONAL_BIT
-    write_checksum(out, 0, len(out))
+    if sealed:
+        write_checksum(out, 0, len(out))
 
 
 def set_max_timestamp(out: bytearray | memoryview, position: int, end: int, timestamp_ms: int) -> None:

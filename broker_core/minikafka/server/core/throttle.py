@@ -5,9 +5,9 @@ and the connection is not read for that time. Clients of Produce 6, Fetch 8 and 
 long by themselves; the next request of older clients waits in the socket. A request without a response
 (acks=0) pauses its connection too.
 
-A produce request counts by its size, a fetch by the size of its response. A client that must pause gets an
-empty response to a fetch, whose bytes do not count, and asks again; unless the first message alone exceeds
-what the quota allows in all its windows.
+A produce request counts by its size (CopyBatches also by what it copies), a fetch by the size of its
+response. A client that must pause gets an empty response to a fetch, whose bytes do not count, and asks
+again; unless the first message alone exceeds what the quota allows in all its windows.
 
 The time of a request (``request_percentage``) is the processor time of the threads that serve it: decoding,
 its handler, encoding, and sending, which counts for the next request. Neither what other requests complete
@@ -32,7 +32,11 @@ from minikafka.server.quotas.client_quotas import UNLIMITED
 from minikafka.wire.api import NEVER, ApiKey
 from minikafka.wire.frame_parts import LazyPart, Part, total_size
 
-_FLOWS = {ApiKey.PRODUCE: QuotaType.PRODUCE, ApiKey.FETCH: QuotaType.FETCH}
+_FLOWS = {
+    ApiKey.PRODUCE: QuotaType.PRODUCE,
+    ApiKey.COPY_BATCHES: QuotaType.PRODUCE,
+    ApiKey.FETCH: QuotaType.FETCH,
+}
 _OF_BROKERS = {
     ApiKey.LEADER_AND_ISR: 0,
     ApiKey.STOP_REPLICA: 0,
@@ -143,6 +147,9 @@ class MeteredContext(RequestContext):
         strict = self.version >= _STRICT_SINCE.get(self.api.key, self.version + 1)
         if not self.meter.record_mutations(count, strict=strict):
             raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the throttling quota has been exceeded")
+
+    def record_copied(self, count: int) -> None:
+        self.meter.request_bytes += count
 
     def reply(self, response: Any) -> None:
         self._reply(response, None)

@@ -26,6 +26,7 @@ from minikafka.server.handlers import (
     alter_user_scram_credentials,
     api_versions,
     controlled_shutdown,
+    copy_batches,
     create_acls,
     create_partitions,
     create_topics,
@@ -101,6 +102,7 @@ _OF_TRANSACTIONS_BY_JOB: dict[ApiKey, _TransactionsHandle] = {
 # Other waiting requests depend on other clients, on time, or on the start: they do not delay others.
 _OF_BROKER: dict[ApiKey, _Handle] = {
     ApiKey.PRODUCE: produce.handle,
+    ApiKey.COPY_BATCHES: copy_batches.handle,
     ApiKey.FETCH: fetch.handle,
     ApiKey.LIST_OFFSETS: list_offsets.handle,
     ApiKey.METADATA: metadata.handle,

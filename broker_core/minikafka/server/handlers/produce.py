@@ -45,12 +45,11 @@ from minikafka.records.format.compression import BudgetExceeded, ContentBudget
 from minikafka.records.format.message_set import NO_TIMESTAMP, Codec
 from minikafka.records.kernels import layout
 from minikafka.server.context import RequestContext
-from minikafka.server.core.broker import Broker, DelayedRequest, VerifyTransaction
+from minikafka.server.core.broker import Broker, DelayedRequest
 from minikafka.server.core.new_leaders import NewLeaders
-from minikafka.server.transactions.add_partitions_verifier import Results
-from minikafka.server.transactions.produced_transaction import ProducedTransaction
+from minikafka.server.transactions.produced_transaction import ProducedTransaction, serve_verified
 from minikafka.server.workers.request_admission import leave
-from minikafka.server.workers.work_pool import Steps, begin, begin_here
+from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.apis.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -99,7 +98,8 @@ MAX_LOGGED_ERRORS = 50
 MAX_PREPARE_ATTEMPTS = 10
 """The limit of attempts to recompress wrappers of magic 0 when other requests append meanwhile."""
 
-_Answers = dict[TopicPartition, ProducePartitionResponse]
+Answers = dict[TopicPartition, ProducePartitionResponse]
+"""The results of partitions that are known."""
 
 
 class _DelayedProduce(DelayedRequest):
@@ -110,7 +110,7 @@ class _DelayedProduce(DelayedRequest):
         broker: Broker,
         context: RequestContext,
         request: ProduceRequest,
-        answers: _Answers,
+        answers: Answers,
         written: dict[Partition, tuple[int, int]],
     ) -> None:
         super().__init__(broker, context)
@@ -125,7 +125,7 @@ class _DelayedProduce(DelayedRequest):
                 if not partition.is_committed(last_offset, leader_epoch):
                     continue
             except BrokerError as error:
-                _reject(self._broker, self._answers, partition.topic_partition, error)
+                reject(self._broker, self._answers, partition.topic_partition, error)
             del self._waiting[partition]
         return not self._waiting
 
@@ -133,7 +133,7 @@ class _DelayedProduce(DelayedRequest):
         text = "the in-sync replicas did not acknowledge the messages within the time-out"
         for partition in self._waiting:
             late = BrokerError(ErrorCode.REQUEST_TIMED_OUT, text)
-            _reject(self._broker, self._answers, partition.topic_partition, late)
+            reject(self._broker, self._answers, partition.topic_partition, late)
         _answer(self._broker, self._context, self._request, self._answers)
 
     def wait(self) -> None:
@@ -169,30 +169,9 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     if request.transactional_id is None or broker.verify_transaction is None:
         begin(broker.pool, context.exchange, serve(broker, context, request))
     else:
-        _verify(broker, context, request, request.transactional_id, broker.verify_transaction)
-
-
-def _verify(
-    broker: Broker,
-    context: RequestContext,
-    request: ProduceRequest,
-    transactional_id: str,
-    verify: VerifyTransaction,
-) -> None:
-    """Serve a request with a transactional id, after the coordinator has verified its batches."""
-    transaction = ProducedTransaction(broker, request, context.version)
-    unverified = transaction.unverified
-    if not unverified:
-        begin(broker.pool, context.exchange, serve(broker, context, request, transaction))
-        return
-
-    def serve_verified(results: Results) -> None:
-        transaction.verified(results)
-        steps = serve(broker, context, request, transaction)
-        begin_here(broker.pool, context.exchange, broker.clock, steps)
-
-    context.exchange.keep_counted()
-    verify(transactional_id, transaction.producer, unverified, serve_verified)
+        serve_verified(
+            broker, context, request, broker.verify_transaction, partial(serve, broker, context, request)
+        )
 
 
 def serve(
@@ -205,22 +184,45 @@ def serve(
 
     ``transaction``: that of the request, verified.
     """
-    answers: _Answers = {}
+    answers: Answers = {}
+    appended = yield from append(broker, context, request, answers, transaction)
+    finish(broker, context, request, answers, appended)
+
+
+def append(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    answers: Answers,
+    transaction: ProducedTransaction | None,
+) -> Generator[int, None, list[Written]]:
+    """Append the records of a request, in steps; return what is in the logs. Errors go to ``answers``."""
     asked = yield from _asked(broker, context.header, request, answers, transaction)
     validation = _Validation(broker, context.version, asked, answers, transaction)
-    append = _Append(broker, transaction, all_in_sync=request.acks == ALL_IN_SYNC, now_ms=validation.now_ms)
+    writer = _Append(broker, transaction, all_in_sync=request.acks == ALL_IN_SYNC, now_ms=validation.now_ms)
     if validation.at_once():
-        append.at_once(validation.valid, answers)
+        writer.at_once(validation.valid, answers)
     else:
         began_ms = broker.clock.monotonic_ms()
         yield 0
-        yield from validation.steps(broker.clock.monotonic_ms() - began_ms, append)
-    for written_to in append.appended:
+        yield from validation.steps(broker.clock.monotonic_ms() - began_ms, writer)
+    return writer.appended
+
+
+def finish(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    answers: Answers,
+    appended: list[Written],
+) -> None:
+    """Flush what was appended, and reply, once the replicas have it if the request says so."""
+    for written_to in appended:
         answers[written_to.partition.topic_partition] = _accepted(broker, written_to)
-    if request.acks == ALL_IN_SYNC and append.appended:
+    if request.acks == ALL_IN_SYNC and appended:
         written = {
             append_result.partition: (append_result.last_offset, append_result.leader_epoch)
-            for append_result in append.appended
+            for append_result in appended
             if answers[append_result.partition.topic_partition].error_code == ErrorCode.NONE
         }
         _DelayedProduce(broker, context, request, answers, written).wait()
@@ -235,7 +237,7 @@ def _asked(
     broker: Broker,
     header: RequestHeader,
     request: ProduceRequest,
-    answers: _Answers,
+    answers: Answers,
     transaction: ProducedTransaction | None,
 ) -> Generator[int, None, _Asked]:
     """Return the log and the records of each valid partition; reject the others.
@@ -273,7 +275,7 @@ def _asked(
                     )
                 asked[topic_partition] = broker.partition(topic_partition).log, buffer_of(part.records)
             except BrokerError as error:
-                _reject(broker, answers, topic_partition, error)
+                reject(broker, answers, topic_partition, error)
     return asked
 
 
@@ -285,7 +287,7 @@ class _Validation:
         broker: Broker,
         version: int,
         asked: _Asked,
-        answers: _Answers,
+        answers: Answers,
         transaction: ProducedTransaction | None,
     ) -> None:
         self._broker = broker
@@ -315,7 +317,7 @@ class _Validation:
                         valid = prepare(valid, log.end_offset, budget)
                     self.valid[topic_partition] = valid
                 except BrokerError as error:
-                    _reject(self._broker, self._answers, topic_partition, error)
+                    reject(self._broker, self._answers, topic_partition, error)
         except BudgetExceeded:
             return False
         return True
@@ -346,7 +348,7 @@ class _Validation:
                 held_bytes += _held_bytes(valid, records)
                 del valid
             except BrokerError as error:
-                _reject(self._broker, self._answers, topic_partition, error)
+                reject(self._broker, self._answers, topic_partition, error)
             if held_bytes > HELD_BYTES:
                 yield from append.steps(self.valid, self._answers)
                 held_bytes = 0
@@ -368,7 +370,7 @@ def _held_bytes(valid: ValidatedRecords, records: memoryview) -> int:
 
 
 @fast_value
-class _Written:
+class Written:
     """The outcome of an append to one partition, without the records."""
 
     partition: Partition
@@ -391,13 +393,13 @@ class _Append:
         self._transaction = transaction
         self._all_in_sync = all_in_sync
         self._now_ms = now_ms
-        self.appended: list[_Written] = []
+        self.appended: list[Written] = []
 
-    def at_once(self, valid: dict[TopicPartition, ValidatedRecords], answers: _Answers) -> None:
+    def at_once(self, valid: dict[TopicPartition, ValidatedRecords], answers: Answers) -> None:
         """Append a small request's records in one step. Its wrappers are too small to raise OffsetMoved."""
         self._broker.run(lambda: self._append(valid, answers, {}))
 
-    def steps(self, valid: dict[TopicPartition, ValidatedRecords], answers: _Answers) -> Steps:
+    def steps(self, valid: dict[TopicPartition, ValidatedRecords], answers: Answers) -> Steps:
         """Append all of ``valid``, which is empty afterwards. Errors go to ``answers``."""
         tries = 0
         while valid:
@@ -417,12 +419,12 @@ class _Append:
                     log = self._broker.partition(topic_partition).log
                     valid[topic_partition] = prepare(records, log.end_offset)
                 except BrokerError as error:
-                    _reject(self._broker, answers, topic_partition, error)
+                    reject(self._broker, answers, topic_partition, error)
 
     def _append(
         self,
         portion: dict[TopicPartition, ValidatedRecords],
-        answers: _Answers,
+        answers: Answers,
         moved: dict[TopicPartition, ValidatedRecords],
     ) -> None:
         broker, transaction = self._broker, self._transaction
@@ -438,7 +440,7 @@ class _Append:
             except OffsetMoved:
                 moved[topic_partition] = records
             except (BrokerError, StorageError) as error:
-                _reject(broker, answers, topic_partition, error)
+                reject(broker, answers, topic_partition, error)
 
 
 def _portion_of(valid: dict[TopicPartition, ValidatedRecords]) -> dict[TopicPartition, ValidatedRecords]:
@@ -486,9 +488,9 @@ def _no_transactions() -> BrokerError:
     )
 
 
-def _written(partition: Partition, done: LogAppendResult, *, stamped: bool) -> _Written:
+def _written(partition: Partition, done: LogAppendResult, *, stamped: bool) -> Written:
     assigned = done.append_info
-    return _Written(
+    return Written(
         partition,
         assigned.first_offset if assigned.count else NO_OFFSET,
         assigned.last_offset,
@@ -498,7 +500,7 @@ def _written(partition: Partition, done: LogAppendResult, *, stamped: bool) -> _
     )
 
 
-def _accepted(broker: Broker, written: _Written) -> ProducePartitionResponse:
+def _accepted(broker: Broker, written: Written) -> ProducePartitionResponse:
     partition = written.partition
     topic_partition = partition.topic_partition
     if written.must_flush:
@@ -521,9 +523,10 @@ def _accepted(broker: Broker, written: _Written) -> ProducePartitionResponse:
     )
 
 
-def _reject(
-    broker: Broker, answers: _Answers, topic_partition: TopicPartition, error: BrokerError | StorageError
+def reject(
+    broker: Broker, answers: Answers, topic_partition: TopicPartition, error: BrokerError | StorageError
 ) -> None:
+    """Enter the error of a partition, and log it."""
     answers[topic_partition] = _error_response(
         broker, topic_partition, error, log=len(answers) < MAX_LOGGED_ERRORS
     )
@@ -556,7 +559,7 @@ def _for_older_client(answer: ProducePartitionResponse) -> ProducePartitionRespo
     return replace(answer, error_code=ErrorCode.NOT_LEADER_FOR_PARTITION)
 
 
-def _answer(broker: Broker, context: RequestContext, request: ProduceRequest, answers: _Answers) -> None:
+def _answer(broker: Broker, context: RequestContext, request: ProduceRequest, answers: Answers) -> None:
     if request.acks == 0:
         rejected = [answer.error_code for answer in answers.values() if answer.error_code != ErrorCode.NONE]
         if rejected:

@@ -172,6 +172,9 @@ class AuthorizedContext(RequestContext):
     def record_mutations(self, count: int) -> None:
         self.inner.record_mutations(count)
 
+    def record_copied(self, count: int) -> None:
+        self.inner.record_copied(count)
+
     def deny(self) -> None:
         """Reply that the whole request is denied."""
         if self.result.needs_no_response:

@@ -39,6 +39,7 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from minikafka.wire.apis.alter_replica_log_dirs import alter_log_dirs_response, log_dirs_of
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownResponse
+from minikafka.wire.apis.copy_batches import CopyBatchesRequest
 from minikafka.wire.apis.create_acls import AclCreationResult, CreateAclsResponse
 from minikafka.wire.apis.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from minikafka.wire.apis.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
@@ -99,7 +100,9 @@ _denied_produce = denied_topic(
 _produce_topics = each_topic(Operation.WRITE, _denied_produce, ProduceResponse(()))
 
 
-def _produce(requester: Requester, version: int, request: ProduceRequest) -> AuthorizationResult | None:
+def _produce(
+    requester: Requester, version: int, request: ProduceRequest | CopyBatchesRequest
+) -> AuthorizationResult | None:
     if request.transactional_id is not None:
         code = _transactional_id_denial(requester, request.transactional_id)
         if code is not ErrorCode.NONE:
@@ -108,6 +111,19 @@ def _produce(requester: Requester, version: int, request: ProduceRequest) -> Aut
             return AuthorizationResult(None, lambda _: answer, needs_no_response=request.acks == 0)
     result = _produce_topics(requester, version, request)
     return None if result is None else replace(result, needs_no_response=request.acks == 0)
+
+
+def _copy_batches(
+    requester: Requester, version: int, request: CopyBatchesRequest
+) -> AuthorizationResult | None:
+    """Authorize CopyBatches as Produce, and Read on the sources: without it the client copies, and gets the
+    error of its fetch.
+    """
+    sources = {part.source_topic for topic in request.topics for part in topic.partitions}
+    if all(requester.may_on_topic(Operation.READ, source) for source in sources):
+        return _produce(requester, version, request)
+    rows = tuple(_denied_produce(topic, ErrorCode.OPERATION_NOT_ATTEMPTED) for topic in request.topics)
+    return AuthorizationResult(None, lambda _: ProduceResponse(rows), needs_no_response=request.acks == 0)
 
 
 def _transactional_id_denial(requester: Requester, transactional_id: str) -> ErrorCode:
@@ -247,6 +263,7 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
     **GROUP_AUTHORIZERS,
     **TRANSACTION_AUTHORIZERS,
     ApiKey.PRODUCE: _produce,
+    ApiKey.COPY_BATCHES: _copy_batches,
     ApiKey.FETCH: _fetch,
     ApiKey.LIST_OFFSETS: _list_offsets,
     ApiKey.LEADER_AND_ISR: _replica_request(LeaderAndIsrPartitionError, LeaderAndIsrResponse),

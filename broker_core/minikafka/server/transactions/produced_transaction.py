@@ -7,7 +7,7 @@ each batch is checked again with its guard (``log.producers.producer_state``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -15,9 +15,11 @@ from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
 from minikafka.log.producers.producer_state import OPEN_TRANSACTION, Guard, VerificationGuard
 from minikafka.records.format.batch import MAGIC
 from minikafka.records.kernels import layout
-from minikafka.server.core.broker import Broker
+from minikafka.server.context import RequestContext
+from minikafka.server.core.broker import Broker, VerifyTransaction
 from minikafka.server.core.deferred_response import portions
 from minikafka.server.transactions.add_partitions_verifier import Results, error_for_producer
+from minikafka.server.workers.work_pool import Steps, begin, begin_here
 from minikafka.wire.apis.produce import ProduceRequest
 from minikafka.wire.frame_parts import buffer_of
 
@@ -93,6 +95,29 @@ class ProducedTransaction:
     def guard(self, topic_partition: TopicPartition) -> Guard:
         """Return the guard with which to append; None if transactions are not verified."""
         return self._guards.get(topic_partition, OPEN_TRANSACTION) if self._verifies else None
+
+
+def serve_verified(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    verify: VerifyTransaction,
+    serve: Callable[[ProducedTransaction], Steps],
+) -> None:
+    """Serve a request with a transactional id, once the coordinator has verified its batches."""
+    transaction = ProducedTransaction(broker, request, context.version)
+    unverified = transaction.unverified
+    if not unverified:
+        begin(broker.pool, context.exchange, serve(transaction))
+        return
+
+    def proceed(results: Results) -> None:
+        transaction.verified(results)
+        begin_here(broker.pool, context.exchange, broker.clock, serve(transaction))
+
+    assert request.transactional_id is not None
+    context.exchange.keep_counted()
+    verify(request.transactional_id, transaction.producer, unverified, proceed)
 
 
 def _transactional_batches(

@@ -95,6 +95,7 @@ from tests.support import requests
 from tests.support.access_cases import (
     ADMIN_CASES,
     CLUSTER_DENIED,
+    COPY_CASES,
     GROUP,
     GROUP_CASES,
     GROUP_DENIED,
@@ -245,6 +246,7 @@ CASES = [
     Case(K.ALTER_CONFIGS, 1, SETTINGS, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
     Case(K.INCREMENTAL_ALTER_CONFIGS, 0, SOME, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
     *ADMIN_CASES,
+    *COPY_CASES,
     *GROUP_CASES,
 ]
 

@@ -33,7 +33,7 @@ def test_a_copy_that_would_not_end_in_time_is_found_early(
 
 def test_a_list_is_split_into_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noted_batches, "BATCHES_OF_RECORD", 3)
-    batches = [StagedBatch("t", n % 2, 5, n * 10, bytes([n] * 44)) for n in range(7)]
+    batches = [StagedBatch("t", n % 2, 5, n * 10, bytes([n] * 44), 100 + n) for n in range(7)]
     records = dict(noted_batches.records("s", batches))
     assert list(records) == noted_batches.keys("s", batches) == [b"s/0", b"s/1", b"s/2"]
     assert noted_batches.joined("s", records) == batches
@@ -41,7 +41,7 @@ def test_a_list_is_split_into_records(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_list_that_lacks_a_record_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noted_batches, "BATCHES_OF_RECORD", 3)
-    records = dict(noted_batches.records("s", [StagedBatch("t", 0, 5, n, bytes(44)) for n in range(7)]))
+    records = dict(noted_batches.records("s", [StagedBatch("t", 0, 5, n, bytes(44), 100) for n in range(7)]))
     del records[b"s/1"]
     with pytest.raises(noted_batches.TokenMismatch, match=r"3 of 7 are there"):
         noted_batches.joined("s", records)
