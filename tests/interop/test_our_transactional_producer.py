@@ -152,6 +152,8 @@ def test_a_fenced_producer_learns_it_from_a_batch_too(cluster: ClusterClient, to
         with producer_of(cluster, transactional_id="fenced too") as second:
             with second.transaction():
                 second.send(topic, b"second", partition=0)
+            # Between the commit and its marker the error would be INVALID_TXN_STATE.
+            assert committed(cluster, topic) == [b"second"]
             future = first.send(topic, b"late", partition=0)
             first.flush()
             assert isinstance(future.error, BrokerError)

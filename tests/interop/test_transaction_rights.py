@@ -27,7 +27,7 @@ from tests.support.python_clients import confluent_kafka
 from tests.support.secured_kafka import PASSWORD, USER, client_of, jaas, login_of, quoted
 from tests.support.transactional_clusters import KAFKA, OURS
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 PATIENCE_S = 60.0
 CONFIG = {

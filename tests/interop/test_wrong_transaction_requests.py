@@ -26,7 +26,7 @@ from tests.support import transaction_requests as transactions
 from tests.support.requests import Request
 from tests.support.transactional_clusters import KAFKA, OURS, transactional_cluster
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 PATIENCE_S = 60.0
 TOPIC = "t"
