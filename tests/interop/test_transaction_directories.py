@@ -219,10 +219,7 @@ def look(bootstrap: str, open_count: int) -> Look:
                 )
                 for offset in range(end)
             },
-            {
-                row.transactional_id: described(admin, row.transactional_id)
-                for row in admin.list_transactions()
-            },
+            {row.transactional_id: described(admin, row) for row in admin.list_transactions()},
             offsets,
             unstable,
         )
