@@ -25,7 +25,7 @@ from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
-from tests.support.processes import family_of, kill_family, output_of, python
+from tests.support.processes import kill_family, output_of, python, spark_workers
 
 PARTITIONS = 200
 STREAMS = int(os.environ.get("MINIKAFKA_WIDE_STREAMS", "1"))
@@ -64,16 +64,6 @@ class Writer:
                     self.count += 1
 
 
-def pythons(program: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The processes of Spark's Python workers below a program."""
-    found = []
-    for process in family_of(program.pid):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if any("pyspark" in word for word in process.cmdline()) and "java" not in process.name():
-                found.append(process)
-    return found
-
-
 def planned_kills(chance: random.Random) -> list[str]:
     """Return the victims in their order: at least one Python process, and the driver at the end."""
     kills = ["python", *chance.choices(["python", "driver"], k=KILLS - 2)]
@@ -83,7 +73,7 @@ def planned_kills(chance: random.Random) -> list[str]:
 
 def strike(program: subprocess.Popen[str], victim: str, chance: random.Random) -> None:
     """Kill the driver with all that is below it, or one of the Python processes if there is any."""
-    victims = pythons(program)
+    victims = spark_workers(program.pid)
     if victim == "driver" or not victims:
         kill_family(program.pid)
         return

@@ -34,6 +34,16 @@ def kill_family(pid: int) -> None:
     psutil.wait_procs(family, 30)
 
 
+def spark_workers(pid: int) -> list[psutil.Process]:
+    """The processes of Spark's Python workers below a program, those of the driver included."""
+    found = []
+    for process in family_of(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if any("pyspark" in word for word in process.cmdline()) and "java" not in process.name():
+                found.append(process)
+    return found
+
+
 @contextlib.contextmanager
 def python(arguments: Sequence[str], cwd: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """A Python interpreter with ``arguments``; killed with all its descendants at the end."""
