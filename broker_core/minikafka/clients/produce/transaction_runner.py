@@ -30,6 +30,9 @@ from minikafka.wire.apis.init_producer_id import INIT_PRODUCER_ID
 _NEEDED: tuple[Api[Any, Any], ...] = (INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN)
 
 
+_DENIED = frozenset({ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
+
+
 class TransactionRunner:
     """Does the I/O of TransactionTasks.
 
@@ -57,7 +60,9 @@ class TransactionRunner:
                 deadline.remaining_ms()
             )
             row = response.coordinators[0] if response.coordinators else response
-            message = f"{operation}: {row.error_message}" if row.error_message else None
+            # For a missing right TransactionManager has a better text than the broker.
+            is_denied = ErrorCode.of(row.error_code) in _DENIED
+            message = f"{operation}: {row.error_message}" if row.error_message and not is_denied else None
             raise_for_code(row.error_code, message, str(operation))
             return BrokerAddress(row.node_id, row.host, row.port)
         except MinikafkaError as error:
