@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from minikafka import TransactionalProducer
 from minikafka.base.acls import ANONYMOUS, Acl, AclFilter, Operation, Permission, Resource, ResourceType
 from minikafka.base.config.property_files import write_properties
 from minikafka.base.errors import BrokerError, ErrorCode
@@ -16,6 +18,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.acls import AclBinding
 from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
 from minikafka.clients.admin.transactions import AbortTransactionSpec, TransactionAdmin
+from minikafka.clients.group.consumer import Committed
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
@@ -58,10 +61,11 @@ RIGHTS: list[Right] = [
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Commands of ``Transactions.java`` for a topic, and their outcomes by both clients."""
+    """Commands of ``Transactions.java`` for a topic, and their outcomes by each client."""
 
     topic: str
     commands: tuple[str, ...]
+    ours: tuple[str, ...]
     java: tuple[str, ...]
     librdkafka: tuple[str, ...]
 
@@ -71,15 +75,21 @@ class Case:
 
 NO_ID, NO_GROUP = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"
 NO_TOPIC = "TOPIC_AUTHORIZATION_FAILED"
+OF_JAVA = {
+    NO_ID: "TransactionalIdAuthorizationException",
+    NO_GROUP: "GroupAuthorizationException",
+    NO_TOPIC: "TopicAuthorizationException",
+}
 CASES = [
-    Case("all", ("init all", "begin all", "send all 0 x", "offsets all all", "commit all"), OK * 5, OK * 5),
-    Case("all", ("init hidden",), ("TransactionalIdAuthorizationException",), (NO_ID,)),
-    Case("all", ("init seen",), ("TransactionalIdAuthorizationException",), (NO_ID,)),
+    Case("all", ("init all", "begin all", "send all 0 x", "offsets all all", "commit all"), *(OK * 5,) * 3),
+    Case("all", ("init hidden",), (NO_ID,), (OF_JAVA[NO_ID],), (NO_ID,)),
+    Case("all", ("init seen",), (NO_ID,), (OF_JAVA[NO_ID],), (NO_ID,)),
     *(
         Case(
             "all",
             ("init all", "begin all", f"offsets all {group}", "commit all", "abort all"),
-            (*OK * 2, "GroupAuthorizationException", "KafkaException GroupAuthorizationException", *OK),
+            (*OK * 2, NO_GROUP, NO_GROUP, *OK),
+            (*OK * 2, OF_JAVA[NO_GROUP], f"KafkaException {OF_JAVA[NO_GROUP]}", *OK),
             (*OK * 2, NO_GROUP, NO_GROUP, *OK),
         )
         for group in ("seen", "hidden")
@@ -87,18 +97,21 @@ CASES = [
     Case(  # librdkafka looks for the topic first, and finds an error before the transaction has one
         "hidden",
         ("init all", "begin all", "send all 0 x", "commit all", "abort all"),
-        (*OK * 2, "TopicAuthorizationException", "KafkaException TopicAuthorizationException", *OK),
+        (*OK * 2, NO_TOPIC, NO_TOPIC, *OK),
+        (*OK * 2, OF_JAVA[NO_TOPIC], f"KafkaException {OF_JAVA[NO_TOPIC]}", *OK),
         (*OK * 2, NO_TOPIC, "_INCONSISTENT", *OK),
     ),
     Case(  # librdkafka aborts at the coordinator, which does not know of a transaction
         "seen",
         ("init all", "begin all", "send all 0 x", "commit all", "abort all"),
-        (*OK * 2, "TopicAuthorizationException", "KafkaException TopicAuthorizationException", *OK),
+        (*OK * 2, NO_TOPIC, NO_TOPIC, *OK),
+        (*OK * 2, OF_JAVA[NO_TOPIC], f"KafkaException {OF_JAVA[NO_TOPIC]}", *OK),
         (*OK * 2, "_PURGE_QUEUE", NO_TOPIC, "INVALID_TXN_STATE"),
     ),
     Case(  # for Java's producer a topic that may not be read is fatal
         "written",
         ("init all", "begin all", "offsets all all", "commit all", "abort all"),
+        (*OK * 2, NO_TOPIC, NO_TOPIC, *OK),
         (*OK * 2, "KafkaException", *("KafkaException KafkaException",) * 2),
         (*OK * 2, NO_TOPIC, NO_TOPIC, *OK),
     ),
@@ -152,7 +165,9 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         made = admin.create_acls(bindings)
         assert set(made.values()) == {None}
         assert wait_until(lambda: len(admin.describe_acls()) == len(bindings), PATIENCE_S)
-        assert wait_until(lambda: java(broker, "all", "init all") == ["ok"], PATIENCE_S)
+        # Creates the topics of the coordinators, for whose creation librdkafka may wait for very long.
+        first = ("init all", "begin all", "offsets all all", "commit all")
+        assert wait_until(lambda: java(broker, "all", *first) == ["ok"] * 4, PATIENCE_S)
         yield broker
 
 
@@ -219,9 +234,65 @@ class LibrdkafkaTransactions:
         return "ok" if error is None else str(error.name())
 
 
+class OurTransactions:
+    """Runs the commands of ``Transactions.java`` by our producer."""
+
+    def __init__(self, cluster: ClusterClient, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._producers: dict[str, TransactionalProducer] = {}
+
+    def run(self, command: str) -> str:
+        """Return "ok" or the name of the error."""
+        name, transactional_id, *words = command.split()
+        if name == "init":
+            self._producers[transactional_id] = TransactionalProducer(
+                self._cluster, transactional_id=transactional_id
+            )
+        try:
+            self._run(name, self._producers[transactional_id], words)
+        except BrokerError as error:
+            return error.code.name
+        return "ok"
+
+    def _run(self, name: str, producer: TransactionalProducer, words: list[str]) -> None:
+        if name == "send":
+            producer.send(self._topic, words[1].encode(), partition=int(words[0])).result()
+        elif name == "offsets":
+            producer.send_offsets({TopicPartition(self._topic, 0): Committed(1)}, words[0])
+        else:
+            calls = {"init": producer.init_transactions, "begin": producer.begin}
+            {**calls, "commit": producer.commit, "abort": producer.abort}[name]()
+
+    def close(self) -> None:
+        for producer in self._producers.values():
+            producer.close()
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_java_client_sees_which_right_is_missing(broker: Secured, case: Case) -> None:
-    assert java(broker, case.topic, *case.commands) == list(case.java)
+def test_our_client_sees_which_right_is_missing(broker: Secured, case: Case) -> None:
+    with client_of(broker.properties) as own, contextlib.closing(OurTransactions(own, case.topic)) as ours:
+        assert [ours.run(command) for command in case.commands] == list(case.ours)
+
+
+def test_error_of_a_hidden_id_names_the_missing_right_once(broker: Secured) -> None:
+    with (
+        client_of(broker.properties) as own,
+        TransactionalProducer(own, transactional_id="hidden") as producer,
+        pytest.raises(BrokerError) as error,
+    ):
+        producer.init_transactions()
+    assert error.value.detail == (
+        "FindCoordinator for transaction 'hidden': not authorized: Write on TransactionalId:hidden "
+        "(see `minikafka acl list`)"
+    )
+
+
+def test_java_client_sees_which_right_is_missing(broker: Secured) -> None:
+    commands = [command for case in CASES for command in (f"topic {case.topic}", *case.commands)]
+    said = iter(java(broker, "all", *commands))
+    found = {str(case): list(itertools.islice(said, 1 + len(case.commands))) for case in CASES}
+    assert found == {str(case): [*OK, *case.java] for case in CASES}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

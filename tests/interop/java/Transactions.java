@@ -24,14 +24,14 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * <p>"init ID [TIMEOUT_MS]", "begin ID", "send ID PARTITION VALUE", "commit ID", "abort ID", "wait ID TIMEOUT_MS", each
  * for the producer of that name; "new ID" puts another one in its place. "large ID BYTES" sends so much to partition 0,
  * "to ID TOPIC" a record to another topic, and "raise ID VALUE" one whose callback throws. "offsets ID GROUP" commits an
- * offset of partition 0. "read" prints the values of all
+ * offset of partition 0. "topic TOPIC" is about the commands that follow. "read" prints the values of all
  * partitions that a read_committed consumer sees until the last stable offset. A line is "ok" or the simple name of the
  * exception; that of the cause too after a KafkaException.
  */
 public final class Transactions {
     private final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
     private final Properties client = new Properties();
-    private final String topic;
+    private String topic;
 
     private Transactions(String bootstrap, String topic) throws IOException {
         client.put("bootstrap.servers", bootstrap);
@@ -93,6 +93,7 @@ public final class Transactions {
                 Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(1)), new ConsumerGroupMetadata(words[2]));
             case "commit" -> producer.commitTransaction();
             case "abort" -> producer.abortTransaction();
+            case "topic" -> topic = words[1];
             case "sleep" -> Thread.sleep(Long.parseLong(words[1]));
             case "read" -> {
                 return read();
