@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -37,6 +37,9 @@ from tests.faults import fuzzed_broker
 from tests.faults.attack import HOST, AttackedBroker
 from tests.faults.request_inputs import STEADY, TRANSACTED, Input, made
 from tests.support import requests
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 INPUTS = max(1500, int(os.environ.get("MINIKAFKA_FUZZ", "0")) // 10)
 PATIENCE_SECONDS = 20
@@ -59,19 +62,18 @@ class FuzzedBroker(AttackedBroker):
         return report
 
 
-class SteadyClient:
-    """Writes a message and reads it back in both protocols, again and again, until ``stop``."""
+class SteadyWork:
+    """Works in a thread of its own until the end of the block."""
 
     def __init__(self, broker: FuzzedBroker) -> None:
         self._broker = broker
-        self.rounds = 0
         self.error: BaseException | None = None
         self._end = threading.Event()
         broker.create_topic(STEADY, 1)
         broker.create_topic(TRANSACTED, 2)
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> SteadyClient:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -81,15 +83,27 @@ class SteadyClient:
 
     def _run(self) -> None:
         try:
-            with (
-                SimpleConsumer(HOST, self._broker.port) as today,
-                SimpleConsumer(HOST, self._broker.ports["CLASSIC"], classic=True) as classic,
-            ):
-                while not self._end.is_set():
-                    self._round(today, classic)
-                    self.rounds += 1
+            self._work()
         except BaseException as error:  # noqa: BLE001 - the test raises it
             self.error = error
+
+    def _work(self) -> None:
+        raise NotImplementedError
+
+
+class SteadyClient(SteadyWork):
+    """Writes a message and reads it back in both protocols, again and again."""
+
+    rounds = 0
+
+    def _work(self) -> None:
+        with (
+            SimpleConsumer(HOST, self._broker.port) as today,
+            SimpleConsumer(HOST, self._broker.ports["CLASSIC"], classic=True) as classic,
+        ):
+            while not self._end.is_set():
+                self._round(today, classic)
+                self.rounds += 1
 
     def _round(self, today: SimpleConsumer, classic: SimpleConsumer) -> None:
         value = b"%08d" % self.rounds
@@ -101,46 +115,31 @@ class SteadyClient:
             assert [(message.offset, message.value) for message in found] == [(self.rounds, value)]
 
 
-class SteadyTransactions:
-    """Commits and aborts transactions in turn, again and again, until ``stop``."""
+class SteadyTransactions(SteadyWork):
+    """Commits and aborts transactions in turn, again and again."""
 
     def __init__(self, broker: FuzzedBroker) -> None:
+        super().__init__(broker)
         self.committed: list[bytes] = []
-        self.error: BaseException | None = None
         self._address = f"{HOST}:{broker.port}"
-        self._end = threading.Event()
-        broker.create_topic(STEADY, 1)
-        broker.create_topic(TRANSACTED, 2)
-        self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> SteadyTransactions:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            with (
-                ClusterClient(self._address) as cluster,
-                TransactionalProducer(cluster, transactional_id=STEADY) as producer,
-            ):
-                producer.init_transactions()
-                for number in itertools.count():
-                    producer.begin()
-                    producer.send(STEADY, b"%08d" % number, partition=0)
-                    producer.flush()
-                    if number % 2:
-                        producer.abort()
-                    else:
-                        producer.commit()
-                        self.committed.append(b"%08d" % number)
-                    if self._end.is_set():
-                        return
-        except BaseException as error:  # noqa: BLE001 - the test raises it
-            self.error = error
+    def _work(self) -> None:
+        with (
+            ClusterClient(self._address) as cluster,
+            TransactionalProducer(cluster, transactional_id=STEADY) as producer,
+        ):
+            producer.init_transactions()
+            for number in itertools.count():
+                producer.begin()
+                producer.send(STEADY, b"%08d" % number, partition=0)
+                producer.flush()
+                if number % 2:
+                    producer.abort()
+                else:
+                    producer.commit()
+                    self.committed.append(b"%08d" % number)
+                if self._end.is_set():
+                    return
 
     def read(self) -> list[bytes]:
         """The values of committed transactions, once all have ended."""

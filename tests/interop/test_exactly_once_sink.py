@@ -317,6 +317,16 @@ def dies_at(monkeypatch: pytest.MonkeyPatch, number: int) -> list[object]:
 SMALL_BATCHES = {"kafka__batch__size": "600"}
 
 
+def driver_that_died(sink: SinkHarness, monkeypatch: pytest.MonkeyPatch, number: int) -> StreamWriter:
+    """A driver that died before a commit of batch 0, which has 600 rows."""
+    driver = sink.driver(**SMALL_BATCHES)
+    with monkeypatch.context() as patch:
+        dies_at(patch, number)
+        with pytest.raises(Death):
+            driver.commit([driver.write(rows(*numbered(0, 600)))], 0)
+    return driver
+
+
 @pytest.mark.usefixtures("portions")
 def test_a_batch_too_large_for_a_transaction_is_split(
     sink: SinkHarness, monkeypatch: pytest.MonkeyPatch
@@ -345,11 +355,7 @@ def test_portions_keep_the_order_of_a_task(sink: SinkHarness) -> None:
 def test_the_next_driver_publishes_the_portions_that_are_left(
     sink: SinkHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = sink.driver(**SMALL_BATCHES)
-    with monkeypatch.context() as patch:
-        dies_at(patch, 3)
-        with pytest.raises(Death):
-            driver.commit([driver.write(rows(*numbered(0, 600)))], 0)
+    driver = driver_that_died(sink, monkeypatch, 3)
     driver.abort([], 0)
     assert 0 < len(sink.committed()) < 600
     again = sink.driver(**SMALL_BATCHES)
@@ -363,11 +369,7 @@ def test_the_next_driver_publishes_the_portions_that_are_left(
 def test_a_batch_that_is_not_decided_is_written_by_the_rerun(
     sink: SinkHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = sink.driver(**SMALL_BATCHES)
-    with monkeypatch.context() as patch:
-        dies_at(patch, 0)  # while it commits the list
-        with pytest.raises(Death):
-            driver.commit([driver.write(rows(*numbered(0, 600)))], 0)
+    driver_that_died(sink, monkeypatch, 0)  # while it committed the list
     again = sink.driver(**SMALL_BATCHES)
     assert sink.committed() == []
     again.commit([again.write(rows(*numbered(0, 600)))], 0)
@@ -378,11 +380,7 @@ def test_a_batch_that_is_not_decided_is_written_by_the_rerun(
 def test_portions_whose_rows_were_lost_are_an_error(
     sink: SinkHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = sink.driver(**SMALL_BATCHES)
-    with monkeypatch.context() as patch:
-        dies_at(patch, 3)
-        with pytest.raises(Death):
-            driver.commit([driver.write(rows(*numbered(0, 600)))], 0)
+    driver_that_died(sink, monkeypatch, 3)
     sink.admin.delete_topics([staging_area.of_stream(sink.id).topic])
     with pytest.raises(StagedRowsLost, match=r"batch 0 of .* was published in part, and the rest cannot be"):
         sink.driver(**SMALL_BATCHES)
