@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType, TimestampType
 
-from minikafka.base.errors import ConfigErrors, NetworkError, ProducerFenced
+from minikafka.base.errors import BrokerError, ConfigErrors, NetworkError, ProducerFenced
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin, NewTopic
 from minikafka.clients.fetch.isolation_level import IsolationLevel
@@ -384,6 +384,63 @@ def test_portions_whose_rows_were_lost_are_an_error(
     sink.admin.delete_topics([staging_area.of_stream(sink.id).topic])
     with pytest.raises(StagedRowsLost, match=r"batch 0 of .* was published in part, and the rest cannot be"):
         sink.driver(**SMALL_BATCHES)
+
+
+@pytest.mark.usefixtures("portions")
+def test_a_noted_batch_of_which_nothing_is_visible_may_be_lost(
+    sink: SinkHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = sink.driver(**SMALL_BATCHES)
+    driver.commit([driver.write(rows(*numbered(0, 50)))], 6)
+    staged = [driver.write(rows(*numbered(50, 650)))]
+    with monkeypatch.context() as patch:
+        dies_at(patch, 1)
+        with pytest.raises(Death):
+            driver.commit(staged, 7)
+    sink.admin.delete_topics([staging_area.of_stream(sink.id).topic])
+    again = sink.driver(**SMALL_BATCHES)
+    assert sorted(sink.committed()) == expected(numbered(0, 50))
+    again.commit([again.write(rows(*numbered(50, 650)))], 7)
+    assert sorted(sink.committed()) == expected(numbered(0, 650))
+
+
+@pytest.mark.usefixtures("portions")
+def test_portions_grow_again_while_they_are_quick(sink: SinkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = dies_at(monkeypatch, -1)
+    pace = publisher.Pace
+
+    def slow_at_first(clock: Any, rows: int, timeout_ms: int) -> Any:
+        return pace(clock, rows, timeout_ms) if not commits else lambda copied: None
+
+    monkeypatch.setattr(publisher, "Pace", slow_at_first)
+    driver = sink.driver(**SMALL_BATCHES)
+    driver.commit([driver.write(rows(*numbered(0, 3_000)))], 0)
+    assert 2 < len(commits) < 9  # the list, then 100, 200, 400 … rows
+    assert sorted(sink.committed()) == expected(numbered(0, 3_000))
+
+
+def test_a_second_driver_fences_the_first_before_it_deletes(sink: SinkHarness) -> None:
+    first = sink.driver()
+    staged = [first.write(rows(*numbered(0, 100)))]
+    copy = publisher.copy
+
+    def overtaken(*given: Any) -> None:
+        copy(*given)
+        sink.driver()  # in the same process: it finds what is staged
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publisher, "copy", overtaken)
+        with pytest.raises(ProducerFenced, match="another query has started"):
+            first.commit(staged, 0)
+    assert sink.committed() == []
+
+
+def test_a_staged_batch_is_never_halved(sink: SinkHarness) -> None:
+    area = staging_area.of_stream(sink.id)
+    sink.admin.create_topic(NewTopic(area.topic, len(area.partitions), configs={"max.message.bytes": "2000"}))
+    driver = sink.driver(kafka__batch__size="5000")
+    with pytest.raises(BrokerError, match=r"raise max\.message\.bytes"):
+        driver.write(rows(*(f"{number:0100}" for number in range(100))))
 
 
 def test_a_batch_write_is_never_split(sink: SinkHarness, monkeypatch: pytest.MonkeyPatch) -> None:

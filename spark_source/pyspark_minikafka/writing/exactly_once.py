@@ -57,10 +57,12 @@ class ExactlyOnce:
             self._publisher(cluster).check()
             staging_area.drop_left(cluster)
             return
-        if key not in _checked or not self._is_settled(cluster):
+        left = staging_area.left(cluster, self.area, config.max_request_bytes)
+        if left or key not in _checked or not self._is_settled(cluster):
+            # First, so that no driver publishes what is deleted now.
             self._publisher(cluster).recover()
             _checked.add(key)
-        staging_area.make_empty(cluster, self.area, config.max_request_bytes)
+        staging_area.empty(cluster, self.area, left)
 
     def commit(self, messages: Sequence[object], batch_id: int) -> None:
         """Publish the batches of ``messages``, the results of the tasks, unless they are already. Raise

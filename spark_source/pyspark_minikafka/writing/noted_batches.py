@@ -17,12 +17,16 @@ from pyspark_minikafka.writing.staging_area import StagingArea
 
 BATCHES_OF_RECORD = 2_000
 """The most batches in a record, so that it stays below 300 kB."""
+_BYTES_OF_BATCH = 150
 
 
-def records(sink_id: str, batches: Sequence[StagedBatch]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys and values of the records of a list."""
-    for number, key in enumerate(keys(sink_id, batches)):
-        part = batches[number * BATCHES_OF_RECORD : (number + 1) * BATCHES_OF_RECORD]
+def records(
+    sink_id: str, batches: Sequence[StagedBatch], most_bytes: int = 1 << 20
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys and values of the records of a list, each of at most about ``most_bytes``."""
+    most = _most(most_bytes)
+    for number, key in enumerate(keys(sink_id, batches, most_bytes)):
+        part = batches[number * most : (number + 1) * most]
         rows = [
             [b.topic, b.partition, b.staging_partition, b.offset, b.header.hex(), b.size_bytes] for b in part
         ]
@@ -30,9 +34,13 @@ def records(sink_id: str, batches: Sequence[StagedBatch]) -> Iterator[tuple[byte
         yield key, zlib.compress(json.dumps(found, separators=(",", ":")).encode())
 
 
-def keys(sink_id: str, batches: Sequence[StagedBatch]) -> list[bytes]:
+def keys(sink_id: str, batches: Sequence[StagedBatch], most_bytes: int = 1 << 20) -> list[bytes]:
     """Return the keys of the records of a list."""
-    return [f"{sink_id}/{number}".encode() for number in range(-(-len(batches) // BATCHES_OF_RECORD))]
+    return [f"{sink_id}/{number}".encode() for number in range(-(-len(batches) // _most(most_bytes)))]
+
+
+def _most(most_bytes: int) -> int:
+    return max(1, min(BATCHES_OF_RECORD, most_bytes // _BYTES_OF_BATCH))
 
 
 def read(cluster: ClusterClient, area: StagingArea) -> list[StagedBatch]:

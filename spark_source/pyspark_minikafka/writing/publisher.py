@@ -31,6 +31,7 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.produce.batch_copier import StagedBatch, StagedRowsLost, copy
 from minikafka.clients.produce.config import TransactionalConfig
+from minikafka.clients.produce.transaction_manager import TransactionState
 from minikafka.clients.produce.transactional_producer import TransactionalProducer
 from pyspark_minikafka import report
 from pyspark_minikafka.options.delivery_options import DELIVERY, TRANSACTION_TIMEOUT
@@ -40,8 +41,10 @@ from pyspark_minikafka.writing.staging_area import StagingArea
 
 ATTEMPTS = 3
 """How often the same portion, or whole batch, is published before its error ends the query."""
-_LOOKED_AT, _LOOKED_AT_MS = 0.05, 5_000
+_LOOKED_AT, _LOOKED_AT_MS = 0.05, 10_000
 """The share of the time-out, and the least time, after which the pace of a copy is known."""
+_STALL_MS = 2_000
+"""The longest time without progress that counts: brokers that stand still do not make a batch large."""
 _ALLOWED = 0.7
 """The share of the time-out that a copy may take by its pace."""
 _AIMED_AT = 0.3
@@ -57,14 +60,23 @@ class TooSlow(Exception):
 
 
 class Pace:
-    """Raises TooSlow if a copy of ``rows`` rows, by what it has copied so far, will not end in time."""
+    """Raises TooSlow if a copy of ``rows`` rows, by what it has copied so far, will not end in time.
+
+    Only a copy that moves is judged. One that stands still runs into its time-out, and is tried again whole.
+    """
 
     def __init__(self, clock: Clock, rows: int, timeout_ms: int) -> None:
         self._clock, self._rows, self._timeout_ms = clock, rows, timeout_ms
-        self._began_ms = clock.monotonic_ms()
+        self._progressed_ms = clock.monotonic_ms()
+        self._moved_ms = self._copied = 0
 
     def __call__(self, copied: int) -> None:
-        took_ms = self._clock.monotonic_ms() - self._began_ms
+        if copied <= self._copied:
+            return
+        now_ms = self._clock.monotonic_ms()
+        self._moved_ms += min(now_ms - self._progressed_ms, _STALL_MS)
+        self._progressed_ms, self._copied = now_ms, copied
+        took_ms = self._moved_ms
         if took_ms < max(_LOOKED_AT_MS, self._timeout_ms * _LOOKED_AT):
             return
         if took_ms * self._rows > self._timeout_ms * _ALLOWED * copied:
@@ -95,6 +107,8 @@ class Publisher:
         self._portion_rows: int | None = None
         """Rows of a portion; None: of all that is left."""
         self._failures = 0
+        self._unfinished: CommitToken | None = None
+        """The token of a batch of an earlier driver while its other portions are published."""
         self._timeout_ms = config.transaction_timeout_ms
 
     def publish(self, batches: Sequence[StagedBatch], token: CommitToken) -> None:
@@ -162,21 +176,40 @@ class Publisher:
         batches = noted_batches.read(self._cluster, self._area)
         done = f"{found.copied} of {len(batches)} staged batches"
         report.warn([f"batch {found.batch} is published in part ({done}): its other portions follow now"])
+        self._unfinished = found
         try:
-            return self._copy_rest(producer, batches, found)
+            token = self._copy_rest(producer, batches, found)
         except StagedRowsLost as lost:
+            if found.copied == 0:
+                return self._withdraw(producer, found)
             raise StagedRowsLost(
                 f"batch {found.batch} of minikafka.sink.id={self._area.transactional_id} was published in "
-                f"part, and the rest cannot be: {lost.args[0]}. Its rows in the topics are incomplete: start "
-                "the query with another minikafka.sink.id after you have decided about them"
+                "part, and the rest cannot be: its staged rows are gone, as their topic was deleted, made "
+                "again or trimmed, or the brokers have lost them. Its rows in the topics are incomplete: "
+                "start the query with another minikafka.sink.id after you have decided about them"
             ) from lost
+        self._unfinished = None
+        return token
+
+    def _withdraw(self, producer: TransactionalProducer, noted: CommitToken) -> CommitToken:
+        """Take back a batch that was noted, of which nothing is visible and whose staged rows are gone: the
+        rerun writes it.
+        """
+        if producer.state is not TransactionState.READY:
+            producer.abort(self._timeout_ms)
+        before = replace(noted, batch=noted.batch - 1, rows=0, plan=None, copied=None)
+        self._begin(producer)
+        self._end(producer, before)
+        self._unfinished = None
+        return before
 
     def _note(
         self, producer: TransactionalProducer, batches: Sequence[StagedBatch], token: CommitToken
     ) -> None:
         """Commit to publishing ``batches`` in portions."""
         self._begin(producer)
-        for key, value in noted_batches.records(self._area.transactional_id, batches):
+        most = self._config.max_request_bytes
+        for key, value in noted_batches.records(self._area.transactional_id, batches, most):
             self._send(producer, key, value)
         self._end(producer, token)
 
@@ -189,7 +222,8 @@ class Publisher:
             portion = batches[copied:end]
             is_last = end == len(batches)
             after = replace(token, copied=None if is_last else end)
-            forgotten = noted_batches.keys(self._area.transactional_id, batches) if is_last else ()
+            forgotten = self._list_keys(batches) if is_last else ()
+            limit = self._portion_rows
             rows = sum(batch.count for batch in portion)
             pace = None if len(portion) == 1 else Pace(self._cluster.clock, rows, self._timeout_ms)
             self._portion_rows = max(1, rows // 2)  # if it fails
@@ -199,8 +233,14 @@ class Publisher:
                 producer.abort(self._timeout_ms)
                 self._portion_rows = min(slow.rows, rows // 2)
                 continue
-            self._portion_rows, self._failures, token = rows, 0, after
+            took_ms = self._cluster.clock.monotonic_ms() - self._began_ms
+            is_quick = took_ms < self._timeout_ms * _AIMED_AT / 2
+            self._portion_rows = 2 * limit if limit is not None and is_quick else limit
+            self._failures, token = 0, after
         return token
+
+    def _list_keys(self, batches: Sequence[StagedBatch]) -> list[bytes]:
+        return noted_batches.keys(self._area.transactional_id, batches, self._config.max_request_bytes)
 
     def _end_of_portion(self, batches: Sequence[StagedBatch], start: int) -> int:
         if self._portion_rows is None:
@@ -250,7 +290,10 @@ class Publisher:
 
     def _explained(self, problem: MinikafkaError, took_ms: int) -> MinikafkaError:
         if not isinstance(problem, ProducerFenced):
-            return problem
+            if self._unfinished is None or not isinstance(problem, BrokerError):
+                return problem
+            what = f"batch {self._unfinished.batch} is published in part, and its other portions come first"
+            return BrokerError(problem.code, f"{what}: {problem.detail}")
         if took_ms >= self._timeout_ms:
             return ProducerFenced(
                 problem.code,

@@ -12,14 +12,18 @@ from dataclasses import dataclass
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.admin.record_deletion import HIGH_WATERMARK, delete_records
+from minikafka.clients.admin.record_deletion import delete_records
+from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.network.cluster import ClusterClient
 from pyspark_minikafka import private_topics, report
 
 PARTITIONS = 12
 """Of a staging topic: a request of a task has a batch for each of them at most."""
-RETENTION_MS = 86_400_000
-"""The time for which staged batches are kept that nobody deletes: a day."""
+_DAY_MS = 86_400_000
+RETENTION_MS = 7 * _DAY_MS
+"""The time for which staged batches are kept that nobody deletes. A batch that is published in part has its
+other rows there alone.
+"""
 _REPLICAS_MAX = 3
 _MESSAGE_BYTES = 1_048_588
 """The default of ``message.max.bytes``."""
@@ -27,7 +31,7 @@ _SEGMENT_BYTES = 64 << 20
 _TOKEN_CONFIG = {
     "cleanup.policy": "compact",
     "segment.bytes": str(1 << 20),
-    "segment.ms": str(RETENTION_MS),
+    "segment.ms": str(_DAY_MS),
     "min.cleanable.dirty.ratio": "0.1",
 }
 
@@ -85,15 +89,28 @@ def create(cluster: ClusterClient, area: StagingArea, largest_request_bytes: int
     cluster.retry("preparing the private topics of the sink", cluster.deadline(), attempt)
 
 
-def make_empty(cluster: ClusterClient, area: StagingArea, largest_request_bytes: int) -> None:
-    """Delete what is staged: its tasks are gone. Make a topic again that is being deleted."""
+def left(cluster: ClusterClient, area: StagingArea, largest_request_bytes: int) -> dict[int, int]:
+    """Return the ends of the staging partitions that are not empty. Make a topic again that was deleted."""
+    found: dict[int, int] = {}
+    deadline = cluster.deadline()
 
     def attempt() -> None:
-        if not empty(cluster, area):
+        try:
+            starts, ends = (
+                list_offsets(cluster, dict.fromkeys(area.partitions, time), deadline, creates_topics=False)
+                for time in (EARLIEST, LATEST)
+            )
+        except BrokerError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
             create(cluster, area, largest_request_bytes)
-            raise NetworkError(f"topic {area.topic!r} was deleted")
+            raise NetworkError(f"topic {area.topic!r} was deleted") from error
+        found.update(
+            {tp.partition: end for tp, end in ends.items() if end is not None and end > (starts[tp] or 0)}
+        )
 
-    cluster.retry("emptying the staging topic of the sink", cluster.deadline(), attempt)
+    cluster.retry("looking for staged rows of the sink", deadline, attempt)
+    return found
 
 
 def _create(
@@ -127,23 +144,20 @@ def _create(
         raise BrokerError(error.code, f"{error.detail} (topic {name!r}, for minikafka.delivery=exactly-once)")
 
 
-def empty(cluster: ClusterClient, area: StagingArea, ends: Mapping[int, int] | None = None) -> bool:
-    """Delete staged batches: all, or those before ``ends`` (partition to offset). Return False if there is no
-    such topic. Any other failure is only logged, as the topic has a retention.
+def empty(cluster: ClusterClient, area: StagingArea, ends: Mapping[int, int]) -> None:
+    """Delete the staged batches before ``ends`` (partition to offset). A failure is only logged, as the topic
+    has a retention.
     """
-    if ends is None:
-        wanted = dict.fromkeys(area.partitions, HIGH_WATERMARK)
-    else:
-        wanted = {TopicPartition(area.topic, partition): end for partition, end in ends.items()}
+    wanted = {TopicPartition(area.topic, partition): end for partition, end in ends.items()}
     try:
-        delete_records(cluster, wanted, cluster.deadline())
+        if wanted:
+            delete_records(cluster, wanted, cluster.deadline())
     except MinikafkaError as problem:
         if isinstance(problem, BrokerError) and problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return False
+            return
         report.warn_once(
-            f"staged rows in {area.topic} were not deleted, they stay until they are a day old: {problem}"
+            f"staged rows in {area.topic} were not deleted, they stay until they are a week old: {problem}"
         )
-    return True
 
 
 def drop(cluster: ClusterClient, topics: Iterable[str]) -> None:
@@ -161,7 +175,7 @@ def drop(cluster: ClusterClient, topics: Iterable[str]) -> None:
 
 def drop_left(cluster: ClusterClient) -> None:
     """Delete the topics of batch writes that began more than a day ago: their drivers have died."""
-    oldest_ms = time.time_ns() // 1_000_000 - RETENTION_MS
+    oldest_ms = time.time_ns() // 1_000_000 - _DAY_MS
     with contextlib.suppress(MinikafkaError):
         began = {name: private_topics.write_began_ms(name) for name in cluster.metadata(None).topics}
         drop(cluster, [name for name, ms in began.items() if ms is not None and ms < oldest_ms])

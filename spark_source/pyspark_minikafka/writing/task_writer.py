@@ -308,7 +308,7 @@ class _StagingWriter(_TaskWriter):
             return
         encoded, self._encoded, self._encoded_bytes = self._encoded, [], 0
         sets = [(self._staging_partition(tp), data, count) for tp, data, count in encoded]
-        futures = self._producer.send_encoded_sets(sets, sealed=False)
+        futures = self._producer.send_encoded_sets(sets, sealed=False, splits=False)
         for future, (tp, data, _) in zip(futures, encoded, strict=True):
             self._sent.append((future, tp, data))
 

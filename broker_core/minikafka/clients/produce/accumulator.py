@@ -105,11 +105,13 @@ class RecordAccumulator:
         now_ms: int,
         *,
         sealed: bool = True,
+        splits: bool = True,
         group: RetryGroup | None = None,
     ) -> SendFuture:
         """Queue an encoded message set of ``count`` records, after all queued batches."""
         result = ProduceRequestResult(self.condition)
-        return self._append(EncodedBatch(tp, result, now_ms, data, count, sealed=sealed, group=group))
+        batch = EncodedBatch(tp, result, now_ms, data, count, sealed=sealed, splits=splits, group=group)
+        return self._append(batch)
 
     def append_copy(self, tp: TopicPartition, source: BatchSource, count: int, now_ms: int) -> SendFuture:
         """Queue a batch of ``count`` records in a log, after all queued batches."""

@@ -216,10 +216,12 @@ class EncodedBatch(ProducerBatch):
         count: int,
         *,
         sealed: bool = True,
+        splits: bool = True,
         group: RetryGroup | None = None,
     ) -> None:
         super().__init__(topic_partition, produce_result, created_ms, group)
         self.data = data
+        self._splits = splits
         self.is_legacy = data[layout.MAGIC_AT] < BATCH_MAGIC
         self._sealed = sealed
         self._written_sequence: ProducerSequence | None = None
@@ -256,6 +258,8 @@ class EncodedBatch(ProducerBatch):
 
     def split(self) -> tuple[ProducerBatch, ProducerBatch] | None:
         """Split by decoding and encoding again, which is slow but rare."""
+        if not self._splits:
+            return None
         middle = self.count // 2
         parts = []
         for start, end in ((0, middle), (middle, self.count)):

@@ -175,16 +175,17 @@ class BatchingProducer:
         return future
 
     def send_encoded_sets(
-        self, sets: Sequence[tuple[TopicPartition, Buffer, int]], *, sealed: bool = True
+        self, sets: Sequence[tuple[TopicPartition, Buffer, int]], *, sealed: bool = True, splits: bool = True
     ) -> list[SendFuture]:
-        """Queue encoded message sets and their counts as ``send_encoded`` does, in their order.
+        """Queue encoded message sets and their counts as ``send_encoded`` does, in their order. One that is
+        too large for its topic is sent in halves, or fails without ``splits``.
 
         While the buffer has room, the workers see them all at once: one request then takes those of several
         partitions, and fewer threads wake up than for one set after the other.
         """
         for topic_partition, data, count in sets:
             _check_not_empty(topic_partition, data, count)
-        append = partial(self._accumulator.append_encoded, sealed=sealed)
+        append = partial(self._accumulator.append_encoded, sealed=sealed, splits=splits)
         return self._queue_all(
             [(tp, len(data), partial(append, tp, data, count)) for tp, data, count in sets]
         )

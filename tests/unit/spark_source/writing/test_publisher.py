@@ -12,23 +12,39 @@ from pyspark_minikafka.writing.publisher import Pace, TooSlow
 TIMEOUT_MS = 300_000
 
 
-@pytest.mark.parametrize(
-    ("took_s", "copied", "portion"),
-    [(14, 1, None), (16, 100_000, None), (16, 50_000, 281_250), (100, 900_000, None), (16, 0, 0)],
-    ids=["too early to tell", "fast enough", "too slow", "almost done", "nothing copied"],
-)
-def test_a_copy_that_would_not_end_in_time_is_found_early(
-    took_s: int, copied: int, portion: int | None
-) -> None:
+def judged(*progress: tuple[int, int]) -> int | None:
+    """The rows that TooSlow names, after progress (seconds, rows copied since then) of a million rows."""
     clock = ManualClock()
     pace = Pace(clock, 1_000_000, TIMEOUT_MS)
-    clock.advance(took_s * 1_000)
-    if portion is None:
-        pace(copied)
-        return
-    with pytest.raises(TooSlow) as raised:
-        pace(copied)
-    assert raised.value.rows == portion
+    copied = 0
+    for seconds, rows in progress:
+        clock.advance(seconds * 1_000)
+        copied += rows
+        try:
+            pace(copied)
+        except TooSlow as slow:
+            return slow.rows
+    return None
+
+
+@pytest.mark.parametrize(
+    ("progress", "portion"),
+    [([(1, 1)] * 14, None), ([(1, 6_000)] * 290, None), ([(1, 3_000)] * 290, 270_000), ([(1, 1)] * 20, 90)],
+    ids=["too early to tell", "fast enough", "too slow", "much too slow"],
+)
+def test_a_copy_that_would_not_end_in_time_is_found_early(
+    progress: list[tuple[int, int]], portion: int | None
+) -> None:
+    assert judged(*progress) == portion
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [[(1, 0)] * 200, [(100, 5)], [(1, 20_000), (100, 20_000), (1, 20_000)]],
+    ids=["nothing copied", "late begin", "stall"],
+)
+def test_brokers_that_stand_still_do_not_make_a_batch_too_large(progress: list[tuple[int, int]]) -> None:
+    assert judged(*progress) is None
 
 
 def test_a_list_is_split_into_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,6 +53,11 @@ def test_a_list_is_split_into_records(monkeypatch: pytest.MonkeyPatch) -> None:
     records = dict(noted_batches.records("s", batches))
     assert list(records) == noted_batches.keys("s", batches) == [b"s/0", b"s/1", b"s/2"]
     assert noted_batches.joined("s", records) == batches
+
+
+def test_a_list_keeps_to_the_largest_request() -> None:
+    batches = [StagedBatch("t", 0, 5, n, bytes(44), 100) for n in range(7)]
+    assert [len(noted_batches.keys("s", batches, most)) for most in (1, 300, 1_000_000)] == [7, 4, 1]
 
 
 def test_a_list_that_lacks_a_record_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
