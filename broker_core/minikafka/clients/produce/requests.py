@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SHOWN_RECORDS_MAX = 3
 """The limit of refused records that a message lists."""
 COPY_BYTES = 2 << 20
-"""The size of batches that a broker copies for one request: as much as it does without a hand-off."""
+"""The size of batches that a broker copies for one request: a few milliseconds of its work."""
 TOO_LARGE_SETTINGS = {
     ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
     ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",

@@ -40,6 +40,7 @@ from minikafka.server.quotas.replication_quotas import ReplicationQuotas
 from minikafka.server.security.access_control import AccessControl
 from minikafka.server.security.acl_manager import AclManager
 from minikafka.server.security.scram_credentials import ScramCredentials
+from minikafka.server.workers.request_admission import RequestAdmission
 from minikafka.server.workers.request_jobs import RequestJobs
 from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.workers.worker import Worker
@@ -56,6 +57,8 @@ VerifyTransaction = Callable[
     None,
 ]
 """``AddPartitionsVerifier.verify``."""
+COPIES_BYTES = 64 << 20
+"""The memory of batches that are copied at a time, for all requests together."""
 
 
 class DelayedOperation(Protocol):
@@ -108,6 +111,8 @@ class Broker:
         """Runs requests that take more than a few milliseconds."""
         self.pieces = PieceBudget()
         """Bounds the memory of records that are converted for old consumers and not yet sent."""
+        self.copies = RequestAdmission(COPIES_BYTES)
+        """Bounds the memory of batches that are copied (``handlers.copy_batches``)."""
         self.metadata_cache = MetadataCache(zk_client.cluster_id)
         self.partitions: dict[TopicPartition, Partition] = {}
         """The partitions that this broker serves, changed by ``add_partition`` and ``remove_partition``."""
@@ -138,11 +143,9 @@ class Broker:
         self.propose_isr: Callable[[Partition, LeaderAndIsr], None] = lambda partition, wanted: None
         """Called with each ISR that a leader on this broker proposes."""
         self.verify_transaction: VerifyTransaction | None = None
-        """Asks the coordinator whether partitions are in a producer's transaction. None: this broker serves
-        no transactions."""
+        """Asks the coordinator whether partitions are in a transaction. None: this broker serves none."""
         self.alter_log_dir: Callable[[TopicPartition, str], None] = lambda topic_partition, path: None
-        """Moves a replica on this broker to another data directory. Called on the worker; raises BrokerError.
-        """
+        """Moves a replica here to another data directory. Called on the worker; raises BrokerError."""
         self.log_failed: Callable[[TopicPartition, str], None] = lambda topic_partition, complaint: None
         """Called, also within steps, when a leader on this broker fails to write to its log. The second
         argument is the line for the broker's own log, "" for none."""

@@ -8,18 +8,21 @@ The source may be any replica, and above the high watermark: its bytes are compa
 that was sent. If this broker has no such replica, or other bytes, the partition gets
 OPERATION_NOT_ATTEMPTED. Then the client fetches and sends the batch itself, and finds out what is wrong.
 
-Batches are read in portions, so that a small request does not need much memory.
+Batches are read in portions, so that a small request does not need much memory. Between two steps of the pool
+a request holds a portion that nothing else counts. So requests are admitted: their portions have at most
+``COPIES_BYTES`` together.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
 
 from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.files import Buffer, FileSlice
 from minikafka.base.ids import TopicPartition
+from minikafka.net.interfaces import Exchange
 from minikafka.records.format.batch import MAGIC, set_producer
 from minikafka.records.format.stored_batch import (
     SENT_HEADER_AT,
@@ -34,6 +37,7 @@ from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import portions
 from minikafka.server.handlers import produce
 from minikafka.server.transactions.produced_transaction import ProducedTransaction, serve_verified
+from minikafka.server.workers.request_admission import leave
 from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.api import partitions_of
 from minikafka.wire.apis.copy_batches import CopyBatchesRequest, CopyPartition
@@ -41,7 +45,7 @@ from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, Produc
 
 PORTION_BYTES = 2 << 20
 """The size of batches that are read and appended at a time, unless the first alone is larger. That takes a
-few milliseconds: a request with more continues in the pool.
+few milliseconds.
 """
 STEP_PARTITIONS = 500
 """Partitions whose sources are looked up in one step."""
@@ -69,24 +73,57 @@ def _serve(
     headers: ProduceRequest,
     transaction: ProducedTransaction | None,
 ) -> Steps:
-    """Copy the batches of a request, and reply. ``headers``: the same request without records."""
+    """Look up the batches of a request, and have them copied once there is memory for them. ``headers``: the
+    same request without records.
+    """
     answers: produce.Answers = {}
-    appended: list[produce.Written] = []
     _reject_repeated(broker, rows, answers)
-    is_first = True
-    for some in portions(rows, STEP_PARTITIONS):
-        if not is_first:
+    found: list[_Found] = []
+    for number, some in enumerate(portions(rows, STEP_PARTITIONS)):
+        if number:
             yield 0
-        for portion in _portions(list(_found(broker, some, answers))):
-            size_bytes = sum(source.length for _, _, source in portion)
-            if not is_first or size_bytes > PORTION_BYTES:
-                yield 2 * size_bytes
-            is_first = False
-            copies = _produce_request(request, _copies(broker, portion, answers))
-            context.record_copied(size_bytes)
-            appended += yield from produce.append(broker, context, copies, answers, transaction)
-            del copies
-    produce.finish(broker, context, headers, answers, appended)
+        found += _found(broker, some, answers)
+    parts = list(_portions(found))
+    if not parts:
+        produce.finish(broker, context, headers, answers, [])
+        return
+
+    def begin_copies(admitted: Exchange) -> None:
+        # Always in the pool: it may run on the thread of another request.
+        begin(broker.pool, admitted, copies(admitted))
+
+    def copies(admitted: Exchange) -> Steps:
+        try:
+            appended = yield from _append(broker, context, request, parts, answers, transaction)
+        finally:
+            leave(admitted)
+        produce.finish(broker, context, headers, answers, appended)
+
+    context.exchange.keep_counted()
+    broker.copies.admit(context.exchange, max(map(_size, parts)), begin_copies)
+
+
+def _append(
+    broker: Broker,
+    context: RequestContext,
+    request: CopyBatchesRequest,
+    parts: Iterable[Sequence[_Found]],
+    answers: produce.Answers,
+    transaction: ProducedTransaction | None,
+) -> Generator[int, None, list[produce.Written]]:
+    """Copy one portion after the other; return what is in the logs."""
+    appended: list[produce.Written] = []
+    for portion in parts:
+        yield 2 * _size(portion)
+        copies = _produce_request(request, _copies(broker, portion, answers))
+        context.record_copied(_size(portion))
+        appended += yield from produce.append(broker, context, copies, answers, transaction)
+        del copies
+    return appended
+
+
+def _size(portion: Iterable[_Found]) -> int:
+    return sum(source.length for _, _, source in portion)
 
 
 def _reject_repeated(broker: Broker, rows: Iterable[_Row], answers: produce.Answers) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.errors import ErrorCode, StorageError
+from minikafka.base.errors import ErrorCode, NetworkError, StorageError
 from minikafka.base.ids import ProducerIdAndEpoch, TopicPartition
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Codec, Record
 from minikafka.records.format.stored_batch import sent_header
 from minikafka.server.handlers import copy_batches
+from minikafka.server.workers.request_admission import RequestAdmission
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.copy_batches import CopyBatchesRequest, CopyPartition, CopyTopic
 from minikafka.wire.apis.produce import (
@@ -23,6 +24,7 @@ from minikafka.wire.apis.produce import (
     ProduceTopic,
 )
 from tests.support.held_verifier import HeldVerifier
+from tests.support.holding_pool import HoldingPool
 from tests.support.requests import Request, produce
 from tests.support.simulation import Client, Simulation
 
@@ -193,6 +195,36 @@ def test_large_request_is_copied_in_portions(monkeypatch: pytest.MonkeyPatch) ->
     assert world.copy(world.stage(b"a"), replace(world.stage(b"b"), index=1)) == [E.NONE, E.NONE]
     assert b"a" in world.log(T0)
     assert b"b" in world.log(T1)
+
+
+def test_copies_wait_until_those_before_them_are_appended() -> None:
+    world = Copying()
+    row = world.stage(b"a")
+    world.broker.pool = pool = HoldingPool()
+    world.broker.copies = RequestAdmission(1)
+    first, second = world.begin_copy(row), world.begin_copy(replace(row, index=1))
+    (job,) = pool.jobs
+    pool.jobs.clear()
+    for _ in job:
+        assert not pool.jobs
+    assert len(pool.jobs) == 1
+    pool.run()
+    assert codes([*results(first), *results(second)]) == [E.NONE, E.NONE]
+
+
+def test_copy_that_fails_unexpectedly_lets_others_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Copying()
+    row = world.stage(b"a")
+    world.broker.copies = RequestAdmission(1)
+
+    def fails(*_: object) -> bytearray:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(copy_batches, "as_sent", fails)
+        with pytest.raises(NetworkError):
+            world.copy(row)
+    assert world.copy(row) == [E.NONE]
 
 
 def test_limits_of_the_topic_hold_for_copies() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import tracemalloc
-from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,31 +18,11 @@ from minikafka.records.append.validation import assign, prepare
 from minikafka.records.format.compression import ContentBudget
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.server.handlers import produce
-from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
 from tests.support import requests
+from tests.support.holding_pool import HoldingPool
 from tests.support.simulation import Simulation
-
-
-class HoldingPool:
-    """A pool whose jobs run step by step, when the test says so."""
-
-    def __init__(self) -> None:
-        self.jobs: deque[Steps] = deque()
-
-    def submit(self, steps: Steps) -> None:
-        self.jobs.append(steps)
-
-    def stop(self) -> None:
-        pass
-
-    def run(self) -> int:
-        """Run all jobs; how many steps they had."""
-        count = 0
-        while self.jobs:
-            count += sum(1 for _ in self.jobs.popleft())
-        return count
 
 
 class ProduceSimulation(Simulation):
@@ -55,7 +34,7 @@ class ProduceSimulation(Simulation):
         configs = {key.replace("_", "."): value for key, value in settings.items()}
         self.create_topic("t", partitions=partitions, settings=configs)
         self.broker = self.machine.broker
-        self.pool = self.broker.pool = HoldingPool()  # type: ignore[assignment]
+        self.pool = self.broker.pool = HoldingPool()
 
     def pending(self, *arguments: Any, **named: Any) -> Any:
         """A produce request on a connection of its own: its client, whose answer may be still to come."""
