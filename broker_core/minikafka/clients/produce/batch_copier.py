@@ -14,7 +14,7 @@ partition (``wire.apis.copy_batches``): then no records travel. All other batche
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,7 +36,9 @@ from minikafka.wire.apis.copy_batches import COPY_BATCHES
 STAGED_MAGIC = MAGIC
 """The format of staged batches."""
 FETCH_BYTES = 4 << 20
-"""Bytes of a staging partition in one fetch, and of batches that are queued at a time for brokers to copy."""
+"""Bytes of a staging partition in one fetch."""
+PORTION_BYTES = 4 << 20
+"""Bytes of batches that are queued at a time, by the leaders of that time."""
 _LOOK_MS = 1_000
 """The time after which acknowledged rows are counted at the latest."""
 _GONE = frozenset(
@@ -91,10 +93,15 @@ def copy(
     brokers copy. Raise StagedRowsLost if one is missing, or the first error of a send. ``on_copied`` is
     called with the number of acknowledged rows now and then; its error ends the copy.
     """
-    near, far = _divided(cluster, staging_topic, list(batches))
+    batches = list(batches)
+    cluster.metadata({staging_topic, *(batch.topic for batch in batches)})
+    placement = _Placement(cluster, staging_topic)
+    far: list[StagedBatch] = []
     sends = _Sends(on_copied)
-    for portion in _portions(near):
-        copies = [(b.target, _source(cluster, staging_topic, timeout_ms, b), b.count) for b in portion]
+    for portion in _portions(batches):
+        near, others = placement.divided(portion)
+        far += others
+        copies = [(b.target, _source(cluster, staging_topic, timeout_ms, b), b.count) for b in near]
         sends.add(producer.send_copies(copies))
     turns = deque(_readers(cluster, staging_topic, far, timeout_ms))
     _check_ends(cluster, {reader.at: reader.end for reader in turns})
@@ -105,7 +112,7 @@ def copy(
             continue
         turns.append(reader)
         sends.add(producer.send_encoded_sets(found, sealed=False))
-    while near and sends.left:
+    while len(far) < len(batches) and sends.left:
         producer.wait(sends.left, cluster.deadline(_LOOK_MS))
         sends.settle()
 
@@ -139,37 +146,46 @@ def _portions(batches: Iterable[StagedBatch]) -> Iterator[list[StagedBatch]]:
     for batch in batches:
         portion.append(batch)
         size_bytes += batch.size_bytes
-        if size_bytes >= FETCH_BYTES:
+        if size_bytes >= PORTION_BYTES:
             yield portion
             portion, size_bytes = [], 0
     if portion:
         yield portion
 
 
-def _divided(
-    cluster: ClusterClient, staging_topic: str, batches: list[StagedBatch]
-) -> tuple[list[StagedBatch], list[StagedBatch]]:
-    """Return the batches that brokers can copy, and the others."""
-    cluster.metadata({staging_topic, *(batch.topic for batch in batches)})
-    able: dict[int, bool] = {}
+class _Placement:
+    """Tells which batches brokers can copy, by the leaders that are known at the moment."""
 
-    def is_near(target: TopicPartition, staging_partition: int) -> bool:
-        leader = cluster.known_leader(target)
-        replicas = cluster.known_in_sync(TopicPartition(staging_topic, staging_partition))
-        if leader is None or replicas is None or leader not in replicas:
+    def __init__(self, cluster: ClusterClient, staging_topic: str) -> None:
+        self._cluster = cluster
+        self._staging_topic = staging_topic
+        self._able: dict[int, bool] = {}
+        self._near: dict[tuple[TopicPartition, int], bool] = {}
+        """Target and staging partition -> True if its leader can copy. Once False, it stays so, and the
+        batches keep their order.
+        """
+
+    def divided(self, batches: Sequence[StagedBatch]) -> tuple[list[StagedBatch], list[StagedBatch]]:
+        """Return the batches that brokers can copy, and the others."""
+        for pair in {(batch.target, batch.staging_partition) for batch in batches}:
+            if self._near.get(pair, True):
+                self._near[pair] = self._is_near(*pair)
+        divided: tuple[list[StagedBatch], list[StagedBatch]] = [], []
+        for batch in batches:
+            divided[not self._near[batch.target, batch.staging_partition]].append(batch)
+        return divided
+
+    def _is_near(self, target: TopicPartition, staging_partition: int) -> bool:
+        leader = self._cluster.known_leader(target)
+        if leader is None:
+            # Perhaps just stale: the producer looks it up, and the new leader refuses if it cannot copy.
+            return self._near.get((target, staging_partition), False)
+        replicas = self._cluster.known_in_sync(TopicPartition(self._staging_topic, staging_partition))
+        if leader not in (replicas or ()):
             return False
-        if leader not in able:
-            able[leader] = _copies_batches(cluster, leader)
-        return able[leader]
-
-    known: dict[tuple[TopicPartition, int], bool] = {}
-    divided: tuple[list[StagedBatch], list[StagedBatch]] = [], []
-    for batch in batches:
-        pair = batch.target, batch.staging_partition
-        if pair not in known:
-            known[pair] = is_near(*pair)
-        divided[not known[pair]].append(batch)
-    return divided
+        if leader not in self._able:
+            self._able[leader] = _copies_batches(self._cluster, leader)
+        return self._able[leader]
 
 
 def _copies_batches(cluster: ClusterClient, broker_id: int) -> bool:
@@ -189,7 +205,7 @@ def _source(cluster: ClusterClient, staging_topic: str, timeout_ms: int, batch: 
 
 def _load(cluster: ClusterClient, at: TopicPartition, batch: StagedBatch, timeout_ms: int) -> bytearray:
     """Fetch one batch, that its broker did not copy."""
-    reader = _PartitionReader(cluster, at, {batch.offset: batch}, timeout_ms)
+    reader = _PartitionReader(cluster, at, {batch.offset: batch}, timeout_ms, batch.size_bytes)
     _check_ends(cluster, {at: reader.end})
     for found in iter(reader.next_sets, None):
         for _, data, _ in found:
@@ -224,14 +240,20 @@ def _readers(
     for batch in batches:
         by_partition[batch.staging_partition][batch.offset] = batch
     for partition, wanted in sorted(by_partition.items()):
-        yield _PartitionReader(cluster, TopicPartition(staging_topic, partition), wanted, timeout_ms)
+        at = TopicPartition(staging_topic, partition)
+        yield _PartitionReader(cluster, at, wanted, timeout_ms, FETCH_BYTES)
 
 
 class _PartitionReader:
     """Reads the wanted batches of one staging partition; the next fetch is under way meanwhile."""
 
     def __init__(
-        self, cluster: ClusterClient, at: TopicPartition, wanted: dict[int, StagedBatch], timeout_ms: int
+        self,
+        cluster: ClusterClient,
+        at: TopicPartition,
+        wanted: dict[int, StagedBatch],
+        timeout_ms: int,
+        fetch_bytes: int,
     ) -> None:
         self.at = at
         self._wanted = wanted
@@ -242,7 +264,7 @@ class _PartitionReader:
             at,
             min(wanted),
             self.end,
-            max_bytes=FETCH_BYTES,
+            max_bytes=fetch_bytes,
             timeout_ms=timeout_ms,
             unretried_codes=_GONE,
         )

@@ -12,13 +12,13 @@ from minikafka import TransactionalProducer
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.clients.produce import BatchingConfig, BatchingProducer
+from minikafka.clients.produce import BatchingConfig, BatchingProducer, batch_copier
 from minikafka.clients.produce.batch_copier import StagedBatch, StagedRowsLost, copy
 from minikafka.net.memory import Fault
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Codec, Record
 from minikafka.wire.api import ApiKey
-from tests.support.broker_harness import SERVED, BrokerHarness
+from tests.support.broker_harness import SERVED, BrokerHarness, produce_error
 
 E = ErrorCode
 K = ApiKey
@@ -142,6 +142,33 @@ def test_new_leader_without_the_staged_batch_gets_its_records() -> None:
     world.brokers.script(K.COPY_BATCHES, move)
     world.copy()
     assert world.values(T0) == [b"a", b"b"]
+
+
+def test_batches_behind_a_new_leader_are_fetched_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_copier, "PORTION_BYTES", 1)
+    world = Copies(brokers=2)
+    for value in (b"a", b"b", b"c", b"d"):
+        world.stage(T0, S0, value)
+
+    def move(copied: int) -> None:
+        if world.brokers.leaders[T0] == 1:
+            world.brokers.move_leader(T0, 2)
+            world.cluster.metadata(["t"], refresh=True)
+
+    world.copy(on_copied=move)
+    assert world.values(T0) == [b"a", b"b", b"c", b"d"]
+    assert world.asked()[:2] == (1, 2)
+
+
+def test_batch_that_is_sent_instead_is_fetched_alone() -> None:
+    world = Copies()
+    for value in (b"a", b"b", b"c"):
+        world.stage(T0, S0, value)
+    world.brokers.always(K.COPY_BATCHES, produce_error(E.OPERATION_NOT_ATTEMPTED))
+    world.copy()
+    assert world.values(T0) == [b"a", b"b", b"c"]
+    asked = [row.partition_max_bytes for r in world.brokers.asked(K.FETCH) for row in r.topics[0].partitions]
+    assert asked == [staged.size_bytes for staged in world.staged]
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.CUT_RESPONSE])
