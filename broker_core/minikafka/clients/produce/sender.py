@@ -75,6 +75,7 @@ from minikafka.clients.produce.retry_log import NO_LEADER_KNOWN, RetryLog
 from minikafka.clients.produce.send_future import UNKNOWN_OFFSET, SendFuture
 from minikafka.clients.produce.sequence_numbers import SequenceNumbers
 from minikafka.records.format.message_set import NO_TIMESTAMP
+from minikafka.wire.apis.copy_batches import MAX_COPIES
 from minikafka.wire.apis.current_leader import NodeEndpoint
 from minikafka.wire.apis.produce import ProducePartitionResponse, ProduceResponse
 
@@ -191,8 +192,10 @@ class Sender:
             if chosen and not fit_together(batch, chosen[0]):
                 left_to.add(leader)
                 continue
-            limit_bytes = self._config.max_request_bytes if batch.source is None else COPY_BYTES
-            if not chosen or size_bytes + batch.size_bytes <= limit_bytes:
+            is_copy = batch.source is not None
+            limit_bytes = COPY_BYTES if is_copy else self._config.max_request_bytes
+            is_full = size_bytes + batch.size_bytes > limit_bytes or (is_copy and len(chosen) == MAX_COPIES)
+            if not chosen or not is_full:
                 broker_id = leader
                 chosen.append(batch)
                 size_bytes += batch.size_bytes

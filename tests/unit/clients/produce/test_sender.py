@@ -11,13 +11,15 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, LocalWireError, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.metadata import LeaderAndEpoch
+from minikafka.clients.produce import sender
 from minikafka.clients.produce.accumulator import RecordAccumulator
-from minikafka.clients.produce.batch import message_bytes
+from minikafka.clients.produce.batch import BatchSource, message_bytes
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.requests import MetadataTask, ProduceTask, produce_request
 from minikafka.clients.produce.send_future import SendFuture
 from minikafka.clients.produce.sender import Sender
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.records.format.stored_batch import SENT_HEADER_BYTES
 from minikafka.wire.apis.current_leader import LeaderIdAndEpoch, NodeEndpoint
 from minikafka.wire.apis.produce import (
     ProducePartitionResponse,
@@ -99,6 +101,18 @@ def test_a_request_holds_no_more_than_its_limit() -> None:
     harness.leaders |= {C: 1, D: 1}
     harness.put(A, B, C)
     assert partitions_of(harness.produce()) == [A, B]
+    assert partitions_of(harness.produce()) == [C]
+
+
+def test_request_for_copies_has_no_more_than_brokers_accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender, "MAX_COPIES", 2, raising=False)
+    harness = SenderHarness()
+    harness.leaders |= {C: 1, D: 1}
+    source = BatchSource(OTHER, 0, bytes(SENT_HEADER_BYTES), 100, bytearray)
+    for tp in (A, B, C):
+        harness.accumulator.append_copy(tp, source, 1, 0)
+    assert partitions_of(harness.produce()) == [A, B]
+    assert harness.sender.has_more_tasks
     assert partitions_of(harness.produce()) == [C]
 
 

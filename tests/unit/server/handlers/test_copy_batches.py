@@ -227,6 +227,14 @@ def test_copy_that_fails_unexpectedly_lets_others_in(monkeypatch: pytest.MonkeyP
     assert world.copy(row) == [E.NONE]
 
 
+def test_request_for_very_many_batches_ends_its_connection() -> None:
+    world = Copying()
+    row = world.stage(b"a")
+    with pytest.raises(NetworkError):
+        world.copy(*[replace(row, index=number) for number in range(2_000)])
+    assert world.copy(row) == [E.NONE]
+
+
 def test_limits_of_the_topic_hold_for_copies() -> None:
     world = Copying(topic={"max.message.bytes": "200"})
     assert world.copy(world.stage(b"a" * 300)) == [E.MESSAGE_TOO_LARGE]
