@@ -115,8 +115,7 @@ def _append(
     appended: list[produce.Written] = []
     for portion in parts:
         yield 2 * _size(portion)
-        copies = _produce_request(request, _copies(broker, portion, answers))
-        context.record_copied(_size(portion))
+        copies = _produce_request(request, _copies(broker, context, portion, answers))
         appended += yield from produce.append(broker, context, copies, answers, transaction)
         del copies
     return appended
@@ -180,9 +179,9 @@ def _portions(found: Iterable[_Found]) -> Iterator[list[_Found]]:
 
 
 def _copies(
-    broker: Broker, portion: Iterable[_Found], answers: produce.Answers
+    broker: Broker, context: RequestContext, portion: Iterable[_Found], answers: produce.Answers
 ) -> Iterator[tuple[TopicPartition, Buffer]]:
-    """Yield the batches to append; reject those that are not what was sent."""
+    """Yield the batches to append, and count their bytes; reject those that are not what was sent."""
     for target, row, source in portion:
         at = TopicPartition(row.source_topic, row.source_partition)
         try:
@@ -191,6 +190,7 @@ def _copies(
             produce.reject(broker, answers, target, _not_attempted(at, row, str(error)))
             continue
         set_producer(copied, row.producer_id, row.producer_epoch, row.base_sequence, transactional=True)
+        context.record_copied(len(copied))
         yield target, copied
 
 

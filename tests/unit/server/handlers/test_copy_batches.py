@@ -253,6 +253,14 @@ def test_copied_bytes_count_for_the_quota_of_the_producer() -> None:
     assert world.begin_copy(replace(row, index=0)).finish().throttle_time_ms > 0
 
 
+def test_bytes_that_are_not_copied_do_not_count_for_the_quota() -> None:
+    world = Copying(quota_producer_default="20000", quota_window_num="2")
+    other = replace(world.stage(b"a" * 19_000), sent_header=sent_header(batch(8, b"a")))
+    world.pass_time(60_000)
+    for _ in range(2):
+        assert world.begin_copy(other).finish().throttle_time_ms == 0
+
+
 def test_brokers_without_transactions_refuse_copies() -> None:
     world = Copying()
     world.broker.verify_transaction = None
