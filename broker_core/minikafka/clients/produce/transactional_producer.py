@@ -219,8 +219,14 @@ class TransactionalProducer:
             raise
 
     def send_copies(self, copies: Sequence[tuple[TopicPartition, BatchSource, int]]) -> list[SendFuture]:
-        """Queue batches in logs of the cluster and their counts, for the leaders to copy."""
-        return self._engine.send_copies(copies)
+        """Queue batches in logs of the cluster and their counts, for the leaders to copy. A refused one fails
+        the transaction, as in ``send``.
+        """
+        try:
+            return self._engine.send_copies(copies)
+        except MinikafkaError as error:
+            self._engine.fail_transaction(error)
+            raise
 
     def magic(self, topic_partition: TopicPartition) -> int:
         """Return the newest format that the partition's leader supports, as ``BatchingProducer.magic``."""

@@ -11,11 +11,14 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkEr
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.consumer import Committed
 from minikafka.clients.produce import TransactionalConfig
+from minikafka.clients.produce.batch import BatchSource
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.records.format.stored_batch import SENT_HEADER_BYTES
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness
 
 A = TopicPartition("t", 0)
+COPY = BatchSource(A, 0, bytes(SENT_HEADER_BYTES), 100, bytearray)
 
 
 @pytest.fixture
@@ -92,6 +95,10 @@ def open_producer() -> Iterator[TransactionalProducer]:
         (
             lambda producer: producer.send_encoded(A, build_message_set([Record(None, b"v")], magic=1), 1),
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ),
+        (
+            lambda producer: producer.send_copies([(TopicPartition("t", 7), COPY, 1)]),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ),
     ],
 )
