@@ -187,7 +187,11 @@ def test_what_is_killed_is_served_at_once_by_the_next_on_the_same_ports(
     again, its_addresses = start(tmp_path / "d", *options)
     try:
         assert its_addresses == addresses
-        assert rows(cli, "topic", "describe", "t", "--bootstrap", addresses[0])[0]["leader"] is not None
+
+        def is_led() -> bool:
+            return rows(cli, "topic", "describe", "t", "--bootstrap", addresses[0])[0]["leader"] is not None
+
+        assert wait_until(is_led, DEADLINE_S)
     finally:
         stop(again)
         process.communicate()
