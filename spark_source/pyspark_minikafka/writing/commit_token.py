@@ -8,6 +8,7 @@ Version 2 is that of a batch that is published in part, so that a release withou
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from minikafka.base.errors import MinikafkaError, NetworkError
@@ -98,16 +99,21 @@ def is_committed(token: CommitToken | None, wanted: CommitToken, sink_id: str) -
 
 def is_settled(cluster: ClusterClient, at: TopicPartition, sink_id: str) -> bool:
     """Return True if no transaction of the sink is open, and its last batch is published as a whole."""
-    first, last = _ends(cluster, at, cluster.deadline(_READ_TIMEOUT_MS))
-    if first != last:
+    deadline = cluster.deadline(_READ_TIMEOUT_MS)
+    end, stable_end = _ends(cluster, at, deadline)
+    if end != stable_end:
         return False
-    token = read_token(cluster, at, sink_id)
+    token = _token_in(_records_before(cluster, at, end, deadline), sink_id)
     return token is None or token.copied is None
 
 
 def read_token(cluster: ClusterClient, at: TopicPartition, sink_id: str) -> CommitToken | None:
     """Return the sink's last token; None if it has committed nothing."""
-    token = read_records(cluster, at, sink_id).get(sink_id.encode())
+    return _token_in(read_records(cluster, at, sink_id), sink_id)
+
+
+def _token_in(records: Mapping[bytes, bytes], sink_id: str) -> CommitToken | None:
+    token = records.get(sink_id.encode())
     return None if token is None else CommitToken.of_bytes(token)
 
 
@@ -122,6 +128,12 @@ def read_records(cluster: ClusterClient, at: TopicPartition, sink_id: str) -> di
         return ends[0]
 
     end = cluster.retry(f"reading the token of sink {sink_id!r}", deadline, stable_end)
+    return _records_before(cluster, at, end, deadline)
+
+
+def _records_before(
+    cluster: ClusterClient, at: TopicPartition, end: int, deadline: Deadline
+) -> dict[bytes, bytes]:
     start = list_offsets(cluster, {at: EARLIEST}, deadline)[at] or 0
     found: dict[bytes | None, bytes | None] = {}
     isolation = IsolationLevel.READ_COMMITTED
