@@ -78,7 +78,7 @@ class StagedBatch:
 
 
 class StagedRowsLost(MinikafkaError):
-    """Staged batches are not where their task has written them: nothing of the batch was committed."""
+    """Staged batches are not where their task has written them: their transaction was not committed."""
 
 
 def copy(
