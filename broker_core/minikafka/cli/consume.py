@@ -17,6 +17,7 @@ from minikafka.base.config.types import one_of
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
+from minikafka.base.times import utc_text
 from minikafka.cli import connect
 from minikafka.cli.options import (
     Bootstrap,
@@ -28,13 +29,13 @@ from minikafka.cli.options import (
     value_option,
     zookeeper_option,
 )
-from minikafka.cli.output import base64_or_none, note, print_json, text_or_none, utc_text, warnings_as_notes
+from minikafka.cli.output import base64_or_none, note, print_json, text_or_none, warnings_as_notes
 from minikafka.cli.progress import Progress
 from minikafka.cli.signals import stop_on_signal
-from minikafka.cli.start_position import Start, parse_start
 
 if TYPE_CHECKING:
     from minikafka.clients.consumer.topic_filter import TopicFilter
+    from minikafka.clients.fetch.read_ranges import ReadRange
 
 
 class Message(Protocol):
@@ -140,7 +141,9 @@ def consume(
     With --isolation-level read_committed a partition is read up to its first open transaction, and on when
     that has ended.
     """
-    where = parse_start(start)
+    from minikafka.clients.fetch.read_ranges import ReadRange, parse_position
+
+    where = ReadRange(parse_position("--from", start))
     wanted = _topic_or_filter(topic, whitelist, blacklist)
     _check_group(group, where, start, wanted, zookeeper)
     given = key_values("--property", properties)
@@ -192,7 +195,7 @@ def _topic_or_filter(topic: str | None, whitelist: str | None, blacklist: str | 
 
 
 def _check_group(
-    group: str | None, where: Start, start: str, wanted: str | TopicFilter, zookeeper: str | None
+    group: str | None, where: ReadRange, start: str, wanted: str | TopicFilter, zookeeper: str | None
 ) -> None:
     """Raise ConfigError for an invalid group, and for options that need a group."""
     if group is None:
@@ -203,7 +206,9 @@ def _check_group(
         return
     if group == "":
         raise ConfigError("--group", group, "must not be empty")
-    if where.offset is not None or where.timestamp_ms is not None:
+    from minikafka.clients.fetch.read_ranges import Anchor, Position
+
+    if where.start not in (Position(Anchor.START), Position(Anchor.END)):
         raise ConfigError(
             "--from",
             start,
@@ -221,7 +226,7 @@ class _Output:
     progress: Progress
 
 
-def _read_alone(topic: str, where: Start, at: Place, isolation: str, out: _Output) -> None:
+def _read_alone(topic: str, where: ReadRange, at: Place, isolation: str, out: _Output) -> None:
     """Print all partitions of a topic without a group."""
     from minikafka.cli.partition_reader import read_partitions, starting_positions
     from minikafka.clients.fetch.isolation_level import IsolationLevel
@@ -237,15 +242,16 @@ def _read_alone(topic: str, where: Start, at: Place, isolation: str, out: _Outpu
 
 
 def _read_as_member(
-    wanted: str | TopicFilter, group: str, where: Start, at: Place, isolation: str, out: _Output
+    wanted: str | TopicFilter, group: str, where: ReadRange, at: Place, isolation: str, out: _Output
 ) -> None:
     """Print the messages of a member of a group that a broker coordinates."""
     from minikafka.cli.group_reader import GroupReader
     from minikafka.clients.fetch.isolation_level import IsolationLevel
+    from minikafka.clients.fetch.read_ranges import Anchor
     from minikafka.clients.group.config import Reset
 
     level = IsolationLevel[isolation.upper()]
-    reset = Reset.LATEST if where.at_end else Reset.EARLIEST
+    reset = Reset.LATEST if where.start.anchor is Anchor.END else Reset.EARLIEST
     with (
         connect.cluster_client(*at) as cluster,
         out.progress,
@@ -260,7 +266,7 @@ def _read_as_member(
 def _read_zookeeper_group(
     wanted: str | TopicFilter,
     group: str,
-    where: Start,
+    where: ReadRange,
     at: tuple[str, str | None, Path | None, str | None],
     properties: dict[str, str],
     out: _Output,
@@ -270,9 +276,11 @@ def _read_zookeeper_group(
     from minikafka.clients.admin.partitions import why_unknown
     from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
     from minikafka.clients.consumer.assignment import list_topics
+    from minikafka.clients.fetch.read_ranges import Anchor
     from minikafka.clients.zookeeper_metadata import assigned
 
-    config = consumer_config(group, at[0], connect.CLIENT_ID, properties, at_end=where.at_end)
+    at_end = where.start.anchor is Anchor.END
+    config = consumer_config(group, at[0], connect.CLIENT_ID, properties, at_end=at_end)
     with connect.zookeeper_store(*at) as store:
         if isinstance(wanted, str):
             if not (known := assigned(store, [wanted])):

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition, check_topic_name, numbers_by_topic
 from minikafka.base.text import counted, first_of
+from minikafka.base.times import parse_time, time_before
 from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.group_reset import (
@@ -47,7 +49,6 @@ from minikafka.cli.options import (
 )
 from minikafka.cli.output import note, print_json, print_rows, say
 from minikafka.cli.progress import Progress, spinner
-from minikafka.cli.start_position import parse_time, time_before
 
 if TYPE_CHECKING:
     from minikafka.cli.connect import GroupAccess
@@ -236,13 +237,14 @@ def reset(
     if topics and (all_topics or from_file is not None):
         other = "--all-topics" if all_topics else "--from-file"
         raise ConfigError("--topic", topics[0], f"conflicts with {other}; set only one of them")
+    now_ms = SystemClock().now_ms()
     target = parse_target(
         earliest=to_earliest,
         latest=to_latest,
         current=to_current,
         offset=to_offset,
         time_ms=None if to_time is None else parse_time("--to-time", to_time),
-        since_ms=None if by_duration is None else time_before("--by-duration", by_duration),
+        since_ms=None if by_duration is None else time_before("--by-duration", by_duration, now_ms),
         shift=shift_by,
         file=from_file is not None,
     )

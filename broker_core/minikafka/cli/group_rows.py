@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
-from minikafka.cli.output import utc_text
+from minikafka.base.times import utc_text
 from minikafka.clients.admin.group_stores import OffsetsStorage
 from minikafka.clients.admin.groups import PartitionLag
 from minikafka.clients.admin.zookeeper.groups import PartitionOffsets, ZooKeeperGroup, ZooKeeperListing

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from minikafka.base.clock import SystemClock
 from minikafka.base.errors import NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, host_port
 from minikafka.base.text import counted
+from minikafka.base.times import utc_text
 from minikafka.cli.options import Format
-from minikafka.cli.output import print_json, say, table_lines, utc_text
+from minikafka.cli.output import print_json, say, table_lines
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
@@ -47,7 +49,7 @@ def print_health(health: ClusterHealth, style: Format, at: str = "") -> None:
 
 def print_change(health: ClusterHealth | None, style: Format, at: str = "") -> None:
     """Print a state of ``changes``, with the time."""
-    now = utc_text(time.time_ns() // 1_000_000)
+    now = utc_text(SystemClock().now_ms())
     if style is Format.JSON:
         known = {"healthy": False} if health is None else as_json(health)
         print_json({"time": now, **known})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import datetime
 import json
 import logging
 import sys
@@ -132,14 +131,3 @@ def base64_or_none(data: bytes | None) -> str | None:
 def text_or_none(data: bytes | None) -> str | None:
     """Decode UTF-8, with other bytes as backslash escapes; None stays None."""
     return None if data is None else data.decode("utf-8", "backslashreplace")
-
-
-def utc_text(timestamp_ms: int | None) -> str | None:
-    """Return ``2013-01-01T05:15:00.000Z``; None for no timestamp; the number itself beyond the calendar."""
-    if timestamp_ms is None or timestamp_ms < 0:
-        return None
-    try:
-        moment = datetime.datetime.fromtimestamp(timestamp_ms // 1000, datetime.timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return str(timestamp_ms)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"

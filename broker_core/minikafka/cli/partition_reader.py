@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import first_of
+from minikafka.base.times import utc_text
 from minikafka.cli.connect import existing_topic
-from minikafka.cli.output import note, utc_text
-from minikafka.cli.start_position import Start
-from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
+from minikafka.cli.output import note
+from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, check_readable
+from minikafka.clients.fetch.read_ranges import Anchor, PartitionRange, Position, ReadRange, find_ranges
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.records.format.message_set import iterate
 
@@ -38,7 +39,7 @@ Positions = dict[TopicPartition, int]
 def starting_positions(
     cluster: ClusterClient,
     topic: str,
-    where: Start,
+    wanted: ReadRange,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Positions:
     """Return the offset to start from in each partition. Raise BrokerError for a topic that does not exist.
@@ -46,26 +47,26 @@ def starting_positions(
     An offset outside a partition's range is moved to the nearer end of the range, with a note on stderr,
     because one number is used for many partitions.
     """
-    admin = Admin(cluster)
-    partitions = [partition.topic_partition for partition in existing_topic(admin, topic).partitions]
-    first = _known(admin.offsets(dict.fromkeys(partitions, EARLIEST)))
-    end = _known(admin.offsets(dict.fromkeys(partitions, LATEST), isolation=isolation))
-    if where.at_end:
-        return end
-    if where.timestamp_ms is not None:
-        found = admin.offsets(dict.fromkeys(partitions, where.timestamp_ms), isolation=isolation)
-        late = [tp for tp in partitions if found[tp] is None]
-        when = utc_text(where.timestamp_ms)
-        _note(f"no message at or after {when} in", late, "ends at", end, "waiting at the end for new ones")
-        return {tp: end[tp] if offset is None else offset for tp, offset in found.items()}
-    if where.offset is None:
-        return first
-    wanted = where.offset
-    beyond = [tp for tp in partitions if wanted > end[tp]]
-    deleted = [tp for tp in partitions if wanted < first[tp]]
-    _note(f"no offset {wanted} yet in", beyond, "ends at", end, "waiting at the end for new messages")
-    _note(f"offset {wanted} was deleted in", deleted, "starts at", first, "reading from there")
-    return {tp: min(max(wanted, first[tp]), end[tp]) for tp in partitions}
+    partitions = [partition.topic_partition for partition in existing_topic(Admin(cluster), topic).partitions]
+    found = find_ranges(cluster, partitions, wanted, cluster.deadline(), isolation)
+    _note_outside(found, wanted.start)
+    return {tp: part.start for tp, part in found.items()}
+
+
+def _note_outside(found: Mapping[TopicPartition, PartitionRange], start: Position) -> None:
+    """Print notes about the partitions whose log does not have the requested start."""
+    first = {tp: part.log_start for tp, part in found.items()}
+    end = {tp: part.log_end for tp, part in found.items()}
+    late = [tp for tp, part in found.items() if part.requested is None]
+    asked = {tp: part.requested for tp, part in found.items() if part.requested is not None}
+    beyond = [tp for tp, offset in asked.items() if offset > end[tp]]
+    deleted = [tp for tp, offset in asked.items() if offset < first[tp]]
+    when = f"no message at or after {utc_text(start.value)} in"
+    _note(when, late, "ends at", end, "waiting at the end for new ones")
+    sign = "+" if start.anchor is Anchor.START else ""
+    offset = f"offset {sign}{start.value}"
+    _note(f"no {offset} yet in", beyond, "ends at", end, "waiting at the end for new messages")
+    _note(f"{offset} was deleted in", deleted, "starts at", first, "reading from there")
 
 
 def read_partitions(

@@ -10,6 +10,7 @@ import typer
 from minikafka.base.config.types import one_of
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.times import utc_text
 from minikafka.cli import connect
 from minikafka.cli.options import (
     Bootstrap,
@@ -20,7 +21,7 @@ from minikafka.cli.options import (
     number_option,
     value_option,
 )
-from minikafka.cli.output import print_json, print_rows, say, utc_text
+from minikafka.cli.output import print_json, print_rows, say
 from minikafka.cli.progress import spinner
 
 if TYPE_CHECKING:

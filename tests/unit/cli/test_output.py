@@ -20,7 +20,6 @@ from minikafka.cli.output import (
     say,
     table_lines,
     text_or_none,
-    utc_text,
     warnings_as_notes,
 )
 from minikafka.cli.zookeeper_group_reader import MessageLine
@@ -70,22 +69,6 @@ def test_bytes_that_are_no_text_are_escaped_and_none_stays_none() -> None:
     assert text_or_none(None) is None
     assert base64_or_none(b"\x00\xff") == "AP8="
     assert base64_or_none(None) is None
-
-
-@pytest.mark.parametrize(
-    ("timestamp_ms", "text"),
-    [
-        (0, "1970-01-01T00:00:00.000Z"),
-        (1_357_017_300_250, "2013-01-01T05:15:00.250Z"),
-        (-1, None),
-        (None, None),
-        (2**62, str(2**62)),
-    ],
-)
-def test_times_are_printed_in_utc_and_impossible_ones_as_numbers(
-    timestamp_ms: int | None, text: str | None
-) -> None:
-    assert utc_text(timestamp_ms) == text
 
 
 NASTY = "t\n\x1b[2J\x9b1m\u202e"

@@ -11,14 +11,19 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import UNKNOWN_TOPIC_TIMEOUT_MS
 from minikafka.cli.partition_reader import read_partitions, starting_positions
-from minikafka.cli.start_position import Start
 from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.read_ranges import Anchor, Position, ReadRange
 from minikafka.partition.partition import Partition
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness, fetch_error
 from tests.support.transactions import part_of_transaction
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+AT_END = ReadRange(Position(Anchor.END))
+
+
+def from_offset(offset: int) -> ReadRange:
+    return ReadRange(Position(Anchor.OFFSET, offset))
 
 
 class ReadTopic:
@@ -61,10 +66,13 @@ def topic() -> ReadTopic:
 
 @pytest.mark.parametrize(
     ("where", "positions"),
-    [(Start(), {T0: 0, T1: 0}), (Start(at_end=True), {T0: 3, T1: 0}), (Start(offset=0), {T0: 0, T1: 0})],
+    [(ReadRange(), {T0: 0, T1: 0}), (AT_END, {T0: 3, T1: 0}), (from_offset(0), {T0: 0, T1: 0})],
 )
 def test_it_begins_where_it_is_told_without_a_word(
-    topic: ReadTopic, where: Start, positions: dict[TopicPartition, int], capsys: pytest.CaptureFixture[str]
+    topic: ReadTopic,
+    where: ReadRange,
+    positions: dict[TopicPartition, int],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert starting_positions(topic.cluster, "t", where) == positions
     assert capsys.readouterr() == ("", "")
@@ -73,7 +81,7 @@ def test_it_begins_where_it_is_told_without_a_word(
 def test_offset_beyond_the_end_is_reported_with_partitions(
     topic: ReadTopic, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert starting_positions(topic.cluster, "t", Start(offset=3)) == {T0: 3, T1: 0}
+    assert starting_positions(topic.cluster, "t", from_offset(3)) == {T0: 3, T1: 0}
     assert capsys.readouterr().err == (
         "minikafka: no offset 3 yet in t-1 (ends at 0): waiting at the end for new messages\n"
     )
@@ -81,7 +89,7 @@ def test_offset_beyond_the_end_is_reported_with_partitions(
 
 def test_many_partitions_are_told_in_one_line(topic: ReadTopic, capsys: pytest.CaptureFixture[str]) -> None:
     topic.brokers.add_topic("many", 20)
-    starting_positions(topic.cluster, "many", Start(offset=9))
+    starting_positions(topic.cluster, "many", from_offset(9))
     err = capsys.readouterr().err
     assert "many-4 (ends at 0) and 15 more: waiting" in err
     assert err.count("\n") == 1
@@ -89,12 +97,12 @@ def test_many_partitions_are_told_in_one_line(topic: ReadTopic, capsys: pytest.C
 
 def test_an_offset_that_is_gone_is_told(topic: ReadTopic, capsys: pytest.CaptureFixture[str]) -> None:
     topic.brokers.logs[T0].delete_before(2)
-    assert starting_positions(topic.cluster, "t", Start(offset=0)) == {T0: 2, T1: 0}
+    assert starting_positions(topic.cluster, "t", from_offset(0)) == {T0: 2, T1: 0}
     assert "offset 0 was deleted in t-0 (starts at 2): reading from there" in capsys.readouterr().err
 
 
 def test_a_time_after_all_messages_is_told(topic: ReadTopic, capsys: pytest.CaptureFixture[str]) -> None:
-    assert starting_positions(topic.cluster, "t", Start(timestamp_ms=1_001)) == {T0: 1, T1: 0}
+    assert starting_positions(topic.cluster, "t", ReadRange(Position(Anchor.TIME, 1_001))) == {T0: 1, T1: 0}
     assert capsys.readouterr().err == (
         "minikafka: no message at or after 1970-01-01T00:00:01.001Z in t-1 (ends at 0): "
         "waiting at the end for new ones\n"
@@ -120,7 +128,7 @@ def test_read_committed_waits_for_the_end_of_a_transaction(topic: ReadTopic) -> 
     topic.partition.append(part_of_transaction(8, 1))
     topic.while_it_waits(lambda: topic.partition.append_end_marker(8, 0, 0, commit=True))
     committed = IsolationLevel.READ_COMMITTED
-    assert starting_positions(topic.cluster, "t", Start(at_end=True), committed) == {T0: 3, T1: 3}
+    assert starting_positions(topic.cluster, "t", AT_END, committed) == {T0: 3, T1: 3}
     found = list(islice(read_partitions(topic.cluster, {T1: 0}, committed), 2))
     assert [record.value for _, record in found] == [b"plain", b"0"]
     assert topic.brokers.waiter.waits

@@ -7,5 +7,6 @@ Imports ``clients.network``.
     range_fetcher   the messages of one partition between two offsets, with prefetch
     shared_fetch    the first messages of several such ranges, by shared requests
     log_sample      the mean size of a log's records, from a look at a few
+    read_ranges     the range of a read, from its start to its end: parsed from text, and looked up
     list_offsets    the start and end of logs, and offsets by timestamp
 """

@@ -1,0 +1,64 @@
+"""Times and durations as text: ISO 8601 in messages and options, and durations such as 1h30m."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+from minikafka.base.errors import ConfigError
+
+TIMES = "a time (2013-01-01, 2013-01-01T05:00, 2013-01-01T05:00:00+01:00)"
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
+_SHORT_DURATION = re.compile(r"(?:\d{1,9}(?:ms|s|m|h|d))+", re.ASCII)
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_time(option: str, text: str, allowed: str = f"must be {TIMES}") -> int:
+    """Parse an ISO 8601 time to ms since the epoch; UTC unless it names a zone. Raise ConfigError."""
+    word = text.strip()
+    try:
+        # Before Python 3.11 fromisoformat does not accept Z.
+        moment = datetime.datetime.fromisoformat(word[:-1] + "+00:00" if word.endswith(("Z", "z")) else word)
+    except ValueError:
+        raise ConfigError(option, text, allowed) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.timezone.utc)
+    milliseconds = (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
+    if milliseconds < 0:
+        raise ConfigError(option, text, "a time must not be before 1970")
+    return milliseconds
+
+
+def parse_duration(option: str, text: str) -> int:
+    """Parse an ISO 8601 duration (P1DT2H, PT30M, PT1.5S), without years, months and weeks, to ms. Raise
+    ConfigError.
+    """
+    found = _ISO_DURATION.fullmatch(text.strip().upper())
+    if found is None or not any(found.groups()):
+        raise ConfigError(option, text, "must be a duration such as PT30M, PT1H or P7D")
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+def short_duration_ms(text: str) -> int | None:
+    """Return the ms of a duration such as 500ms, 90m, 1h30m or 7d; None for another text."""
+    if not _SHORT_DURATION.fullmatch(text):
+        return None
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in re.findall(r"(\d+)(ms|s|m|h|d)", text))
+
+
+def time_before(option: str, text: str, now_ms: int) -> int:
+    """Return the time in ms an ISO 8601 duration before ``now_ms``, at least 0. Raise ConfigError."""
+    return max(0, now_ms - parse_duration(option, text))
+
+
+def utc_text(timestamp_ms: int | None) -> str | None:
+    """Return ``2013-01-01T05:15:00.000Z``; None for no timestamp; the number itself beyond the calendar."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return None
+    try:
+        moment = datetime.datetime.fromtimestamp(timestamp_ms // 1000, datetime.timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
