@@ -17,7 +17,7 @@ from minikafka.base.errors import (
     MinikafkaError,
     NetworkError,
 )
-from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name
+from minikafka.base.ids import OFFSETS_TOPIC
 from minikafka.cli.options import (
     BOOTSTRAP_VARIABLE,
     COMMAND_CONFIG_VARIABLE,
@@ -330,8 +330,4 @@ def _local_cluster(data_dir: Path, *, writes: bool) -> LocalCluster:
 
 def existing_topic(admin: Admin, name: str) -> TopicMetadata:
     """Return the metadata of a topic. Raise BrokerError if it does not exist; never create it."""
-    check_topic_name(name)
-    found = admin.describe_topics([name])[name]
-    if isinstance(found, BrokerError):
-        raise found
-    return found
+    return admin.describe_topic(name)

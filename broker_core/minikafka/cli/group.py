@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,19 +15,12 @@ import typer
 
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
-from minikafka.base.ids import TopicPartition, check_topic_name, numbers_by_topic
+from minikafka.base.ids import TopicPartition, check_topic_name
 from minikafka.base.text import counted, first_of
 from minikafka.base.times import parse_time, time_before
 from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.group_reset import (
-    LogOffsets,
-    Plan,
-    ResetTarget,
-    Rule,
-    check_shift,
-    new_offset,
-    out_of_range_offset,
     parse_file,
     parse_offset,
     parse_shift,
@@ -52,8 +44,8 @@ from minikafka.cli.progress import Progress, spinner
 
 if TYPE_CHECKING:
     from minikafka.cli.connect import GroupAccess
-    from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.group_stores import OffsetsStorages
+    from minikafka.clients.admin.offset_resets import LogOffsets, PlannedReset, ResetTarget
 
 app = typer.Typer(help="List, describe, reset and delete groups of consumers.", no_args_is_help=True)
 
@@ -251,57 +243,22 @@ def reset(
     chosen = [parse_topic(text) for text in topics or ()]
     plan = None if from_file is None else read_plan(read_file(from_file, "--from-file"), str(from_file))
 
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.admin.offset_resets import plan_reset
+
     with (
         connect.group_access(zookeeper, bootstrap, data_dir, command_config) as places,
         spinner(f"resetting {name}"),
     ):
-        done = _reset(places, name, target, chosen, plan, execute=execute, new_in_zookeeper=bool(zookeeper))
+        admin, groups = Admin(places.brokers), places.stores
+        done = plan_reset(admin, groups, name, target, chosen, plan, new_in_zookeeper=bool(zookeeper))
+        if execute:
+            groups.set_offsets(name, done.offsets, done.storages)
     _note_out_of_range(target, done.logs)
     _show(done, name, style, execute=execute, export=export)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reset:
-    """The logs and the new offsets of a reset, and the storages that have the group."""
-
-    places: OffsetsStorages
-    logs: dict[TopicPartition, LogOffsets]
-    offsets: dict[TopicPartition, int]
-
-
-def _reset(
-    found: GroupAccess,
-    name: str,
-    target: ResetTarget,
-    chosen: list[tuple[str, tuple[int, ...] | None]],
-    plan: Plan | None,
-    *,
-    execute: bool,
-    new_in_zookeeper: bool,
-) -> _Reset:
-    from minikafka.clients.admin.admin import Admin
-    from minikafka.clients.admin.group_stores import OffsetsStorage
-    from minikafka.registry.paths import consumer_group_path
-
-    admin, groups = Admin(found.brokers), found.stores
-    groups.check_inactive(name)
-    committed = groups.offsets(name)
-    if plan is not None:
-        chosen = [(topic, tuple(numbers)) for topic, numbers in numbers_by_topic(plan).items()]
-    wanted = _partitions(admin, name, chosen, committed)
-    logs = _logs(admin, target, wanted, committed, plan or {})
-    offsets = {tp: new_offset(target, log) for tp, log in logs.items()}
-    places = groups.storages_of(name)
-    if not places:
-        places = (OffsetsStorage.ZOOKEEPER if new_in_zookeeper else OffsetsStorage.KAFKA,)
-    if OffsetsStorage.ZOOKEEPER in places:
-        consumer_group_path(name)  # raises for a name that cannot be in a path
-    if execute:
-        groups.set_offsets(name, offsets, places)
-    return _Reset(places, logs, offsets)
-
-
-def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool) -> None:
+def _show(done: PlannedReset, name: str, style: Format, *, execute: bool, export: bool) -> None:
     from minikafka.clients.admin.group_stores import OffsetsStorage
 
     if export and style is Format.JSON:
@@ -317,16 +274,17 @@ def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool
                 "partition": tp.partition,
                 "offset": done.logs[tp].committed,
                 "new_offset": offset,
-                "stores": [place.value for place in done.places],
+                "stores": [place.value for place in done.storages],
                 "executed": execute,
             }
             for tp, offset in done.offsets.items()
         ]
         print_rows(rows, ["topic", "partition", "offset", "new_offset"], style)
     if execute:
-        note(f"minikafka: set the offsets of {counted(len(done.offsets), 'partition')} {_where(done.places)}")
+        count = counted(len(done.offsets), "partition")
+        note(f"minikafka: set the offsets of {count} {_where(done.storages)}")
     elif not export:
-        where = f" {_where(done.places)}" if OffsetsStorage.ZOOKEEPER in done.places else ""
+        where = f" {_where(done.storages)}" if OffsetsStorage.ZOOKEEPER in done.storages else ""
         note(f"minikafka: nothing was changed; add --execute to set the offsets{where}")
 
 
@@ -337,54 +295,10 @@ def _where(places: OffsetsStorages) -> str:
     return " and ".join(names[place] for place in places)
 
 
-def _partitions(
-    admin: Admin,
-    group: str,
-    chosen: list[tuple[str, tuple[int, ...] | None]],
-    committed: dict[TopicPartition, int],
-) -> list[TopicPartition]:
-    """Return the partitions to reset, sorted. Raise BrokerError for one that does not exist."""
-    if not chosen:
-        known = admin.list_topics(internal=True)
-        if not committed:
-            raise ConfigError("--topic", None, f"required, as group {group!r} has no committed offsets")
-        return sorted(tp for tp in committed if tp.topic in known)
-    wanted = set()
-    for name, numbers in chosen:
-        topic = connect.existing_topic(admin, name)
-        partitions = {
-            partition.topic_partition.partition: partition.topic_partition for partition in topic.partitions
-        }
-        for number in partitions if numbers is None else numbers:
-            if number not in partitions:
-                raise BrokerError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{number}: {topic.partition_range}"
-                )
-            wanted.add(partitions[number])
-    return sorted(wanted)
-
-
-def _logs(
-    admin: Admin,
-    target: ResetTarget,
-    wanted: list[TopicPartition],
-    committed: dict[TopicPartition, int],
-    plan: Plan,
-) -> dict[TopicPartition, LogOffsets]:
-    from minikafka.clients.admin.admin import EARLIEST, LATEST
-
-    check_shift(target, committed, wanted)
-    first = admin.offsets(dict.fromkeys(wanted, EARLIEST))
-    last = admin.offsets(dict.fromkeys(wanted, LATEST))
-    timed = admin.offsets(dict.fromkeys(wanted, target.value)) if target.rule is Rule.TIME else {}
-    return {
-        tp: LogOffsets(first[tp] or 0, last[tp] or 0, committed.get(tp), timed.get(tp), plan.get(tp, 0))
-        for tp in wanted
-    }
-
-
 def _note_out_of_range(target: ResetTarget, logs: Mapping[TopicPartition, LogOffsets]) -> None:
     """Print one note about all partitions whose log does not have the requested offset."""
+    from minikafka.clients.admin.offset_resets import out_of_range_offset
+
     adjusted = [
         f"{tp} at {wanted} ({log.start_offset} to {log.end_offset})"
         for tp, log in logs.items()

@@ -1,4 +1,4 @@
-"""The new offsets of ``group reset``: the rule, and its result in each partition.
+"""The options of ``group reset``, and its plans in files.
 
 A plan, printed by ``--export`` and read by ``--from-file``, is lines ``topic,partition,offset``, as in
 Kafka's own tool from 0.11 on, or JSON in the form of Kafka's ``--offset-json-file``:
@@ -7,46 +7,22 @@ Kafka's own tool from 0.11 on, or JSON in the form of Kafka's ``--offset-json-fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeGuard
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.options import NotExactlyOne
+from minikafka.clients.admin.offset_resets import Plan, ResetTarget, Rule
 
 OPTIONS = (
     "--to-earliest, --to-latest, --to-current, --to-offset N, --to-time T, --by-duration D, --shift-by N "
     "or --from-file F"
 )
-FROM_FILE = "--from-file"
+FROM_FILE = Rule.FILE.value
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
-
-Plan = dict[TopicPartition, int]
-"""The new offset of each partition."""
-
-
-class Rule(Enum):
-    """The option that determines the offsets; ``--by-duration`` counts as a time."""
-
-    EARLIEST = "--to-earliest"
-    LATEST = "--to-latest"
-    OFFSET = "--to-offset"
-    CURRENT = "--to-current"
-    TIME = "--to-time"
-    SHIFT = "--shift-by"
-    FILE = FROM_FILE
-
-
-@dataclass(frozen=True, slots=True)
-class ResetTarget:
-    """The target of a reset. value: the offset, the time in ms since the epoch, or the number of messages."""
-
-    rule: Rule
-    value: int = 0
 
 
 def parse_target(
@@ -108,65 +84,6 @@ def parse_topic(text: str) -> tuple[str, tuple[int, ...] | None]:
     if not topic or not all(part.isascii() and part.isdigit() for part in parts):
         raise ConfigError("--topic", text, "must be a topic, or topic:partition,partition")
     return topic, tuple(dict.fromkeys(map(int, parts)))
-
-
-@dataclass(frozen=True, slots=True)
-class LogOffsets:
-    """The offsets of one partition.
-
-    at_time: the offset of the first message at or after the time, None for none.
-    planned: the offset in the file.
-    """
-
-    start_offset: int
-    end_offset: int
-    committed: int | None = None
-    at_time: int | None = None
-    planned: int = 0
-
-
-def new_offset(target: ResetTarget, log: LogOffsets) -> int:
-    """Return the new offset of a partition. It is always within the log, as in Kafka's own tool.
-
-    The result is the end of the log for a time after the last message, and for ``--to-current`` without a
-    committed offset.
-    """
-    if target.rule is Rule.EARLIEST:
-        return log.start_offset
-    if target.rule is Rule.LATEST:
-        return log.end_offset
-    if target.rule is Rule.TIME:
-        return log.end_offset if log.at_time is None else log.at_time
-    if target.rule is Rule.CURRENT and log.committed is None:
-        return log.end_offset
-    return min(max(_wanted(target, log), log.start_offset), log.end_offset)
-
-
-def out_of_range_offset(target: ResetTarget, log: LogOffsets) -> int | None:
-    """Return the requested offset if the log does not have it, otherwise None."""
-    if target.rule not in (Rule.OFFSET, Rule.CURRENT, Rule.SHIFT, Rule.FILE) or (
-        target.rule is Rule.CURRENT and log.committed is None
-    ):
-        return None
-    wanted = _wanted(target, log)
-    return None if log.start_offset <= wanted <= log.end_offset else wanted
-
-
-def _wanted(target: ResetTarget, log: LogOffsets) -> int:
-    if target.rule is Rule.FILE:
-        return log.planned
-    return target.value if target.rule is Rule.OFFSET else (log.committed or 0) + target.value
-
-
-def check_shift(
-    target: ResetTarget, committed: Mapping[TopicPartition, int], wanted: Iterable[TopicPartition]
-) -> None:
-    """Raise ConfigError for a shift of a partition without a committed offset."""
-    none = [tp for tp in wanted if tp not in committed]
-    if target.rule is Rule.SHIFT and none:
-        raise ConfigError(
-            Rule.SHIFT.value, target.value, f"the group has no committed offset of {none[0]} to shift"
-        )
 
 
 def read_plan(data: bytes, path: str) -> Plan:

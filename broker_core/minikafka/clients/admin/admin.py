@@ -11,7 +11,7 @@ from typing import Any
 
 from minikafka.base.acls import AclFilter
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
-from minikafka.base.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from minikafka.base.ids import TRANSACTION_STATE_TOPIC, TopicPartition, check_topic_name
 from minikafka.base.text import first_of
 from minikafka.clients.admin.acls import AclBinding, create_acls, delete_acls, describe_acls, enforces_rules
 from minikafka.clients.admin.configs import Setting, change_configs, describe_configs
@@ -301,6 +301,14 @@ class Admin:
                 found[name] = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
             else:
                 found[name] = topic
+        return found
+
+    def describe_topic(self, name: str, *, timeout_ms: int | None = None) -> TopicMetadata:
+        """Return the metadata of a topic. Raises BrokerError if it does not exist; never creates it."""
+        check_topic_name(name)
+        found = self.describe_topics([name], timeout_ms=timeout_ms)[name]
+        if isinstance(found, BrokerError):
+            raise found
         return found
 
     def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterMetadata:
