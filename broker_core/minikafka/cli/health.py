@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import NetworkError
-from minikafka.base.ids import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, host_port
+from minikafka.base.ids import host_port
 from minikafka.base.text import counted
 from minikafka.base.times import utc_text
 from minikafka.cli.options import Format
@@ -30,11 +30,6 @@ SHOWN_MAX = 20
 RULES = "access rules are enforced: topics that this client may not describe are missing here"
 COLUMNS = ["broker", "alive", "address", "controller", "leads", "follows", "preferred", "out_of_sync"]
 LOG_DIR_COLUMNS = ["broker", "log_dir"]
-_KEPT_IN = {
-    OFFSETS_TOPIC: ("groups", "offsets.json"),
-    TRANSACTION_STATE_TOPIC: ("transactions", "transactions.json"),
-}
-"""Internal topic -> what it keeps, and the name of a plan to move it."""
 PARTITION_COLUMNS = ["topic", "partition", "leader", "replicas", "in_sync"]
 
 
@@ -115,29 +110,11 @@ def health_lines(health: ClusterHealth, at: str = "") -> Iterator[str]:
 
 
 def _internal_topic_lines(health: ClusterHealth, at: str) -> Iterator[str]:
-    from minikafka.clients.admin.health import FACTORS, MIN_ISR
+    from minikafka.clients.admin.health import internal_topic_findings
 
-    if stopped := health.without_transactions:
-        yield (
-            f"transactions are unavailable in {counted(len(stopped), 'partition')} of "
-            f"{TRANSACTION_STATE_TOPIC}: no leader, or fewer replicas in sync than min.insync.replicas"
-        )
-    brokers = ",".join(map(str, health.live))
-    for few in health.few_replicas:
-        what, file = _KEPT_IN[few.topic]
-        yield (
-            f"{few.topic} has {counted(few.has, 'replica')} instead of {few.wanted} "
-            f"({FACTORS[few.topic]}): {what} are unavailable while a broker is down; to add replicas:"
-        )
-        plan = f"--brokers {brokers} --replicas {few.wanted}{at} > {file}"
-        yield f"  minikafka reassign generate {few.topic} {plan}"
-        yield f"  minikafka reassign execute --file {file}{at}"
-    if (low := health.low_min_isr) is not None:
-        yield (
-            f"{TRANSACTION_STATE_TOPIC} has min.insync.replicas {low.has} instead of {low.wanted} "
-            f"({MIN_ISR}): the outcome of a transaction can be lost with one disk; to raise it:"
-        )
-        yield f"  minikafka config set topic {TRANSACTION_STATE_TOPIC} min.insync.replicas={low.wanted}{at}"
+    for finding in internal_topic_findings(health, at):
+        yield finding.text
+        yield from (f"  {command}" for command in finding.commands)
 
 
 def as_json(health: ClusterHealth) -> dict[str, object]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from minikafka.base.config.unknown_names import near_matches
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition, numbers_by_topic
-from minikafka.clients.fetch.list_offsets import list_ends
+from minikafka.clients.fetch.list_offsets import LATEST, list_ends, list_known_offsets
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.description import (
     DEAD,
@@ -79,17 +79,38 @@ def lag_of(offset: int | None, end_offset: int | None) -> int | None:
     return None if offset is None or end_offset is None or end_offset < offset else end_offset - offset
 
 
+def total_lag(lags: Iterable[PartitionLag]) -> int | None:
+    """Return the sum of the lags that are known; None if none is."""
+    known = [lag.lag for lag in lags if lag.lag is not None]
+    return sum(known) if known else None
+
+
 class GroupAdmin:
     """Administration of groups through brokers. Thread-safe. It owns no connections: ``cluster`` does."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
 
-    def list_groups(self, *, timeout_ms: int | None = None) -> list[GroupListing]:
-        """Return all groups of all brokers, by name. Raises the error of any broker, as it has groups too."""
+    def list_groups(
+        self, *, timeout_ms: int | None = None, failed: list[MinikafkaError] | None = None
+    ) -> list[GroupListing]:
+        """Return all groups of all brokers, by name. Raises the error of any broker, as it has groups too; or
+        adds it to ``failed``, and returns the groups of the others.
+        """
         deadline = self._cluster.deadline(timeout_ms)
-        brokers = self._cluster.metadata(None, timeout_ms=timeout_ms).brokers.values()
-        found = [group for broker in brokers for group in self._list_of(broker, deadline)]
+        brokers = list(self._cluster.metadata(None, timeout_ms=timeout_ms).brokers.values())
+        found: list[GroupListing] = []
+        for position, broker in enumerate(brokers):
+            try:
+                if failed is None:
+                    found += self._list_of(broker, deadline)
+                else:  # a broker that hangs leaves the others their time
+                    share_ms = deadline.remaining_ms() // (len(brokers) - position)
+                    found += self._list_of(broker, self._cluster.deadline(share_ms))
+            except MinikafkaError as error:
+                if failed is None:
+                    raise
+                failed.append(error)
         return sorted(found, key=lambda group: group.group_id)
 
     def _list_of(self, broker: BrokerAddress, deadline: Deadline) -> list[GroupListing]:
@@ -101,18 +122,29 @@ class GroupAdmin:
 
         return self._cluster.retry(f"listing the groups of {broker}", deadline, attempt)
 
-    def describe_all(self, *, timeout_ms: int | None = None) -> list[GroupDescription]:
-        """Return all groups with states and members, by name; one more request per broker than a list."""
+    def describe_all(
+        self, *, timeout_ms: int | None = None, failed: list[MinikafkaError] | None = None
+    ) -> list[GroupDescription]:
+        """Return all groups with states and members, by name; one more request per broker than a list.
+
+        ``failed``: as for ``list_groups``.
+        """
         deadline = self._cluster.deadline(timeout_ms)
         coordinated: dict[BrokerAddress, list[str]] = {}
-        for group in self.list_groups(timeout_ms=timeout_ms):
+        for group in self.list_groups(timeout_ms=timeout_ms, failed=failed):
             coordinated.setdefault(group.coordinator, []).append(group.group_id)
         found = []
         for broker, names in coordinated.items():
             request = DescribeGroupsRequest(tuple(names))
-            response = self._cluster.call(
-                broker.broker_id, DESCRIBE_GROUPS, request, timeout_ms=deadline.remaining_ms()
-            )
+            try:
+                response = self._cluster.call(
+                    broker.broker_id, DESCRIBE_GROUPS, request, timeout_ms=deadline.remaining_ms()
+                )
+            except MinikafkaError as error:
+                if failed is None:
+                    raise
+                failed.append(error)
+                continue
             # A group may have been deleted or moved meanwhile.
             found += [
                 description_of(row, broker)
@@ -145,12 +177,46 @@ class GroupAdmin:
         self, description: GroupDescription, *, timeout_ms: int | None = None
     ) -> tuple[PartitionLag, ...]:
         """Return the lag in each partition with a committed offset or a member, sorted."""
+        return self.all_lags([description], timeout_ms=timeout_ms)[description.group_id]
+
+    def all_lags(
+        self,
+        descriptions: Iterable[GroupDescription],
+        *,
+        timeout_ms: int | None = None,
+        failed: list[MinikafkaError] | None = None,
+    ) -> dict[str, tuple[PartitionLag, ...]]:
+        """Return the lags of groups by their ids, as ``lags``, with one look-up of the ends for all of them.
+
+        ``failed``: takes the errors of brokers instead of raising them; a group whose offsets are not known
+        is left out, and an end that is not known is None.
+        """
         deadline = self._cluster.deadline(timeout_ms)
-        committed = self.offsets(description.group_id, timeout_ms=timeout_ms)
-        readers = {tp: member for member in description.members for tp in member.partitions}
-        wanted = sorted({*committed, *readers})
-        ends = self.ends(wanted, timeout_ms=deadline.remaining_ms())
-        return tuple(PartitionLag(tp, committed.get(tp), ends.get(tp), readers.get(tp)) for tp in wanted)
+        committed: dict[str, dict[TopicPartition, Committed]] = {}
+        readers: dict[str, dict[TopicPartition, MemberDescription]] = {}
+        for group in descriptions:
+            try:
+                committed[group.group_id] = self.offsets(group.group_id, timeout_ms=deadline.remaining_ms())
+            except MinikafkaError as error:
+                if failed is None:
+                    raise
+                failed.append(error)
+                continue
+            readers[group.group_id] = {tp: member for member in group.members for tp in member.partitions}
+        wanted = {tp for name, offsets in committed.items() for tp in (*offsets, *readers[name])}
+        ends: Mapping[TopicPartition, int | None]
+        if failed is None:
+            ends = self.ends(wanted, timeout_ms=deadline.remaining_ms())
+        else:
+            ends, error_of_ends = list_known_offsets(self._cluster, dict.fromkeys(wanted, LATEST), deadline)
+            failed += [error_of_ends] if error_of_ends is not None else []
+        return {
+            name: tuple(
+                PartitionLag(tp, offsets.get(tp), ends.get(tp), readers[name].get(tp))
+                for tp in sorted({*offsets, *readers[name]})
+            )
+            for name, offsets in committed.items()
+        }
 
     def offsets(self, group_id: str, *, timeout_ms: int | None = None) -> dict[TopicPartition, Committed]:
         """Return all committed offsets of the group."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from minikafka.base.ids import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerAddress
+from minikafka.base.text import counted, first_of
 from minikafka.clients.admin.log_dirs import OfflineLogDir
 from minikafka.clients.network.metadata import ClusterMetadata, PartitionMetadata
 
@@ -17,6 +18,13 @@ FACTORS = {
 """Internal topic -> the brokers' setting of its replicas."""
 MIN_ISR = "transaction.state.log.min.isr"
 """The brokers' setting of ``min.insync.replicas`` of ``__transaction_state``."""
+_KEPT_IN = {
+    OFFSETS_TOPIC: ("groups", "offsets.json"),
+    TRANSACTION_STATE_TOPIC: ("transactions", "transactions.json"),
+}
+"""Internal topic -> what it keeps, and the name of a plan to move it."""
+_NAMED_MAX = 5
+"""The most partitions that a finding names."""
 _DEFAULT_FACTOR = 3
 _DEFAULT_MIN_ISR = 2
 
@@ -222,3 +230,81 @@ def is_under_replicated(partition: PartitionMetadata) -> bool:
 def is_leaderless(partition: PartitionMetadata, cluster: ClusterMetadata) -> bool:
     """Return True if it has no leader, or one that is not alive."""
     return partition.leader_id not in cluster.brokers
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem of a cluster: what it is and what to do, with the commands for it.
+
+    is_advice: the cluster is healthy, and will not be when a broker stops.
+    """
+
+    text: str
+    commands: tuple[str, ...] = ()
+    is_advice: bool = False
+
+
+def findings(health: ClusterHealth, at: str = "") -> list[Finding]:
+    """Return all problems, the worst first. at: the option of commands that names this cluster."""
+    found = []
+    if health.controller_id is None:
+        text = "no broker is the controller, so that no leader is elected and no topic is created or deleted"
+        found.append(Finding(f"{text}; check that brokers run and reach ZooKeeper or their quorum"))
+    if health.leaderless:
+        needed = {replica for partition in health.leaderless for replica in partition.replicas}
+        what = "without a leader, which nobody can read or write"
+        todo = f"start a broker that has a replica in sync: {_numbers(needed)}"
+        found.append(Finding(f"{_partitions(health.leaderless)} {what}: {todo}"))
+    dead = {broker.broker_id for broker in health.brokers if broker.address is None}
+    if dead:
+        todo = "start it, or move its replicas (`minikafka reassign`)"
+        found.append(Finding(f"dead, but with replicas: broker {_numbers(dead)}; {todo}"))
+    if health.under_replicated:
+        late = {r for p in health.under_replicated for r in set(p.replicas) - set(p.in_sync)}
+        todo = "start the broker, or if it runs, see its log for the reason"
+        what = f"under-replicated: not in sync at broker {_numbers(late)}"
+        found.append(Finding(f"{_partitions(health.under_replicated)} {what}; {todo}"))
+    for log_dir in health.offline_log_dirs:
+        what = f"log dir {log_dir.path} of broker {log_dir.broker_id} is offline, or has an offline log"
+        todo = "see the broker's log for the reason, mend the disk, and restart the broker"
+        found.append(Finding(f"{what}; {todo}"))
+    return found + list(internal_topic_findings(health, at))
+
+
+def _numbers(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))
+
+
+def _partitions(partitions: tuple[PartitionMetadata, ...]) -> str:
+    names = first_of([str(partition.topic_partition) for partition in partitions], _NAMED_MAX)
+    return f"{counted(len(partitions), 'partition')} ({names})"
+
+
+def internal_topic_findings(health: ClusterHealth, at: str = "") -> Iterator[Finding]:
+    """Yield the problems of the topics in which groups and transactions are kept."""
+    if stopped := health.without_transactions:
+        yield Finding(
+            f"transactions are unavailable in {counted(len(stopped), 'partition')} of "
+            f"{TRANSACTION_STATE_TOPIC}: no leader, or fewer replicas in sync than min.insync.replicas"
+        )
+    brokers = ",".join(map(str, health.live))
+    for few in health.few_replicas:
+        what, file = _KEPT_IN[few.topic]
+        plan = f"--brokers {brokers} --replicas {few.wanted}{at} > {file}"
+        yield Finding(
+            f"{few.topic} has {counted(few.has, 'replica')} instead of {few.wanted} "
+            f"({FACTORS[few.topic]}): {what} are unavailable while a broker is down; to add replicas:",
+            (
+                f"minikafka reassign generate {few.topic} {plan}",
+                f"minikafka reassign execute --file {file}{at}",
+            ),
+            is_advice=True,
+        )
+    if (low := health.low_min_isr) is not None:
+        setting = f"min.insync.replicas={low.wanted}"
+        yield Finding(
+            f"{TRANSACTION_STATE_TOPIC} has min.insync.replicas {low.has} instead of {low.wanted} "
+            f"({MIN_ISR}): the outcome of a transaction can be lost with one disk; to raise it:",
+            (f"minikafka config set topic {TRANSACTION_STATE_TOPIC} {setting}{at}",),
+            is_advice=True,
+        )

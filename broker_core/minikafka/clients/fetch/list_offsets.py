@@ -28,7 +28,7 @@ from minikafka.wire.apis.list_offsets import (
     offsets_request,
 )
 
-__all__ = ["EARLIEST", "LATEST", "list_ends", "list_offsets"]
+__all__ = ["EARLIEST", "LATEST", "list_ends", "list_known_offsets", "list_offsets"]
 
 
 def list_offsets(
@@ -80,6 +80,29 @@ def list_ends(
             raise
         found = look()  # brokers may still describe a topic that is being deleted
     return {tp: offset for tp, offset in found.items() if offset is not None}
+
+
+def list_known_offsets(
+    cluster: ClusterClient,
+    timestamps: Mapping[TopicPartition, int],
+    deadline: Deadline,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> tuple[dict[TopicPartition, int | None], MinikafkaError | None]:
+    """Return the offsets, as ``list_offsets``, of those partitions whose leaders answer before the deadline,
+    and the error of the others.
+
+    Uses the leaders that are known already, and does not look for those of partitions without one.
+    """
+    known = cluster.metadata({tp.topic for tp in timestamps}, timeout_ms=deadline.remaining_ms())
+    led = {tp: time for tp, time in timestamps.items() if known.leader(tp) is not None}
+    lookup = _OffsetLookup(cluster, led, deadline, isolation, creates_topics=False)
+    try:
+        cluster.retry(f"listing the offsets of {first_of(list(led), 3)}", deadline, lookup.run)
+    except MinikafkaError as error:
+        return lookup.found, error
+    if len(led) < len(timestamps):
+        return lookup.found, known.no_leader_error([tp for tp in timestamps if tp not in led])
+    return lookup.found, None
 
 
 class _OffsetLookup:

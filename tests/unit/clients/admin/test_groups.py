@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin.groups import GroupAdmin
+from minikafka.clients.admin.groups import GroupAdmin, total_lag
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from minikafka.wire.apis.offset_delete import OffsetDeleteResponse
@@ -73,3 +73,20 @@ def test_a_denied_request_names_what_it_needs(harness: GroupHarness, admin: Grou
     )
     with pytest.raises(BrokerError, match="deleting group 'g'; not authorized: Delete on Group:g"):
         admin.delete_group("g")
+
+
+def test_lags_of_all_groups_come_with_the_errors_of_brokers(harness: GroupHarness, admin: GroupAdmin) -> None:
+    harness.brokers.commit("g", {T0: 3})
+    harness.brokers.commit("h", {T1: 5})
+    failed: list[MinikafkaError] = []
+    groups = admin.describe_all(failed=failed)
+    assert ([group.group_id for group in groups], failed) == (["g", "h"], [])
+    lags = admin.all_lags(groups, failed=failed)
+    assert {name: total_lag(rows) for name, rows in lags.items()} == {"g": 2, "h": 0}
+
+    harness.brokers.always(ApiKey.LIST_OFFSETS, lambda *_: None)
+    lags = admin.all_lags(groups, failed=failed, timeout_ms=1_000)
+    assert {name: total_lag(rows) for name, rows in lags.items()} == {"g": None, "h": None}
+    harness.brokers.always(ApiKey.LIST_GROUPS, lambda *_: None)
+    assert admin.describe_all(failed=failed, timeout_ms=1_000) == []
+    assert len(failed) >= 2

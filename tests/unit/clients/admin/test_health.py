@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, BrokerAddress, TopicPartition
-from minikafka.clients.admin.health import FewReplicas, InternalTopicSettings, LowMinIsr, health_of
+from minikafka.clients.admin.health import FewReplicas, InternalTopicSettings, LowMinIsr, findings, health_of
 from minikafka.clients.admin.log_dirs import OfflineLogDir
 from minikafka.clients.network.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 
@@ -145,3 +145,16 @@ def test_a_cluster_with_an_offline_directory_is_not_healthy() -> None:
     offline = (OfflineLogDir(0, "/first"),)
     health = health_of(metadata((0, (0,), (0,))), offline_log_dirs=offline)
     assert (health.healthy, health.offline_log_dirs) == (False, offline)
+
+
+def test_findings_name_the_problem_and_the_brokers() -> None:
+    ill = metadata((0, (0, 1), (0,)), (-1, (2, 1), (2,)), brokers=2)
+    texts = [finding.text for finding in findings(health_of(ill))]
+    assert [text.partition(":")[0] for text in texts] == [
+        "1 partition (t-1) without a leader, which nobody can read or write",
+        "dead, but with replicas",
+        "2 partitions (t-0, t-1) under-replicated",
+    ]
+    assert "broker 2" in texts[1]
+    assert findings(health_of(metadata((0, (0, 1), (0, 1))))) == []
+    assert "no broker is the controller" in findings(health_of(replace(ill, controller_id=None)))[0].text

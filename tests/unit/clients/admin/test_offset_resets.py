@@ -15,6 +15,7 @@ from minikafka.clients.admin.offset_resets import (
     out_of_range_offset,
 )
 
+
 @pytest.mark.parametrize(
     ("target", "offset"),
     [

@@ -7,7 +7,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
-from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_ends, list_offsets
+from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_ends, list_known_offsets, list_offsets
 from minikafka.net.memory import Fault
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
@@ -19,7 +19,7 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.support.broker_harness import Answer, BrokerHarness, Later
+from tests.support.broker_harness import SERVED, Answer, BrokerHarness, Later
 
 PARTITIONS = [TopicPartition("t", number) for number in range(6)]
 OTHER = TopicPartition("u", 0)
@@ -212,3 +212,24 @@ def test_a_topic_that_is_deleted_during_the_look_up_has_no_end(brokers: BrokerHa
     brokers.script(ApiKey.LIST_OFFSETS, delete)
     cluster = brokers.client()
     assert list_ends(cluster, [PARTITIONS[0], OTHER], cluster.deadline(10_000)) == {PARTITIONS[0]: 1}
+
+
+def test_known_offsets_come_without_those_of_a_silent_leader(brokers: BrokerHarness) -> None:
+    brokers.always(ApiKey.LIST_OFFSETS, lambda broker, _: None if broker == 2 else SERVED)
+    brokers.lose_leader(PARTITIONS[2])
+    cluster = brokers.client()
+    deadline = cluster.deadline(3_000)
+    found, error = list_known_offsets(cluster, dict.fromkeys(PARTITIONS, LATEST), deadline)
+    assert found == {PARTITIONS[0]: 1, PARTITIONS[3]: 4, PARTITIONS[5]: 6}
+    assert isinstance(error, NetworkError)
+
+
+def test_known_offsets_come_with_the_error_of_a_lost_leader(brokers: BrokerHarness) -> None:
+    brokers.lose_leader(PARTITIONS[2])
+    cluster = brokers.client()
+    found, error = list_known_offsets(
+        cluster, dict.fromkeys(PARTITIONS[2:4], LATEST), cluster.deadline(3_000)
+    )
+    assert found == {PARTITIONS[3]: 4}
+    assert isinstance(error, BrokerError)
+    assert error.code is ErrorCode.LEADER_NOT_AVAILABLE
