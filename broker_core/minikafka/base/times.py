@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 
 from minikafka.base.errors import ConfigError
@@ -57,8 +58,15 @@ def utc_text(timestamp_ms: int | None) -> str | None:
     """Return ``2013-01-01T05:15:00.000Z``; None for no timestamp; the number itself beyond the calendar."""
     if timestamp_ms is None or timestamp_ms < 0:
         return None
+    seconds, milliseconds = divmod(timestamp_ms, 1000)
+    text = _second_text(seconds)
+    return str(timestamp_ms) if text is None else f"{text}.{milliseconds:03d}Z"
+
+
+@functools.lru_cache(maxsize=64)  # the times of messages in a row have few seconds
+def _second_text(seconds: int) -> str | None:
     try:
-        moment = datetime.datetime.fromtimestamp(timestamp_ms // 1000, datetime.timezone.utc)
+        moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     except (OverflowError, ValueError, OSError):
-        return str(timestamp_ms)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+        return None
+    return f"{moment:%Y-%m-%dT%H:%M:%S}"

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from minikafka.base.config.config_def import AbstractConfig, Faults, definition_of, setting
 from minikafka.base.config.property_files import read_properties
-from minikafka.base.config.types import TEXT, int32
+from minikafka.base.config.types import ANY_TEXT, TEXT, int32
 from minikafka.base.config.unknown_names import did_you_mean, unknown_names, warn_of_unknown
 from minikafka.base.errors import ConfigError
 from minikafka.cli.options import COMMAND_CONFIG_OPTION, COMMAND_CONFIG_VARIABLE
@@ -45,6 +45,9 @@ class CommandConfig(AbstractConfig):
     )
     request_timeout_ms: int = setting(
         "request.timeout.ms", int32(1), 30_000, "How long to wait for a response."
+    )
+    client_rack: str = setting(
+        "client.rack", ANY_TEXT, "", "The rack of `consume`: a leader may send it to a follower in it."
     )
     security: ClientSecurity = field(default_factory=ClientSecurity, repr=False)
     """``security.protocol``, ``ssl.*`` and ``sasl.*``."""

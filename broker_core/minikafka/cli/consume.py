@@ -1,23 +1,22 @@
-"""``minikafka consume``: prints the messages of a topic from any position, or of a group's topics."""
+"""``minikafka consume``: prints the messages of topics from any position, or as a member of a group."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from minikafka.base.clock import SystemClock
 from minikafka.base.config.property_files import key_values
 from minikafka.base.config.types import one_of
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.base.printable import printable
-from minikafka.base.times import utc_text
 from minikafka.cli import connect
 from minikafka.cli.options import (
     Bootstrap,
@@ -26,54 +25,93 @@ from minikafka.cli.options import (
     Format,
     OutputFormat,
     number_option,
+    parse_partitions,
     value_option,
     zookeeper_option,
 )
-from minikafka.cli.output import base64_or_none, note, print_json, text_or_none, warnings_as_notes
+from minikafka.cli.output import note, warnings_as_notes
 from minikafka.cli.progress import Progress
+from minikafka.cli.record_output import Message, show_json, show_line, show_line_of_many
 from minikafka.cli.signals import stop_on_signal
 
 if TYPE_CHECKING:
+    from minikafka.cli.record_format import Formatter
     from minikafka.clients.consumer.topic_filter import TopicFilter
+    from minikafka.clients.fetch.isolation_level import IsolationLevel
     from minikafka.clients.fetch.read_ranges import ReadRange
-
-
-class Message(Protocol):
-    """The parts of a message that are printed."""
-
-    @property
-    def offset(self) -> int: ...
-
-    @property
-    def timestamp_ms(self) -> int: ...
-
-    @property
-    def key(self) -> bytes | None: ...
-
-    @property
-    def value(self) -> bytes | None: ...
-
 
 Place = tuple[str | None, Path | None, str | None]
 """The options that name the cluster: --bootstrap, --data-dir and --command-config."""
+Topics = tuple[str, ...]
 CLIENTS = "minikafka.clients"
 """The logger of all clients."""
 Show = Callable[[TopicPartition, Message], None]
+BEGINNING = "beginning"
+STORED = "stored"
+"""kcat's word for the committed offsets of the group."""
 ISOLATION_OPTION = "--isolation-level"
 READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
 _LEVEL = one_of(READ_UNCOMMITTED, READ_COMMITTED)
 
 
-TopicOrNone = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False)]
+TopicNames = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)]
 From = Annotated[
     str, typer.Option("--from", metavar="WHERE", help="beginning, end, an offset, or a time (ISO 8601, UTC).")
 ]
+Offset = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        "-o",
+        metavar="RANGE",
+        help="Instead of --from: start, end, 47, +2 (from the start), -3 (from the end), 10:20, :end, "
+        "@TIME, @TIME:TIME. A time is ISO 8601 in UTC, ms or s since 1970, or -1h for an hour ago.",
+        show_default=False,
+    ),
+]
 Limit = Annotated[
-    int | None, number_option("--max", "N", "Stop after N messages. [no limit]", 1, show_default=False)
+    int | None,
+    number_option(
+        "--max", "N", "Stop after N messages. [no limit]", 1, show_default=False, others=("--num", "-n")
+    ),
+]
+Exit = Annotated[
+    bool, typer.Option("--exit", "-e", help="Stop at the current end, like a range that has an end.")
+]
+Partitions = Annotated[
+    frozenset[int] | None,
+    typer.Option(
+        "--partition",
+        "--partitions",
+        "-p",
+        metavar="P,P",
+        help="Only these partitions of each topic.",
+        parser=parse_partitions,
+        show_default=False,
+    ),
+]
+RecordFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--record-format",
+        "-f",
+        metavar="FORMAT",
+        help="The form of each message, without a line break of its own: %t topic, %p partition, %o offset, "
+        "%k key, %v value, %h headers, %d timestamp (ms), %K and %V sizes, \\n, \\t, \\x00. {hex} and "
+        "{base64} after %k and %v, {iso} after %d.",
+        show_default=False,
+    ),
 ]
 Group = Annotated[
-    str | None, value_option("--group", "G", "Read as a member of the group G, from its committed offsets.")
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="G",
+        help="Read as a member of the group G, from its committed offsets.",
+        show_default=False,
+    ),
 ]
 Whitelisted = Annotated[
     str | None,
@@ -115,75 +153,92 @@ Isolation = Annotated[
         help="read_uncommitted: all messages. read_committed: none of open and aborted transactions.",
     ),
 ]
+ReadCommitted = Annotated[
+    bool, typer.Option("--read-committed", help="The same as --isolation-level read_committed.")
+]
+ControlRecords = Annotated[
+    bool, typer.Option("--print-control-records", help="Also print the markers that end transactions.")
+]
 
 
 def consume(
-    topic: TopicOrNone = None,
-    start: From = "beginning",
+    topics: TopicNames = None,
+    start: From = BEGINNING,
+    offset: Offset = None,
     limit: Limit = None,
+    exits: Exit = False,
+    partitions: Partitions = None,
+    record_format: RecordFormat = None,
     group: Group = None,
     whitelist: Whitelisted = None,
     blacklist: Blacklisted = None,
     zookeeper: OfZooKeeper = None,
     properties: Properties = None,
     isolation: Isolation = READ_UNCOMMITTED,
+    read_committed: ReadCommitted = False,
+    control: ControlRecords = False,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Print the messages of topics as they arrive, until --max or Ctrl-C.
+    """Print the messages of topics as they arrive, until --max, an end or Ctrl-C.
 
-    A null key or value is printed as null. Keys and values are printed unchanged to a pipe or a file; bytes
-    that are not UTF-8 as \\xff, or in base64 with --format json. On a terminal, control characters are
-    escaped (\\x1b); in names they are escaped everywhere.
+    A null key or value is printed as null, with -f as nothing. Keys and values are printed unchanged to a
+    pipe or a file; bytes that are not UTF-8 as \\xff, or in base64 with --format json. On a terminal, control
+    characters are escaped (\\x1b); in names they are escaped everywhere.
 
     With --isolation-level read_committed a partition is read up to its first open transaction, and on when
     that has ended.
     """
-    from minikafka.clients.fetch.read_ranges import ReadRange, parse_position
+    from minikafka.clients.fetch.isolation_level import IsolationLevel
 
-    where = ReadRange(parse_position("--from", start))
-    wanted = _topic_or_filter(topic, whitelist, blacklist)
-    _check_group(group, where, start, wanted, zookeeper)
+    wanted = _topics_or_filter(topics, whitelist, blacklist)
+    where = _range(start, offset, exits, group)
+    level = IsolationLevel[READ_COMMITTED.upper() if read_committed else isolation.upper()]
     given = key_values("--property", properties)
     if given and not zookeeper:
         raise ConfigError("--property", next(iter(properties or ())), "requires --zookeeper")
-    if zookeeper and isolation != READ_UNCOMMITTED:
-        reason = "conflicts with --zookeeper: Kafka's consumers of 0.8 have no isolation level"
-        raise ConfigError(ISOLATION_OPTION, isolation, reason)
+    if group is None:
+        _check_no_group(wanted, zookeeper)
+    else:
+        alone = {"--partition": partitions, "--print-control-records": control or None}
+        _check_group(group, start if offset is None else offset, where, alone)
+    if zookeeper:
+        _check_zookeeper(wanted, where, level)
 
-    several = not isinstance(wanted, str)
-    show_text = functools.partial(show_line_of_many if several else show_line, terminal=sys.stdout.isatty())
-    show: Show = show_json if style is Format.JSON else show_text
+    show = _shown(wanted, style, record_format)
     with stop_on_signal():
         # No progress bar among messages on the same terminal.
-        progress = Progress(f"consuming {wanted}", limit, hidden=sys.stdout.isatty())
+        progress = Progress(f"consuming {_title(wanted)}", limit, hidden=sys.stdout.isatty())
         out = _Output(show, limit, progress)
+        at = (bootstrap, data_dir, command_config)
         if group is not None and zookeeper:
             from minikafka.cli.command_config import security_properties
 
             secure = security_properties(command_config)
-            at = (zookeeper, bootstrap, data_dir, command_config)
-            _read_zookeeper_group(wanted, group, where, at, {**secure, **given}, out)
+            _read_zookeeper_group(wanted, group, where, (zookeeper, *at), {**secure, **given}, out)
         elif group is not None:
-            _read_as_member(wanted, group, where, (bootstrap, data_dir, command_config), isolation, out)
+            _read_as_member(wanted, group, where, at, level, out)
         else:
-            _read_alone(str(wanted), where, (bootstrap, data_dir, command_config), isolation, out)
+            assert isinstance(wanted, tuple)
+            _read_alone(wanted, partitions, where, at, level, control, out)
     sys.stdout.flush()
 
 
-def _topic_or_filter(topic: str | None, whitelist: str | None, blacklist: str | None) -> str | TopicFilter:
-    """Return the topic or the filter. Raise ConfigError for none, several or an invalid Java pattern."""
-    options = {"TOPIC": topic, "--whitelist": whitelist, "--blacklist": blacklist}
+def _topics_or_filter(
+    topics: list[str] | None, whitelist: str | None, blacklist: str | None
+) -> Topics | TopicFilter:
+    """Return the topics or the filter. Raise ConfigError for none, several or an invalid Java pattern."""
+    options = {"TOPIC": " ".join(topics or ()) or None, "--whitelist": whitelist, "--blacklist": blacklist}
     given = {name: value for name, value in options.items() if value is not None}
     if len(given) != 1:
         *others, (name, value) = given.items() or [("TOPIC", None)]
         conflicts = "".join(f"conflicts with {option}={other!r}; " for option, other in others)
         allowed = f"{conflicts}set exactly one of TOPIC, --whitelist REGEX and --blacklist REGEX"
         raise ConfigError(name, value, allowed)
-    if topic is not None:
-        return topic
+    if topics:
+        return tuple(dict.fromkeys(topics))
     from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
 
     name, kind = ("--blacklist", Blacklist) if whitelist is None else ("--whitelist", Whitelist)
@@ -194,27 +249,98 @@ def _topic_or_filter(topic: str | None, whitelist: str | None, blacklist: str | 
         raise ConfigError(name, regex, problem.allowed) from None
 
 
-def _check_group(
-    group: str | None, where: ReadRange, start: str, wanted: str | TopicFilter, zookeeper: str | None
-) -> None:
-    """Raise ConfigError for an invalid group, and for options that need a group."""
-    if group is None:
-        if zookeeper:
-            raise ConfigError("--zookeeper", zookeeper, "requires --group G")
-        if not isinstance(wanted, str):
-            raise ConfigError("--group", None, "required with --whitelist and --blacklist")
-        return
+def _range(start: str, offset: str | None, exits: bool, group: str | None) -> ReadRange:
+    """Return the range that the options name. Raise ConfigError."""
+    from minikafka.clients.fetch.read_ranges import (
+        Anchor,
+        Position,
+        ReadRange,
+        parse_position,
+        parse_read_range,
+    )
+
+    if offset is None:
+        found = ReadRange(parse_position("--from", start))
+    elif start != BEGINNING:
+        raise ConfigError("--offset", offset, f"conflicts with --from {start}; set only one of them")
+    elif offset == STORED:
+        if group is None:
+            raise ConfigError("--offset", offset, "requires --group G")
+        found = ReadRange()
+    else:
+        found = parse_read_range("--offset", offset, SystemClock().now_ms())
+    if exits and found.end is None:
+        return ReadRange(found.start, Position(Anchor.END))
+    return found
+
+
+def _check_no_group(wanted: Topics | TopicFilter, zookeeper: str | None) -> None:
+    """Raise ConfigError for options that need a group."""
+    if zookeeper:
+        raise ConfigError("--zookeeper", zookeeper, "requires --group G")
+    if not isinstance(wanted, tuple):
+        raise ConfigError("--group", None, "required with --whitelist and --blacklist")
+
+
+def _check_group(group: str, start: str, where: ReadRange, alone: Mapping[str, object]) -> None:
+    """Raise ConfigError for an invalid group, and for options that a group does not have.
+
+    alone: the values of options that need a read without a group; None for those not set.
+    """
     if group == "":
         raise ConfigError("--group", group, "must not be empty")
+    for option, value in alone.items():
+        if value is not None:
+            text = ",".join(map(str, sorted(value))) if isinstance(value, frozenset) else "yes"
+            raise ConfigError(option, text, f"conflicts with --group {group}")
     from minikafka.clients.fetch.read_ranges import Anchor, Position
 
-    if where.start not in (Position(Anchor.START), Position(Anchor.END)):
+    begin, end = Position(Anchor.START), Position(Anchor.END)
+    if where.start not in (begin, end) or where.end not in (None, end):
         raise ConfigError(
-            "--from",
+            "--from" if where.end is None and ":" not in start and start[:1] not in "@+-" else "--offset",
             start,
             "with --group must be beginning or end, the start in partitions without a committed offset; "
             "`group reset` sets other offsets",
         )
+
+
+def _check_zookeeper(wanted: Topics | TopicFilter, where: ReadRange, level: IsolationLevel) -> None:
+    """Raise ConfigError for options that Kafka's consumers of 0.8 do not have."""
+    from minikafka.clients.fetch.isolation_level import IsolationLevel
+
+    reason = "conflicts with --zookeeper: Kafka's consumers of 0.8 have no "
+    if level is not IsolationLevel.READ_UNCOMMITTED:
+        raise ConfigError(ISOLATION_OPTION, level.name.lower(), f"{reason}isolation level")
+    if where.end is not None:
+        raise ConfigError("--exit", "yes", f"{reason}end; use --max N")
+    if isinstance(wanted, tuple) and len(wanted) > 1:
+        either = "|".join(wanted)
+        raise ConfigError("TOPIC", " ".join(wanted), f"with --zookeeper use --whitelist '{either}'")
+
+
+def _shown(wanted: Topics | TopicFilter, style: Format, record_format: str | None) -> Show:
+    """Return the function that prints a message. Raise ConfigError."""
+    terminal = sys.stdout.isatty()
+    if record_format is not None:
+        if style is not Format.TABLE:
+            raise ConfigError("--record-format", record_format, f"conflicts with --format {style}")
+        from minikafka.cli.record_format import compile_format
+
+        form = compile_format("--record-format", record_format, terminal=terminal)
+        return functools.partial(_write, form)
+    if style is Format.JSON:
+        return show_json
+    several = not isinstance(wanted, tuple) or len(wanted) > 1
+    return functools.partial(show_line_of_many if several else show_line, terminal=terminal)
+
+
+def _write(form: Formatter, topic_partition: TopicPartition, record: Message) -> None:
+    sys.stdout.buffer.write(form(topic_partition, record))
+
+
+def _title(wanted: Topics | TopicFilter) -> str:
+    return ", ".join(wanted) if isinstance(wanted, tuple) else str(wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,36 +352,49 @@ class _Output:
     progress: Progress
 
 
-def _read_alone(topic: str, where: ReadRange, at: Place, isolation: str, out: _Output) -> None:
-    """Print all partitions of a topic without a group."""
-    from minikafka.cli.partition_reader import read_partitions, starting_positions
-    from minikafka.clients.fetch.isolation_level import IsolationLevel
+def _read_alone(
+    topics: Topics,
+    partitions: frozenset[int] | None,
+    where: ReadRange,
+    at: Place,
+    level: IsolationLevel,
+    control: bool,
+    out: _Output,
+) -> None:
+    """Print partitions of topics without a group."""
+    from minikafka.cli.partition_reader import ReadOptions, read_partitions, read_positions
 
-    level = IsolationLevel[isolation.upper()]
+    options = ReadOptions(level, _rack(at), control)
     with connect.cluster_client(*at) as cluster:
-        positions = starting_positions(cluster, topic, where, level)
+        positions, ends = read_positions(cluster, topics, where, level, partitions)
         with out.progress:
-            messages = read_partitions(cluster, positions, level)
+            messages = read_partitions(cluster, positions, options, ends)
             for topic_partition, record in itertools.islice(messages, out.limit):
                 out.show(topic_partition, record)
                 out.progress.advance()
 
 
+def _rack(at: Place) -> str:
+    """Return the rack of the reader, ``client.rack`` of --command-config; empty for none."""
+    from minikafka.cli.command_config import CommandConfig
+
+    return CommandConfig.read(at[2]).client_rack
+
+
 def _read_as_member(
-    wanted: str | TopicFilter, group: str, where: ReadRange, at: Place, isolation: str, out: _Output
+    wanted: Topics | TopicFilter, group: str, where: ReadRange, at: Place, level: IsolationLevel, out: _Output
 ) -> None:
     """Print the messages of a member of a group that a broker coordinates."""
     from minikafka.cli.group_reader import GroupReader
-    from minikafka.clients.fetch.isolation_level import IsolationLevel
     from minikafka.clients.fetch.read_ranges import Anchor
     from minikafka.clients.group.config import Reset
 
-    level = IsolationLevel[isolation.upper()]
     reset = Reset.LATEST if where.start.anchor is Anchor.END else Reset.EARLIEST
+    rack, to_end = _rack(at), where.end is not None
     with (
         connect.cluster_client(*at) as cluster,
         out.progress,
-        GroupReader(cluster, wanted, group, reset, isolation=level) as member,
+        GroupReader(cluster, wanted, group, reset, isolation=level, rack=rack, to_end=to_end) as member,
     ):
         for topic_partition, record in itertools.islice(member.messages(), out.limit):
             out.show(topic_partition, record)
@@ -264,7 +403,7 @@ def _read_as_member(
 
 
 def _read_zookeeper_group(
-    wanted: str | TopicFilter,
+    wanted: Topics | TopicFilter,
     group: str,
     where: ReadRange,
     at: tuple[str, str | None, Path | None, str | None],
@@ -281,58 +420,18 @@ def _read_zookeeper_group(
 
     at_end = where.start.anchor is Anchor.END
     config = consumer_config(group, at[0], connect.CLIENT_ID, properties, at_end=at_end)
+    chosen = wanted[0] if isinstance(wanted, tuple) else wanted
     with connect.zookeeper_store(*at) as store:
-        if isinstance(wanted, str):
-            if not (known := assigned(store, [wanted])):
-                reason = why_unknown(TopicPartition(wanted, 0), known, ZooKeeperPartitions(store))
+        if isinstance(chosen, str):
+            if not (known := assigned(store, [chosen])):
+                reason = why_unknown(TopicPartition(chosen, 0), known, ZooKeeperPartitions(store))
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         elif not any(
-            wanted.is_topic_allowed(name, config.exclude_internal_topics) for name in list_topics(store)
+            chosen.is_topic_allowed(name, config.exclude_internal_topics) for name in list_topics(store)
         ):
-            note(f"minikafka: no topic matches {wanted} yet; waiting for one")
-    with warnings_as_notes(CLIENTS, once=True), out.progress, ZooKeeperGroupReader(config, wanted) as member:
+            note(f"minikafka: no topic matches {chosen} yet; waiting for one")
+    with warnings_as_notes(CLIENTS, once=True), out.progress, ZooKeeperGroupReader(config, chosen) as member:
         for topic_partition, line in itertools.islice(member.messages(), out.limit):
             with member.printing(topic_partition, line):
                 out.show(topic_partition, line)
             out.progress.advance()
-
-
-def show_line(topic_partition: TopicPartition, record: Message, *, terminal: bool = False) -> None:
-    """Print a line for people: partition, offset, time, key, value.
-
-    Control characters are escaped for a terminal and unchanged elsewhere. A null key or value is printed as
-    `null`, as by Kafka's console consumer, like the text of that name.
-    """
-    key, value = (
-        "null" if text is None else printable(text) if terminal else text
-        for text in (text_or_none(record.key), text_or_none(record.value))
-    )
-    when = utc_text(record.timestamp_ms) or "-"
-    print(f"{topic_partition.partition:>3} {record.offset:>9}  {when:<24}  {key}\t{value}")
-
-
-def show_line_of_many(topic_partition: TopicPartition, record: Message, *, terminal: bool = False) -> None:
-    """Print the topic and then the line of ``show_line``."""
-    print(f"{printable(topic_partition.topic):<16} ", end="")
-    show_line(topic_partition, record, terminal=terminal)
-
-
-def show_json(topic_partition: TopicPartition, record: Message) -> None:
-    """Print a JSON object. Bytes that are not UTF-8 are base64 in ``key_base64`` or ``value_base64``."""
-    row: dict[str, object] = {
-        "topic": topic_partition.topic,
-        "partition": topic_partition.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp_ms if record.timestamp_ms >= 0 else None,
-    }
-    print_json(row | as_text("key", record.key) | as_text("value", record.value))
-
-
-def as_text(name: str, data: bytes | None) -> dict[str, object]:
-    """Return ``{name: text}``, or ``{name_base64: …}`` for bytes that are not UTF-8."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64_or_none(data)}

@@ -10,7 +10,8 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import existing_topic
 from minikafka.cli.output import note
-from minikafka.clients.admin.admin import Admin
+from minikafka.cli.partition_reader import note_open_transactions
+from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 POLL_MS = 500
 COMMIT_MS = 5_000
 TOPIC_CHECK_MS = 5_000
-"""The interval of checks that the topic still exists."""
+"""The interval of checks that the topics still exist."""
 
 
 def filter_pattern(wanted: TopicFilter) -> re.Pattern[str]:
@@ -41,8 +42,8 @@ def filter_pattern(wanted: TopicFilter) -> re.Pattern[str]:
 
 
 class GroupReader:
-    """One member that reads one topic, or those that a filter selects. Use it as a context manager: it leaves
-    the group at the end.
+    """One member that reads some topics, or those that a filter selects. Use it as a context manager: it
+    leaves the group at the end.
 
     Call ``shown`` for each printed message. The offsets after the printed messages are committed after each
     poll, before partitions are revoked, and at the end. For a partition without a printed message the start
@@ -52,20 +53,27 @@ class GroupReader:
     def __init__(
         self,
         cluster: ClusterClient,
-        wanted: str | TopicFilter,
+        wanted: tuple[str, ...] | TopicFilter,
         group: str,
         reset: Reset,
         *,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        rack: str = "",
+        to_end: bool = False,
         threads: bool = True,
     ) -> None:
         self._cluster = cluster
         self._wanted = wanted
+        self._to_end = to_end
+        self._isolation = isolation
+        self._holds_back = isolation is IsolationLevel.READ_COMMITTED
+        """Open transactions may hold back messages, and no note has said so."""
         config = GroupConsumerConfig(
             group,
             auto_commit=False,
             auto_offset_reset=reset,
             isolation=isolation,
+            rack=rack,
             metadata_max_age_ms=TOPIC_CHECK_MS,
         )
         self._consumer = GroupConsumer(cluster, config, listener=self, threads=threads)
@@ -77,9 +85,10 @@ class GroupReader:
         self._check_at_ms = cluster.clock.monotonic_ms() + TOPIC_CHECK_MS
 
     def __enter__(self) -> GroupReader:
-        if isinstance(self._wanted, str):
-            existing_topic(Admin(self._cluster), self._wanted)
-            self._consumer.subscribe([self._wanted])
+        if isinstance(self._wanted, tuple):
+            for topic in self._wanted:
+                existing_topic(Admin(self._cluster), topic)
+            self._consumer.subscribe(self._wanted)
             return self
         pattern = filter_pattern(self._wanted)
         self._consumer.subscribe(pattern=pattern)
@@ -94,7 +103,9 @@ class GroupReader:
         self._consumer.close()
 
     def messages(self) -> Generator[tuple[TopicPartition, StoredRecord], None, None]:
-        """Yield messages of this member's partitions as they arrive, without end."""
+        """Yield messages of this member's partitions as they arrive, without end, or to the end of all its
+        partitions.
+        """
         while True:
             batches = self._consumer.poll(POLL_MS)
             self._record_starts({fetched.topic_partition: fetched.start_offset for fetched in batches})
@@ -102,7 +113,31 @@ class GroupReader:
                 for record in fetched.records():
                     yield fetched.topic_partition, record
             self._commit()
-            self._check_topic()
+            is_due = self._cluster.clock.monotonic_ms() >= self._check_at_ms
+            looks = self._to_end or (is_due and self._holds_back)
+            if looks and not batches and self._is_at_end() and self._to_end:
+                return
+            if is_due:
+                self._check_topics()
+
+    def _is_at_end(self) -> bool:
+        """Return True if this member has partitions and is at the end of all. Print a note, once, if open
+        transactions hold back messages of them.
+        """
+        positions = {}
+        for tp in self._consumer.assignment:
+            offset = self._consumer.position(tp)
+            if offset is None:
+                return False
+            positions[tp] = offset
+        if not positions:
+            return False
+        admin = Admin(self._cluster)
+        ends = admin.offsets(dict.fromkeys(positions, LATEST), isolation=self._isolation)
+        at_end = all((ends[tp] or 0) <= offset for tp, offset in positions.items())
+        if at_end and self._holds_back and note_open_transactions(admin, positions, waits=not self._to_end):
+            self._holds_back = False
+        return at_end
 
     def shown(self, partition: TopicPartition, record: StoredRecord) -> None:
         """Record that this message was printed."""
@@ -140,17 +175,13 @@ class GroupReader:
                 note(f"minikafka: failed to commit offsets; printed messages will be read again: {error}")
         self._shown = {}
 
-    def _check_topic(self) -> None:
-        """Raise MinikafkaError if the one topic was deleted."""
-        if not isinstance(self._wanted, str):
-            return
-        now_ms = self._cluster.clock.monotonic_ms()
-        if now_ms < self._check_at_ms:
-            return
-        self._check_at_ms = now_ms + TOPIC_CHECK_MS
-        try:
-            existing_topic(Admin(self._cluster), self._wanted)
-        except BrokerError as error:
-            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise MinikafkaError(f"topic {self._wanted!r} was deleted while it was read") from None
-            raise
+    def _check_topics(self) -> None:
+        """Raise MinikafkaError if one of the named topics was deleted."""
+        self._check_at_ms = self._cluster.clock.monotonic_ms() + TOPIC_CHECK_MS
+        for topic in self._wanted if isinstance(self._wanted, tuple) else ():
+            try:
+                existing_topic(Admin(self._cluster), topic)
+            except BrokerError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise MinikafkaError(f"topic {topic!r} was deleted while it was read") from None
+                raise

@@ -55,16 +55,35 @@ class Format(str, Enum):
 
 
 def number_option(
-    name: str, metavar: str, text: str, least: int, most: int | None = None, *, show_default: bool = True
+    name: str,
+    metavar: str,
+    text: str,
+    least: int,
+    most: int | None = None,
+    *,
+    show_default: bool = True,
+    others: Sequence[str] = (),
 ) -> object:
-    """Return an option for a whole number; its parser also takes the default. text: its help."""
+    """Return an option for a whole number; its parser also takes the default. text: its help. others: its
+    other names.
+    """
     number_type = integer(least, most)
 
     def parse_number(given: str | int) -> int:
         number: int = number_type.parse(name, given)
         return number
 
-    return typer.Option(name, parser=parse_number, metavar=metavar, help=text, show_default=show_default)
+    return typer.Option(
+        name, *others, parser=parse_number, metavar=metavar, help=text, show_default=show_default
+    )
+
+
+def parse_partitions(text: str, option: str = "--partition") -> frozenset[int]:
+    """Parse numbers of partitions, separated by commas. Raise ConfigError."""
+    numbers = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 11 for word in numbers):
+        raise ConfigError(option, text, "must be numbers of partitions, such as 0 or 0,1")
+    return frozenset(map(int, numbers))
 
 
 def value_option(name: str, metavar: str, text: str, parser: Callable[[str], object] | None = None) -> object:
@@ -88,6 +107,8 @@ Bootstrap = Annotated[
     str | None,
     typer.Option(
         "--bootstrap",
+        "--bootstrap-server",
+        "-b",
         envvar=BOOTSTRAP_VARIABLE,
         metavar="HOST:PORT",
         help=f"Bootstrap brokers, separated by commas. [{DEFAULT_BOOTSTRAP}, unless --data-dir is set]",

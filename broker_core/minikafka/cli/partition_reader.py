@@ -1,9 +1,10 @@
-"""Reads a topic continuously: its start positions, its messages, and the detection of its deletion."""
+"""Reads topics from their start positions, continuously or to an end, and detects the deletion of one."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, OffsetOutOfRange
@@ -15,11 +16,12 @@ from minikafka.cli.output import note
 from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, check_readable
-from minikafka.clients.fetch.read_ranges import Anchor, PartitionRange, Position, ReadRange, find_ranges
+from minikafka.clients.fetch.read_ranges import Anchor, PartitionRange, ReadRange, find_ranges
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.records.format.message_set import iterate
 
 if TYPE_CHECKING:
+    from minikafka.clients.network.metadata import TopicMetadata
     from minikafka.records.format.message_set import StoredRecord
 
 POLL_INTERVAL_MS = 200
@@ -36,25 +38,42 @@ NAMED_MAX = 5
 Positions = dict[TopicPartition, int]
 
 
-def starting_positions(
+def read_positions(
     cluster: ClusterClient,
-    topic: str,
+    topics: Sequence[str],
     wanted: ReadRange,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> Positions:
-    """Return the offset to start from in each partition. Raise BrokerError for a topic that does not exist.
+    numbers: Collection[int] | None = None,
+) -> tuple[Positions, Positions | None]:
+    """Return the offset to start from in each partition, and the offset to end at; None for no end.
 
-    An offset outside a partition's range is moved to the nearer end of the range, with a note on stderr,
-    because one number is used for many partitions.
+    numbers: the partitions of each topic; None for all. Raise BrokerError for a topic or a partition that
+    does not exist. An offset outside a partition's range is moved to the nearer end of the range, with a note
+    on stderr, because one number is used for many partitions.
     """
-    partitions = [partition.topic_partition for partition in existing_topic(Admin(cluster), topic).partitions]
+    admin = Admin(cluster)
+    partitions = [tp for topic in topics for tp in _partitions(existing_topic(admin, topic), numbers)]
     found = find_ranges(cluster, partitions, wanted, cluster.deadline(), isolation)
-    _note_outside(found, wanted.start)
-    return {tp: part.start for tp, part in found.items()}
+    starts = {tp: part.start for tp, part in found.items()}
+    ends = {tp: part.end for tp, part in found.items() if part.end is not None}
+    _note_outside(found, wanted)
+    return starts, None if wanted.end is None else ends
 
 
-def _note_outside(found: Mapping[TopicPartition, PartitionRange], start: Position) -> None:
+def _partitions(topic: TopicMetadata, numbers: Collection[int] | None) -> list[TopicPartition]:
+    known = [partition.topic_partition for partition in topic.partitions]
+    if numbers is None:
+        return known
+    for number in sorted(numbers):
+        if topic.partition(number) is None:
+            problem = f"{topic.name}-{number}: {topic.partition_range}"
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)
+    return [tp for tp in known if tp.partition in numbers]
+
+
+def _note_outside(found: Mapping[TopicPartition, PartitionRange], wanted: ReadRange) -> None:
     """Print notes about the partitions whose log does not have the requested start."""
+    start, waits = wanted.start, wanted.end is None
     first = {tp: part.log_start for tp, part in found.items()}
     end = {tp: part.log_end for tp, part in found.items()}
     late = [tp for tp, part in found.items() if part.requested is None]
@@ -62,61 +81,106 @@ def _note_outside(found: Mapping[TopicPartition, PartitionRange], start: Positio
     beyond = [tp for tp, offset in asked.items() if offset > end[tp]]
     deleted = [tp for tp, offset in asked.items() if offset < first[tp]]
     when = f"no message at or after {utc_text(start.value)} in"
-    _note(when, late, "ends at", end, "waiting at the end for new ones")
+    _note(when, late, "ends at", end, "waiting at the end for new ones" if waits else "nothing to read there")
     sign = "+" if start.anchor is Anchor.START else ""
     offset = f"offset {sign}{start.value}"
-    _note(f"no {offset} yet in", beyond, "ends at", end, "waiting at the end for new messages")
+    then = "waiting at the end for new messages" if waits else "nothing to read there"
+    _note(f"no {offset} yet in", beyond, "ends at", end, then)
     _note(f"{offset} was deleted in", deleted, "starts at", first, "reading from there")
 
 
-def read_partitions(
-    cluster: ClusterClient, positions: Positions, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-) -> Iterator[tuple[TopicPartition, StoredRecord]]:
-    """Yield the messages from ``positions`` on, each partition in order, without end. Update ``positions``.
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options of a read. rack: that of the reader, to read from followers in it (KIP-392).
 
-    With READ_COMMITTED a partition is read up to its first open transaction, and on when that has ended.
-
-    Raise MinikafkaError once the topic is deleted, also if it is recreated.
+    control: also yield the control records of transactions.
     """
-    admin = Admin(cluster)
+
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    rack: str = ""
+    control: bool = False
+
+
+def read_partitions(
+    cluster: ClusterClient,
+    positions: Positions,
+    options: ReadOptions = ReadOptions(),
+    ends: Positions | None = None,
+) -> Iterator[tuple[TopicPartition, StoredRecord]]:
+    """Yield the messages from ``positions`` to before ``ends``, each partition in order, or without end.
+    Update ``positions``.
+
+    With READ_COMMITTED a partition is read up to its first open transaction, and on when that has ended; a
+    note says once that it waits.
+
+    Raise MinikafkaError once a topic is deleted, also if it is recreated.
+    """
+    admin, isolation = Admin(cluster), options.isolation
     deadline, next_check = cluster.deadline(), cluster.deadline(0)
+    noted = isolation is not IsolationLevel.READ_COMMITTED
     while True:
         try:
-            ends = _known(admin.offsets(dict.fromkeys(positions, LATEST), isolation=isolation))
-            for tp, end in ends.items():
-                if end < positions[tp]:
+            reached = ends
+            if reached is None:
+                reached = _known(admin.offsets(dict.fromkeys(positions, LATEST), isolation=isolation))
+            for tp, end in reached.items():
+                if end < positions[tp] and ends is None:
                     _check_end(cluster, tp, positions[tp], isolation)
-                yield from _read(cluster, positions, tp, end, isolation)
-            if next_check.expired and ends == positions:
-                tp, position = next(iter(positions.items()))
-                check_readable(cluster, tp, position)
+                yield from _read(cluster, positions, tp, end, options)
+            finished = all(end <= positions[tp] for tp, end in reached.items())
+            if next_check.expired and finished:
+                noted = noted or note_open_transactions(admin, positions, waits=ends is None)
+                _check_readable(cluster, positions)
                 next_check = cluster.deadline(READABLE_EVERY_MS)
+            if finished and ends is not None:
+                return
             deadline = cluster.deadline()
         except BrokerError as error:
             if error.code not in _GONE or deadline.expired:
                 raise
-            _check_topic(cluster, positions)
-            ends = {}
+            _check_topics(cluster, positions)
+            finished = True
         sys.stdout.flush()
-        if all(end <= positions[tp] for tp, end in ends.items()):
+        if finished:
             cluster.waiter.wait(POLL_INTERVAL_MS)
 
 
+def note_open_transactions(admin: Admin, positions: Mapping[TopicPartition, int], *, waits: bool) -> bool:
+    """Print a note about the partitions whose next message belongs to an open transaction, or is after one.
+    Return True if there are any.
+    """
+    ends = _known(admin.offsets(dict.fromkeys(positions, LATEST)))
+    stable = _known(admin.offsets(dict.fromkeys(positions, LATEST), isolation=IsolationLevel.READ_COMMITTED))
+    held = [tp for tp, offset in positions.items() if stable[tp] <= offset < ends[tp]]
+    then = "waiting for its end" if waits else "ending before it"
+    advice = "; `minikafka txn find-hanging` finds one that nobody will end"
+    _note("an open transaction holds back messages of", held, "which ends at", ends, then + advice)
+    return bool(held)
+
+
+def _check_readable(cluster: ClusterClient, positions: Positions) -> None:
+    """Raise BrokerError if access rules forbid to read one of the topics."""
+    firsts = {tp.topic: (tp, position) for tp, position in reversed(positions.items())}
+    for tp, position in firsts.values():
+        check_readable(cluster, tp, position)
+
+
 def _read(
-    cluster: ClusterClient, positions: Positions, tp: TopicPartition, end: int, isolation: IsolationLevel
+    cluster: ClusterClient, positions: Positions, tp: TopicPartition, end: int, options: ReadOptions
 ) -> Iterator[tuple[TopicPartition, StoredRecord]]:
     """Yield the messages of a partition up to ``end``."""
+    isolation, control = options.isolation, options.control
     try:
         while positions[tp] < end:
             # The existence of the topic is checked here, sooner than a fetcher would give up.
             for data in RangeFetcher(
-                cluster, tp, positions[tp], end, unretried_codes=_GONE, isolation=isolation
+                cluster, tp, positions[tp], end, unretried_codes=_GONE, isolation=isolation, rack=options.rack
             ):
                 for record in iterate(data):
                     # A compressed batch may start before the requested offset.
                     if positions[tp] <= record.offset < end:
                         positions[tp] = record.offset + 1
-                        if not record.control:
+                        if control or not record.control:
                             yield tp, record
             positions[tp] = end
     except OffsetOutOfRange as error:
@@ -140,9 +204,13 @@ def _check_end(cluster: ClusterClient, tp: TopicPartition, position: int, isolat
         cluster.waiter.wait(POLL_INTERVAL_MS)
 
 
-def _check_topic(cluster: ClusterClient, positions: Positions) -> None:
-    """Raise MinikafkaError if the topic no longer exists, or has lost partitions."""
-    topic = next(iter(positions)).topic
+def _check_topics(cluster: ClusterClient, positions: Positions) -> None:
+    """Raise MinikafkaError if a topic no longer exists, or has lost partitions."""
+    for topic in sorted({tp.topic for tp in positions}):
+        _check_topic(cluster, topic, positions)
+
+
+def _check_topic(cluster: ClusterClient, topic: str, positions: Positions) -> None:
     cluster.invalidate(topic)
     try:
         found = cluster.topic(topic)
@@ -150,7 +218,7 @@ def _check_topic(cluster: ClusterClient, positions: Positions) -> None:
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise MinikafkaError(f"topic {topic!r} was deleted while it was read") from None
         raise
-    lost = [tp for tp in positions if found.partition(tp.partition) is None]
+    lost = [tp for tp in positions if tp.topic == topic and found.partition(tp.partition) is None]
     if lost:
         raise MinikafkaError(_recreated(topic, f"{lost[0]} no longer exists"))
 

@@ -18,6 +18,7 @@ from minikafka.clients.consumer.connector import ConsumerConnector
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.consumer.zookeeper_connector import Consumer
+from minikafka.records.format.record import Headers
 
 IDLE_MS = 100
 """The idle time after which the output is flushed."""
@@ -60,6 +61,7 @@ class MessageLine:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    headers: Headers = ()
 
 
 class ZooKeeperGroupReader:
@@ -115,7 +117,11 @@ class ZooKeeperGroupReader:
             try:
                 for message in self._stream:
                     line = MessageLine(
-                        message.offset, message.timestamp_ms, message.raw_key, message.raw_message
+                        message.offset,
+                        message.timestamp_ms,
+                        message.raw_key,
+                        message.raw_message,
+                        message.headers,
                     )
                     yield TopicPartition(message.topic, message.partition), line
                     if time.monotonic() >= self._commit_at_s:

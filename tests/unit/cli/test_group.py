@@ -288,7 +288,7 @@ def read(member: GroupReader, count: int) -> list[bytes | None]:
 
 
 def follower(brokers: BrokerHarness, reset: Reset = Reset.EARLIEST) -> GroupReader:
-    return GroupReader(client(brokers), "t", "g", reset, threads=False)
+    return GroupReader(client(brokers), ("t",), "g", reset, threads=False)
 
 
 def offsets_of(brokers: BrokerHarness) -> dict[TopicPartition, int]:
@@ -366,7 +366,7 @@ def test_messages_lost_with_closed_output_are_read_again(brokers: BrokerHarness)
 
 def test_a_topic_that_is_not_there_is_told_before_the_group_is_joined(brokers: BrokerHarness) -> None:
     with pytest.raises(MinikafkaError, match="there is no topic 'u'"):
-        GroupReader(client(brokers), "u", "g", Reset.EARLIEST, threads=False).__enter__()
+        GroupReader(client(brokers), ("u",), "g", Reset.EARLIEST, threads=False).__enter__()
     assert brokers.asked(ApiKey.JOIN_GROUP) == []
 
 

@@ -10,7 +10,6 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
 from minikafka.cli import output
-from minikafka.cli.consume import show_json, show_line
 from minikafka.cli.options import Format
 from minikafka.cli.output import (
     base64_or_none,
@@ -22,6 +21,7 @@ from minikafka.cli.output import (
     text_or_none,
     warnings_as_notes,
 )
+from minikafka.cli.record_output import show_json, show_line
 from minikafka.cli.zookeeper_group_reader import MessageLine
 
 ROWS = [{"name": "flights", "partitions": 4, "more": 1}, {"name": "a", "partitions": 12, "more": 2}]

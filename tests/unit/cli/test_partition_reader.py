@@ -10,7 +10,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import UNKNOWN_TOPIC_TIMEOUT_MS
-from minikafka.cli.partition_reader import read_partitions, starting_positions
+from minikafka.cli.partition_reader import ReadOptions, read_partitions, read_positions
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.read_ranges import Anchor, Position, ReadRange
 from minikafka.partition.partition import Partition
@@ -74,14 +74,14 @@ def test_it_begins_where_it_is_told_without_a_word(
     positions: dict[TopicPartition, int],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert starting_positions(topic.cluster, "t", where) == positions
+    assert read_positions(topic.cluster, ["t"], where) == (positions, None)
     assert capsys.readouterr() == ("", "")
 
 
 def test_offset_beyond_the_end_is_reported_with_partitions(
     topic: ReadTopic, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert starting_positions(topic.cluster, "t", from_offset(3)) == {T0: 3, T1: 0}
+    assert read_positions(topic.cluster, ["t"], from_offset(3)) == ({T0: 3, T1: 0}, None)
     assert capsys.readouterr().err == (
         "minikafka: no offset 3 yet in t-1 (ends at 0): waiting at the end for new messages\n"
     )
@@ -89,7 +89,7 @@ def test_offset_beyond_the_end_is_reported_with_partitions(
 
 def test_many_partitions_are_told_in_one_line(topic: ReadTopic, capsys: pytest.CaptureFixture[str]) -> None:
     topic.brokers.add_topic("many", 20)
-    starting_positions(topic.cluster, "many", from_offset(9))
+    read_positions(topic.cluster, ["many"], from_offset(9))
     err = capsys.readouterr().err
     assert "many-4 (ends at 0) and 15 more: waiting" in err
     assert err.count("\n") == 1
@@ -97,12 +97,15 @@ def test_many_partitions_are_told_in_one_line(topic: ReadTopic, capsys: pytest.C
 
 def test_an_offset_that_is_gone_is_told(topic: ReadTopic, capsys: pytest.CaptureFixture[str]) -> None:
     topic.brokers.logs[T0].delete_before(2)
-    assert starting_positions(topic.cluster, "t", from_offset(0)) == {T0: 2, T1: 0}
+    assert read_positions(topic.cluster, ["t"], from_offset(0)) == ({T0: 2, T1: 0}, None)
     assert "offset 0 was deleted in t-0 (starts at 2): reading from there" in capsys.readouterr().err
 
 
 def test_a_time_after_all_messages_is_told(topic: ReadTopic, capsys: pytest.CaptureFixture[str]) -> None:
-    assert starting_positions(topic.cluster, "t", ReadRange(Position(Anchor.TIME, 1_001))) == {T0: 1, T1: 0}
+    assert read_positions(topic.cluster, ["t"], ReadRange(Position(Anchor.TIME, 1_001))) == (
+        {T0: 1, T1: 0},
+        None,
+    )
     assert capsys.readouterr().err == (
         "minikafka: no message at or after 1970-01-01T00:00:01.001Z in t-1 (ends at 0): "
         "waiting at the end for new ones\n"
@@ -128,8 +131,8 @@ def test_read_committed_waits_for_the_end_of_a_transaction(topic: ReadTopic) -> 
     topic.partition.append(part_of_transaction(8, 1))
     topic.while_it_waits(lambda: topic.partition.append_end_marker(8, 0, 0, commit=True))
     committed = IsolationLevel.READ_COMMITTED
-    assert starting_positions(topic.cluster, "t", AT_END, committed) == {T0: 3, T1: 3}
-    found = list(islice(read_partitions(topic.cluster, {T1: 0}, committed), 2))
+    assert read_positions(topic.cluster, ["t"], AT_END, committed) == ({T0: 3, T1: 3}, None)
+    found = list(islice(read_partitions(topic.cluster, {T1: 0}, ReadOptions(committed)), 2))
     assert [record.value for _, record in found] == [b"plain", b"0"]
     assert topic.brokers.waiter.waits
 
@@ -220,3 +223,79 @@ def test_messages_deleted_before_reading_are_skipped(
     topic.brokers.logs[T0].delete_before(2)
     assert topic.values({T0: 0, T1: 0}, 1) == [b"c"]
     assert "offset 0 was deleted in t-0 (starts at 2)" in capsys.readouterr().err
+
+
+def values_to(topic: ReadTopic, wanted: ReadRange, numbers: set[int] | None = None) -> list[bytes | None]:
+    """The values of a read that has an end."""
+    positions, ends = read_positions(topic.cluster, ["t"], wanted, numbers=numbers)
+    assert ends is not None
+    return [record.value for _, record in read_partitions(topic.cluster, positions, ends=ends)]
+
+
+TO_END = ReadRange(end=Position(Anchor.END))
+
+
+def test_a_read_with_an_end_ends_there(topic: ReadTopic) -> None:
+    topic.brokers.fill(T1, b"d", b"e")
+    assert values_to(topic, TO_END) == [b"a", b"b", b"c", b"d", b"e"]
+    offsets = ReadRange(Position(Anchor.OFFSET, 1), Position(Anchor.OFFSET, 2))
+    assert values_to(topic, offsets) == [b"b", b"e"]
+
+
+def test_an_empty_range_ends_at_once_and_says_where_nothing_is(
+    topic: ReadTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert values_to(topic, ReadRange(Position(Anchor.OFFSET, 5), Position(Anchor.END))) == []
+    assert capsys.readouterr().err == (
+        "minikafka: no offset 5 yet in t-0 (ends at 3), t-1 (ends at 0): nothing to read there\n"
+    )
+
+
+def test_an_end_is_reached_past_records_that_are_deleted_meanwhile(topic: ReadTopic) -> None:
+    positions, ends = read_positions(topic.cluster, ["t"], TO_END)
+    topic.brokers.logs[T0].delete_before(2)
+    assert [record.value for _, record in read_partitions(topic.cluster, positions, ends=ends)] == [b"c"]
+
+
+def test_only_the_named_partitions_are_read(topic: ReadTopic) -> None:
+    topic.brokers.fill(T1, b"d")
+    assert values_to(topic, TO_END, {1}) == [b"d"]
+    with pytest.raises(BrokerError, match="t-2: topic 't' has 2 partitions, 0 to 1"):
+        values_to(topic, TO_END, {0, 2})
+
+
+def test_several_topics_are_read_and_each_is_watched(topic: ReadTopic) -> None:
+    topic.brokers.add_topic("u", 1)
+    topic.brokers.fill(TopicPartition("u", 0), b"x")
+    positions, _ = read_positions(topic.cluster, ["t", "u"], ReadRange())
+    messages = read_partitions(topic.cluster, positions)
+    assert [record.value for _, record in islice(messages, 4)] == [b"a", b"b", b"c", b"x"]
+    topic.while_it_waits(lambda: topic.brokers.delete_topic("u"))
+    with pytest.raises(MinikafkaError, match="topic 'u' was deleted while it was read"):
+        next(messages)
+
+
+def test_markers_of_transactions_are_read_when_asked_for(topic: ReadTopic) -> None:
+    topic.partition.append(part_of_transaction(7, 1))
+    topic.partition.append_end_marker(7, 0, 0, commit=False)
+    found = list(islice(read_partitions(topic.cluster, {T1: 0}, ReadOptions(control=True)), 2))
+    assert [record.control for _, record in found] == [False, True]
+
+
+def test_a_wait_behind_an_open_transaction_is_told_once(
+    topic: ReadTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.partition.append(part_of_transaction(7, 1))
+    committed = ReadOptions(IsolationLevel.READ_COMMITTED)
+    topic.while_it_waits(lambda: topic.brokers.fill(T0, b"d"))
+    messages = read_partitions(topic.cluster, {T0: 3, T1: 0}, committed)
+    assert next(messages)[1].value == b"d"
+    told = (
+        "minikafka: an open transaction holds back messages of t-1 (which ends at 1): waiting for its end; "
+        "`minikafka txn find-hanging` finds one that nobody will end\n"
+    )
+    assert capsys.readouterr().err == told
+    topic.while_it_waits(lambda: topic.brokers.fill(T0, b"e"))
+    topic.brokers.clock.advance(20_000)
+    assert next(messages)[1].value == b"e"
+    assert capsys.readouterr().err == ""

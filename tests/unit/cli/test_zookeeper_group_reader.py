@@ -16,6 +16,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.cli.output import warnings_as_notes
 from minikafka.cli.zookeeper_group_reader import MessageLine, ZooKeeperGroupReader, consumer_config
 from minikafka.clients.consumer.topic_filter import Whitelist
+from minikafka.records.format.record import Headers
 from tests.support.command_line import CommandLine
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -30,6 +31,7 @@ class Message:
     timestamp_ms: int = -1
     raw_key: bytes | None = None
     raw_message: bytes | None = b"v"
+    headers: Headers = ()
 
 
 class Connector:

@@ -1,0 +1,92 @@
+"""``consume -f``: percent codes and escapes."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.base.ids import TopicPartition
+from minikafka.cli.record_format import compile_format
+from minikafka.records.format.compression import Codec
+from minikafka.records.format.record import StoredRecord, TimestampType
+
+TP = TopicPartition("orders", 3)
+HEADERS = (("a", b"1"), ("b", None))
+
+
+def record(
+    key: bytes | None = b"k", value: bytes | None = b"\xffv\n", timestamp_ms: int = 1_500
+) -> StoredRecord:
+    return StoredRecord(
+        7,
+        timestamp_ms,
+        TimestampType.CREATE_TIME,
+        key,
+        value,
+        2,
+        Codec.NONE,
+        HEADERS,
+        producer_id=5,
+        producer_epoch=1,
+    )
+
+
+def formatted(text: str, *, terminal: bool = False) -> bytes:
+    return compile_format("-f", text, terminal=terminal)(TP, record())
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("%t %p %o %k %v", b"orders 3 7 k \xffv\n"),
+        ("%s %K %V %S %H", b"\xffv\n 1 3 3 2"),
+        ("%d %T %x %y %i", b"1500 1500 5 1 1"),
+        ("%h", b"a=1,b="),
+        ("%h{<%k=%v{hex}:%V>}", b"<a=31:1><b=:-1>"),
+        ("%k{hex} %v{base64}", b"6b /3YK"),
+        ("%d{iso} %T{strftime[%H:%M:%S]}", b"1970-01-01T00:00:01.500Z 00:00:01"),
+        (r"\t\n\r\\\0\x41\xff", b"\t\n\r\\\0A\xff"),
+        ("%%p %{%} é", "%p {} é".encode()),
+        ("", b""),
+    ],
+)
+def test_codes_and_escapes_are_those_of_rpk_and_kcat(text: str, output: bytes) -> None:
+    assert formatted(text) == output
+
+
+def test_null_is_empty_and_its_size_is_minus_one() -> None:
+    form = compile_format("-f", "[%k|%K|%v|%V|%d]", terminal=False)
+    assert form(TP, record(None, None, -1)) == b"[|-1||-1|-1]"
+    assert compile_format("-f", "[%d{iso}]", terminal=False)(TP, record(timestamp_ms=-1)) == b"[]"
+
+
+def test_messages_are_counted() -> None:
+    form = compile_format("-f", "%i,", terminal=False)
+    assert b"".join(form(TP, record()) for _ in range(3)) == b"1,2,3,"
+
+
+def test_a_terminal_gets_control_characters_escaped() -> None:
+    assert formatted("%v\n\\x1b", terminal=True) == rb"\xffv\n" + b"\n\x1b"
+    evil = StoredRecord(0, 0, TimestampType.CREATE_TIME, b"\x1b[2J", b"", 2, Codec.NONE, (("\x1b", b"\x1b"),))
+    assert compile_format("-f", "%k%h", terminal=True)(TP, evil) == rb"\x1b[2J\x1b=\x1b"
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "why"),
+    [
+        ("%", 1, "must be % and one of"),
+        ("a%q", 2, "must be % and one of"),
+        (r"\q", 1, "must be an escape"),
+        (r"\x4", 1, "must be an escape"),
+        ("%k{", 3, "closing brace"),
+        ("%k{rot13}", 1, "{hex} or {base64}"),
+        ("%o{hex}", 1, "must be % and one of"),
+        ("%d{go[2006]}", 1, "{iso} or {strftime"),
+        ("%h{%t}", 4, "in the form of headers"),
+    ],
+)
+def test_a_fault_is_told_with_its_position(text: str, position: int, why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        formatted(text)
+    assert str(caught.value).startswith(f"-f={text!r}: at character {position}: ")
+    assert why in str(caught.value)
