@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.options import NotExactlyOne
-from minikafka.clients.admin.offset_resets import Plan, ResetTarget, Rule
+
+if TYPE_CHECKING:
+    from minikafka.clients.admin.offset_resets import Plan, ResetTarget
 
 OPTIONS = (
     "--to-earliest, --to-latest, --to-current, --to-offset N, --to-time T, --by-duration D, --shift-by N "
     "or --from-file F"
 )
-FROM_FILE = Rule.FILE.value
+FROM_FILE = "--from-file"
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 
@@ -37,6 +39,8 @@ def parse_target(
     file: bool,
 ) -> ResetTarget:
     """Return the one target that was given. Raise NotExactlyOne for none or several."""
+    from minikafka.clients.admin.offset_resets import ResetTarget, Rule
+
     given = [
         *([ResetTarget(Rule.EARLIEST)] if earliest else []),
         *([ResetTarget(Rule.LATEST)] if latest else []),
@@ -56,7 +60,7 @@ def parse_offset(text: str) -> int:
     """Parse ``--to-offset N``. Raise ConfigError."""
     number = _digits(text.strip())
     if not _is_number(number, OFFSET_MAX):
-        raise ConfigError(Rule.OFFSET.value, text, "must be an offset, a whole number of at least 0")
+        raise ConfigError("--to-offset", text, "must be an offset, a whole number of at least 0")
     return number
 
 
@@ -64,7 +68,7 @@ def parse_shift(text: str) -> int:
     """Parse ``--shift-by N``. Raise ConfigError."""
     digits = _digits(text.strip().removeprefix("-"))
     if not _is_number(digits, OFFSET_MAX):
-        raise ConfigError(Rule.SHIFT.value, text, "must be a number of messages, such as 10 or -10")
+        raise ConfigError("--shift-by", text, "must be a number of messages, such as 10 or -10")
     return -digits if text.strip().startswith("-") else digits
 
 
