@@ -155,7 +155,9 @@ DisableRackAware = Annotated[
     bool, typer.Option("--disable-rack-aware", help="Spread replicas as if no broker had a rack.")
 ]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
-CodecName = Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy, lz4 or zstd.")]
+CodecName = Annotated[
+    str, typer.Option("--codec", "--compression", "-z", metavar="C", help="none, gzip, snappy, lz4 or zstd.")
+]
 OutputFormat = Annotated[
     Format,
     typer.Option(

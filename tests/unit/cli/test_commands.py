@@ -321,7 +321,7 @@ def test_the_version_is_one_line(cli: CommandLine) -> None:
     [
         (["consume", "t", "--topic", "t"], "minikafka consume"),
         (["topic", "create"], "minikafka topic create"),
-        (["produce", "a", "b"], "minikafka produce"),
+        (["produce", "--nosuch", "a"], "minikafka produce"),
         (["ps", "--fromat", "json"], "minikafka ps"),
         (["consumer"], "minikafka"),
     ],

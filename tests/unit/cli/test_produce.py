@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
-from minikafka.cli.produce import INTERRUPTED_TIMEOUT_MS, SendResults, messages, send_all
+from minikafka.cli.produce import INTERRUPTED_TIMEOUT_MS, SendResults, send_all
+from minikafka.cli.produce_input import GivenMessage, InputForm, Place, messages_in
 from minikafka.cli.progress import Progress
 from minikafka.clients.produce import BatchingProducer
 from tests.support.broker_harness import BrokerHarness
@@ -43,7 +44,7 @@ class Acknowledging:
     taken: int = 0
     closed: list[int | None] = field(default_factory=list)
 
-    def send(self, topic: str, value: bytes, *, key: bytes | None) -> Answer:
+    def send(self, topic: str, value: bytes, *_: object) -> Answer:
         self.taken += 1
         good = self.taken <= self.good or self.taken > self.good + self.bad
         if self.refused is not None and not good:
@@ -58,14 +59,17 @@ class Acknowledging:
         self.closed.append(timeout_ms)
 
 
-def sent_by(
-    producer: Acknowledging, pairs: Iterator[tuple[bytes | None, bytes]], progress: Progress
-) -> SendResults:
-    return send_all(cast("BatchingProducer", producer), "t", pairs, progress)
+def sent_by(producer: Acknowledging, messages: Iterator[GivenMessage], progress: Progress) -> SendResults:
+    return send_all(cast("BatchingProducer", producer), "t", messages, progress)
 
 
-def lines(count: int) -> Iterator[tuple[bytes | None, bytes]]:
-    return ((None, b"x") for _ in range(count))
+def lines(count: int) -> Iterator[GivenMessage]:
+    return messages_in([b"x"] * count, InputForm())
+
+
+def pairs(lines: list[bytes], separator: str | None) -> Iterator[tuple[bytes | None, bytes | None]]:
+    found = messages_in(lines, InputForm(key_separator=separator))
+    return ((message.key, message.value) for message in found)
 
 
 def test_what_is_shown_as_done_was_acknowledged() -> None:
@@ -88,8 +92,8 @@ def test_after_the_first_failure_nothing_more_is_read_or_waited_for() -> None:
 
 
 def test_an_interruption_leaves_what_was_read_a_few_seconds() -> None:
-    def interrupted() -> Iterator[tuple[bytes | None, bytes]]:
-        yield None, b"x"
+    def interrupted() -> Iterator[GivenMessage]:
+        yield from lines(1)
         raise KeyboardInterrupt
 
     producer = Acknowledging(good=0)
@@ -138,19 +142,20 @@ def test_of_an_outage_it_is_told_that_no_more_was_read() -> None:
 
 def test_a_line_without_the_separator_does_not_hide_one_that_was_refused() -> None:
     producer = Acknowledging(good=1, refused=TOO_LARGE, bad=1)
-    pairs = messages([b"a:1\n", b"b:2\n", b"c\n"], ":")
-    sent = sent_by(producer, pairs, Progress("x", stream=io.StringIO()))
-    assert (sent.failure, sent.failed_line, sent.acknowledged, producer.closed) == (TOO_LARGE, 2, 1, [None])
+    given = messages_in([b"a:1\n", b"b:2\n", b"c\n"], InputForm(key_separator=":"))
+    sent = sent_by(producer, given, Progress("x", stream=io.StringIO()))
+    assert (sent.failure, sent.acknowledged, producer.closed) == (TOO_LARGE, 1, [None])
+    assert str(sent.failed_place) == "line 2"
     assert isinstance(sent.error(), ConfigError)
 
 
 def test_failed_batch_reports_its_first_line_in_any_order() -> None:
     sent = SendResults()
     for line in (5, 4, 6):
-        sent.fail(line, TOO_LARGE)
+        sent.fail(Place(line, line), TOO_LARGE)
     away = NetworkError("later, and another matter")
-    sent.fail(1, away)
-    assert (sent.failure, sent.failed_line, sent.stop_cause) == (TOO_LARGE, 4, away)
+    sent.fail(Place(1, 1), away)
+    assert (sent.failure, sent.failed_place, sent.stop_cause) == (TOO_LARGE, Place(4, 4), away)
 
 
 def test_what_no_line_is_to_blame_for_names_none() -> None:
@@ -171,24 +176,19 @@ def test_full_buffer_error_reports_acknowledged_messages() -> None:
 
 def test_a_line_loses_its_newline_and_nothing_else() -> None:
     lines = [b" a \r\n", b"\n", b"\xff\x00\n", b"last"]
-    assert list(messages(lines, None)) == [
-        (None, b" a \r"),
-        (None, b""),
-        (None, b"\xff\x00"),
-        (None, b"last"),
-    ]
+    assert list(pairs(lines, None)) == [(None, b" a \r"), (None, b""), (None, b"\xff\x00"), (None, b"last")]
 
 
 def test_what_comes_before_the_first_separator_is_the_key() -> None:
-    assert list(messages([b"k:v:w\n", b":v\n", b"k:\n"], ":")) == [(b"k", b"v:w"), (b"", b"v"), (b"k", b"")]
+    assert list(pairs([b"k:v:w\n", b":v\n", b"k:\n"], ":")) == [(b"k", b"v:w"), (b"", b"v"), (b"k", b"")]
 
 
 def test_a_separator_may_be_any_text() -> None:
-    assert list(messages(["k→v\n".encode()], "→")) == [(b"k", b"v")]
+    assert list(pairs(["k→v\n".encode()], "→")) == [(b"k", b"v")]
 
 
 def test_line_without_separator_is_reported_after_valid_lines() -> None:
-    given = messages([b"a:1\n", b"b:2\n", b"c\n"], ":")
+    given = pairs([b"a:1\n", b"b:2\n", b"c\n"], ":")
     assert [next(given), next(given)] == [(b"a", b"1"), (b"b", b"2")]
     with pytest.raises(
         ConfigError, match="not found in line 3, which starts with 'c'; the lines before it were sent, this"
@@ -199,7 +199,7 @@ def test_line_without_separator_is_reported_after_valid_lines() -> None:
 def test_of_a_line_without_the_separator_the_beginning_is_shown_escaped() -> None:
     line = b"\x1b[31mred\xff\xe2\x80\xae" + b"x" * 100 + b"\n"
     with pytest.raises(ConfigError) as caught:
-        next(messages([line], ":"))
+        next(pairs([line], ":"))
     assert rf"starts with '\x1b[31mred\\xff\u202e{'x' * 28}'; the lines before" in str(caught.value)
 
 

@@ -15,7 +15,7 @@ from minikafka.clients.produce.send_future import ProduceRequestResult, SendFutu
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.batch import set_producer
 from minikafka.records.format.message_set import Codec, Record, build_message_set
-from minikafka.records.format.record import NO_PRODUCER
+from minikafka.records.format.record import NO_PRODUCER, Headers
 from minikafka.records.format.stored_batch import SENT_HEADER_AT, SENT_HEADER_END
 from minikafka.records.kernels import layout
 
@@ -24,11 +24,18 @@ if TYPE_CHECKING:
 
 _NO_END = (1 << 63) - 1
 _LARGEST_SET = (1 << 31) - 1
+_HEADER_LENGTHS_BYTES = 10
+"""The two lengths of a header, as varints."""
 
 
-def message_bytes(key: bytes | None, value: bytes | None) -> int:
-    """Return the size of one uncompressed magic 1 message, with its offset and length fields."""
-    return layout.MESSAGE_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+def message_bytes(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
+    """Return the size of one uncompressed magic 1 message, with its offset and length fields, and that of its
+    headers in magic 2, at most.
+    """
+    size = layout.MESSAGE_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += _HEADER_LENGTHS_BYTES + len(name.encode()) + len(content or b"")
+    return size
 
 
 class ProducerSequence(NamedTuple):
@@ -178,6 +185,12 @@ class RecordListBatch(ProducerBatch):
     def encode_without_producer(self, magic: int, codec: Codec) -> Buffer:
         # Kept for retries: compressing again would give the same bytes.
         if self._encoded is None or self._encoded[:2] != (magic, codec):
+            if magic < BATCH_MAGIC and any(record.headers for record in self.records):
+                raise BrokerError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"records with headers for {self.topic_partition}: its broker has only magic {magic}, "
+                    "without headers; these need Kafka 0.11 or newer",
+                )
             self._encoded = magic, codec, build_message_set(self.records, magic=magic, codec=codec)
         return self._encoded[2]
 
@@ -194,7 +207,7 @@ class RecordListBatch(ProducerBatch):
         part._take_over(self, self.futures[start:end])
         part.records = self.records[start:end]
         part.count = end - start
-        part.size_bytes = sum(message_bytes(r.key, r.value) for r in part.records)
+        part.size_bytes = sum(message_bytes(r.key, r.value, r.headers) for r in part.records)
         for position, future in enumerate(part.futures):
             future.follow(part.produce_result, position)
         return part

@@ -39,6 +39,7 @@ from minikafka.clients.produce.sender import Sender
 from minikafka.clients.produce.task_runner import TaskRunner, magic_for_version, unexpected_error
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import Record
+from minikafka.records.format.record import Headers
 from minikafka.wire.apis.produce import PRODUCE
 
 if TYPE_CHECKING:
@@ -107,9 +108,10 @@ class BatchingProducer:
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        headers: Headers = (),
     ) -> SendFuture:
         """Queue one record; the partition is chosen by the key when it is None, the time is now when it is
-        None.
+        None. Headers are names and values, and need a broker since Kafka 0.11.
 
         Blocks up to ``max_block_ms`` where the topic is not known yet or the buffer is full, then raises
         NetworkError. BrokerError: the topic or partition does not exist, or the record is larger than
@@ -117,7 +119,9 @@ class BatchingProducer:
         """
         _check_content(topic, "value", value)
         _check_content(topic, "key", key)
-        size = message_bytes(key, value)
+        for name, content in headers:
+            _check_content(topic, f"header {name!r}", content)
+        size = message_bytes(key, value, headers)
         if size > self.config.max_request_bytes:
             raise BrokerError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -131,7 +135,8 @@ class BatchingProducer:
             described = self._cluster.topic(topic, deadline.remaining_ms())
         if partition is not None:
             _check_partition(described, partition)
-        record = Record(key, value, self._clock.now_ms() if timestamp_ms is None else timestamp_ms)
+        time_ms = self._clock.now_ms() if timestamp_ms is None else timestamp_ms
+        record = Record(key, value, time_ms, headers)
         with self._lock:
             self._wait_for_room(size, deadline)
             tp = TopicPartition(topic, self._choose(described, key, size) if partition is None else partition)

@@ -36,6 +36,7 @@ from minikafka.clients.produce.transaction_manager import (
 )
 from minikafka.clients.produce.transaction_runner import TransactionRunner
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.format.record import Headers
 from minikafka.records.kernels.layout import MAGIC_AT
 from minikafka.wire.apis.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from minikafka.wire.apis.describe_configs import ConfigResourceType
@@ -179,6 +180,7 @@ class TransactionalProducer:
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        headers: Headers = (),
     ) -> SendFuture:
         """Queue one record in the open transaction, as ``BatchingProducer.send``.
 
@@ -186,7 +188,7 @@ class TransactionalProducer:
         TransactionAbortable.
         """
         try:
-            return self._engine.send(topic, value, key, partition, timestamp_ms)
+            return self._engine.send(topic, value, key, partition, timestamp_ms, headers)
         except MinikafkaError as error:
             self._engine.fail_transaction(error)
             raise

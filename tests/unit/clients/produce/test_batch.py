@@ -31,6 +31,18 @@ def test_sizes_are_those_of_the_encoded_messages() -> None:
     assert batch.size_bytes == len(batch.encode(1, Codec.NONE))
 
 
+def test_headers_need_a_format_that_has_them() -> None:
+    record = Record(b"k", b"v", 1, (("name", b"value"), ("none", None)))
+    batch = RecordListBatch(TP, ProduceRequestResult(threading.Condition()), 5)
+    batch.append(record, message_bytes(b"k", b"v", record.headers))
+    assert message_bytes(b"k", b"v", record.headers) >= message_bytes(b"k", b"v") + len("namevaluenone")
+    (stored,) = iterate(batch.encode(2, Codec.NONE))
+    assert stored.headers == record.headers
+    with pytest.raises(BrokerError, match="headers for t-0: its broker has only magic 1") as caught:
+        batch.encode(1, Codec.NONE)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", CLASSIC_CODECS)
 def test_records_are_encoded_in_order_in_the_format_that_is_asked_for(magic: int, codec: Codec) -> None:
