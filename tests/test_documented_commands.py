@@ -71,6 +71,7 @@ PAGES = (
     ),
     Page("docs/guides/consumer-groups.md", ("Read with a group", "Reset offsets"), before=FLIGHTS),
     Page("docs/guides/python-clients.md", before=(*FLIGHTS, NEXT_FLIGHT)),
+    Page("docs/guides/client-metrics.md", before=FLIGHTS),
     Page("docs/guides/test-with-pytest.md"),
     Page("docs/guides/inspect-logs.md", before=FLIGHTS),
     Page(

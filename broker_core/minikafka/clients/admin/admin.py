@@ -41,6 +41,8 @@ from minikafka.clients.admin.topics import (
 )
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
+from minikafka.clients.metrics.connections import ADMIN
+from minikafka.clients.metrics.registry import Metrics
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata
 from minikafka.clients.network.retry import Deadline
@@ -82,6 +84,12 @@ class Admin:
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
+
+    def metrics(self) -> Metrics:
+        """Return the metrics of the connections of the ``ClusterClient``: group -> name -> value, with the
+        names of Kafka's clients.
+        """
+        return self._cluster.metrics(ADMIN)
 
     def create_topics(self, topics: Iterable[NewTopic], *, timeout_ms: int = 30_000) -> TopicErrors:
         """Create topics and wait until each partition has a leader. One result per topic.

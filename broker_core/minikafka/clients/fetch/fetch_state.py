@@ -201,6 +201,7 @@ class CompletedFetch:
     entry_bytes         the size of a message that is TOO_LARGE
     failures            failed fetches in a row, with this one
     epochs              of ``next_offset``, with RECORDS
+    log_start_offset    the start of the log; -1 with an error, and from brokers before 1.0
     new_leader          the leader that the broker names, with LEADER_LOST (KIP-951)
     """
 
@@ -215,6 +216,7 @@ class CompletedFetch:
     entry_bytes: int = 0
     failures: int = 0
     epochs: PositionEpochs = NO_EPOCHS
+    log_start_offset: int = _UNKNOWN
     new_leader: LeaderAndEpoch | None = None
 
     @property
@@ -473,6 +475,7 @@ class PartitionFetchState:
             error,
             entry_bytes,
             epochs=epochs,
+            log_start_offset=part.log_start_offset,
         )
 
 

@@ -11,6 +11,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.offsets import Committed, Committer, check_commit, commit, commit_request
+from minikafka.clients.metrics.consumer import CoordinatorMetrics
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT, OffsetCommitResponse
@@ -38,10 +39,13 @@ class CommitRequestManager:
     Not thread-safe. ``requested`` holds the offsets that are committed or in flight.
     """
 
-    def __init__(self, coordinator: CoordinatorClient, on_rejected: CommitRejectedCallback) -> None:
+    def __init__(
+        self, coordinator: CoordinatorClient, on_rejected: CommitRejectedCallback, metrics: CoordinatorMetrics
+    ) -> None:
         self.requested: dict[TopicPartition, int] = {}
         self._coordinator = coordinator
         self._on_rejected = on_rejected
+        self._metrics = metrics
         self._pending: deque[_PendingCommit] = deque()
 
     def uncommitted(self, offsets: Offsets) -> dict[TopicPartition, Committed]:
@@ -51,11 +55,14 @@ class CommitRequestManager:
     def commit_sync(self, committer: Committer, offsets: Offsets, deadline: Deadline) -> None:
         """Commit and wait for the response. Raises its error."""
         self.complete(deadline)
+        clock = self._coordinator.cluster.clock
+        began_ms = clock.monotonic_ms()
         try:
             commit(self._coordinator, committer, offsets, deadline)
         except BrokerError as error:
             self._on_rejected(committer.generation, error.code)
             raise
+        self._metrics.record(self._metrics.commits, clock.monotonic_ms() - began_ms)
         self._note_requested(offsets)
 
     def commit_async(
@@ -90,6 +97,7 @@ class CommitRequestManager:
                 self._on_rejected(pending.committer.generation, error.code)
             pending.callback(pending.offsets, error)
         else:
+            self._metrics.record(self._metrics.commits, pending.reply.latency_ms)
             pending.callback(pending.offsets, None)
 
     def _note_requested(self, offsets: Offsets) -> None:

@@ -50,7 +50,14 @@ from minikafka.clients.group.offsets import (
 )
 from minikafka.clients.group.subscription import SubscribedTopics, TopicSubscription
 from minikafka.clients.group.subscription_state import SubscriptionState
-from minikafka.clients.network.arguments import has_methods, to_topic_partitions
+from minikafka.clients.metrics.consumer import PREFIX, PollMetrics
+from minikafka.clients.metrics.registry import Metrics, merged_groups
+from minikafka.clients.network.arguments import (
+    checked_max_records,
+    checked_times,
+    has_methods,
+    to_topic_partitions,
+)
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.clients.network.retry import Deadline
@@ -120,9 +127,12 @@ class GroupConsumer:
             threads=threads,
         )
         self._subscription_state = SubscriptionState(cluster, config, self._coordinator)
-        self._commits = CommitRequestManager(self._coordinator, self._member.on_commit_rejected)
+        self._commits = CommitRequestManager(
+            self._coordinator, self._member.on_commit_rejected, self._member.metrics
+        )
         self._fetcher = GroupFetcher(cluster, config, self._pools[1])
-        self._fetch_buffer = FetchBuffer(self._subscription_state)
+        self._fetch_buffer = FetchBuffer(self._subscription_state, self._fetcher.metrics)
+        self._poll_metrics = PollMetrics(cluster.clock)
         self._manual = False
         """True with partitions of ``assign``."""
         self._next_auto_commit_ms = 0
@@ -223,7 +233,7 @@ class GroupConsumer:
 
     def poll_records(self, timeout_ms: int, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return fetched records as objects, at most ``max_records`` (``max.poll.records`` by default)."""
-        most = self.config.max_poll_records if max_records is None else _checked_max_records(max_records)
+        most = self.config.max_poll_records if max_records is None else checked_max_records(max_records)
         return self._poll(timeout_ms, lambda: self._fetch_buffer.records(most), [])
 
     def poll_table(
@@ -237,7 +247,7 @@ class GroupConsumer:
         """
         from minikafka.clients.group.rows import table
 
-        most = None if max_records is None else _checked_max_records(max_records)
+        most = None if max_records is None else checked_max_records(max_records)
         none: list[pa.RecordBatch] = []
         batches = self._poll(timeout_ms, lambda: self._fetch_buffer.batches(most, headers=headers), none)
         return table(batches, headers=headers)
@@ -328,7 +338,7 @@ class GroupConsumer:
         self, times: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int | None]:
         """Return each partition's first offset at or after a time (ms since the epoch); None for none."""
-        wanted = _checked_times(times)
+        wanted = checked_times(times)
         return self._list_offsets(wanted, timeout_ms)
 
     def _log_ends(
@@ -423,6 +433,15 @@ class GroupConsumer:
         except MinikafkaError as error:
             log_commit_failure(uncommitted, error)
 
+    def metrics(self) -> Metrics:
+        """Return the metrics of this consumer and its connections: group -> name -> value. Thread-safe."""
+        return merged_groups(
+            self._poll_metrics.read(),
+            self._member.metrics.read(len(self.assignment)),
+            self._fetcher.metrics.read(self._subscription_state.positions),
+            self._cluster.metrics(PREFIX),
+        )
+
     # --- closing
 
     def close(self, timeout_ms: int = REVOKE_TIMEOUT_MS) -> None:
@@ -464,14 +483,15 @@ class GroupConsumer:
             raise ValueError("poll without topics: subscribe to topics or assign partitions first")
         self._subscription_state.done()
         deadline = self._cluster.deadline(timeout_ms)
-        while True:
-            if self._woken.is_set():
-                self._woken.clear()
-                raise Wakeup("wakeup() was called")
-            if self._poll_once(deadline) and (found := take()):
-                return found
-            if deadline.expired:
-                return nothing
+        with self._poll_metrics:
+            while True:
+                if self._woken.is_set():
+                    self._woken.clear()
+                    raise Wakeup("wakeup() was called")
+                if self._poll_once(deadline) and (found := take()):
+                    return found
+                if deadline.expired:
+                    return nothing
 
     def _poll_once(self, deadline: Deadline) -> bool:
         """Do all due work of a poll, and wait a short time for records. Return True if there are records of
@@ -554,19 +574,6 @@ class GroupConsumer:
             raise ValueError("the consumer is closed")
 
 
-def _checked_times(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    given: object = times
-    if not isinstance(given, Mapping):
-        raise TypeError(f"expected a dict of partitions and ms since the epoch, got {given!r}")
-    wanted = dict(zip(to_topic_partitions(times), times.values(), strict=True))
-    for tp, time in wanted.items():
-        if not hasattr(time, "__index__"):
-            raise TypeError(f"{tp}: expected a whole number of ms since the epoch, got {time!r}")
-        if time < 0:
-            raise ValueError(f"{tp}: expected ms since the epoch, 0 or more, got {time}")
-    return wanted
-
-
 # Arguments as objects: callers may not use a type checker.
 
 
@@ -591,9 +598,3 @@ def _checked_listener(given: RebalanceListener | None) -> RebalanceListener | No
             f"{given!r}"
         )
     return given
-
-
-def _checked_max_records(max_records: int) -> int:
-    if max_records < 1:
-        raise ValueError(f"expected max_records of 1 or more, got {max_records}")
-    return max_records

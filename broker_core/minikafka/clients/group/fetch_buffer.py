@@ -14,6 +14,7 @@ from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
 from minikafka.clients.group.subscription_state import SubscriptionState
+from minikafka.clients.metrics.consumer import FetchMetrics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 class FetchBuffer:
     """The buffer of one consumer. Not thread-safe. Updates ``positions`` for all returned records."""
 
-    def __init__(self, positions: SubscriptionState) -> None:
+    def __init__(self, positions: SubscriptionState, metrics: FetchMetrics) -> None:
         self._positions = positions
+        self._metrics = metrics
         self._sets: deque[Fetched] = deque()
         self._rows: Rows | None = None
         """The rows of the first set, once it is partly returned."""
@@ -55,7 +57,10 @@ class FetchBuffer:
             if self._rows is not None:
                 fetched = fetched.starting_at(self._rows.position)
                 self._rows = None
-            self._positions.mark_delivered(fetched.topic_partition, fetched.next_offset)
+            tp, position = fetched.topic_partition, fetched.next_offset
+            self._positions.mark_delivered(tp, position)
+            self._metrics.record_returned(tp, fetched.record_count, position)
+            self._metrics.record_bytes(tp.topic, len(fetched.data))
             found.append(fetched)
         return tuple(found)
 
@@ -68,6 +73,7 @@ class FetchBuffer:
         left = max_rows
         while (left is None or left > 0) and (rows := self._next(headers, bool(found))) is not None:
             batch = rows.batch(rows.available() if left is None else left, headers=headers)
+            self._record_returned(rows, batch.num_rows)
             self._update_position(rows)
             found.append(batch)
             left = None if left is None else left - batch.num_rows
@@ -79,6 +85,7 @@ class FetchBuffer:
         while len(found) < max_rows and (rows := self._next(True, bool(found))) is not None:
             some = rows.records(max_rows - len(found))
             rows.skip(len(some))
+            self._record_returned(rows, len(some))
             self._update_position(rows)
             found += some
         return found
@@ -91,13 +98,18 @@ class FetchBuffer:
         if rows is None:
             return
         records = rows.records(max_rows)
-        for record, position in zip(records, rows.positions(len(records)), strict=True):
-            if self._rows is not rows:
-                return
-            self._positions.done()
-            rows.skip_to(position)
-            self._update_position(rows)
-            yield record
+        returned = 0
+        try:
+            for record, position in zip(records, rows.positions(len(records)), strict=True):
+                if self._rows is not rows:
+                    return
+                self._positions.done()
+                rows.skip_to(position)
+                self._update_position(rows)
+                returned += 1
+                yield record
+        finally:
+            self._record_returned(rows, returned)
 
     def _next(self, headers: bool, found_some: bool) -> Rows | None:
         """Return the next set with rows; None at the end, or before damage if ``found_some``."""
@@ -129,3 +141,7 @@ class FetchBuffer:
         if rows.done:
             self._sets.popleft()
             self._rows = None
+            self._metrics.record_bytes(rows.fetched.topic_partition.topic, len(rows.fetched.data))
+
+    def _record_returned(self, rows: Rows, count: int) -> None:
+        self._metrics.record_returned(rows.fetched.topic_partition, count, rows.position)

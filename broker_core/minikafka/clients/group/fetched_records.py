@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
+from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import StoredRecord, iterate
 from minikafka.records.format.record import Headers
+from minikafka.records.kernels.layout import BATCH_FLAGS_AT, CONTROL_BIT, COUNT_AT, MAGIC_AT, entry_size
 
 if TYPE_CHECKING:
     from minikafka.records.columns import Columns
@@ -79,6 +81,20 @@ class Fetched:
         for record in iterate(self.data):
             if record.offset >= self.start_offset and not record.control:
                 yield record
+
+    @property
+    def record_count(self) -> int:
+        """The number of records, from the headers of batches; in older formats that of offsets. A batch that
+        contains earlier records too counts no more than the set has offsets.
+        """
+        data, offsets, at, count = self.data, self.next_offset - self.start_offset, 0, 0
+        while at < len(data):
+            if data[at + MAGIC_AT] < BATCH_MAGIC:
+                return offsets
+            if not data[at + BATCH_FLAGS_AT] & CONTROL_BIT:
+                count += int.from_bytes(data[at + COUNT_AT : at + COUNT_AT + 4], "big")
+            at += entry_size(data, at)
+        return min(count, offsets)
 
     def starting_at(self, position: int) -> Fetched:
         """Return the set without the records before ``position``."""

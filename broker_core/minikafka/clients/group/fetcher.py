@@ -20,11 +20,12 @@ from minikafka.clients.fetch.fetch_state import CompletedFetch, FetchSettings, F
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.fetched_records import Fetched
 from minikafka.clients.group.member import REQUEST_MIN_TIMEOUT_MS
+from minikafka.clients.metrics.consumer import FetchMetrics
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.clients.network.retry import Backoff
-from minikafka.wire.apis.fetch import LARGEST_MESSAGE_BYTES
+from minikafka.wire.apis.fetch import LARGEST_MESSAGE_BYTES, FetchResponse
 
 Positions = Mapping[TopicPartition, int]
 
@@ -52,6 +53,7 @@ class GroupFetcher:
     def __init__(
         self, cluster: ClusterClient, config: GroupConsumerConfig, pool: DedicatedConnectionPool
     ) -> None:
+        self.metrics = FetchMetrics(cluster.clock)
         self._cluster = cluster
         self._config = config
         self._pool = pool
@@ -76,6 +78,7 @@ class GroupFetcher:
     def retain(self, partitions: Set[TopicPartition]) -> None:
         """Forget all other partitions."""
         self._session.retain(partitions)
+        self.metrics.retain(partitions)
 
     def send_fetches(self, positions: Positions) -> None:
         """Send a request to each known leader that has none in flight. ``positions`` must not be changed
@@ -166,6 +169,9 @@ class GroupFetcher:
         try:
             response = reply.result(age_ms)
             found = self._session.handle_response(broker_id, response, reply.version, self._now_ms())
+            if isinstance(response, FetchResponse):
+                size_bytes = sum(len(completed.records) for completed in found)
+                self.metrics.record_response(reply.latency_ms, size_bytes, response.throttle_time_ms)
             return self._session.follow_new_leaders(broker_id, found, response, self._cluster.update_leaders)
         except (NetworkError, RemoteWireError):
             return []
@@ -177,6 +183,7 @@ class GroupFetcher:
 
     def _handle_fetch(self, completed: CompletedFetch, found: FetchResult) -> None:
         tp, status, error = completed.topic_partition, completed.status, completed.error
+        self.metrics.record_range(tp, completed.log_start_offset, completed.readable_end)
         if status is FetchStatus.RECORDS:
             fetched = Fetched(
                 tp, completed.records, completed.offset, completed.next_offset, completed.high_watermark

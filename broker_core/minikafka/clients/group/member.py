@@ -38,6 +38,8 @@ from minikafka.clients.group.requests import (
     sync_completed,
     sync_request,
 )
+from minikafka.clients.metrics.consumer import CoordinatorMetrics
+from minikafka.clients.metrics.sensor import Sensor
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
@@ -87,6 +89,7 @@ class _PendingResponse:
     reply: ResponseFuture[Any]
     to_event: Callable[[Any], membership.Event]
     deadline: Deadline
+    sensor: Sensor
 
 
 class GroupMember:
@@ -111,6 +114,7 @@ class GroupMember:
     ) -> None:
         self.last_failure: MinikafkaError | None = None
         """The retriable error of the last request since it has joined; None for none."""
+        self.metrics = CoordinatorMetrics(coordinator.cluster.clock)
         self._coordinator = coordinator
         self._cluster = coordinator.cluster
         self._clock = coordinator.cluster.clock
@@ -262,7 +266,7 @@ class GroupMember:
             return self._compute_assignment(effect)
         if isinstance(effect, membership.SendSyncGroup):
             sync = sync_request(self._config, effect)
-            return self._send_request(SYNC_GROUP, lambda _: sync, sync_completed)
+            return self._send_request(SYNC_GROUP, lambda _: sync, sync_completed, self.metrics.syncs)
         if isinstance(effect, membership.StartReading):
             self._start(effect)
         else:
@@ -271,6 +275,7 @@ class GroupMember:
 
     def _join(self, effect: membership.SendJoinGroup) -> membership.Event | None:
         self._pending = None
+        self.metrics.begin_rebalance()
         try:
             protocols = self._protocol.join_protocols(
                 self._assigned_generation, self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS)
@@ -278,11 +283,18 @@ class GroupMember:
         except MinikafkaError as error:
             return self._on_request_failure(error)
         return self._send_request(
-            JOIN_GROUP, lambda version: join_request(self._config, effect, protocols, version), join_completed
+            JOIN_GROUP,
+            lambda version: join_request(self._config, effect, protocols, version),
+            join_completed,
+            self.metrics.joins,
         )
 
     def _send_request(
-        self, api: Any, request: Callable[[int], object], to_event: Callable[[Any], membership.Event]
+        self,
+        api: Any,
+        request: Callable[[int], object],
+        to_event: Callable[[Any], membership.Event],
+        sensor: Sensor,
     ) -> membership.Event | None:
         """Send a request whose response waits for other members; ``ensure_active`` handles the response."""
         try:
@@ -290,7 +302,7 @@ class GroupMember:
         except MinikafkaError as error:
             return self._on_request_failure(error)
         timeout_ms = self._config.max_poll_interval_ms + _JOIN_GROUP_TIMEOUT_LAPSE_MS
-        self._pending = _PendingResponse(reply, to_event, self._cluster.deadline(timeout_ms))
+        self._pending = _PendingResponse(reply, to_event, self._cluster.deadline(timeout_ms), sensor)
         return None
 
     def _await_coordinator(self, pending: _PendingResponse, timeout_ms: int) -> None:
@@ -299,6 +311,7 @@ class GroupMember:
         self._pending = None
         try:
             event = pending.to_event(pending.reply.result(pending.deadline.timeout_ms))
+            self.metrics.record(pending.sensor, pending.reply.latency_ms)
         except (NetworkError, RemoteWireError, AuthenticationFailed) as error:
             event = self._on_request_failure(error)
         self._handle(event)
@@ -320,6 +333,7 @@ class GroupMember:
 
     def _start(self, effect: membership.StartReading) -> None:
         self._wake.set()
+        self.metrics.end_rebalance()
         self.last_failure = None
         self._assigned_generation = self._membership.generation
         self._on_assigned(assigned_partitions(effect.assignment))
@@ -381,7 +395,9 @@ class GroupMember:
                     return None
                 if deadline.expired:
                     break
-            return ErrorCode.of(reply.result(deadline.timeout_ms).error_code)
+            code = ErrorCode.of(reply.result(deadline.timeout_ms).error_code)
+            self.metrics.record_heartbeat(reply.latency_ms)
+            return code
         except AuthenticationFailed as error:
             self._failure = error  # for the next poll
             return None

@@ -85,7 +85,9 @@ class SoleMember:
         self._member = GroupMember(
             self._coordinator, config, self._chosen, lambda _: None, lambda _: None, threads=False
         )
-        self._commits = CommitRequestManager(self._coordinator, self._member.on_commit_rejected)
+        self._commits = CommitRequestManager(
+            self._coordinator, self._member.on_commit_rejected, self._member.metrics
+        )
 
     def hold(self, partitions: Collection[TopicPartition], timeout_ms: int = JOIN_TIMEOUT_MS) -> None:
         """Be the group's reader of ``partitions``: join, join again if this is no longer a member or the

@@ -32,12 +32,13 @@ from minikafka.base.errors import (
     RemoteWireError,
 )
 from minikafka.base.ids import BrokerAddress
+from minikafka.clients.metrics.connections import NodeMetrics
 from minikafka.clients.network.retry import Backoff, Deadline, Waiter
 from minikafka.clients.network.used_versions import NEWEST_USED
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse, is_refusal
-from minikafka.wire.frame_parts import Part
+from minikafka.wire.frame_parts import Part, part_size
 from minikafka.wire.framing import RequestHeader, split_response
 
 RequestT = TypeVar("RequestT")
@@ -78,7 +79,7 @@ class ConnectionConfig:
 class ResponseFuture(Generic[ResponseT]):
     """The response to one request, which may be still in flight."""
 
-    __slots__ = ("_api", "_broker", "_correlation_id", "pending", "version")
+    __slots__ = ("_api", "_broker", "_correlation_id", "_sent_ms", "latency_ms", "pending", "version")
 
     def __init__(
         self,
@@ -87,8 +88,12 @@ class ResponseFuture(Generic[ResponseT]):
         api: Api[Any, ResponseT],
         version: int,
         correlation_id: int,
+        sent_ms: int,
     ) -> None:
         self.version = version
+        self.latency_ms: int | None = None
+        """The time from the request until the response was taken; None before that."""
+        self._sent_ms = sent_ms
         self._broker = broker
         self.pending = pending
         self._api = api
@@ -111,6 +116,8 @@ class ResponseFuture(Generic[ResponseT]):
             self._broker.check_listener(error)
             raise _network_error(str(self._broker.name), self._api.name, error) from error
         self._broker.has_answered = True
+        if self.latency_ms is None:
+            self.latency_ms = self._broker.record_response(len(frame), self._sent_ms)
         try:
             is_flexible = self._api.has_tagged_response_header(self.version)
             correlation_id, body = split_response(frame, is_flexible)
@@ -125,9 +132,18 @@ class ResponseFuture(Generic[ResponseT]):
 class BrokerConnection:
     """The connection to one broker. Thread-safe."""
 
-    def __init__(self, name: str | BrokerAddress, host: str, port: int, config: ConnectionConfig) -> None:
+    def __init__(
+        self,
+        name: str | BrokerAddress,
+        host: str,
+        port: int,
+        config: ConnectionConfig,
+        metrics: NodeMetrics | None = None,
+    ) -> None:
         self.name = name
         """For messages: the address itself, as making its text takes longer than finding the connection."""
+        self.metrics = metrics or NodeMetrics()
+        """Those of the broker, which other connections to it may share."""
         self._host = host
         self._port = port
         self._config = config
@@ -183,7 +199,7 @@ class BrokerConnection:
         correlation_id, parts = self._encode(api, version, body)
         try:
             pending = connection.request(parts, max_response_bytes=api.response_bytes_max(version, body))
-            return ResponseFuture(self, pending, api, version, correlation_id)
+            return ResponseFuture(self, pending, api, version, correlation_id, self._record_request(parts))
         except NetworkError as error:
             raise _network_error(str(self.name), api.name, error) from error
 
@@ -200,13 +216,27 @@ class BrokerConnection:
         _, parts = self._encode(api, version, request(version))
         try:
             connection.send(parts)
+            self._record_request(parts)
         except NetworkError as error:
             raise _network_error(str(self.name), api.name, error) from error
+
+    def record_response(self, size_bytes: int, sent_ms: int) -> int:
+        """Record the response to a request; return its latency in ms."""
+        now_ms = self._config.clock.monotonic_ms()
+        self.metrics.record_response(size_bytes, now_ms - sent_ms, now_ms)
+        return now_ms - sent_ms
+
+    def _record_request(self, parts: Sequence[Part]) -> int:
+        """Record a request that was sent; return the time."""
+        now_ms = self._config.clock.monotonic_ms()
+        self.metrics.record_request(sum(map(part_size, parts)), now_ms)
+        return now_ms
 
     def disconnect(self) -> None:
         """Close the connection, if there is one; the next request opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            self.metrics.record(self.metrics.closed, self._config.clock.monotonic_ms())
             connection.close()
 
     def close_idle(self) -> None:
@@ -283,6 +313,7 @@ class BrokerConnection:
             raise self._cannot_connect_error(deadline)
         replaced, self._connection = self._connection, None
         if replaced is not None:
+            self.metrics.record(self.metrics.closed, clock.monotonic_ms())
             replaced.close(drain_ms=deadline.remaining_ms())
         try:
             connection = self._config.connector.connect(self._host, self._port)
@@ -298,9 +329,11 @@ class BrokerConnection:
             raise kind(error.detail, str(self.name), error.advice) from error
         except AuthenticationFailed as error:  # nobody repeats it; another call may come soon
             self._record_failure(error.reason)
+            self.metrics.record(self.metrics.failed_logins, clock.monotonic_ms())
             raise
         self._failures = 0
         self._last_used_ms = clock.monotonic_ms()
+        self.metrics.record(self.metrics.opened, self._last_used_ms)
         self._connection = connection
         if self._closed:
             # ``close`` was called meanwhile and found no connection to close.

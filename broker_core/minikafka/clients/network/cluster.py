@@ -27,6 +27,8 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
 from minikafka.clients.common_client_configs import PROTOCOL, ClientSecurity
+from minikafka.clients.metrics.connections import CLIENT
+from minikafka.clients.metrics.registry import Metrics, seconds_ago
 from minikafka.clients.network.bootstrap import OPTION, HostPort, parse_bootstrap
 from minikafka.clients.network.broker_connection import (
     CONNECTIONS_MAX_IDLE_MS,
@@ -388,6 +390,19 @@ class ClusterClient:
         """Close the connections that have been idle for too long, also those to brokers no longer in use."""
         self._connections.close_idle()
 
+    def metrics(self, prefix: str = CLIENT) -> Metrics:
+        """Return the metrics of all connections, and of those to each broker: group -> name -> value.
+
+        ``prefix``: that of the groups' names, as of the kind of client that uses the connections.
+        """
+        return self._connections.metrics(prefix, self._metadata.view.brokers.values())
+
+    @property
+    def metadata_age_s(self) -> float:
+        """The seconds since metadata of a topic was fetched last; NaN if it never was."""
+        fetched_ms = max((topic.fetched_ms for topic in self._metadata.view.topics.values()), default=None)
+        return seconds_ago(fetched_ms, self.clock.monotonic_ms())
+
     def close(self) -> None:
         """Close all connections; requests in flight fail with a NetworkError. A second call does nothing."""
         self._retrier.close()
@@ -469,7 +484,8 @@ class ClusterClient:
 
     def _candidate_connections(self) -> list[BrokerConnection]:
         """Return the connections that any request can use: connected ones first, the bootstrap list last."""
-        names = {HostPort(b.host, b.port): str(b) for b in self._metadata.view.brokers.values()}
+        brokers = self._metadata.view.brokers.values()
+        names: dict[HostPort, str | BrokerAddress] = {HostPort(b.host, b.port): b for b in brokers}
         for endpoint in self._bootstrap:
             names.setdefault(endpoint, f"bootstrap server {endpoint}")
         connections = [self._connections.get(endpoint, name) for endpoint, name in names.items()]

@@ -7,11 +7,13 @@ behind it: requests for different purposes use different pools.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from enum import Enum
 
 from minikafka.base.errors import NetworkError
 from minikafka.base.ids import BrokerAddress
+from minikafka.clients.metrics.connections import ConnectionReadings, NodeMetrics, connection_metrics
+from minikafka.clients.metrics.registry import Metrics
 from minikafka.clients.network.bootstrap import HostPort
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 
@@ -42,6 +44,10 @@ class BrokerConnections:
         self._one_connection = one_connection
         self._lock = threading.Lock()
         self._connections: dict[tuple[str, int, AnyPool], BrokerConnection] = {}
+        self._nodes: dict[tuple[str, int], NodeMetrics] = {}
+        """The metrics of each address."""
+        self._gone = NodeMetrics()
+        """The totals of addresses without a connection any more."""
         self._closed = False
 
     def get(
@@ -60,7 +66,8 @@ class BrokerConnections:
                 raise NetworkError("the client is closed", str(name))
             connection = self._connections.get((endpoint.host, endpoint.port, pool))
             if connection is None:
-                connection = BrokerConnection(name, endpoint.host, endpoint.port, self._config)
+                metrics = self._nodes.setdefault((endpoint.host, endpoint.port), NodeMetrics())
+                connection = BrokerConnection(name, endpoint.host, endpoint.port, self._config, metrics)
                 self._connections[endpoint.host, endpoint.port, pool] = connection
             # A bootstrap address turns out to be a broker of the metadata.
             connection.name = name
@@ -97,3 +104,26 @@ class BrokerConnections:
             removed = [self._connections.pop(key) for key in keys if key in self._connections]
         for connection in removed:
             connection.close()
+        with self._lock:
+            used = {key[:2] for key in self._connections}
+            for address in [address for address in self._nodes if address not in used]:
+                self._gone.add(self._nodes.pop(address))
+
+    def metrics(self, prefix: str, brokers: Iterable[BrokerAddress] = ()) -> Metrics:
+        """Return the metrics of all connections and of each broker, named for a kind of client.
+
+        One of ``brokers``, or one that was named, is ``node-ID``. An address of the bootstrap list that is
+        none of a known broker is ``node--1``, ``node--2``, …, as in Kafka's clients.
+        """
+        now_ms = self._config.clock.monotonic_ms()
+        with self._lock:
+            connections, nodes = list(self._connections.items()), dict(self._nodes)
+        open_now = sum(connection.connected for _, connection in connections)
+        names = {(broker.host, broker.port): f"node-{broker.broker_id}" for broker in brokers}
+        for (host, port, _), connection in connections:
+            if isinstance(connection.name, BrokerAddress):
+                names[host, port] = f"node-{connection.name.broker_id}"
+        unknown = (address for address in nodes if address not in names)
+        names |= {address: f"node-{-number}" for number, address in enumerate(unknown, 1)}
+        readings = ConnectionReadings((*nodes.values(), self._gone), open_now, now_ms)
+        return connection_metrics(prefix, readings, [(names[at], node) for at, node in nodes.items()], now_ms)

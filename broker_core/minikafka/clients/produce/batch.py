@@ -117,6 +117,10 @@ class ProducerBatch(ABC):
         """The batch in a log that the leader is to copy; None if the records are sent."""
         self.may_be_appended = False
         """True after an attempt whose outcome is unknown: the log may have the batch."""
+        self.encoded_bytes = 0
+        """The size as it was encoded last; 0 before that."""
+        self.compression_ratio: float | None = None
+        """That size by the size before compression; None if the latter is unknown."""
 
     @property
     def sequence_count(self) -> int:
@@ -130,6 +134,12 @@ class ProducerBatch(ABC):
     def encode(self, magic: int, codec: Codec) -> Buffer:
         """Return the message set to send. Raises BrokerError if it cannot be encoded in ``magic``."""
         return self._numbered(self.encode_without_producer(magic, codec))
+
+    def note_encoded(self, size_bytes: int, configured: Codec) -> None:
+        """Store the size of the encoded batch, for the metrics."""
+        self.encoded_bytes = size_bytes
+        if self.codec(configured) is Codec.NONE:
+            self.compression_ratio = 1.0
 
     def _numbered(self, data: Buffer) -> Buffer:
         if self.producer_sequence is None:
@@ -193,6 +203,11 @@ class RecordListBatch(ProducerBatch):
                 )
             self._encoded = magic, codec, build_message_set(self.records, magic=magic, codec=codec)
         return self._encoded[2]
+
+    def note_encoded(self, size_bytes: int, configured: Codec) -> None:
+        super().note_encoded(size_bytes, configured)
+        if configured is not Codec.NONE:
+            self.compression_ratio = size_bytes / self.size_bytes
 
     def split(self) -> tuple[ProducerBatch, ProducerBatch] | None:
         if self.count < 2:

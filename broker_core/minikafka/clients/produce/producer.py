@@ -25,6 +25,8 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Networ
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
+from minikafka.clients.metrics.producer import PREFIX, ProducerMetrics
+from minikafka.clients.metrics.registry import Metrics, merged_groups
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.network.metadata import TopicMetadata
@@ -86,6 +88,7 @@ class BatchingProducer:
         self._work = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)
         self._accumulator = RecordAccumulator(self.config, self._settled)
+        self._metrics = ProducerMetrics(cluster.clock)
         self._sender = Sender(
             self._accumulator,
             self.config,
@@ -93,6 +96,7 @@ class BatchingProducer:
             counts_lookups=counts_lookups,
             other_partition=other_partition,
             transactions=transactions,
+            metrics=self._metrics,
         )
         self._runner = TaskRunner(cluster, self.config, self._sender, self._work, transaction_runner)
         self._workers: list[threading.Thread] = []
@@ -269,6 +273,25 @@ class BatchingProducer:
         """The number of retries of batches so far."""
         return self._sender.resends
 
+    def metrics(self) -> Metrics:
+        """Return the metrics of this producer, of its topics, and of the connections of its
+        ``ClusterClient``: group -> name -> value, with the names of Kafka's clients.
+        """
+        found = self._cluster.metrics(PREFIX)
+        metrics = self._metrics
+        with self._lock:
+            metrics.requests_in_flight = self._sender.requests_in_flight
+            metrics.buffer_total_bytes = self.config.buffer_bytes
+            metrics.buffer_available_bytes = max(0, self.config.buffer_bytes - self._accumulator.used_bytes)
+            metrics.metadata_age = self._cluster.metadata_age_s
+            own = metrics.read()
+        return merged_groups(own, found)
+
+    def record_call(self, call: str, took_ms: int) -> None:
+        """Record a call of a transaction that took ``took_ms``. For the ``TransactionalProducer``."""
+        with self._lock:
+            self._metrics.record_call(call, took_ms)
+
     def wait(self, futures: Iterable[SendFuture], deadline: Deadline | None = None) -> bool:
         """Wait until all ``futures`` are done; return False after ``deadline``."""
         left = list(futures)
@@ -324,6 +347,7 @@ class BatchingProducer:
         Raises NetworkError if ``timeout_ms`` passes first; without it ``delivery_timeout_ms`` of each record
         is the limit.
         """
+        began_ms = self._clock.monotonic_ms()
         with self._accumulator.flush():
             with self._lock:
                 # Futures and not batches: the futures of a batch that is split move to other batches.
@@ -335,6 +359,8 @@ class BatchingProducer:
                 raise NetworkError(
                     f"timed out after {timeout_ms} ms flushing: {counted(undone, 'record')} left"
                 )
+        with self._lock:
+            self._metrics.record_event(self._metrics.flushes, self._clock.monotonic_ms() - began_ms)
 
     def close(self, timeout_ms: int | None = None) -> None:
         """Send all queued records, then end; a second call does nothing.
@@ -394,10 +420,14 @@ class BatchingProducer:
         if self._accumulator.has_room(size):
             return
         deadline = deadline or self._cluster.deadline(self.config.max_block_ms)
+        began_ms = self._clock.monotonic_ms()
         # Room becomes free sooner if batches do not linger.
         with self._accumulator.flush():
             self._wake_worker()
-            if not self._wait(lambda: self._closing or self._accumulator.has_room(size), deadline):
+            has_room = self._wait(lambda: self._closing or self._accumulator.has_room(size), deadline)
+            self._metrics.record_event(self._metrics.buffer_wait, self._clock.monotonic_ms() - began_ms)
+            if not has_room:
+                self._metrics.record_event(self._metrics.buffer_exhausted)
                 raise NetworkError(
                     f"timed out after {self.config.max_block_ms} ms waiting for {size} bytes of memory: "
                     f"{self._accumulator.used_bytes} of {self.config.buffer_bytes} bytes (buffer.memory) "

@@ -36,6 +36,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from minikafka.base.clock import SystemClock
 from minikafka.base.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -46,6 +47,7 @@ from minikafka.base.errors import (
     RemoteWireError,
 )
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.metrics.producer import ProducerMetrics
 from minikafka.clients.network.metadata import LeaderAndEpoch
 from minikafka.clients.network.response_errors import (
     NOT_ENOUGH_REPLICAS_CODES,
@@ -129,6 +131,7 @@ class Sender:
         counts_lookups: bool = False,
         other_partition: Callable[[TopicPartition], int] | None = None,
         transactions: TransactionManager | None = None,
+        metrics: ProducerMetrics | None = None,
     ) -> None:
         """``counts_lookups``: counted retries. ``other_partition`` chooses for the batches of a partition
         that may go to any, from those with a leader; it raises BrokerError if there are none.
@@ -147,6 +150,7 @@ class Sender:
         self._config = config
         self._leaders = leaders
         self._transactions = transactions
+        self.metrics = metrics or ProducerMetrics(SystemClock())
         self.transactional_id = None if transactions is None else transactions.transactional_id
         """For the requests; None without transactions."""
         self._sequences = SequenceNumbers(config) if transactions is None else transactions
@@ -215,6 +219,7 @@ class Sender:
         for batch in chosen:
             self._accumulator.drain(batch)
             self._sequences.assign(batch)
+            self.metrics.record_drained(batch.created_ms, now_ms)
         self.has_more_tasks = not all(self._is_busy(leader) for leader in left_to)
         return task
 
@@ -254,6 +259,11 @@ class Sender:
 
     def _is_busy(self, broker_id: int) -> bool:
         return len(self._in_flight[broker_id]) >= self._config.max_in_flight
+
+    @property
+    def requests_in_flight(self) -> int:
+        """The number of Produce requests without a response."""
+        return sum(map(len, self._in_flight.values()))
 
     def tasks_under_way(self) -> list[Task]:
         """Return the tasks whose end was not reported; a MetadataTask stands for all topics looked up."""
@@ -505,6 +515,7 @@ class Sender:
             self._fail(batch, self._expiry_error(batch))
         else:
             self.resends += 1
+            self.metrics.record_retry(batch.topic_partition.topic, batch.count)
             self._accumulator.reenqueue(batch)
 
     def _split_or_fail(self, batch: ProducerBatch, code: ErrorCode, broker_id: int) -> None:
@@ -513,6 +524,7 @@ class Sender:
         if halves is not None:
             self._sequences.reclaim(batch)
             self._accumulator.reenqueue(batch, *halves)
+            self.metrics.record_event(self.metrics.splits)
             return
         what, setting = "message" if batch.count == 1 else f"message set of {batch}", TOO_LARGE_SETTINGS[code]
         text = (
@@ -552,6 +564,7 @@ class Sender:
 
     def _fail(self, batch: ProducerBatch, error: MinikafkaError) -> None:
         self._sequences.handle_failed_batch(batch, error)
+        self.metrics.record_error(batch.topic_partition.topic, batch.count)
         batch.produce_result.error = error
         self._complete(batch)
         self._accumulator.condition.notify_all()

@@ -141,7 +141,7 @@ class TaskRunner:
     def _receive(self, request: _Request) -> None:
         outcome = self._response(request)
         self._requests.remove(request)
-        self._handle(request.task, outcome)
+        self._handle(request.task, outcome, request.reply.latency_ms)
         self._report()
 
     def run(self, task: Task, put_aside: Callable[[_Request], None] | None = None) -> None:
@@ -159,7 +159,8 @@ class TaskRunner:
                 else self._send(task)
             ) is not None:
                 if put_aside is None:
-                    self._handle(task, self._response(request))
+                    outcome = self._response(request)
+                    self._handle(task, outcome, request.reply.latency_ms)
                 else:
                     put_aside(request)
         except BaseException as error:  # the futures must end, or their owners would wait for ever
@@ -275,7 +276,9 @@ class TaskRunner:
             logger.exception("unexpected error in the response to %s", request.task)
             return unexpected_error(error)
 
-    def _handle(self, task: ProduceTask | TransactionTask, outcome: Any) -> None:
+    def _handle(
+        self, task: ProduceTask | TransactionTask, outcome: Any, latency_ms: int | None = None
+    ) -> None:
         """Handle the response to a request, or its error; None with acks=0."""
         with self._work:
             now_ms = self._clock.monotonic_ms()
@@ -286,6 +289,9 @@ class TaskRunner:
                 self._sender.handle_failure(task, outcome, now_ms)
             else:
                 self._sender.handle_response(task, outcome, now_ms)
+            if isinstance(task, ProduceTask):
+                throttle_ms = outcome.throttle_time_ms if isinstance(outcome, ProduceResponse) else 0
+                self._sender.metrics.record_request(task.batches, latency_ms, throttle_ms)
             if self._sender.has_callbacks:
                 self._work.notify()  # else this thread takes what is due next, before it waits
 
@@ -338,7 +344,9 @@ class TaskRunner:
                     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                     f"{batch}: the broker does not support compression.type zstd, which needs Kafka 2.1",
                 )
-            return batch.encode(magic, codec)
+            data = batch.encode(magic, codec)
+            batch.note_encoded(len(data), codec)
+            return data
         except MinikafkaError as error:
             raise _UnencodableBatch(batch, error) from error
 

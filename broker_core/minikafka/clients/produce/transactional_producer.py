@@ -22,6 +22,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Networ
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.offsets import Committed, GroupMetadata, checked_offsets
+from minikafka.clients.metrics.registry import Metrics
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.produce.batch import BatchSource
@@ -234,6 +235,10 @@ class TransactionalProducer:
         """Return the newest format that the partition's leader supports, as ``BatchingProducer.magic``."""
         return self._engine.magic(topic_partition)
 
+    def metrics(self) -> Metrics:
+        """Return the metrics of this producer, as ``BatchingProducer.metrics``."""
+        return self._engine.metrics()
+
     def wait(self, futures: Iterable[SendFuture], deadline: Deadline | None = None) -> bool:
         """Wait until all ``futures`` are done; return False after ``deadline``."""
         return self._engine.wait(futures, deadline)
@@ -279,7 +284,11 @@ class TransactionalProducer:
         flush: bool = False,
     ) -> None:
         limit_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
-        result = self._engine.perform(begin, limit_ms, flush=flush)
+        began_ms = self._cluster.clock.monotonic_ms()
+        try:
+            result = self._engine.perform(begin, limit_ms, flush=flush)
+        finally:
+            self._engine.record_call(call, self._cluster.clock.monotonic_ms() - began_ms)
         if not result.done:
             raise NetworkError(self._timeout_text(call, limit_ms))
         if call != "begin":
