@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler, RequestMeter
+from minikafka.net.request_times import RequestTimes
 from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from minikafka.wire.frame_parts import Part, join
 
@@ -400,6 +401,7 @@ class _Exchange:
         self._connection = connection
         self._answered = False
         self.meter: RequestMeter | None = None
+        self.times = RequestTimes()
 
     @property
     def client_host(self) -> str:

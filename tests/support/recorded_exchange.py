@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minikafka.net.interfaces import RequestMeter
+from minikafka.net.request_times import RequestTimes
 from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from minikafka.wire.frame_parts import Part, join
 
@@ -20,6 +21,7 @@ class RecordedExchange:
         self.memory: dict[str, Any] = {}
         self.principal: KafkaPrincipal = ANONYMOUS
         self.meter: RequestMeter | None = None
+        self.times = RequestTimes()
         self.peer_certificate: bytes | None = None
         self.calls: list[tuple[Any, ...]] = []
         self.response: Sequence[Part] | None = None

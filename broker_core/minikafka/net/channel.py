@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.base.clock import NEVER_MS
 from minikafka.net.network_send import NetworkSend, peer_name
-from minikafka.net.response_memory import LargeResponse
+from minikafka.net.response_memory import STALL_BYTES, LargeResponse
 from minikafka.security.principals import ANONYMOUS
 from minikafka.wire.framing import FrameReader
 
@@ -112,6 +112,7 @@ class Channel:
     """One connection. Only its processor's thread uses it, where nothing else is said."""
 
     __slots__ = (
+        "answered",
         "authentication_deadline_ms",
         "close_reason",
         "counted",
@@ -154,6 +155,9 @@ class Channel:
         self.reader = FrameReader(max_request_bytes, window=WINDOW_BYTES)
         self.state = READING if endpoint.tls is None else HANDSHAKE
         self.exchange: Exchange | None = None
+        """The request in service."""
+        self.answered: Exchange | None = None
+        """The request whose response is being sent, or was sent last."""
         self.outgoing: NetworkSend | None = None
         self.large_response: LargeResponse | None = None
         # The time for which the current response throttles, and the end of THROTTLED or DELAYED.
@@ -211,3 +215,17 @@ class Channel:
     def mute(self) -> None:
         """Report nothing in this state, as the peer sends what is not read now."""
         self.interest = 0
+
+    def stalled(self, *, memory_is_scarce: bool) -> str:
+        """Return why a connection that holds scarce memory counts as stalled; '' if it does not.
+
+        Called in intervals: the peer must have sent, or read, something since the last call.
+        """
+        if self.large_response is not None and self.large_response.is_stalled():
+            return "it read too little of its response"
+        if self.state is not READING or not self.reserved or not memory_is_scarce:
+            self.seen_bytes = None
+            return ""
+        seen, self.seen_bytes = self.seen_bytes, self.reader.received_bytes
+        stalls = seen is not None and self.seen_bytes - seen < STALL_BYTES
+        return f"it sent less than {STALL_BYTES} bytes of its request" if stalls else ""

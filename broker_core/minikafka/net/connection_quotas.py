@@ -178,9 +178,15 @@ class ConnectionQuotas:
         """The rates of new connections by listener; "" for all."""
         self._ip_rates = IpRates(limits.rate_windows, limits.rate_window_ms)
         self._by_listener: Counter[str] = Counter()
+        self._accepted: Counter[str] = Counter()
         self._by_ip: Counter[str] = Counter()
         self._by_processor = [0] * processors
         self._last = 0
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """Return the open connections of each listener, and those accepted so far."""
+        with self._lock:
+            return {name: (self._by_listener[name], count) for name, count in self._accepted.items()}
 
     def set_limits(self, limits: ConnectionLimits) -> None:
         """Replace the limits, for new connections, except ``per_ip_overrides``."""
@@ -220,6 +226,7 @@ class ConnectionQuotas:
             self._by_processor[self._last] += 1
             self._by_ip[ip] += 1
             self._by_listener[listener] += 1
+            self._accepted[listener] += 1
             return self._last
 
     def pause_ms(self, listener: str) -> int:

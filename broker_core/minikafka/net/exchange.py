@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 from typing import Any, Protocol
 
 from minikafka.net.channel import Channel
-from minikafka.net.interfaces import RequestMeter
+from minikafka.net.interfaces import Exchange, RequestMeter, RequestObserver
 from minikafka.net.network_send import MeteredSend, NetworkSend
+from minikafka.net.request_times import RequestTimes
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import encode_frame
+
+logger = logging.getLogger("minikafka.net")
 
 
 class ResponseSender(Protocol):
@@ -32,12 +37,13 @@ class ResponseSender(Protocol):
         """Stop counting a request in flight that was parked."""
 
 
-class SocketExchange:
-    """Implements ``interfaces.Exchange``."""
+class SocketExchange(RequestTimes):
+    """Implements ``interfaces.Exchange``. It is its own ``times``, which saves an object for each request."""
 
     __slots__ = ("_answered", "_channel", "_processor", "keeps_memory", "meter", "parked")
 
-    def __init__(self, processor: ResponseSender, channel: Channel) -> None:
+    def __init__(self, processor: ResponseSender, channel: Channel, request_bytes: int = 0) -> None:
+        super().__init__(request_bytes)
         self._processor = processor
         self._channel = channel
         self._answered = False
@@ -45,6 +51,10 @@ class SocketExchange:
         self.parked = False
         self.keeps_memory = False
         """True when the request's bytes are counted until the response."""
+
+    @property
+    def times(self) -> RequestTimes:
+        return self
 
     @property
     def client_host(self) -> str:
@@ -93,6 +103,7 @@ class SocketExchange:
         frame = encode_frame(parts) if parts else []
         outgoing = NetworkSend(frame) if self.meter is None else MeteredSend(frame, self.meter)
         self._answered = True
+        self.response_complete_ns = perf_counter_ns()
         self._processor.execute(lambda: self._processor.begin_response(self._channel, outgoing, pause_ms))
 
     def close(self, reason: str, response: Sequence[Part] = (), delay_ms: int = 0) -> None:
@@ -101,3 +112,11 @@ class SocketExchange:
         self._processor.execute(
             lambda: self._processor.begin_close(self._channel, reason, outgoing, delay_ms)
         )
+
+
+def observe(observer: RequestObserver, exchange: Exchange) -> None:
+    """Report a request whose response was sent just now. An error of the observer is logged."""
+    try:
+        observer.completed(exchange, perf_counter_ns())
+    except Exception:
+        logger.exception("unexpected error while observing a request")

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from minikafka.net.request_times import RequestTimes
 from minikafka.wire.frame_parts import Part
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class Exchange(Protocol):
 
         Only the request in flight may use it: do not touch it after the response.
         """
+
+    @property
+    def times(self) -> RequestTimes:
+        """The times of the request, and what an observer needs to know of it."""
 
     meter: RequestMeter | None
     """Measures the processor time of the request, if the handler has set it before the response."""
@@ -128,6 +133,16 @@ class RequestMeter(Protocol):
         """Count the time that it took to send the response, or as much of it as could be sent."""
 
 
+class RequestObserver(Protocol):
+    """Observes the requests of a server."""
+
+    def completed(self, exchange: Exchange, sent_ns: int) -> None:
+        """Record that the response to a request was sent, at ``sent_ns``; there may have been none to send.
+
+        Runs on the thread of the connection's processor. See ``net.request_times``.
+        """
+
+
 class RequestHandler(Protocol):
     """Handles the requests of a server."""
 
@@ -150,6 +165,15 @@ class Server(Protocol):
     @property
     def port(self) -> int:
         """The port of the first listener."""
+
+    def connections(self) -> Mapping[str, tuple[int, int]]:
+        """Return the open connections of each listener, and those accepted so far."""
+
+    def ended_threads(self) -> Sequence[str]:
+        """Return the names of network threads that have ended, although the server was not stopped."""
+
+    def idle_seconds(self) -> Mapping[str, float]:
+        """Return the time that each network thread has waited for events."""
 
     def set_limits(self, limits: ConnectionLimits) -> None:
         """Replace the limits of connections, for new ones, except ``per_ip_overrides``."""

@@ -29,6 +29,7 @@ from minikafka.base.clock import NEVER_MS, ManualClock
 from minikafka.base.errors import NetworkError, NoResponse, PeerClosed, RemoteWireError, StorageError
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler, RequestMeter
+from minikafka.net.request_times import RequestTimes
 from minikafka.security.principals import ANONYMOUS, KafkaPrincipal
 from minikafka.security.sasl.server_states import MAX_REQUEST_BYTES
 from minikafka.wire.frame_parts import Part, join
@@ -217,6 +218,18 @@ class MemoryServer:
         """The port of the first listener."""
         return next(iter(self.ports.values()))
 
+    def connections(self) -> Mapping[str, tuple[int, int]]:
+        """Return nothing: this network does not count."""
+        return {}
+
+    def ended_threads(self) -> Sequence[str]:
+        """Return nothing: this network has no threads."""
+        return ()
+
+    def idle_seconds(self) -> Mapping[str, float]:
+        """Return nothing: this network has no threads."""
+        return {}
+
     def set_limits(self, limits: ConnectionLimits) -> None:
         self.limits = limits
 
@@ -251,6 +264,7 @@ class _MemoryExchange:
         self._connection = connection
         self._answered = False
         self.meter: RequestMeter | None = None
+        self.times = RequestTimes()
 
     @property
     def client_host(self) -> str:

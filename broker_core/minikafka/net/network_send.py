@@ -81,12 +81,15 @@ class NetworkSend:
         self._parts: deque[memoryview | FileSlice | LazyPart] = deque()
         self.memory_bytes = 0
         """The initial memory of all parts."""
+        self.total_bytes = 0
+        """The size of all parts."""
         shared: dict[int, bytes] = {}
         for part in parts:
             # Empty parts are left out: data must follow after MSG_MORE.
             size = part_size(part)
             if not size:
                 continue
+            self.total_bytes += size
             if isinstance(part, (bytes, bytearray, memoryview)):
                 self.memory_bytes += size
                 if isinstance(part, bytes) and size > FREE_BYTES:

@@ -22,6 +22,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter_ns
 
 from minikafka.base.clock import NEVER_MS, Clock, SystemClock
 from minikafka.base.errors import RemoteWireError, StorageError
@@ -45,20 +46,17 @@ from minikafka.net.channel import (
 )
 from minikafka.net.connection_quotas import LogLimit, UnauthenticatedConnections
 from minikafka.net.event_loop import SelectorWakeup, Timers
-from minikafka.net.exchange import SocketExchange
+from minikafka.net.exchange import SocketExchange, observe
 from minikafka.net.handshake import HandshakeFailed, NothingSent, TurnEndQueue, continue_handshake
-from minikafka.net.interfaces import Endpoint, RequestHandler
+from minikafka.net.interfaces import Endpoint, RequestHandler, RequestObserver
 from minikafka.net.network_send import TURN_BYTES, NetworkSend, error_reason
 from minikafka.net.request_limiter import FREE_BYTES, RequestLimiter
-from minikafka.net.response_memory import STALL_BYTES, ResponseMemory
-from minikafka.net.server_options import ServerOptions, idle_limit
+from minikafka.net.response_memory import ResponseMemory
+from minikafka.net.server_options import STALL_MS, ServerOptions, idle_limit
 from minikafka.wire.framing import FrameReader
 
 logger = logging.getLogger("minikafka.net")
 
-STALL_MS = 1_000
-"""While others wait for memory, a holder must transfer ``STALL_BYTES`` of request or response in this time.
-"""
 ROUNDS = 8
 """Requests of one connection, received together, that are served before other connections."""
 
@@ -80,8 +78,10 @@ class Processor:
         log_limit: LogLimit,
         on_close: Callable[[str, str], None],
         clock: Clock | None = None,
+        observer: RequestObserver | None = None,
     ) -> None:
         self._handler = handler
+        self._observer = observer
         self._options = options
         self._limiter = limiter
         self._response_memory = response_memory
@@ -113,6 +113,10 @@ class Processor:
             THROTTLED: self._note_sent_ahead,
             LINGERING: self._discard,
         }
+        self.has_ended = False
+        """True if the thread has ended, although it was not stopped."""
+        self.idle_ns = 0
+        """The time that it has waited for events, until its last turn began."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -159,7 +163,9 @@ class Processor:
             outgoing.close()
             return
         channel.become(SENDING)
-        channel.exchange = None
+        channel.answered, channel.exchange = channel.exchange, None
+        if channel.answered is not None:
+            channel.answered.times.begin_response(outgoing.total_bytes, pause_ms)
         channel.outgoing = outgoing
         channel.throttle_ms = pause_ms
         self._release(channel)
@@ -236,7 +242,10 @@ class Processor:
     def _run(self) -> None:
         try:
             while not self._ended():
-                events = self._selector.select(self._select_timeout_seconds())
+                timeout_s = self._select_timeout_seconds()
+                began_ns = perf_counter_ns()
+                events = self._selector.select(timeout_s)
+                self.idle_ns += perf_counter_ns() - began_ns
                 self._handshakes.begin_turn()
                 self._giving_way.begin_turn()
                 for key, _ in events:
@@ -256,6 +265,7 @@ class Processor:
                 self._giving_way.end_turn()
                 self._handle_timeouts()
         finally:
+            self.has_ended = self._drain_until_ms is None
             # Also after an error in the loop: close the remaining connections.
             for channel in list(self._channels):
                 unanswered = channel.state in UNANSWERED
@@ -380,12 +390,8 @@ class Processor:
                 return False
             channel.reserved = allowed
             # A channel that holds bytes is checked sooner.
-            self._timers.set(channel, self._clock.monotonic_ms() + self._stall_ms)
+            self._timers.set(channel, self._clock.monotonic_ms() + self._options.stall_ms)
         return True
-
-    @property
-    def _stall_ms(self) -> int:
-        return min(STALL_MS, self._options.write_timeout_ms)
 
     def _hold(self, channel: Channel) -> None:
         channel.become(HELD)
@@ -450,7 +456,7 @@ class Processor:
 
     def _dispatch(self, channel: Channel, frame: memoryview) -> None:
         channel.become(IN_SERVICE)
-        exchange = channel.exchange = SocketExchange(self, channel)
+        exchange = channel.exchange = SocketExchange(self, channel, len(frame))
         if channel.reserved:
             self._limiter.complete(channel)
         try:
@@ -461,9 +467,12 @@ class Processor:
             logger.exception("unexpected error in a request of %s", channel.name)
             self.close_channel(channel, "unexpected error in its request", limited=False)
         # Most requests are answered by now and never counted. All responses pass this thread.
-        if channel.state is IN_SERVICE and not exchange.parked:
-            channel.counted = True
-            self._limiter.begin()
+        if channel.state is IN_SERVICE:
+            if not exchange.keeps_memory:  # otherwise the pool works for it
+                exchange.local_complete()
+            if not exchange.parked:
+                channel.counted = True
+                self._limiter.begin()
 
     def _write(self, channel: Channel) -> None:
         outgoing = channel.outgoing
@@ -479,14 +488,15 @@ class Processor:
             outgoing.waits_for.prepare(lambda: self._post(lambda: self._write_more(channel, outgoing)))
             return
         if not outgoing.done:
-            timeout_ms = (
-                self._stall_ms if channel.large_response is not None else self._options.write_timeout_ms
-            )
+            options, is_large = self._options, channel.large_response is not None
+            timeout_ms = options.stall_ms if is_large else options.write_timeout_ms
             self._timers.set(channel, self._clock.monotonic_ms() + timeout_ms)
             channel.await_transport()
             return
         outgoing.close()
         channel.outgoing = None
+        if self._observer is not None and channel.answered is not None:
+            observe(self._observer, channel.answered)
         if channel.large_response is not None:
             channel.large_response.end()
             channel.large_response = None
@@ -569,9 +579,11 @@ class Processor:
                 timeout_ms = self._options.authentication_timeout_ms
                 self.close_channel(channel, f"its client did not authenticate within {timeout_ms} ms")
                 continue
-            stalled = self._stalled(channel)
+            stalled = channel.stalled(memory_is_scarce=self._limiter.is_scarce)
             if stalled:
-                self.close_channel(channel, f"{stalled} in {self._stall_ms} ms, while others need the memory")
+                self.close_channel(
+                    channel, f"{stalled} in {self._options.stall_ms} ms, while others need the memory"
+                )
                 continue
             check_ms = (channel.last_active_ms if reason else now_ms) + limit_ms
             check_ms = min(check_ms, max(channel.authentication_deadline_ms, now_ms + STALL_MS))
@@ -582,16 +594,5 @@ class Processor:
             elif channel.state is DELAYED:
                 self._run_step(channel, self._send_last)
             if channel.reserved or channel.large_response is not None:
-                check_ms = min(check_ms, now_ms + self._stall_ms)
+                check_ms = min(check_ms, now_ms + self._options.stall_ms)
             self._timers.set(channel, check_ms)
-
-    def _stalled(self, channel: Channel) -> str:
-        """Return why a channel that holds scarce memory counts as stalled; '' if it does not."""
-        if channel.large_response is not None and channel.large_response.is_stalled():
-            return "it read too little of its response"
-        if channel.state is not READING or not channel.reserved or not self._limiter.is_scarce:
-            channel.seen_bytes = None
-            return ""
-        seen, channel.seen_bytes = channel.seen_bytes, channel.reader.received_bytes
-        stalls = seen is not None and channel.seen_bytes - seen < STALL_BYTES
-        return f"it sent less than {STALL_BYTES} bytes of its request" if stalls else ""

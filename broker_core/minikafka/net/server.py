@@ -18,7 +18,7 @@ from minikafka.net.connection_quotas import (
     LogLimit,
     descriptors_for_connections,
 )
-from minikafka.net.interfaces import Endpoint, Exchange, RequestHandler, Server
+from minikafka.net.interfaces import Endpoint, Exchange, RequestHandler, RequestObserver, Server
 from minikafka.net.network_send import peer_name
 from minikafka.net.processor import Processor
 from minikafka.net.request_limiter import RequestLimiter
@@ -51,8 +51,8 @@ class SocketServer:
     ``processors``: threads (``num.network.threads``, here for all listeners together). ``backlog``: the
     operating system's queue of connections that are not accepted yet. ``queued_requests``, ``queued_bytes``:
     see ``net.request_limiter``; ``unsent_bytes``: ``net.response_memory``; ``limits``:
-    ``net.connection_quotas``. For the others see ``ServerOptions``. The defaults are Kafka's, except that the
-    socket buffers are left to the system.
+    ``net.connection_quotas``; ``observer``: of requests. For the others see ``ServerOptions``. The
+    defaults are Kafka's, except that the socket buffers are left to the system.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class SocketServer:
         unsent_bytes: int = UNSENT_BYTES,
         limits: ConnectionLimits | None = None,
         clock: Clock | None = None,
+        observer: RequestObserver | None = None,
     ) -> None:
         if processors < 1:
             raise ConfigError("num.network.threads", processors, "must be at least 1")
@@ -95,6 +96,7 @@ class SocketServer:
             unauthenticated_request_bytes=unauthenticated_request_bytes,
         )
         self._clock = clock or SystemClock()
+        self._observer = observer
         self._limiter = RequestLimiter(queued_requests, queued_bytes)
         self._response_memory = ResponseMemory(unsent_bytes)
         self._log_limit = LogLimit(self._clock)
@@ -163,7 +165,24 @@ class SocketServer:
             log_limit=self._log_limit,
             on_close=lambda ip, listener: self._connection_quotas.release(number, ip, listener),
             clock=self._clock,
+            observer=self._observer,
         )
+
+    def connections(self) -> dict[str, tuple[int, int]]:
+        """See ``interfaces.Server``."""
+        return dict.fromkeys(self._ports, (0, 0)) | self._connection_quotas.counts()
+
+    def ended_threads(self) -> list[str]:
+        """See ``interfaces.Server``."""
+        return [f"net-processor-{number}" for number in self._numbers if self._processors[number].has_ended]
+
+    def idle_seconds(self) -> dict[str, float]:
+        """See ``interfaces.Server``."""
+        return {str(number): self._processors[number].idle_ns / 1e9 for number in self._numbers}
+
+    @property
+    def _numbers(self) -> range:
+        return range(len(self._processors))
 
     def set_limits(self, limits: ConnectionLimits) -> None:
         """See ``interfaces.Server``."""

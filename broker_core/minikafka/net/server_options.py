@@ -27,6 +27,10 @@ A storm of as many clients passes in about two seconds of computing: above, it i
 UNSENT_BYTES = 128 << 20
 """The default limit on memory of large responses that peers have not read yet."""
 
+STALL_MS = 1_000
+"""While others wait for memory, a holder must transfer ``STALL_BYTES`` of request or response in this time.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
@@ -49,6 +53,11 @@ class ServerOptions:
     authentication_timeout_ms: int
     unauthenticated_connections: int
     unauthenticated_request_bytes: int
+
+    @property
+    def stall_ms(self) -> int:
+        """The interval of checks of a peer that holds scarce memory."""
+        return min(STALL_MS, self.write_timeout_ms)
 
 
 def idle_limit(state: ConnectionState, options: ServerOptions) -> tuple[int, str, int]:

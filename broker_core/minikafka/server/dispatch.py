@@ -191,6 +191,7 @@ class Dispatcher:
         yield _need_bytes(frame)
         # A request that is delayed afterwards does not keep its frame.
         exchange.keep_counted(kept=False)
+        exchange.times.dequeued()
         self._serve(exchange, frame)
 
     def _serve(self, exchange: Exchange, frame: memoryview) -> None:
@@ -207,6 +208,8 @@ class Dispatcher:
 
     def _handle(self, context: RequestContext, request: Any) -> None:
         exchange = context.exchange
+        if context.api.key is ApiKey.FETCH and request.follower_id >= 0:
+            exchange.times.from_follower = True
         if self._broker.access_control.enforced:
             context, request = self._broker.access_control.authorize(context, request)
         if request is not None:  # otherwise answered already: all of it is denied

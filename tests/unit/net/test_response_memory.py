@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from minikafka.net import processor
+from minikafka.net import server_options
 from minikafka.net.request_limiter import FREE_BYTES
 from minikafka.net.response_memory import STALL_BYTES, LargeResponse, ResponseMemory
 from tests.support.network import Answering, Keeping, eventually
@@ -96,7 +96,7 @@ def test_no_peer_is_stalled_while_there_is_room() -> None:
 def test_peer_that_does_not_read_is_closed_when_memory_is_scarce(
     serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processor, "STALL_MS", 30)
+    monkeypatch.setattr(server_options, "STALL_MS", 30)
     big = bytes(LARGE)
     server = serve(Answering(lambda frame: [big]), unsent_bytes=LARGE, send_buffer_bytes=BUFFER)
     with plain(server, receive_buffer=BUFFER) as sock:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minikafka.net.interfaces import Exchange, RequestMeter
+from minikafka.net.request_times import RequestTimes
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.wire.frame_parts import Part
 
@@ -100,6 +101,10 @@ class _AdmittedExchange:
     @principal.setter
     def principal(self, principal: KafkaPrincipal) -> None:
         self._exchange.principal = principal
+
+    @property
+    def times(self) -> RequestTimes:
+        return self._exchange.times
 
     @property
     def meter(self) -> RequestMeter | None:

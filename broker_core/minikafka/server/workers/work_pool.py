@@ -56,6 +56,9 @@ class WorkPool(Protocol):
     def submit(self, steps: Steps) -> None:
         """Run ``steps`` to their end, in turn with other jobs. Any thread may call this. It does not wait."""
 
+    def queued(self) -> int:
+        """Return the number of jobs that wait for a thread."""
+
     def stop(self) -> None:
         """Start no further step. Unfinished jobs are closed."""
 
@@ -114,6 +117,9 @@ class ThreadWorkPool:
             if not self._stopping:
                 self._jobs.append(_Job(steps))
                 self._changed.notify()
+
+    def queued(self) -> int:
+        return len(self._jobs)
 
     def stop(self) -> None:
         with self._changed:
@@ -185,6 +191,9 @@ class InlineWorkPool:
         for _ in steps:
             pass
 
+    def queued(self) -> int:
+        return 0
+
     def stop(self) -> None:
         pass
 
@@ -226,6 +235,7 @@ def finish(steps: Generator[int, None, T]) -> T:
 def _guarded(exchange: Exchange, steps: Steps) -> Steps:
     try:
         yield from steps if exchange.meter is None else exchange.meter.timed(steps)
+        exchange.times.local_complete()
     except RemoteWireError as error:
         exchange.close(str(error))
     except Exception:  # noqa: BLE001 - an error of one request must only close its connection

@@ -9,6 +9,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.net.request_times import RequestTimes
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.server.context import RequestContext
 from minikafka.server.handlers import list_offsets
@@ -87,7 +88,7 @@ def test_old_look_ups_of_many_partitions_are_steps_that_need_nothing() -> None:
     parts = (ListOffsetsPartition(0, -1, -1, 5),) * 300
     request = ListOffsetsRequest(-1, 0, (ListOffsetsTopic("t", parts),))
     answers: list[object] = []
-    exchange = SimpleNamespace(respond=answers.append)
+    exchange = SimpleNamespace(respond=answers.append, times=RequestTimes())
     steps = list_offsets._serve(world.broker, context_of(0, exchange), request)
     assert list(steps) == [0] * 300
     assert len(answers) == 1

@@ -10,6 +10,7 @@ import pytest
 from minikafka.base.acls import Operation, Resource, ResourceType
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import OFFSETS_TOPIC, ProducerIdAndEpoch, TopicPartition
+from minikafka.net.request_times import RequestTimes
 from minikafka.server import assembly
 from minikafka.server.context import RequestContext
 from minikafka.server.groups import checked_commits
@@ -60,6 +61,7 @@ class Exchange:
     def __init__(self) -> None:
         self.memory: dict[str, Any] = {}
         self.meter = None
+        self.times = RequestTimes()
 
 
 class World(Simulation):
