@@ -33,6 +33,7 @@ from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.effect_batch import EffectBatch
 from minikafka.controller.election import (
     NO_LEADER,
+    ElectionCounts,
     check_election,
     first_leader_and_isr,
     next_leader_and_isr,
@@ -60,16 +61,14 @@ class _PendingWrite:
 
 
 class Controller:
-    """The state machine of the controller; idle until Elected.
-
-    The same events in the same order give the same effects.
-    """
+    """The state machine of the controller; idle until Elected. The same events give the same effects."""
 
     def __init__(self, broker_id: int, *, delete_topics: bool) -> None:
         self._broker_id = broker_id
         self._delete_topics = delete_topics
         self._reset(0)
         self.active = False
+        self.election_counts = ElectionCounts()
 
     def _reset(self, epoch: int) -> None:
         self.active = True
@@ -142,8 +141,7 @@ class Controller:
 
     def _check_partition(self, topic_partition: TopicPartition, deleted: ErrorCode) -> None:
         if not self._context.has_partition(topic_partition):
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise BrokerError(unknown, f"there is no partition {topic_partition}")
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no such partition: {topic_partition}")
         if topic_partition.topic in self._deletions:
             raise BrokerError(deleted, f"topic {topic_partition.topic} is being deleted")
 
@@ -172,10 +170,7 @@ class Controller:
             self._reset(0)
             self.active = False
         else:
-            if isinstance(event, events.LeaderEpochsRefused):
-                self._raise_leader_epochs(event.partitions)
-            else:
-                self._handle(event)
+            self._handle(event)
             if self._full_metadata_pending and not self._pending_writes:
                 self._full_metadata_pending = False
                 self._effects.add_full_metadata(self._context.brokers)
@@ -193,6 +188,8 @@ class Controller:
                 self._leaderships_written(leaderships, missing)
             case events.IsrChanged(leaderships):
                 self._isr_changed(leaderships)
+            case events.LeaderEpochsRefused(partitions):
+                self._raise_leader_epochs(partitions)
             case events.DeletionRequested(topics):
                 self._deletions.request(topics, self._effects)
             case events.ReplicaDeleted(broker_id, topic_partition):
@@ -502,6 +499,7 @@ class Controller:
                     continue
                 if not self._is_of_this_term(topic_partition, held):
                     continue
+            self.election_counts.add(known if done else None, held)
             self._adopt(topic_partition, held, ours=done)
             if writing is None:
                 settled = self._reconcile(topic_partition)

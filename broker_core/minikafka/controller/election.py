@@ -43,6 +43,21 @@ class EligibleBrokers:
         return replica in self.live and replica not in self.unstable
 
 
+@dataclass(slots=True)
+class ElectionCounts:
+    """The partitions that got another leader from this broker since its start."""
+
+    all: int = 0
+    unclean: int = 0
+    """Those whose new leader was not in sync."""
+
+    def add(self, known: LeaderAndIsr | None, elected: LeaderAndIsr) -> None:
+        """Count a state that was written, if it has another leader than the known one."""
+        if known is not None and elected.leader not in {known.leader, NO_LEADER}:
+            self.all += 1
+            self.unclean += elected.leader not in known.isr
+
+
 def first_leader_and_isr(
     replicas: tuple[int, ...], eligible: EligibleBrokers, controller_epoch: int
 ) -> LeaderAndIsr | None:

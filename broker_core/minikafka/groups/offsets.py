@@ -61,6 +61,11 @@ class CommittedOffsets:
         """Return all committed offsets."""
         return {topic_partition: value for topic_partition, (_, value) in self._committed.items()}
 
+    def snapshot(self) -> dict[TopicPartition, int]:
+        """Return all committed offsets, without their metadata. Any thread may call this."""
+        committed = list(self._committed.items())
+        return {topic_partition: value.offset for topic_partition, (_, value) in committed}
+
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
         """Return whether a partition has a pending commit, or one in an open transaction."""
         return topic_partition in self._pending or topic_partition in self._open

@@ -114,6 +114,14 @@ class GroupCoordinatorShard:
             for group_id, entry in self._entries.items()
         ]
 
+    def groups(self) -> list[Group]:
+        """Return the groups. Any thread may call this, and read what does not change with time."""
+        return [entry.group for entry in list(self._entries.values())]
+
+    def all_offsets(self) -> dict[str, dict[TopicPartition, int]]:
+        """Return the committed offsets of each group. Any thread may call this."""
+        return {group_id: entry.offsets.snapshot() for group_id, entry in list(self._entries.items())}
+
     def has_group(self, group_id: str) -> bool:
         """Return whether the group exists."""
         return group_id in self._entries

@@ -35,6 +35,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from minikafka.base.errors import BrokerError, ErrorCode, OffsetOutOfRange, StorageError, TooManyFiles
 from minikafka.base.files import Buffer, Files
+from minikafka.base.metrics import TimeHistogram
 from minikafka.log import search
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.config import LogConfig
@@ -63,8 +64,10 @@ class Log:
         layout: Layout,
         found: log_loader.LoadedLog,
         new_mutex: Callable[[], AbstractContextManager[object]],
+        flush_times: TimeHistogram | None,
     ) -> None:
         self.directory = directory
+        self._flush_times = flush_times or TimeHistogram()
         self.config = config
         self.layout = layout
         self.recovery: RecoveryReport | None = found.report
@@ -110,14 +113,16 @@ class Log:
         *,
         now_ms: int | None = None,
         new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
+        flush_times: TimeHistogram | None = None,
     ) -> Log:
         """Open the log in ``directory``, created when absent, and recover it. Raises StorageError.
 
-        ``new_mutex`` creates locks, for a log that several threads use.
+        ``new_mutex`` creates locks, for a log that several threads use. ``flush_times`` gets the time of each
+        flush that had to write.
         """
         found = log_loader.load_log(files, directory, config, layout, known, now_ms)
         found.epochs.mutex = new_mutex()
-        return cls(files, directory, config, layout, found, new_mutex)
+        return cls(files, directory, config, layout, found, new_mutex, flush_times)
 
     # State.
 
@@ -608,7 +613,8 @@ class Log:
         while True:
             segments = self._segments
             try:
-                self._sync(segments, target, durable)
+                with self._flush_times.measure():
+                    self._sync(segments, target, durable)
             except TooManyFiles:
                 raise  # no fsync has failed: the next flush can do it
             except (StorageError, FileNotFoundError) as error:

@@ -26,6 +26,7 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, DirectoryLocked, ErrorCode, StorageError
 from minikafka.base.files import Files
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
+from minikafka.base.metrics import TimeHistogram
 from minikafka.log import maintenance
 from minikafka.log.checkpoints.data_directory import DataDirectory
 from minikafka.log.checkpoints.high_watermarks import HighWatermarkCheckpoints
@@ -73,11 +74,14 @@ class LogManager:
         *,
         new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
         run_all: Callable[[Jobs], None] = run_sequentially,
+        flush_times: TimeHistogram | None = None,
     ) -> None:
         """``config`` has the ``defaults``, which may be replaced; ``layout`` is that of empty directories.
 
         ``run_all`` runs jobs to their end, in any order, in parallel if it can: opening and closing of logs.
+        ``flush_times``: see ``Log.open``.
         """
+        self._flush_times = flush_times
         self._new_mutex = new_mutex
         self._run_all = run_all
         self._files = files
@@ -560,6 +564,7 @@ class LogManager:
             known,
             now_ms=self._clock.now_ms(),
             new_mutex=self._new_mutex,
+            flush_times=self._flush_times,
         )
         if log.recovery is not None:
             _logger.warning("%s", log.recovery)

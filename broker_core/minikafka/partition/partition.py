@@ -337,6 +337,14 @@ class Partition:
             leadership, tuple(other for other in leadership.replicas if other in in_sync)
         )
 
+    def follower_lags(self) -> dict[int, int]:
+        """Return how many messages each follower is behind this leader's log. Any thread may call this.
+
+        A follower that has not fetched yet has none.
+        """
+        end, followers = self.log.end_offset, list(self._followers.items())
+        return {replica: max(0, end - max(0, follower.end_offset)) for replica, follower in followers}
+
     def shrink_isr(self, now_ms: int, lag_max_ms: int) -> LeaderAndIsr | None:
         """Propose the ISR without lagging replicas (``replica.lag.time.max.ms``). ``now_ms``: monotonic.
 

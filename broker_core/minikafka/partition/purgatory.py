@@ -38,6 +38,10 @@ class Purgatory(Generic[Ticket]):
     def __len__(self) -> int:
         return len(self._keys)
 
+    def tickets(self) -> list[Ticket]:
+        """Return all tickets. Any thread may call this."""
+        return list(self._keys)
+
     def __contains__(self, ticket: Ticket) -> bool:
         return ticket in self._keys
 

@@ -35,6 +35,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.states import KazooState
 
 from minikafka.base.errors import BadVersion, CoordinationError, CoordinationLost, NodeExists, NoNode
+from minikafka.base.metrics import TimeHistogram
 from minikafka.registry import kazoo_clients
 from minikafka.registry.store import (
     ChildrenCallback,
@@ -87,7 +88,10 @@ class ZooKeeperStore:
         request_timeout_ms: int | None = None,
         make_chroot: bool = True,
         security: ZooKeeperSecurity = UNSECURED,
+        request_times: TimeHistogram | None = None,
     ) -> None:
+        """request_times: gets the time of each request until its answer."""
+        self._request_times = request_times
         self.security = security
         self._hosts, self._chroot = parse_connect(connect)
         self._session_timeout_ms = session_timeout_ms
@@ -404,12 +408,17 @@ class ZooKeeperStore:
         if not self._connected.wait(self._request_timeout_s if patient else 0):
             raise CoordinationLost(f"cannot {doing} {path}: no connection to ZooKeeper at {self._hosts}")
         self._check_open()
+        began_ns = time.perf_counter_ns()
         with kazoo_clients.translate_errors(doing, path):
             sent = send()
 
         def answer() -> Any:
-            with kazoo_clients.translate_errors(doing, path):
-                return sent.get(timeout=max(0.1, deadline - time.monotonic()))
+            try:
+                with kazoo_clients.translate_errors(doing, path):
+                    return sent.get(timeout=max(0.1, deadline - time.monotonic()))
+            finally:
+                if self._request_times is not None:
+                    self._request_times.observe(time.perf_counter_ns() - began_ns)
 
         return answer
 

@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
@@ -51,6 +51,8 @@ from minikafka.server.config.listeners import unreachable
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.inter_broker_connection import InterBrokerConnection
 from minikafka.server.inter_broker_connector import InterBrokerConnector
+from minikafka.server.metrics.broker_metrics import BrokerMetrics
+from minikafka.server.metrics.monitoring import Monitoring
 from minikafka.server.workers.work_pool import MEMORY_BYTES, ThreadWorkPool
 from minikafka.server.workers.worker import ThreadWorker
 
@@ -75,10 +77,12 @@ def main(arguments: list[str] | None = None) -> int:
     log_lines_to_stderr("%(asctime)s %(levelname)s %(message)s (%(name)s)")
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     ending = _Ending()
+    monitoring = Monitoring()
     try:
         config = _config(given.properties, given.set)
+        monitoring.listen(config.metrics.listeners)
         running = start_patiently(
-            lambda: _start(config, ending),
+            lambda: _start(config, ending, monitoring.metrics),
             config.zookeeper_connection_timeout_ms,
             SystemClock(),
             lambda: ending.or_result(lambda: time.sleep(_START_AGAIN_S)),
@@ -93,9 +97,13 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         report("failed", message=f"internal error: {type(error).__name__}: {error}")
         raise
-    threading.Thread(target=announce, args=(running, config), name="announce", daemon=True).start()
+    monitoring.watch(running, lambda: _connector(config))
+    threading.Thread(
+        target=announce, args=(running, config, monitoring.urls), name="announce", daemon=True
+    ).start()
     status = ending.wait()
     _log.info("stopping")
+    monitoring.stopping()
     running.housekeeper.stop()
     try:
         running.stop()
@@ -104,6 +112,8 @@ def main(arguments: list[str] | None = None) -> int:
         report("failed", message=problem)
         print(f"minikafka: {printable(problem)}", file=sys.stderr)
         return 1
+    finally:
+        monitoring.stop()
     _log.info("stopped")
     return status
 
@@ -160,7 +170,7 @@ class _Ending:
         return future.result()
 
 
-def announce(running: RunningBroker, config: BrokerConfig) -> None:
+def announce(running: RunningBroker, config: BrokerConfig, metrics_urls: Sequence[str] = ()) -> None:
     """Print the ready line once the broker serves; then warn of advertised addresses that look wrong."""
     running.serving.wait()
     address = running.address
@@ -176,6 +186,7 @@ def announce(running: RunningBroker, config: BrokerConfig) -> None:
         "ready",
         address=host_port(address.host, address.port),
         cluster_id=running.broker.metadata_cache.cluster_id,
+        metrics=",".join(metrics_urls),
     )
     listeners = {listener.name: listener for listener in config.listeners}
     for endpoint in running.endpoints:
@@ -192,7 +203,7 @@ def _config(path: str, overrides: list[str]) -> BrokerConfig:
     return config
 
 
-def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
+def _start(config: BrokerConfig, ending: _Ending, metrics: BrokerMetrics) -> RunningBroker:
     tls = tls_of(config)
 
     def listen(config: BrokerConfig, handler: RequestHandler) -> Server:
@@ -206,6 +217,7 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             queued_bytes=config.queued_max_bytes,
             unauthenticated_request_bytes=config.authentication.receive_max_bytes,
             limits=_resolved(config.connection_limits),
+            observer=metrics.requests,
         )
         server.start()
         return server
@@ -223,6 +235,7 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             connect_timeout_ms=patience_ms,
             waited_ms=waited_ms,
             security=security,
+            request_times=metrics.zookeeper_requests,
         )
         if security.acl is AclPolicy.PRIVATE:
             closed = store.close_to_others()
@@ -230,10 +243,7 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
                 _log.info("closed ZooKeeper to others: %d znodes were open", closed)
         return store
 
-    for directory in filter(is_open_to_others, config.log_dirs):
-        _log.warning(
-            "other users of this host can read %s: run `chmod 700 %s` to prevent that", directory, directory
-        )
+    _warn_of_open_directories(config.log_dirs)
     _raise_file_limit()
     report("phase", phase="loading kernels")
     kernels.warm_up()
@@ -254,6 +264,7 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             connector=_connector(config),
             run_all=lambda jobs: _in_parallel(jobs, config.recovery_threads),
             spawn=_spawn,
+            metrics=metrics,
             renew_certificates=lambda: _renew(tls.values()),
             pool=ThreadWorkPool("requests", min(config.io_threads, os.cpu_count() or 1), MEMORY_BYTES),
         ),
@@ -261,6 +272,13 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
     )
     running.housekeeper.start()
     return running
+
+
+def _warn_of_open_directories(directories: Iterable[str]) -> None:
+    for directory in filter(is_open_to_others, directories):
+        _log.warning(
+            "other users of this host can read %s: run `chmod 700 %s` to prevent that", directory, directory
+        )
 
 
 def tls_of(config: BrokerConfig) -> dict[str, ServerTls]:

@@ -21,6 +21,7 @@ from typing import Protocol
 from minikafka.base.clock import Clock
 from minikafka.base.endpoints import LiveBroker, addresses_on
 from minikafka.base.errors import ConfigError, CoordinationLost, InconsistentClusterId, SessionExpired
+from minikafka.base.exposition import labels
 from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress
 from minikafka.log.checkpoints.data_directory import contents
@@ -47,6 +48,8 @@ from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import Services
 from minikafka.server.housekeeper import Housekeeper
 from minikafka.server.inter_broker_connection import InterBrokerConnection, check_own_login
+from minikafka.server.metrics.broker_metrics import BrokerMetrics
+from minikafka.server.metrics.definitions import ZOOKEEPER_SESSION_EVENTS
 from minikafka.server.replication.alter_log_dirs import ReplicaAlterLogDirsManager
 from minikafka.server.replication.failing_logs import FailingLogs
 from minikafka.server.replication.isr_writer import IsrWriter
@@ -85,6 +88,8 @@ class Ports:
     """Runs the jobs that open logs: in parallel, if there are threads."""
     spawn: Callable[[InterBrokerConnection, str], None] | None = None
     """Runs a connection to another broker on a thread of that name; None: ``RunningBroker.step`` does."""
+    metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
+    """Counts what the ports and the broker do."""
     pool: WorkPool = field(default_factory=InlineWorkPool)
     """Runs long requests outside of the processors."""
     renew_certificates: Callable[[], None] = lambda: None
@@ -120,16 +125,7 @@ class RunningBroker:
             raise
 
     def _start(self, config: BrokerConfig, ports: Ports, fatal: Callable[[str], None]) -> None:
-        logs = LogManager(
-            ports.files,
-            config.log_dirs,
-            config.log,
-            config.layout,
-            ports.clock,
-            # The worker and the housekeeper write checkpoints; they and the processors flush logs.
-            new_mutex=threading.Lock,
-            run_all=ports.run_all,
-        )
+        logs = _log_manager(config, ports)
         self._stops.callback(logs.close)
         store = ports.connect_store()
         for end in (store.close, ports.worker.stop, ports.loader.stop, ports.pool.stop):
@@ -145,9 +141,10 @@ class RunningBroker:
             worker=ports.worker,
             zk_client=zk_client,
             pool=ports.pool,
+            metrics=ports.metrics,
         )
         _prepare(self.broker, zk_client.store, ports)
-        coordinator = GroupCoordinator(self.broker, ports.loader, ports.random_bytes)
+        self.coordinator = coordinator = GroupCoordinator(self.broker, ports.loader, ports.random_bytes)
         marker_writer = MarkerWriter(self.broker, coordinator)
         transactions = self._transactions(ports, marker_writer)
         self._fetchers = ReplicaFetcherManager(self.broker, ports.connector, ports.spawn)
@@ -164,7 +161,7 @@ class RunningBroker:
         control = ControllerEventManager(self.broker, replicas, self._channels, fatal=fatal)
         in_sync = IsrWriter(self.broker)
         self.broker.propose_isr = in_sync.write
-        cleaning = self._cleaning(config, ports, logs)
+        self.cleaning = cleaning = self._cleaning(config, ports, logs)
         failing = FailingLogs(self.broker, replicas, ports.files, fatal)
         self.broker.log_failed = failing.failed
         self.housekeeper = Housekeeper(
@@ -179,7 +176,8 @@ class RunningBroker:
         )
         self._stops.callback(self.housekeeper.write_watermarks)
         services = Services(self.broker, coordinator, transactions, marker_writer, replicas, control)
-        server = ports.listen(config, authenticating(Dispatcher(services), self.broker, ports.random_bytes))
+        handler = authenticating(Dispatcher(services), self.broker, ports.random_bytes)
+        self.server = server = ports.listen(config, handler)
         self._stops.callback(server.stop)
         _limit_connections(self.broker, server)
         for end in (self.broker.stop_waiting, coordinator.stop, transactions.stop):
@@ -214,6 +212,10 @@ class RunningBroker:
         if config.beside_0_10:
             registration = BrokerRegistration.beside_0_10(registration.broker)
         zk_client.start(registration, control, keep_ticket)
+
+    def stopped_threads(self) -> str:
+        """Return which threads have ended, although they should run; "" for none."""
+        return ", ".join((*self.server.ended_threads(), *self.housekeeper.ended_threads()))
 
     def step(self) -> bool:
         """Run one step of each connection to another broker, and of the moves between data directories,
@@ -304,8 +306,23 @@ class RunningBroker:
         return meta.broker_id
 
 
+def _log_manager(config: BrokerConfig, ports: Ports) -> LogManager:
+    return LogManager(
+        ports.files,
+        config.log_dirs,
+        config.log,
+        config.layout,
+        ports.clock,
+        # The worker and the housekeeper write checkpoints; they and the processors flush logs.
+        new_mutex=threading.Lock,
+        run_all=ports.run_all,
+        flush_times=ports.metrics.flushes,
+    )
+
+
 def _zk_client(config: BrokerConfig, ports: Ports, store: Store, logs: LogManager) -> ZooKeeperClient:
     """Return the ZooKeeper client. Raises InconsistentClusterId with the contents of the data directories."""
+    store.on_session(lambda state: ports.metrics.count(ZOOKEEPER_SESSION_EVENTS, labels(event=state.value)))
     try:
         return ZooKeeperClient(
             store,

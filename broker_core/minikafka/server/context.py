@@ -17,6 +17,7 @@ from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import API_VERSIONS, refusal
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import RequestHeader, response_header
+from minikafka.wire.response_errors import error_codes
 
 _log = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class RequestContext:
 
     def encoded(self, response: Any) -> list[Part]:
         """Return the encoded response with its header."""
+        self.exchange.times.errors = error_codes(response)
         parts = self.api.encode_response(self.version, response)
         return [self._response_header(), *parts]
 
@@ -124,6 +126,7 @@ def decode_request(
     learns the supported versions.
     """
     header, body = RequestHeader.decode(frame)
+    exchange.times.header = header
     if header.api_key not in served:
         raise RemoteWireError(f"unsupported API key {header.api_key} (version {header.api_version})")
     api = APIS[ApiKey(header.api_key)]

@@ -17,6 +17,7 @@ from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
 from minikafka.server.control.controller_event_manager import ControllerEventManager
 from minikafka.server.core.broker import Broker
 from minikafka.server.groups.group_coordinator import GroupCoordinator
+from minikafka.server.metrics.definitions import CLEANED_BYTES, CLEANER_RUNS
 from minikafka.server.replication.failing_logs import FailingLogs
 from minikafka.server.replication.isr_writer import REPORT_CHECK_MS, IsrWriter
 from minikafka.server.transactions.transaction_coordinator import TransactionCoordinator
@@ -153,6 +154,12 @@ class Housekeeper:
         for thread in self._threads:
             thread.join()
 
+    def ended_threads(self) -> list[str]:
+        """Return the names of threads that have ended, although they should run."""
+        if self._stopping.is_set():
+            return []
+        return [thread.name for thread in self._threads if not thread.is_alive()]
+
     def _look_after_logs(self) -> int:
         """Run the tasks that are due; return the time of the next one (monotonic ms)."""
         for task in self._tasks:
@@ -218,8 +225,12 @@ class Housekeeper:
     def _clean(self) -> None:
         """Compact logs until none needs it."""
         try:
-            while self._cleaning is not None and self._cleaning.run_once(self._clock.now_ms()) is not None:
-                pass
+            while self._cleaning is not None:
+                cleaned = self._cleaning.run_once(self._clock.now_ms())
+                if cleaned is None:
+                    break
+                self._broker.metrics.count(CLEANER_RUNS)
+                self._broker.metrics.count(CLEANED_BYTES, count=cleaned.bytes_read)
         except Exception:  # noqa: BLE001 - one failure must not end the thread
             _log.exception("unexpected error during compaction, retrying")
 

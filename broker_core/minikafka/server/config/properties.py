@@ -58,6 +58,7 @@ from minikafka.server.config.listener_security import (
     security_of,
 )
 from minikafka.server.config.listeners import Listener, ListenerConfig, check_names_beside_0_10
+from minikafka.server.config.metrics import METRICS, MetricsConfig
 from minikafka.server.config.releases import RELEASE
 from minikafka.server.config.replication import CONTROLLER, QUOTAS, ReplicationConfig
 from minikafka.server.config.transactions import TRANSACTIONS, TransactionStateConfig
@@ -84,6 +85,7 @@ GROUPS = (
     TRANSACTIONS,
     QUOTAS,
     _ACCESS,
+    METRICS,
 )
 """The sections of the reference page."""
 
@@ -251,6 +253,7 @@ class BrokerConfig:
     replication: ReplicationConfig
     fetching: FetchConfig
     control: ControlConfig
+    metrics: MetricsConfig
     quotas: QuotaConfig
     authorizer: Authorizer | None
     """The authorizer without ACLs; None: everything is allowed."""
@@ -485,6 +488,7 @@ class BrokerConfig:
             replication=read(ReplicationConfig),
             fetching=read(FetchConfig),
             control=read(ControlConfig),
+            metrics=read(MetricsConfig),
             quotas=quotas,
             authorizer=read(AccessConfig).authorizer,
             connection_limits=faults.attempt(
@@ -546,6 +550,7 @@ BROKER_CONFIG = ConfigDef(
         *_in_group(TRANSACTIONS, TransactionSettings, TransactionStateConfig),
         *_in_group(QUOTAS, QuotaConfig),
         *_in_group(_ACCESS, AccessConfig),
+        *_in_group(METRICS, MetricsConfig),
     ],
     {**SslConfig.UNSUPPORTED, **dict.fromkeys(SECURITY_PREFIXES, NOT_YET)},
     SslConfig.CHECKED,

@@ -34,6 +34,7 @@ from minikafka.server.core.converted_records import PieceBudget
 from minikafka.server.core.fetch_sessions import FetchSessionCache
 from minikafka.server.core.metadata_cache import EncodedMetadata, MetadataCache
 from minikafka.server.core.topic_creations import TopicCreations
+from minikafka.server.metrics.broker_metrics import BrokerMetrics
 from minikafka.server.quotas.address_quotas import AddressQuotas
 from minikafka.server.quotas.client_quotas import ClientQuotaManager
 from minikafka.server.quotas.replication_quotas import ReplicationQuotas
@@ -100,6 +101,7 @@ class Broker:
         worker: Worker,
         zk_client: ZooKeeperClient,
         pool: WorkPool | None = None,
+        metrics: BrokerMetrics | None = None,
     ) -> None:
         self.config = config
         self.broker_id = broker_id
@@ -109,6 +111,7 @@ class Broker:
         self.zk_client = zk_client
         self.pool: WorkPool = pool or InlineWorkPool()
         """Runs requests that take more than a few milliseconds."""
+        self.metrics = metrics or BrokerMetrics()
         self.pieces = PieceBudget()
         """Bounds the memory of records that are converted for old consumers and not yet sent."""
         self.copies = RequestAdmission(COPIES_BYTES)
@@ -129,7 +132,6 @@ class Broker:
         self.quotas = ClientQuotaManager(config.quotas)
         self.address_quotas = AddressQuotas()
         self.scram_credentials = ScramCredentials()
-        """The SCRAM credentials of users, as in ZooKeeper."""
         self.replication_quotas = ReplicationQuotas(broker_id, config.replication)
         self.access_control = AccessControl(self.topic_name)
         """The ACLs in force. Without an authorizer everything is allowed to everyone."""
@@ -147,8 +149,7 @@ class Broker:
         self.alter_log_dir: Callable[[TopicPartition, str], None] = lambda topic_partition, path: None
         """Moves a replica here to another data directory. Called on the worker; raises BrokerError."""
         self.log_failed: Callable[[TopicPartition, str], None] = lambda topic_partition, complaint: None
-        """Called, also within steps, when a leader on this broker fails to write to its log. The second
-        argument is the line for the broker's own log, "" for none."""
+        """Called, also within steps, when a leader here cannot write, with a line for the log, or ""."""
         self.unwritable: set[TopicPartition] = set()
         """Partitions whose logs accept no writes at present: they are not fetched. See ``failing_logs``."""
         self.request_jobs = RequestJobs(worker, clock)
@@ -246,6 +247,13 @@ class Broker:
                 # Responses to other requests come after it, and the thread is the caller's.
                 _log.exception("unexpected error in an action deferred until the lock was free")
         return value
+
+    def turns(self, timeout_s: float) -> bool:
+        """Return True if the core's lock is free within a time. Not called within a step."""
+        if not self._lock.acquire(timeout=timeout_s):
+            return False
+        self._lock.release()
+        return True
 
     def after(self, action: Callable[[], None]) -> None:
         """Run ``action`` once the lock is free. Called within a step; responses are sent this way."""

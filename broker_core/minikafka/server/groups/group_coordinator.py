@@ -43,6 +43,7 @@ from minikafka.server.coordination.partition_writer import PartitionWriter
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import portions
 from minikafka.server.groups.group_loader import GroupLoader
+from minikafka.server.metrics.definitions import REBALANCES
 from minikafka.server.workers.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -110,8 +111,8 @@ class GroupCoordinator:
         self._writer = PartitionWriter(broker, self._config.codec, self._config.commit_timeout_ms)
         self._loader = GroupLoader(self._settings, broker.clock, self._config.load_bytes)
         self._loading = loading
-        self._shards: dict[int, GroupCoordinatorShard] = {}
-        """Partition -> its groups."""
+        self.shards: dict[int, GroupCoordinatorShard] = {}
+        """Partition -> its groups. Any thread may copy it."""
         self._loads: dict[int, _Load] = {}
         """The partitions that are being loaded."""
         self._timers: dict[str, Timer] = {}
@@ -151,7 +152,7 @@ class GroupCoordinator:
         topic_partition = self.partition_of(group_id)
         if topic_partition.partition in self._loads:
             raise BrokerError(ErrorCode.GROUP_LOAD_IN_PROGRESS, f"{topic_partition} is being loaded")
-        shard = self._shards.get(topic_partition.partition)
+        shard = self.shards.get(topic_partition.partition)
         if shard is None:
             raise BrokerError(
                 ErrorCode.NOT_COORDINATOR_FOR_GROUP,
@@ -191,7 +192,7 @@ class GroupCoordinator:
             self._writer.check_size(
                 partition, min((len(metadata) for _, metadata in event.protocols), default=0)
             )
-        used_bytes = sum(shard.memory_bytes for shard in self._shards.values())
+        used_bytes = sum(shard.memory_bytes for shard in self.shards.values())
         limit_bytes = MAX_MEMBERS_BYTES if shard.has_group(group_id) else MAX_NEW_GROUPS_BYTES
         if used_bytes + more_bytes > limit_bytes:
             self._log_full(used_bytes)
@@ -217,6 +218,7 @@ class GroupCoordinator:
             if isinstance(effect, events.StoreGroup):
                 self._store(shard, group_id, effect)
             elif isinstance(effect, events.Rebalancing):
+                self.broker.metrics.count(REBALANCES)
                 _log.info("rebalancing group %s: %r", group_id, effect.reason[:_REASON_CHARS])
             else:
                 self.broker.after(partial(effect.request, effect))
@@ -257,7 +259,7 @@ class GroupCoordinator:
         def step() -> None:
             if self._timers.get(group_id) is timer:
                 del self._timers[group_id]
-            shard = self._shards.get(self.partition_of(group_id).partition)
+            shard = self.shards.get(self.partition_of(group_id).partition)
             if shard is not None and not self._stopped:
                 self._step(shard, group_id, events.Tick())
 
@@ -357,8 +359,8 @@ class GroupCoordinator:
         number = topic_partition.partition
         if number in self._loads:
             self._loads[number].markers.append((producer_id, marker_offset, commit))
-        elif number in self._shards:
-            self._shards[number].complete_transaction(producer_id, marker_offset, commit=commit)
+        elif number in self.shards:
+            self.shards[number].complete_transaction(producer_id, marker_offset, commit=commit)
 
     def _commit_records(self, partition: Partition, group_id: str, commits: Commits) -> list[KeyValue]:
         self._writer.check_size(partition, commit_bytes(group_id, commits))
@@ -432,13 +434,13 @@ class GroupCoordinator:
         """Return all groups here, and an error if some are not loaded."""
 
         def listing(number: int) -> list[GroupListing]:
-            shard = self._shards.get(number)
+            shard = self.shards.get(number)
             return [] if shard is None else shard.list_groups()
 
         if self._stopped:
             return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, []
         found: list[GroupListing] = []
-        for number in self._run_in_step(lambda: list(self._shards)):  # other requests get the lock in between
+        for number in self._run_in_step(lambda: list(self.shards)):  # other requests get the lock in between
             found += self._run_in_step(partial(listing, number))
         return ErrorCode.GROUP_LOAD_IN_PROGRESS if self._loads else ErrorCode.NONE, found
 
@@ -482,13 +484,13 @@ class GroupCoordinator:
             if not looking:
                 looking += (
                     (number, group_id)
-                    for number, shard in self._shards.items()
+                    for number, shard in self.shards.items()
                     for group_id in shard.group_ids()
                 )
             tombstones: dict[int, list[KeyValue]] = {}
             for _ in range(min(len(looking), _GROUPS_PER_STEP)):
                 number, group_id = looking[0]
-                shard = self._shards.get(number)
+                shard = self.shards.get(number)
                 found = (
                     [] if shard is None else shard.expire_offsets(group_id, self.broker.clock.now_ms(), room)
                 )
@@ -505,7 +507,7 @@ class GroupCoordinator:
 
     def partitions_deleted(self, deleted: Sequence[TopicPartition]) -> None:
         """Remove all committed offsets of deleted partitions. Called within a step."""
-        for number, shard in self._shards.items():
+        for number, shard in self.shards.items():
             self._append_tombstones(TopicPartition(OFFSETS_TOPIC, number), shard.remove_offsets(deleted))
         for load in self._loads.values():
             load.deleted += deleted
@@ -539,9 +541,9 @@ class GroupCoordinator:
         number, partition = topic_partition.partition, self.broker.partitions.get(topic_partition)
         if partition is None or not partition.is_leader:
             self._unload(number)
-        elif number not in self._shards and number not in self._loads and not self._stopped:
+        elif number not in self.shards and number not in self._loads and not self._stopped:
             if partition.log.start_offset == partition.log.end_offset:
-                self._shards[number] = GroupCoordinatorShard(self._settings)
+                self.shards[number] = GroupCoordinatorShard(self._settings)
             else:
                 self._loads[number] = _Load()
                 self._loading.submit(partial(self._load, partition, self._loads[number]))
@@ -552,14 +554,14 @@ class GroupCoordinator:
 
         def step() -> None:
             self._stopped = True
-            for number in [*self._shards, *self._loads]:
+            for number in [*self.shards, *self._loads]:
                 self._unload(number)
 
         self.broker.run(step)
 
     def _unload(self, number: int) -> None:
         self._loads.pop(number, None)
-        shard = self._shards.pop(number, None)
+        shard = self.shards.pop(number, None)
         if shard is not None:
             self._perform(shard, "", shard.unload())
 
@@ -585,7 +587,7 @@ class GroupCoordinator:
                 self.broker.wait(Timer(deadline_ms, lambda _: self._loading.submit(again)), [], deadline_ms)
                 return
             del self._loads[number]
-            self._shards[number] = shard
+            self.shards[number] = shard
             for producer_id, marker_offset, commit in load.markers:
                 shard.complete_transaction(producer_id, marker_offset, commit=commit)
             self._append_tombstones(topic_partition, shard.remove_offsets(load.deleted))

@@ -435,6 +435,7 @@ class _Append:
                 done = partition.append(
                     records, all_in_sync=self._all_in_sync, now_ms=self._now_ms, guard=guard
                 )
+                broker.metrics.produced(topic_partition.topic, done.append_info.count, records.size_bytes)
                 self.appended.append(_written(partition, done, stamped=records.stamped))
                 broker.touch(topic_partition)
             except OffsetMoved:
@@ -540,6 +541,8 @@ def _error_response(
         broker.log_failed(topic_partition, f"produce to {topic_partition} failed: {error}")
     elif log:
         _log.info("rejected produce to %s: %s", topic_partition, error)
+    if topic_partition.topic in broker.metadata_cache.topics:
+        broker.metrics.produce_failed(topic_partition.topic)
     partition = broker.partitions.get(topic_partition) if code in _ERRORS_WITH_LOG_START else None
     invalid = error.records if isinstance(error, InvalidRecords) else ()
     return ProducePartitionResponse(

@@ -19,6 +19,7 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.converted_records import converted
 from minikafka.server.core.new_leaders import NO_LEADER, NewLeaders
+from minikafka.server.metrics.broker_metrics import BYTES_OUT, FAILED_FETCHED, FETCHED, REPLICATION_BYTES_OUT
 from minikafka.server.quotas.client_quotas import UNLIMITED
 from minikafka.wire.apis.fetch import (
     NO_DIVERGENCE,
@@ -249,7 +250,19 @@ def _allowed(broker: Broker, replica_id: int, partition: Partition) -> int:
 
 
 def record_sent(broker: Broker, request: FetchRequest, all_data: FetchData) -> None:
-    """Record the bytes of throttled partitions that are sent to a follower."""
+    """Count the bytes that are sent, for metrics, and those of throttled partitions for the quota."""
+    topics, is_follower = broker.metrics.topics, request.follower_id >= 0
+    for topic_partition, data in all_data.items():
+        if data.error_code in _NOT_LOOKED_UP:
+            continue  # there may be no such topic
+        row = topics.row(topic_partition.topic)
+        if is_follower:
+            row[REPLICATION_BYTES_OUT] += data.size_bytes
+        else:
+            row[FETCHED] += 1
+            row[BYTES_OUT] += data.size_bytes
+            if data.error_code is not ErrorCode.NONE:
+                row[FAILED_FETCHED] += 1
     quota = broker.replication_quotas.leader
     if request.follower_id < 0 or not quota.active:
         return

@@ -18,6 +18,7 @@ from minikafka.base.text import counted
 from minikafka.partition.partition import Partition
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.core.broker import Broker
+from minikafka.server.metrics.definitions import ISR_EXPANDS, ISR_SHRINKS
 
 _log = logging.getLogger(__name__)
 
@@ -98,13 +99,13 @@ class IsrWriter:
             )
             return {}
 
-    @staticmethod
-    def _expands(name: TopicPartition, known: LeaderAndIsr | None, stored: LeaderAndIsr) -> bool:
-        """Log a change of the ISR, and return True if it expanded."""
+    def _expands(self, name: TopicPartition, known: LeaderAndIsr | None, stored: LeaderAndIsr) -> bool:
+        """Log and count a change of the ISR, and return True if it expanded."""
         if known is None or stored.isr == known.isr:
             return False
         expands = len(stored.isr) >= len(known.isr)
         how = "expanded" if expands else "shrank"
+        self._broker.metrics.count(ISR_EXPANDS if expands else ISR_SHRINKS)
         _log.info("ISR of %s %s from %s to %s", name, how, list(known.isr), list(stored.isr))
         return expands
 

@@ -49,6 +49,7 @@ from minikafka.partition.replica import LeaderAndIsr
 from minikafka.records.append.replicated import FollowerRecords, replicated
 from minikafka.server.core.broker import Broker
 from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
+from minikafka.server.metrics.broker_metrics import REPLICATION_BYTES_IN
 from minikafka.server.replication import replica_requests as requests
 from minikafka.server.replication.follower_partition import Cut, FollowerPartition, Stage, has_entry
 from minikafka.wire.api import partitions_of
@@ -529,6 +530,8 @@ class ReplicaFetcher(InterBrokerConnection):
                         copied, follower.leader_epoch, epochs=epochs, now_ms=now_ms
                     ):
                         to_flush.append(follower)
+                    row = self._broker.metrics.topics.row(follower.name.topic)
+                    row[REPLICATION_BYTES_IN] += len(copied.data)
                     # Partitions with data go last in the next request: the response size is limited.
                     self._followed[follower.name] = self._followed.pop(follower.name)
                 follower.partition.check_follower(follower.leader_epoch)

@@ -18,6 +18,7 @@ from functools import partial
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import AuthenticationFailed, RemoteWireError, StoreError
+from minikafka.base.exposition import labels
 from minikafka.base.secrets import Password
 from minikafka.base.text import shorten
 from minikafka.net.interfaces import Exchange, RequestHandler
@@ -45,6 +46,8 @@ from minikafka.server.config.listener_security import SaslListener, ServerMechan
 from minikafka.server.context import RequestContext, decode_request
 from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import list_api_versions
+from minikafka.server.metrics.broker_metrics import BrokerMetrics
+from minikafka.server.metrics.definitions import AUTHENTICATIONS
 from minikafka.server.served_versions import newest_versions
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
@@ -113,6 +116,7 @@ class SaslAuthentication:
         supports: Callable[[int, int], bool],
         failure_delay_ms: int,
         clock: Clock,
+        metrics: BrokerMetrics,
     ) -> None:
         """handler: serves the requests of authenticated clients. answer_versions: answers ApiVersions before
         that, in any version, and returns False if it refuses the request. It counts for no quota, as nobody
@@ -126,6 +130,7 @@ class SaslAuthentication:
         self._supports = supports
         self._failure_delay_ms = failure_delay_ms
         self._clock = clock
+        self._metrics = metrics
 
     def on_request(self, exchange: Exchange, frame: memoryview) -> None:
         """Serve one request, or one token."""
@@ -154,6 +159,7 @@ class SaslAuthentication:
     ) -> None:
         """Serve a request of the authentication. Raises RemoteWireError if it is invalid."""
         header, body = RequestHeader.decode(frame)
+        exchange.times.header = header
         if header.api_key == ApiKey.SASL_AUTHENTICATE:
             context = RequestContext(header, SASL_AUTHENTICATE, exchange)
             if step is None:
@@ -186,12 +192,17 @@ class SaslAuthentication:
         if states.state is SaslState.COMPLETE:
             exchange.principal = KafkaPrincipal.user(states.authorization_id)
             exchange.authenticated()
+            self._count(exchange, "success")
         exchange.respond(parts)
 
     def _fail(self, exchange: Exchange, step: Step, parts: list[Part] | tuple[()]) -> None:
         # The peer may have sent a long text.
         reason = f"authentication failed on {exchange.listener}: {shorten(str(step.failure))}"
+        self._count(exchange, "failure")
         exchange.close(reason, parts, self._failure_delay_ms)
+
+    def _count(self, exchange: Exchange, result: str) -> None:
+        self._metrics.count(AUTHENTICATIONS, labels(listener=exchange.listener, result=result))
 
 
 def _encoded(
@@ -238,6 +249,7 @@ def authenticating(
                 partial(_supports, newest),
                 config.authentication.failure_delay_ms,
                 broker.clock,
+                broker.metrics,
             )
         elif security.ssl is not None:
             handlers[name] = SslAuthentication(dispatcher, security.ssl.principal_mapping_rules, peer_name_of)

@@ -18,6 +18,7 @@ from minikafka.records.append.validation import assign, prepare
 from minikafka.records.format.compression import ContentBudget
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.server.handlers import produce
+from minikafka.server.metrics.broker_metrics import BrokerMetrics
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
 from tests.support import requests
@@ -221,6 +222,7 @@ def test_small_request_for_many_partitions_keeps_little_memory() -> None:
         partition=functools.cache(ForgettingPartition),
         run=lambda step: step(),
         touch=lambda topic_partition: None,
+        metrics=BrokerMetrics(),
     )
     answers: list[Any] = []
     header = SimpleNamespace(client_id="c")

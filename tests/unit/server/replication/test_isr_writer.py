@@ -18,6 +18,7 @@ from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 from minikafka.partition.partition import Partition
 from minikafka.partition.replica import LeaderAndIsr
+from minikafka.server.metrics.broker_metrics import BrokerMetrics
 from minikafka.server.replication.isr_writer import IsrWriter
 
 NAMES = tuple(TopicPartition("t", index) for index in range(2))
@@ -57,6 +58,7 @@ def broker_of(states: States, jobs: list[Callable[[], None]]) -> Any:
         worker=SimpleNamespace(submit=jobs.append),
         run=lambda step: step(),
         touch=lambda key: None,
+        metrics=BrokerMetrics(),
     )
 
 

@@ -1,0 +1,89 @@
+"""The properties of the metrics endpoint, which are ours: Kafka has JMX."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from minikafka.base.config.config_def import setting
+from minikafka.base.config.types import int32, text_type
+
+METRICS = "Metrics and health"
+"""The section of the reference page."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAddress:
+    """An address of the metrics endpoint."""
+
+    host: str
+    """"": all addresses."""
+    port: int
+    """0: a free port."""
+
+
+def _addresses(text: str) -> tuple[HttpAddress, ...]:
+    return tuple(_address(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _address(text: str) -> HttpAddress:
+    url = urlsplit(text)
+    if url.scheme != "http" or url.port is None or url.path not in {"", "/"} or url.query or url.username:
+        raise ValueError
+    return HttpAddress(url.hostname or "", url.port)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error:
+        raise ValueError from None
+
+
+_PATTERN = text_type("a regular expression", _pattern)
+_NOTHING = "^$"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsConfig:
+    """The configuration of the metrics endpoint."""
+
+    listeners: tuple[HttpAddress, ...] = setting(
+        "metrics.listeners",
+        text_type("addresses as http://HOST:PORT, separated by commas", _addresses),
+        "",
+        "The addresses of `/metrics`, `/livez` and `/readyz`, which need no login. Empty: none.",
+    )
+    topic_filter: re.Pattern[str] = setting(
+        "metrics.topic.filter",
+        _PATTERN,
+        ".*",
+        "Topics with metrics of their own: a regular expression that matches any part of the name.",
+    )
+    topic_exclude: re.Pattern[str] = setting(
+        "metrics.topic.exclude", _PATTERN, _NOTHING, "Topics among these without metrics of their own."
+    )
+    group_filter: re.Pattern[str] = setting(
+        "metrics.group.filter",
+        _PATTERN,
+        ".*",
+        "Groups with metrics of their own: a regular expression that matches any part of the name.",
+    )
+    group_exclude: re.Pattern[str] = setting(
+        "metrics.group.exclude", _PATTERN, _NOTHING, "Groups among these without metrics of their own."
+    )
+    max_series: int = setting(
+        "metrics.max.series",
+        int32(0),
+        200_000,
+        "The most series of topics, partitions and groups. What is above is left out and counted.",
+    )
+
+    def wants_topic(self, topic: str) -> bool:
+        """Return True for a topic with metrics of its own."""
+        return self.topic_filter.search(topic) is not None and self.topic_exclude.search(topic) is None
+
+    def wants_group(self, group_id: str) -> bool:
+        """Return True for a group with metrics of its own."""
+        return self.group_filter.search(group_id) is not None and self.group_exclude.search(group_id) is None

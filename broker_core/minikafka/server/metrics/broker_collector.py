@@ -1,0 +1,151 @@
+"""Puts together the metrics of a broker for one scrape: its counters, and gauges from its state.
+
+Nothing here takes the core's lock: dictionaries are copied in one step of the interpreter, and what they hold
+may be of slightly different times.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import Counter
+from collections.abc import Mapping
+
+from minikafka.base import __version__
+from minikafka.base.exposition import Exposition, escape, labels
+from minikafka.partition.partition import Partition
+from minikafka.server.assembly import RunningBroker
+from minikafka.server.config.metrics import MetricsConfig
+from minikafka.server.core.broker import Broker
+from minikafka.server.metrics import definitions as d
+from minikafka.server.metrics.broker_metrics import TOPIC_COUNTERS
+from minikafka.server.metrics.end_offsets import EndOffsets
+from minikafka.server.metrics.health import Health
+from minikafka.server.metrics.kafka_exporter import KafkaExporter, SeriesBudget
+from minikafka.server.metrics.process import expose_process
+
+_PER_LOG = 2
+
+
+class BrokerCollector:
+    """Adds all metrics of a running broker to an exposition. Thread-safe."""
+
+    def __init__(self, running: RunningBroker, health: Health, ends: EndOffsets, started_s: float) -> None:
+        """started_s: the start of the process, since the epoch."""
+        self._running = running
+        self._broker: Broker = running.broker
+        self._health = health
+        self._config: MetricsConfig = running.broker.config.metrics
+        self._started_s = started_s
+        self._exporter = KafkaExporter(running.broker, running.coordinator, ends, self._config)
+
+    def expose(self, out: Exposition) -> None:
+        """Add all metrics."""
+        began_ns = time.perf_counter_ns()
+        broker, metrics = self._broker, self._broker.metrics
+        budget = SeriesBudget(self._config.max_series)
+        self._expose_broker(out)
+        self._exporter.expose(out, budget)
+        metrics.requests.expose(out)
+        self._expose_network(out)
+        metrics.expose_topics(out, self._topic_labels(budget))
+        self._expose_replicas(out)
+        self._expose_logs(out, budget)
+        self._expose_waiting(out)
+        self._expose_controller(out)
+        self._expose_groups(out)
+        out.add_histograms(d.ZOOKEEPER_LATENCY, metrics.zookeeper_requests.histograms())
+        out.add(d.ZOOKEEPER_CONNECTED, int(broker.zk_client.connected))
+        metrics.expose_events(out, (d.ZOOKEEPER_SESSION_EVENTS,))
+        out.add_histograms(d.GC_PAUSES, metrics.gc_pauses.histograms())
+        expose_process(out, self._started_s)
+        out.add(d.DROPPED_SERIES, budget.dropped)
+        out.add(d.SCRAPE_TIME, (time.perf_counter_ns() - began_ns) / 1e9)
+
+    def _expose_broker(self, out: Exposition) -> None:
+        text = labels(version=__version__, python=platform.python_version(), broker_id=self._broker.broker_id)
+        out.add(d.BUILD_INFO, 1, text)
+        out.add(d.CLUSTER_INFO, 1, labels(cluster_id=self._broker.metadata_cache.cluster_id))
+        out.add(d.BROKER_STATE, int(self._health.state))
+
+    def _topic_labels(self, budget: SeriesBudget) -> Mapping[str, str]:
+        wants = self._config.wants_topic
+        topics = self._broker.metadata_cache.topics
+        width = len(TOPIC_COUNTERS)
+        return {name: f'topic="{escape(name)}"' for name in topics if wants(name) and budget.take(width)}
+
+    def _expose_network(self, out: Exposition) -> None:
+        server, broker = self._running.server, self._broker
+        counts = {labels(listener=name): pair for name, pair in sorted(server.connections().items())}
+        out.add_all(d.CONNECTIONS, [(text, count) for text, (count, _) in counts.items()])
+        out.add_all(d.CONNECTIONS_ACCEPTED, [(text, accepted) for text, (_, accepted) in counts.items()])
+        idle = server.idle_seconds().items()
+        out.add_all(d.NETWORK_IDLE, [(labels(thread=name), seconds) for name, seconds in idle])
+        out.add(d.POOL_QUEUE, broker.pool.queued())
+        broker.metrics.expose_events(out, (d.AUTHENTICATIONS,))
+
+    def _expose_replicas(self, out: Exposition) -> None:
+        partitions = list(self._broker.partitions.values())
+        led = [partition for partition in partitions if partition.is_leader]
+        out.add(d.PARTITIONS, len(partitions))
+        out.add(d.LEADERS, len(led))
+        out.add(d.UNDER_REPLICATED_PARTITIONS, sum(map(_is_under_replicated, led)))
+        out.add(d.UNDER_MIN_ISR, sum(map(_is_under_min_isr, led)))
+        self._broker.metrics.expose_events(out, (d.ISR_SHRINKS, d.ISR_EXPANDS))
+        lags: dict[int, int] = {}
+        for partition in led:
+            for follower, lag in partition.follower_lags().items():
+                lags[follower] = max(lag, lags.get(follower, 0))
+        out.add_all(d.FOLLOWER_LAG, [(labels(follower=key), lag) for key, lag in sorted(lags.items())])
+
+    def _expose_logs(self, out: Exposition, budget: SeriesBudget) -> None:
+        logs, wants = self._broker.logs, self._config.wants_topic
+        sizes, segments = list[tuple[str, float]](), list[tuple[str, float]]()
+        for tp, log in sorted(logs.logs().items()):
+            if wants(tp.topic) and budget.take(_PER_LOG):
+                text = f'topic="{escape(tp.topic)}",partition="{tp.partition}"'
+                sizes.append((text, log.size_bytes))
+                segments.append((text, len(log.segments)))
+        out.add_all(d.LOG_SIZE, sizes)
+        out.add_all(d.LOG_SEGMENTS, segments)
+        out.add_histograms(d.LOG_FLUSHES, self._broker.metrics.flushes.histograms())
+        out.add(d.OFFLINE_DIRECTORIES, len(logs.offline_paths))
+        self._broker.metrics.expose_events(out, (d.CLEANER_RUNS, d.CLEANED_BYTES))
+        cleaning = self._running.cleaning
+        out.add(d.UNCLEANABLE, 0 if cleaning is None else len(cleaning.uncleanable))
+
+    def _expose_waiting(self, out: Exposition) -> None:
+        names = (type(ticket).__name__.lstrip("_") for ticket in self._broker.purgatory.tickets())
+        kinds = Counter(name.removeprefix("Delayed") for name in names)
+        out.add_all(d.PURGATORY, [(labels(operation=kind), count) for kind, count in sorted(kinds.items())])
+
+    def _expose_controller(self, out: Exposition) -> None:
+        controller = self._broker.controller
+        out.add(d.CONTROLLER_ACTIVE, int(controller.active))
+        if controller.active:
+            topics = self._broker.metadata_cache.topics.values()
+            known = [leadership for partitions in topics for leadership in partitions.values()]
+            out.add(d.CONTROLLER_EPOCH, controller.epoch)
+            out.add(d.OFFLINE_PARTITIONS, sum(leadership.leader < 0 for leadership in known))
+            out.add(d.IMBALANCE, sum(leadership.leader != leadership.replicas[0] for leadership in known))
+            out.add(d.REASSIGNING, len(controller.reassignments()))
+        out.add(d.ELECTIONS, controller.election_counts.all)
+        out.add(d.UNCLEAN_ELECTIONS, controller.election_counts.unclean)
+
+    def _expose_groups(self, out: Exposition) -> None:
+        shards = list(self._running.coordinator.shards.values())
+        states = Counter(group.state.value for shard in shards for group in shard.groups())
+        out.add_all(d.GROUPS, [(labels(state=state), count) for state, count in sorted(states.items())])
+        offsets = sum(len(found) for shard in shards for found in shard.all_offsets().values())
+        out.add(d.GROUP_OFFSETS, offsets)
+        self._broker.metrics.expose_events(out, (d.REBALANCES,))
+
+
+def _is_under_replicated(partition: Partition) -> bool:
+    leadership = partition.leadership
+    return leadership is not None and len(leadership.isr) < len(leadership.replicas)
+
+
+def _is_under_min_isr(partition: Partition) -> bool:
+    leadership = partition.leadership
+    return leadership is not None and len(leadership.isr) < partition.log.config.min_insync_replicas

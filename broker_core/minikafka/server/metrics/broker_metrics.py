@@ -1,0 +1,185 @@
+"""The counters of a broker. Any thread may count, without a lock."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterable, Mapping
+
+from minikafka.base.errors import ErrorCode
+from minikafka.base.exposition import Exposition, labels
+from minikafka.base.metrics import HISTOGRAM_WIDTH, Metric, ThreadCounters, TimeHistogram, histogram, observe
+from minikafka.net.interfaces import Exchange
+from minikafka.server.metrics import definitions as d
+from minikafka.wire.api import ApiKey
+from minikafka.wire.api_table import APIS
+
+_FETCH_FOLLOWER = -1
+"""The key of a follower's fetches; other requests have that of their API."""
+_TOTALS = (d.REQUESTS, d.REQUEST_BYTES, d.RESPONSE_BYTES)
+"""The first counters of a row of requests."""
+_STAGES = (
+    d.TOTAL_TIME,
+    d.QUEUE_TIME,
+    d.LOCAL_TIME,
+    d.REMOTE_TIME,
+    d.THROTTLE_TIME,
+    d.RESPONSE_QUEUE_TIME,
+    d.RESPONSE_SEND_TIME,
+)
+_AT = tuple(len(_TOTALS) + number * HISTOGRAM_WIDTH for number in range(len(_STAGES)))
+"""Where the histograms of the stages begin in a row."""
+_TOTAL, _QUEUE, _LOCAL, _REMOTE, _THROTTLE, _RESPONSE_QUEUE, _RESPONSE_SEND = _AT
+_REQUEST_WIDTH = _AT[-1] + HISTOGRAM_WIDTH
+
+
+def api_name(api_key: int) -> str:
+    """Return the name of an API in labels, as in Kafka's ``request=``."""
+    if api_key == _FETCH_FOLLOWER:
+        return "FetchFollower"
+    return "FetchConsumer" if api_key == ApiKey.FETCH else APIS[ApiKey(api_key)].name
+
+
+class RequestMetrics:
+    """Counts requests and the times of their stages, by API. See ``net.interfaces.RequestObserver``."""
+
+    def __init__(self) -> None:
+        self._rows: ThreadCounters[int] = ThreadCounters(_REQUEST_WIDTH)
+        self._errors: ThreadCounters[tuple[int, int]] = ThreadCounters()
+
+    def completed(self, exchange: Exchange, sent_ns: int) -> None:
+        """Count a request whose response was sent."""
+        times = exchange.times
+        header = times.header
+        if header is None:
+            return
+        key = _FETCH_FOLLOWER if times.from_follower else header.api_key
+        row = self._rows.row(key)
+        row[0] += 1
+        row[1] += times.request_bytes
+        row[2] += times.response_bytes
+        total_ns = sent_ns - times.start_ns
+        if times.throttle_ms:
+            throttle_ns = times.throttle_ms * 1_000_000
+            observe(row, _THROTTLE, throttle_ns)
+            total_ns += throttle_ns
+        observe(row, _TOTAL, total_ns)
+        observe(row, _LOCAL, times.local_ns)
+        queue_ns, remote_ns = times.queue_ns, times.remote_ns
+        if queue_ns:
+            observe(row, _QUEUE, queue_ns)
+        if remote_ns:
+            observe(row, _REMOTE, remote_ns)
+        observe(row, _RESPONSE_QUEUE, times.response_queue_ns)
+        observe(row, _RESPONSE_SEND, sent_ns - times.response_dequeue_ns)
+        for code in times.errors:
+            self._errors.add((key, code))
+
+    def expose(self, out: Exposition) -> None:
+        """Add the metrics of requests."""
+        rows = {labels(api=api_name(key)): row for key, row in sorted(self._rows.totals().items())}
+        for number, metric in enumerate(_TOTALS):
+            out.add_all(metric, [(text, row[number]) for text, row in rows.items()])
+        errors = sorted(self._errors.totals().items())
+        out.add_all(
+            d.REQUEST_ERRORS,
+            [
+                (labels(api=api_name(key), error=ErrorCode.of(code).name), count)
+                for (key, code), (count,) in errors
+            ],
+        )
+        for at, metric in zip(_AT, _STAGES, strict=True):
+            out.add_histograms(metric, {text: histogram(row, at, row[0]) for text, row in rows.items()})
+
+
+TOPIC_COUNTERS = (
+    d.MESSAGES_IN,
+    d.BYTES_IN,
+    d.BYTES_OUT,
+    d.REPLICATION_BYTES_IN,
+    d.REPLICATION_BYTES_OUT,
+    d.PRODUCED,
+    d.FETCHED,
+    d.FAILED_PRODUCED,
+    d.FAILED_FETCHED,
+)
+"""The counters of a topic, in the order of its row."""
+(
+    MESSAGES_IN,
+    BYTES_IN,
+    BYTES_OUT,
+    REPLICATION_BYTES_IN,
+    REPLICATION_BYTES_OUT,
+    PRODUCED,
+    FETCHED,
+    FAILED_PRODUCED,
+    FAILED_FETCHED,
+) = range(len(TOPIC_COUNTERS))
+
+
+class BrokerMetrics:
+    """All that a broker counts."""
+
+    def __init__(self) -> None:
+        self.requests = RequestMetrics()
+        self.topics: ThreadCounters[str] = ThreadCounters(len(TOPIC_COUNTERS))
+        """The counters of each topic, ``TOPIC_COUNTERS``."""
+        self.flushes = TimeHistogram()
+        """Of logs."""
+        self.zookeeper_requests = TimeHistogram()
+        self.gc_pauses = TimeHistogram()
+        self._events: ThreadCounters[tuple[Metric, str]] = ThreadCounters()
+
+    def count(self, metric: Metric, label_text: str = "", count: int = 1) -> None:
+        """Add to a counter of what happens seldom. label_text: from ``labels``, of few different values."""
+        self._events.add((metric, label_text), count)
+
+    def produced(self, topic: str, messages: int, size_bytes: int) -> None:
+        """Count a partition of a produce request that was appended."""
+        row = self.topics.row(topic)
+        row[PRODUCED] += 1
+        row[MESSAGES_IN] += messages
+        row[BYTES_IN] += size_bytes
+
+    def produce_failed(self, topic: str) -> None:
+        """Count a partition of a produce request that was refused, of a topic that exists."""
+        row = self.topics.row(topic)
+        row[PRODUCED] += 1
+        row[FAILED_PRODUCED] += 1
+
+    def expose_events(self, out: Exposition, metrics: Iterable[Metric]) -> None:
+        """Add counters; those without labels are 0 if nothing has happened."""
+        totals = self._events.totals()
+        for metric in metrics:
+            samples = sorted((text, row[0]) for (counted, text), row in totals.items() if counted is metric)
+            out.add_all(metric, samples or ([] if metric.labels else [("", 0)]))
+
+    def expose_topics(self, out: Exposition, label_texts: Mapping[str, str]) -> None:
+        """Add the counters of topics, in the order of their labels; topics without labels are left out.
+
+        Those that do not exist any more are forgotten.
+        """
+        totals = self.topics.totals()
+        self.topics.discard(totals.keys() - label_texts.keys())
+        rows = [(text, totals[topic]) for topic, text in label_texts.items() if topic in totals]
+        for number, metric in enumerate(TOPIC_COUNTERS):
+            out.add_all(metric, [(text, row[number]) for text, row in rows])
+
+
+class GcPauses:
+    """Measures the collections of garbage of this process, which stop all its threads."""
+
+    def __init__(self, pauses: TimeHistogram) -> None:
+        self._pauses = pauses
+        self._began_ns = 0
+        gc.callbacks.append(self._on_collection)
+
+    def close(self) -> None:
+        """Stop measuring."""
+        gc.callbacks.remove(self._on_collection)
+
+    def _on_collection(self, phase: str, info: Mapping[str, int]) -> None:
+        if phase == "start":
+            self._began_ns = time.perf_counter_ns()
+        elif self._began_ns:
+            self._pauses.observe(time.perf_counter_ns() - self._began_ns)

@@ -1,0 +1,75 @@
+"""The HTTP endpoint of a broker: ``/metrics``, ``/livez`` (also ``/healthz``) and ``/readyz``.
+
+It is there before the logs are recovered, so that a probe sees a broker that starts, and until the last
+connection is closed. It needs no login and tells no secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from minikafka.base.exposition import Exposition, wants_openmetrics
+from minikafka.net.http_server import HttpServer, HttpText
+from minikafka.server.config.metrics import HttpAddress
+from minikafka.server.metrics.health import Health
+
+_log = logging.getLogger(__name__)
+
+_INDEX = (
+    b"<!doctype html><title>minikafka broker</title><ul><li><a href=/metrics>/metrics</a>"
+    b"<li><a href=/livez>/livez</a><li><a href=/readyz>/readyz</a></ul>\n"
+)
+
+
+class MetricsEndpoint:
+    """Serves the health of a broker, and its metrics as soon as ``collect`` is set."""
+
+    def __init__(self, addresses: Iterable[HttpAddress], health: Health) -> None:
+        """Raises NetworkError for an address that cannot be used."""
+        self._health = health
+        self.collect: Callable[[Exposition], None] = lambda out: None
+        """Adds the metrics."""
+        self._servers: list[HttpServer] = []
+        try:
+            for address in addresses:
+                self._servers.append(HttpServer(address.host, address.port, self.respond))
+        except BaseException:
+            self.stop()
+            raise
+        for server in self._servers:
+            _log.info("metrics at %s/metrics", server.url)
+
+    @property
+    def urls(self) -> list[str]:
+        """The addresses."""
+        return [server.url for server in self._servers]
+
+    def respond(self, path: str, accept: str) -> HttpText | None:
+        """Return the response to a request. accept: its header of that name."""
+        if path == "/metrics":
+            out = Exposition(openmetrics=wants_openmetrics(accept))
+            self.collect(out)
+            return HttpText(200, out.content_type, out.encode())
+        if path in {"/livez", "/healthz"}:
+            return _checked(self._health.live())
+        if path == "/readyz":
+            return _checked(self._health.ready())
+        return HttpText(200, "text/html; charset=utf-8", _INDEX) if path == "/" else None
+
+    def stop(self) -> None:
+        """Stop serving."""
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.stop()
+
+
+def _checked(checks: Mapping[str, str]) -> HttpText:
+    failed = any(checks.values())
+    document = {
+        "status": "failed" if failed else "ok",
+        "checks": {name: complaint or "ok" for name, complaint in checks.items()},
+    }
+    body = json.dumps(document).encode() + b"\n"
+    return HttpText(503 if failed else 200, "application/json", body)

@@ -1,0 +1,231 @@
+"""The metrics of simulated brokers, as Prometheus's own parser reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from minikafka.base.exposition import Exposition
+from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.server.metrics.broker_collector import BrokerCollector
+from minikafka.server.metrics.definitions import all_metrics
+from minikafka.server.metrics.end_offsets import EndOffsets
+from minikafka.server.metrics.health import Health
+from tests.support import requests
+from tests.support.simulation import Machine, Simulation
+
+SET = build_message_set([Record(None, value, 0) for value in (b"x", b"y", b"z")])
+OFFSETS = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
+
+
+def scrape(machine: Machine, only: str = "") -> dict[str, dict[tuple[str, ...], float]]:
+    """Return the samples of a broker by name, and by the values of their labels."""
+    assert machine.running is not None
+    health = Health()
+    health.started(machine.running)
+    ends = EndOffsets(machine.broker, machine.connector)
+    out = Exposition()
+    BrokerCollector(machine.running, health, ends, 0.0).expose(out)
+    ends.close()
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(out.encode().decode()):
+        for sample in family.samples:
+            if sample.name.startswith(only):
+                found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return found
+
+
+def commit(simulation: Simulation, group: str, offsets: Mapping[int, int]) -> None:
+    """Commit offsets of topic t."""
+    while simulation.call(requests.find_coordinator(group)).error_code:
+        simulation.settle()
+    response = simulation.call(requests.commit_offsets("t", group=group, offsets=offsets))
+    assert {part.error_code for topic in response.topics for part in topic.partitions} == {0}
+
+
+def kill(simulation: Simulation, machine: Machine) -> None:
+    """Kill a broker, and let its session end."""
+    session = machine.store
+    machine.kill()
+    simulation.pass_time(20_000)
+    simulation.zookeeper.expire(session)
+    simulation.settle()
+
+
+@pytest.fixture
+def one() -> Simulation:
+    return Simulation.serving("t", properties=OFFSETS)
+
+
+def test_partition_has_the_series_of_kafka_exporter(one: Simulation) -> None:
+    one.produce("t", b"a", b"b", b"c")
+    found = scrape(one.machine, "kafka_topic")
+    at = ("t", "0")
+    assert found["kafka_topic_partitions"] == {("t",): 1}
+    assert {
+        name.removeprefix("kafka_topic_partition_"): row[at] for name, row in found.items() if at in row
+    } == {
+        "current_offset": 3,
+        "oldest_offset": 0,
+        "leader": 0,
+        "leader_is_preferred": 1,
+        "replicas": 1,
+        "in_sync_replica": 1,
+        "under_replicated_partition": 0,
+    }
+
+
+def test_group_has_its_offsets_and_lag(one: Simulation) -> None:
+    one.produce("t", *[b"x"] * 10)
+    commit(one, "g", {0: 4})
+    found = scrape(one.machine, "kafka_consumergroup")
+    assert found["kafka_consumergroup_current_offset"] == {("g", "t", "0"): 4}
+    assert found["kafka_consumergroup_lag"] == {("g", "t", "0"): 6}
+    assert found["kafka_consumergroup_lag_sum"] == {("g", "t"): 6}
+    assert found["kafka_consumergroup_members"] == {("g",): 0}
+
+
+def test_offset_beyond_the_end_has_an_unknown_lag(one: Simulation) -> None:
+    commit(one, "g", {0: 4})
+    found = scrape(one.machine, "kafka_consumergroup")
+    assert found["kafka_consumergroup_lag"] == {("g", "t", "0"): -1}
+    assert found["kafka_consumergroup_lag_sum"] == {("g", "t"): 0}
+
+
+def test_sum_over_brokers_counts_everything_once() -> None:
+    simulation = Simulation()
+    machines = simulation.start_brokers(3, OFFSETS)
+    simulation.move_to_controller()
+    assert simulation.create_topic("t", partitions=6, replicas=3) == 0
+    simulation.settle()
+    leaders = {
+        number: leadership.leader
+        for number, leadership in machines[0].broker.metadata_cache.topics["t"].items()
+    }
+    for number, leader in leaders.items():
+        simulation.move_to(f"machine-{leader}")
+        simulation.call(requests.produce("t", SET, partitions=(number,)))
+    simulation.pass_time(2_000)
+    found = [scrape(machine, "kafka_topic") for machine in machines]
+    ends = [row["kafka_topic_partition_current_offset"] for row in found]
+    own = [{key: end for key, end in row.items() if key[0] == "t"} for row in ends]
+    assert sum(len(row) for row in own) == 6
+    assert {key: end for row in own for key, end in row.items()} == {("t", str(n)): 3 for n in range(6)}
+    counts = [row.get("kafka_topic_partitions", {}).get(("t",)) for row in found]
+    assert sorted(count for count in counts if count is not None) == [6]
+
+
+def test_lag_is_known_where_another_broker_leads() -> None:
+    simulation = Simulation()
+    machines = simulation.start_brokers(2, OFFSETS)
+    simulation.move_to_controller()
+    assert simulation.create_topic("t", partitions=2) == 0
+    simulation.settle()
+    for number, leadership in machines[0].broker.metadata_cache.topics["t"].items():
+        simulation.move_to(f"machine-{leadership.leader}")
+        simulation.call(requests.produce("t", SET, partitions=(number,)))
+    simulation.move_to_controller()
+    coordinator = simulation.call(requests.find_coordinator("g"))
+    while coordinator.error_code:
+        simulation.settle()
+        coordinator = simulation.call(requests.find_coordinator("g"))
+    simulation.move_to(coordinator.host)
+    commit(simulation, "g", {0: 1, 1: 2})
+    lags = [scrape(machine).get("kafka_consumergroup_lag") for machine in machines]
+    assert [row for row in lags if row] == [{("g", "t", "0"): 2, ("g", "t", "1"): 1}]
+
+
+def test_partition_without_a_leader_comes_from_the_controller() -> None:
+    simulation = Simulation()
+    machines = simulation.start_brokers(2, {})
+    simulation.move_to_controller()
+    (controller,) = [machine for machine in machines if machine.broker.controller.active]
+    (other,) = [machine for machine in machines if machine is not controller]
+    simulation.call(requests.place_topic("t", (other.number,)))
+    simulation.settle()
+    kill(simulation, other)
+    found = scrape(controller)
+    assert found["kafka_topic_partition_leader"] == {("t", "0"): -1}
+    assert found["minikafka_offline_partitions"] == {(): 1}
+    assert found["kafka_brokers"] == {(): 1}
+
+
+def test_topics_count_messages_and_bytes(one: Simulation) -> None:
+    one.produce("t", b"a", b"b")
+    one.fetch("t")
+    one.fetch("t", 99)
+    found = scrape(one.machine, "minikafka_topic")
+    at = ("t",)
+    assert found["minikafka_topic_messages_in_total"][at] == 2
+    assert found["minikafka_topic_bytes_in_total"][at] == found["minikafka_topic_bytes_out_total"][at] > 50
+    assert found["minikafka_topic_fetch_requests_total"][at] == 2
+    assert found["minikafka_topic_failed_fetch_requests_total"][at] == 1
+
+
+def test_deleted_topic_has_no_series_and_begins_again_at_zero(one: Simulation) -> None:
+    one.produce("t", b"a")
+    assert scrape(one.machine)["minikafka_topic_messages_in_total"] == {("t",): 1}
+    one.call(requests.delete_topics("t"))
+    one.pass_time(2_000)
+    assert "kafka_topic_partition_current_offset" not in scrape(one.machine)
+    assert one.create_topic("t") == 0
+    one.produce("t", b"b", b"c")
+    assert scrape(one.machine)["minikafka_topic_messages_in_total"] == {("t",): 2}
+
+
+@pytest.mark.parametrize(
+    ("properties", "topics"),
+    [
+        ({}, {"orders", "orders-old", "clicks"}),
+        ({"metrics.topic.filter": "^orders"}, {"orders", "orders-old"}),
+        ({"metrics.topic.filter": "^orders", "metrics.topic.exclude": "old$"}, {"orders"}),
+        ({"metrics.max.series": "0"}, set()),
+    ],
+)
+def test_filters_bound_the_series(properties: dict[str, str], topics: set[str]) -> None:
+    simulation = Simulation.serving("orders", "orders-old", "clicks", properties=properties)
+    found = scrape(simulation.machine)
+    seen = {key[0] for key in found.get("kafka_topic_partition_current_offset", {})}
+    assert seen == topics
+    assert (found["minikafka_metrics_dropped_series"][()] > 0) is (
+        properties.get("metrics.max.series") == "0"
+    )
+
+
+def test_group_filter_leaves_groups_out() -> None:
+    simulation = Simulation.serving("t", properties={**OFFSETS, "metrics.group.exclude": "^console-"})
+    for group in ("console-1", "billing"):
+        commit(simulation, group, {0: 0})
+    found = scrape(simulation.machine)
+    assert set(found["kafka_consumergroup_current_offset"]) == {("billing", "t", "0")}
+    assert set(found["kafka_consumergroup_members"]) == {("billing",)}
+
+
+def test_controller_and_replicas_are_counted() -> None:
+    simulation = Simulation()
+    machines = simulation.start_brokers(2, {"replica.lag.time.max.ms": "2000"})
+    simulation.move_to_controller()
+    simulation.call(requests.place_topic("t", (0, 1)))
+    simulation.pass_time(2_000)
+    assert sum(scrape(machine)["minikafka_controller_active"][()] for machine in machines) == 1
+    kill(simulation, machines[1])
+    found = scrape(machines[0])
+    assert found["minikafka_under_replicated_partitions"] == {(): 1}
+    assert found["minikafka_isr_shrinks_total"][()] + found["minikafka_leader_elections_total"][()] == 1
+    assert found["kafka_topic_partition_under_replicated_partition"] == {("t", "0"): 1}
+
+
+def test_every_series_is_of_a_defined_metric(one: Simulation) -> None:
+    one.produce("t", b"a")
+    commit(one, "g", {0: 0})
+    assert one.machine.running is not None
+    out = Exposition()
+    health = Health()
+    BrokerCollector(one.machine.running, health, EndOffsets(one.machine.broker, one.network), 0.0).expose(out)
+    defined = {metric.name: metric for metric in all_metrics()}
+    for family in text_string_to_metric_families(out.encode().decode()):
+        name = family.name if family.name in defined else f"{family.name}_total"
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(defined[name].labels), name
