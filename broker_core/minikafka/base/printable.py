@@ -2,13 +2,12 @@
 
 A line break in a name would forge a line of a log; an escape sequence would move the cursor, change the
 window's title or hide text; a bidirectional override would show it in another order. All of these are
-replaced by Python's backslash escapes. There is one place for each kind of output: ``LineFormatter`` for
-every log handler, ``cli.output`` for the output of commands.
+replaced by Python's backslash escapes. There is one place for each kind of output: ``log_lines`` for log
+lines, ``cli.output`` for the output of commands.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 
 UNPRINTABLE = re.compile(
@@ -30,30 +29,3 @@ def printable(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")
-
-
-class LineFormatter(logging.Formatter):
-    """Formats a record as one line; a traceback follows with each of its lines indented.
-
-    So a line that begins at the margin is a record, whatever a name or an error's text contains.
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record's line, and its traceback if it has one."""
-        record.message = record.getMessage()
-        if self.usesTime():
-            record.asctime = self.formatTime(record, self.datefmt)
-        lines = [printable(self.formatMessage(record))]
-        if record.exc_info and not record.exc_text:
-            record.exc_text = self.formatException(record.exc_info)
-        for text in (record.exc_text, record.stack_info):
-            # ``splitlines`` would also split at characters that names may contain.
-            lines += [f"  {printable(line)}" for line in (text or "").rstrip("\n").split("\n") if line]
-        return "\n".join(lines)
-
-
-def log_lines_to_stderr(form: str) -> None:
-    """Log to standard error, from INFO on, one line per record. For processes that serve."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(LineFormatter(form))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])

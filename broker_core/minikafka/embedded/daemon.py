@@ -19,16 +19,15 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
-from minikafka.base.printable import log_lines_to_stderr
 from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.local_files import DAEMON, EmbeddedDirectory
+from minikafka.server.event_log import log_to_stderr
 
 if TYPE_CHECKING:
     from minikafka.embedded.cluster import Cluster
@@ -140,8 +139,7 @@ def main(arguments: Sequence[str]) -> int:
 
     Exit status: 3 if there is a daemon already.
     """
-    logging.Formatter.converter = time.gmtime
-    log_lines_to_stderr("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     directory = EmbeddedDirectory(arguments[0])
     with directory.serve(DAEMON) as free:
         if not free:

@@ -13,6 +13,7 @@ import contextlib
 import gc
 import logging
 import os
+import platform
 import resource
 import signal
 import sys
@@ -21,8 +22,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
+import minikafka
 from minikafka.base.cache_dirs import is_open_to_others, write_address
 from minikafka.base.clock import SystemClock
 from minikafka.base.config.config_def import Faults
@@ -30,8 +33,8 @@ from minikafka.base.config.property_files import key_values, read_properties
 from minikafka.base.errors import ConfigError, ConfigErrors, MinikafkaError
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import host_port
+from minikafka.base.log_lines import LogFormat
 from minikafka.base.memory import collect_rarely
-from minikafka.base.printable import log_lines_to_stderr, printable
 from minikafka.base.reports import report
 from minikafka.log.layout import LOCK_FILE
 from minikafka.log.manager import Jobs
@@ -49,6 +52,7 @@ from minikafka.server.assembly import Ports, RunningBroker, endpoints_of, start_
 from minikafka.server.config.listener_security import ListenerProperties
 from minikafka.server.config.listeners import unreachable
 from minikafka.server.config.properties import BrokerConfig
+from minikafka.server.event_log import EventLog, log_to_stderr
 from minikafka.server.inter_broker_connection import InterBrokerConnection
 from minikafka.server.inter_broker_connector import InterBrokerConnector
 from minikafka.server.metrics.broker_metrics import BrokerMetrics
@@ -62,6 +66,8 @@ _log = logging.getLogger("minikafka.server")
 
 _CONNECT_MS = 3_000
 """The time-out for connecting to another broker: a dead host must not block a thread."""
+EVERY_LINE = ("minikafka.server.security",)
+"""The loggers whose lines are never counted instead of written: who was denied what."""
 _START_AGAIN_S = 1.0
 """The pause between attempts to start, after the connection to ZooKeeper was lost."""
 
@@ -74,15 +80,16 @@ def main(arguments: list[str] | None = None) -> int:
         "--set", action="append", default=[], metavar="key=value", help="override one property"
     )
     given = parser.parse_args(arguments)
-    log_lines_to_stderr("%(asctime)s %(levelname)s %(message)s (%(name)s)")
+    lines = log_to_stderr(EVERY_LINE)
     logging.getLogger("kazoo").setLevel(logging.WARNING)
-    ending = _Ending()
+    ending = _Ending(lines)
     monitoring = Monitoring()
     try:
-        config = _config(given.properties, given.set)
+        config = _config(given.properties, given.set, lines)
+        _log_start(config)
         monitoring.listen(config.metrics.listeners)
         running = start_patiently(
-            lambda: _start(config, ending, monitoring.metrics),
+            lambda: _start(config, ending, lines, monitoring.metrics),
             config.zookeeper_connection_timeout_ms,
             SystemClock(),
             lambda: ending.or_result(lambda: time.sleep(_START_AGAIN_S)),
@@ -92,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except MinikafkaError as error:
         report("failed", message=str(error))
-        print(f"minikafka: {printable(str(error))}", file=sys.stderr)
+        lines.write_failure(str(error))
         return 2
     except Exception as error:
         report("failed", message=f"internal error: {type(error).__name__}: {error}")
@@ -110,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
     except MinikafkaError as error:
         problem = f"failed to stop cleanly, the next start will check the logs: {error}"
         report("failed", message=problem)
-        print(f"minikafka: {printable(problem)}", file=sys.stderr)
+        lines.write_failure(problem)
         return 1
     finally:
         monitoring.stop()
@@ -133,7 +140,8 @@ class _Ending:
     the very thread that holds the Event's lock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lines: EventLog) -> None:
+        self._lines = lines
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         signal.set_wakeup_fd(self._write)
@@ -144,7 +152,7 @@ class _Ending:
     def fatal(self, reason: str) -> None:
         """Report a fatal error and end ``wait``. Any thread may call this."""
         report("failed", message=reason)
-        print(f"minikafka: {printable(reason)}", file=sys.stderr, flush=True)
+        self._lines.write_failure(reason)
         self._status = 1
         os.write(self._write, b"!")
 
@@ -182,6 +190,8 @@ def announce(running: RunningBroker, config: BrokerConfig, metrics_urls: Sequenc
         f"cluster {running.broker.metadata_cache.cluster_id}\n"
     )
     sys.stdout.flush()
+    bound = ",".join(f"{found.listener}://{host_port(found.host, found.port)}" for found in running.endpoints)
+    _log.info("ready: advertised.listeners=%s", bound)
     report(
         "ready",
         address=host_port(address.host, address.port),
@@ -195,15 +205,38 @@ def announce(running: RunningBroker, config: BrokerConfig, metrics_urls: Sequenc
             _log.warning("%s", complaint)
 
 
-def _config(path: str, overrides: list[str]) -> BrokerConfig:
+def _config(path: str, overrides: list[str], lines: EventLog) -> BrokerConfig:
     properties = read_properties(path, "FILE.properties") | key_values("--set", overrides)
+    lines.use(LogFormat.among(properties))  # faults of the others are reported in this form
     config = BrokerConfig.from_properties(properties)
+    if config.broker_id >= 0:
+        lines.identify(broker_id=config.broker_id)
     if config.unknown:
         _log.warning("%s", config.unused())
     return config
 
 
-def _start(config: BrokerConfig, ending: _Ending, metrics: BrokerMetrics) -> RunningBroker:
+def _log_start(config: BrokerConfig) -> None:
+    _log.info(
+        "starting minikafka %s: broker.id=%s log.dirs=%s listeners=%s zookeeper.connect=%s pid=%d python=%s",
+        minikafka.__version__,
+        config.broker_id if config.broker_id >= 0 else "from meta.properties or generated",
+        ",".join(config.log_dirs),
+        ",".join(
+            f"{listener.name}://{host_port(listener.host, listener.port)}" for listener in config.listeners
+        ),
+        config.zookeeper_connect,
+        os.getpid(),
+        platform.python_version(),
+    )
+
+
+def _identified(lines: EventLog, broker_id: int, cluster_id: str) -> None:
+    lines.identify(broker_id=broker_id, cluster_id=cluster_id)
+    _log.info("broker %d of cluster %s", broker_id, cluster_id)
+
+
+def _start(config: BrokerConfig, ending: _Ending, lines: EventLog, metrics: BrokerMetrics) -> RunningBroker:
     tls = tls_of(config)
 
     def listen(config: BrokerConfig, handler: RequestHandler) -> Server:
@@ -267,6 +300,7 @@ def _start(config: BrokerConfig, ending: _Ending, metrics: BrokerMetrics) -> Run
             metrics=metrics,
             renew_certificates=lambda: _renew(tls.values()),
             pool=ThreadWorkPool("requests", min(config.io_threads, os.cpu_count() or 1), MEMORY_BYTES),
+            identified=partial(_identified, lines),
         ),
         ending.fatal,
     )

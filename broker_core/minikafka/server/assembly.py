@@ -94,6 +94,8 @@ class Ports:
     """Runs long requests outside of the processors."""
     renew_certificates: Callable[[], None] = lambda: None
     """Makes new connections use the certificates that are in the files now."""
+    identified: Callable[[int, str], None] = lambda broker_id, cluster_id: None
+    """Called with the ids of the broker and the cluster as soon as they are known."""
 
 
 class _Stepped(Protocol):
@@ -133,6 +135,7 @@ class RunningBroker:
         zk_client = _zk_client(config, ports, store, logs)
         _open(logs, zk_client)
         broker_id = self._agree_on_broker_id(config, logs.paths, ports.files, zk_client)
+        ports.identified(broker_id, zk_client.cluster_id)
         self.broker = Broker(
             config,
             broker_id=broker_id,

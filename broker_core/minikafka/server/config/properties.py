@@ -32,6 +32,7 @@ from minikafka.base.config.types import (
 )
 from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, with_suggestions
 from minikafka.base.errors import ConfigError
+from minikafka.base.log_lines import LogFormat
 from minikafka.groups.messages import ValueVersions
 from minikafka.groups.shard import GroupSettings
 from minikafka.log.config import MESSAGES, REPLICATION, LogConfig, broker_keys
@@ -72,6 +73,7 @@ _CONNECTIONS, _SECURITY = "Listeners and connections", "TLS and SASL"
 _TOPICS = "Topics"
 _LOGS = "Logs: size, flush, retention, compaction"
 _GROUPS, _ACCESS = "Groups and offsets", "Access control"
+_EVENT_LOG = "The broker's own log"
 GROUPS = (
     _IDENTITY,
     _CONNECTIONS,
@@ -86,6 +88,7 @@ GROUPS = (
     QUOTAS,
     _ACCESS,
     METRICS,
+    _EVENT_LOG,
 )
 """The sections of the reference page."""
 
@@ -407,6 +410,13 @@ class BrokerConfig:
         300_000,
         "How often to look for segments to delete.",
         _LOGS,
+    )
+    log_format: LogFormat = setting(
+        "log.format",
+        choice({form.value: form for form in LogFormat}),
+        "text",
+        "The form of the broker's own log lines: `text`, or `json` with one object a line. Ours.",
+        _EVENT_LOG,
     )
     unknown: tuple[str, ...] = field(default=())
     """Names of properties that this version does not use, for one warning."""
