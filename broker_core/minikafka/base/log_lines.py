@@ -22,12 +22,12 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from enum import Enum
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
 from minikafka.base.text import counted
+from minikafka.base.times import utc_text
 
 
 class LogFormat(Enum):
@@ -40,12 +40,6 @@ class LogFormat(Enum):
     def among(cls, properties: Mapping[str, str]) -> LogFormat:
         """Return ``log.format`` of properties that are not validated yet; text if it is not valid."""
         return cls.JSON if properties.get("log.format", "").strip().lower() == "json" else cls.TEXT
-
-
-def utc_time(created_s: float) -> str:
-    """Return a time as ``2026-11-27T18:00:00.123Z``."""
-    moment = datetime.fromtimestamp(created_s, timezone.utc)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def ids(**found: str | int | None) -> dict[str, object]:
@@ -112,7 +106,7 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's line, and its traceback if it has one."""
-        line = f"{utc_time(record.created)} {record.levelname} {_message(record)} ({record.name})"
+        line = f"{utc_text(int(record.created * 1000))} {record.levelname} {_message(record)} ({record.name})"
         # ``splitlines`` would also split at characters that names may contain.
         lines = [f"  {printable(text)}" for text in _traceback(record).split("\n") if text]
         return "\n".join([printable(line), *lines])
@@ -128,7 +122,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's line."""
         line: dict[str, object] = {
-            "ts": utc_time(record.created),
+            "ts": utc_text(int(record.created * 1000)),
             "level": record.levelname,
             "logger": record.name,
             "thread": record.threadName,

@@ -38,6 +38,7 @@ from minikafka.cli import (
     group,
     local_clusters,
     log,
+    logs,
     perf,
     produce,
     reassign,
@@ -129,6 +130,7 @@ app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")
 app.command("ps", short_help="List running clusters.")(local_clusters.ps)
 app.command("stop", short_help="Stop a cluster.")(local_clusters.stop)
+app.command("logs", short_help="Print the logs of a cluster's processes.")(logs.logs)
 
 # typer has its own copy of click in newer releases, so its classes are found through typer.
 _UsageProblem = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

@@ -68,6 +68,9 @@ _JVM_OPTIONS = (
     "-Dlog4j2.loggerContextFactory=org.apache.logging.log4j.simple.SimpleLoggerContextFactory",
     "-Dorg.apache.logging.log4j.simplelog.level=WARN",
     "-Dorg.apache.logging.log4j.simplelog.showdatetime=true",
+    # As in the logs of brokers, see ``log_files``.
+    "-Duser.timezone=UTC",
+    "-Dorg.apache.logging.log4j.simplelog.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS'Z'",
 )
 
 
