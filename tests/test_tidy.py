@@ -64,7 +64,6 @@ SHORT_MODULES = {
     "broker_core/minikafka/base/text.py": "no other floor may hold it",
     "broker_core/minikafka/base/values.py": "a decorator for all floors",
     "broker_core/minikafka/cli/broker.py": "a command",
-    "broker_core/minikafka/cli/main.py": "starts before anything is imported",
     "broker_core/minikafka/cli/signals.py": "imported by commands that run until stopped",
     "broker_core/minikafka/clients/admin/controller_requests.py": "shared by all administration",
     "broker_core/minikafka/clients/admin/zookeeper/reassignments.py": "a noun of the administration",
@@ -168,6 +167,7 @@ PUBLIC_HOSTS = frozenset(
         "spark.apache.org",
         "www.apache.org",
         "zookeeper.apache.org",
+        "0.0.0.0",
         "127.0.0.1",
         "example.com",
     }

@@ -34,6 +34,7 @@ from minikafka.cli import (
     cluster,
     config,
     consume,
+    container,
     elect,
     group,
     local_clusters,
@@ -115,6 +116,7 @@ def _all_commands(
 
 app.command("up", short_help="Start ZooKeeper and brokers.")(up.up)
 app.command("broker", short_help="Run one broker from a file of properties.")(broker.broker)
+app.command("container", short_help="Run one broker by environment variables.")(container.container)
 app.add_typer(topic.app, name="topic")
 app.command("produce", short_help="Send lines of stdin as messages.")(produce.produce)
 app.command("consume", short_help="Print the messages of topics.")(consume.consume)

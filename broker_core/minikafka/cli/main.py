@@ -19,6 +19,10 @@ def main() -> None:
     if sys.platform == "win32":
         print("minikafka: runs on Linux and macOS; on Windows, run it inside WSL", file=sys.stderr)
         sys.exit(2)
+    if os.getpid() == 1:
+        from minikafka.cli.init_process import run_in_child
+
+        run_in_child()
     # A shell's background job ignores Ctrl-C, and must continue to do so.
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
