@@ -31,7 +31,7 @@ from minikafka.base.config.config_def import ConfigDef, ConfigKey  # noqa: E402
 from minikafka.wire.api import ApiKey  # noqa: E402
 from scripts import reference_texts as texts  # noqa: E402
 from scripts.recorded_versions import versions_of_3_9  # noqa: E402
-from scripts.reference_metrics import client_metrics  # noqa: E402
+from scripts.reference_metrics import broker_metrics, client_metrics  # noqa: E402
 from scripts.reference_tables import NOTE, table  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -560,6 +560,7 @@ def znodes() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "broker-properties.md": broker_properties,
+    "metrics.md": broker_metrics,
     "client-properties.md": client_properties,
     "client-metrics.md": client_metrics,
     "spark-options.md": spark_options,

@@ -21,7 +21,7 @@ _REPLICAS = "kafka.server:type=ReplicaManager,name="
 _CONTROLLER = "kafka.controller:type=KafkaController,name="
 _LOG = "kafka.log:type=Log,topic=…,partition=…,name="
 
-# --- kafka_exporter -----------------------------------------------------------------------------------------
+# --- brokers, partitions and groups, by kafka_exporter's names ----------------------------------------------
 
 KAFKA_BROKERS = Metric("kafka_brokers", GAUGE, "Live brokers of the cluster.")
 KAFKA_BROKER_INFO = Metric("kafka_broker_info", GAUGE, "This broker: always 1.", ("id", "address"))
