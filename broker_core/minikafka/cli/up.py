@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 DEFAULT_DATA_DIR = Path("minikafka-data")
 LOCALHOST = "127.0.0.1"
 DEFAULT_PORT = 9092
+DEFAULT_METRICS_PORT = 9308
+"""The port of kafka_exporter."""
 ENDING_TIMEOUT_S = 10.0
 """The time limit for the end of a cluster that a command with ``--data-dir`` had started for itself."""
 POLL_S = 1.0
@@ -88,12 +90,13 @@ def up(
 
     from minikafka.embedded.cluster import Cluster
     from minikafka.embedded.live_brokers import LiveBrokers
+    from minikafka.server.config.metrics import METRICS_LISTENERS
 
     ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
     cluster = Cluster(
         count,
         data_dir,
-        config,
+        {METRICS_LISTENERS: metrics_listeners(port, count), **config},
         zookeeper,
         host=host,
         port=port,
@@ -124,12 +127,27 @@ def up(
 
 def note_addresses(cluster: Cluster, host: str, ports: Sequence[int], config: Mapping[str, str]) -> None:
     """Print what is to be said of the addresses of a cluster that is ready."""
+    for url in cluster.metrics_urls:
+        note(f"minikafka: metrics at {url}")
     secured = bool(cluster.client_properties)
     for warning in advertised_address_warnings(cluster.data_dir, host, ports, config, secured=secured):
         note(f"minikafka: {warning}")
     if secured:
         for line in how_to_connect(cluster.data_dir, cluster.bootstrap_servers):
             note(line)
+
+
+def metrics_listeners(port: int, count: int) -> str:
+    """Return where the first broker serves metrics unless ``--set`` says it; the others have the next ports.
+
+    Free ports if those of the brokers are to be free, or if one of these ports is in use: nothing but a
+    scraper depends on them, and several clusters may run on this host.
+    """
+    from minikafka.net.ports import can_bind
+
+    wanted = range(DEFAULT_METRICS_PORT, DEFAULT_METRICS_PORT + count)
+    is_free = port != 0 and all(can_bind(LOCALHOST, number) for number in wanted)
+    return f"http://{LOCALHOST}:{DEFAULT_METRICS_PORT if is_free else 0}"
 
 
 def how_to_connect(data_dir: Path, bootstrap_servers: str) -> Iterator[str]:

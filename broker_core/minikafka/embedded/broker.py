@@ -47,6 +47,8 @@ class Ready:
     address: str
     """HOST:PORT, with the port that was bound."""
     cluster_id: str
+    metrics: str = ""
+    """The addresses of its metrics, separated by commas."""
 
     @property
     def port(self) -> int:
@@ -132,7 +134,7 @@ class BrokerProcess:
             try:
                 ready = self._child.wait_for_report("ready", min(_POLL_S, max(0.0, left_s)))
                 self._check_login()
-                return Ready(str(ready["address"]), str(ready["cluster_id"]))
+                return Ready(str(ready["address"]), str(ready["cluster_id"]), str(ready.get("metrics", "")))
             except ProcessFailed as failure:
                 if self._child.exit_code is not None:
                     raise self._failed(failure) from None

@@ -107,9 +107,11 @@ class Cluster:
         self.data_dir = Path(
             tempfile.mkdtemp(prefix="minikafka-") if data_dir is None else data_dir
         ).absolute()
+        shared = {name: str(value) for name, value in (config or {}).items()}
         self._configs = [
-            {name: str(value) for name, value in {**(config or {}), **own}.items()}
-            for own in ((broker_configs or {}).get(number, {}) for number in range(count))
+            data_directory.with_own_metrics_port(shared, number)
+            | {name: str(value) for name, value in (broker_configs or {}).get(number, {}).items()}
+            for number in range(count)
         ]
         self._external_zookeeper = zookeeper
         self._host = host.strip("[]")
@@ -171,6 +173,12 @@ class Cluster:
     def cluster_id(self) -> str:
         """The cluster id: 22 characters, which never change."""
         return next(iter(self._ready.values())).cluster_id
+
+    @property
+    def metrics_urls(self) -> list[str]:
+        """The addresses of the brokers' metrics; empty if ``metrics.listeners`` is not set."""
+        ready = (self._ready[number] for number in sorted(self._ready))
+        return [f"{url}/metrics" for broker in ready for url in broker.metrics.split(",") if url]
 
     @property
     def ready_line(self) -> str:

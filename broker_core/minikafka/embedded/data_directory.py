@@ -7,6 +7,7 @@ more.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from minikafka.base.config.property_files import read_properties
 from minikafka.base.errors import ConfigError
 from minikafka.log.layout import LOCK_FILE
+from minikafka.server.config.metrics import METRICS_LISTENERS, listeners_of
 
 PER_BROKER_PROPERTIES = frozenset(
     {
@@ -128,6 +130,14 @@ def check_shared_config(config: Iterable[str], count: int, option: str = "config
                 f"cannot be the same for {count} brokers: each needs its own port and directory (--host, "
                 "--port, --data-dir); in Python, use Cluster(broker_configs={0: {…}, 1: {…}})",
             )
+
+
+def with_own_metrics_port(config: Mapping[str, str], number: int) -> dict[str, str]:
+    """Return the configuration of a broker: its metrics have the port after those of the one before."""
+    given = config.get(METRICS_LISTENERS)
+    with contextlib.suppress(ValueError):  # the broker reports it
+        return {**config, METRICS_LISTENERS: listeners_of(given, number)} if given else dict(config)
+    return dict(config)
 
 
 def check_broker_configs(configs: Mapping[int, object], count: int) -> None:

@@ -8,9 +8,11 @@ from urllib.parse import urlsplit
 
 from minikafka.base.config.config_def import setting
 from minikafka.base.config.types import int32, text_type
+from minikafka.base.ids import host_port
 
 METRICS = "Metrics and health"
 """The section of the reference page."""
+METRICS_LISTENERS = "metrics.listeners"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,15 @@ def _address(text: str) -> HttpAddress:
     return HttpAddress(url.hostname or "", url.port)
 
 
+def listeners_of(text: str, number: int) -> str:
+    """Return the addresses of broker ``number`` of a cluster on one host, whose first broker has ``text``.
+
+    Each has the next port. Raises ValueError for an invalid text.
+    """
+    addresses = ((address.host, address.port and address.port + number) for address in _addresses(text))
+    return ",".join(f"http://{host_port(host, port)}" for host, port in addresses)
+
+
 def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
@@ -50,7 +61,7 @@ class MetricsConfig:
     """The configuration of the metrics endpoint."""
 
     listeners: tuple[HttpAddress, ...] = setting(
-        "metrics.listeners",
+        METRICS_LISTENERS,
         text_type("addresses as http://HOST:PORT, separated by commas", _addresses),
         "",
         "The addresses of `/metrics`, `/livez` and `/readyz`, which need no login. Empty: none.",

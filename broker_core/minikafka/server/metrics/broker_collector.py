@@ -116,7 +116,8 @@ class BrokerCollector:
 
     def _expose_waiting(self, out: Exposition) -> None:
         names = (type(ticket).__name__.lstrip("_") for ticket in self._broker.purgatory.tickets())
-        kinds = Counter(name.removeprefix("Delayed") for name in names)
+        kinds = Counter({"Fetch": 0, "Produce": 0})
+        kinds.update(name.removeprefix("Delayed") for name in names)
         out.add_all(d.PURGATORY, [(labels(operation=kind), count) for kind, count in sorted(kinds.items())])
 
     def _expose_controller(self, out: Exposition) -> None:
