@@ -370,7 +370,8 @@ def commands(command: Any, path: str) -> Iterable[tuple[str, Any]]:
         yield path, command
         return
     for name, child in children.items():
-        yield from commands(child, f"{path} {name}")
+        if not child.hidden:  # other names of commands
+            yield from commands(child, f"{path} {name}")
 
 
 def one_line(text: str | None) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.ids import topic_id_text
 from minikafka.base.text import counted
 from minikafka.cli import connect
+from minikafka.cli.health import partition_rows
 from minikafka.cli.options import (
     COMMAND_CONFIG_OPTION,
     Bootstrap,
@@ -23,6 +26,9 @@ from minikafka.cli.options import (
 )
 from minikafka.cli.output import note, print_json, print_rows, say
 from minikafka.cli.signals import stop_on_signal
+
+if TYPE_CHECKING:
+    from minikafka.clients.network.metadata import TopicMetadata
 
 app = typer.Typer(help="Show the brokers, data directories and health of the cluster.", no_args_is_help=True)
 
@@ -57,6 +63,59 @@ def describe(
     counts = (counted(number, what.removesuffix("s")) for what, number in totals.items())
     say(f"cluster {found.cluster_id} with {' and '.join(counts)}")
     print_rows(rows, ["broker", "host", "port", "rack", "controller", "leads", "replicas"], style)
+
+
+@app.command(short_help="Show brokers, topics and partitions.")
+def metadata(
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", show_default=False, help="Only these. [all]")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
+    """Show what clients learn of the cluster: its brokers, the controller, and the topics with leaders,
+    replicas and in-sync replicas. JSON is one object.
+    """
+    with connect.admin_client(bootstrap, data_dir, command_config) as admin:
+        found = admin.describe_cluster()
+        if topics:
+            found = replace(found, topics={name: connect.existing_topic(admin, name) for name in topics})
+    brokers = [
+        {"broker": broker.broker_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
+        for _, broker in sorted(found.brokers.items())
+    ]
+    described = [topic for _, topic in sorted(found.topics.items())]
+    if style is Format.JSON:
+        print_json(
+            {
+                "cluster": found.cluster_id,
+                "controller": found.controller_id,
+                "brokers": brokers,
+                "topics": [_topic_object(topic) for topic in described],
+            }
+        )
+        return
+    say(f"cluster {found.cluster_id}, controller {found.controller_id}")
+    print_rows(brokers, ["broker", "host", "port", "rack"], style)
+    say()
+    partitions = [partition for topic in described for partition in topic.partitions]
+    columns = ["topic", "partition", "leader", "replicas", "in_sync"]
+    print_rows(partition_rows(partitions), columns, style, nothing="there are no topics")
+
+
+def _topic_object(topic: TopicMetadata) -> dict[str, object]:
+    partitions = [
+        {name: value for name, value in row.items() if name != "topic"}
+        for row in partition_rows(topic.partitions)
+    ]
+    return {
+        "topic": topic.name,
+        "topic_id": topic_id_text(topic.topic_id),
+        "internal": topic.is_internal,
+        "partitions": partitions,
+    }
 
 
 @app.command("log-dirs", short_help="Show the data directories of brokers and their sizes.")

@@ -24,8 +24,8 @@ from minikafka.cli.options import (
     DataDir,
     Format,
     OutputFormat,
+    SomePartitions,
     number_option,
-    parse_partitions,
     value_option,
     zookeeper_option,
 )
@@ -78,18 +78,6 @@ Limit = Annotated[
 ]
 Exit = Annotated[
     bool, typer.Option("--exit", "-e", help="Stop at the current end, like a range that has an end.")
-]
-Partitions = Annotated[
-    frozenset[int] | None,
-    typer.Option(
-        "--partition",
-        "--partitions",
-        "-p",
-        metavar="P,P",
-        help="Only these partitions of each topic.",
-        parser=parse_partitions,
-        show_default=False,
-    ),
 ]
 RecordFormat = Annotated[
     str | None,
@@ -167,7 +155,7 @@ def consume(
     offset: Offset = None,
     limit: Limit = None,
     exits: Exit = False,
-    partitions: Partitions = None,
+    partitions: SomePartitions = None,
     record_format: RecordFormat = None,
     group: Group = None,
     whitelist: Whitelisted = None,

@@ -7,7 +7,7 @@ a part of the request is known or done.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +23,7 @@ from minikafka.cli.elect import read_file
 from minikafka.cli.group_reset import (
     parse_file,
     parse_offset,
+    parse_seek,
     parse_shift,
     parse_target,
     parse_topic,
@@ -45,9 +46,9 @@ from minikafka.cli.progress import Progress, spinner
 if TYPE_CHECKING:
     from minikafka.cli.connect import GroupAccess
     from minikafka.clients.admin.group_stores import OffsetsStorages
-    from minikafka.clients.admin.offset_resets import LogOffsets, PlannedReset, ResetTarget
+    from minikafka.clients.admin.offset_resets import LogOffsets, Plan, PlannedReset, ResetTarget
 
-app = typer.Typer(help="List, describe, reset and delete groups of consumers.", no_args_is_help=True)
+app = typer.Typer(help="List, describe, reset, seek and delete groups of consumers.", no_args_is_help=True)
 
 IN_ZOOKEEPER = "for a group in ZooKeeper use --zookeeper HOST:PORT/CHROOT"
 ALSO_IN_ZOOKEEPER = "for a group of this name in ZooKeeper add --zookeeper HOST:PORT/CHROOT"
@@ -87,6 +88,12 @@ def describe(
     members: Annotated[
         bool, typer.Option("--members", help="Show the members instead, with their instance ids.")
     ] = False,
+    summary: Annotated[
+        bool,
+        typer.Option(
+            "--summary", "-s", help="Show one line instead: state, coordinator, members, total lag."
+        ),
+    ] = False,
     zookeeper: GroupsZooKeeper = None,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
@@ -102,6 +109,10 @@ def describe(
         _zookeeper_hint(places),
     ):
         found = places.stores.describe(name)
+    if summary:
+        rows = group_rows.summary_rows(found)
+        print_rows(rows, group_rows.SUMMARY_COLUMNS, style)
+        return completeness_status(places)
     if members:
         rows = group_rows.member_rows(found.zookeeper, found.kafka)
         print_rows(rows, group_rows.MEMBER_COLUMNS, style, nothing=f"group {name!r} has no members")
@@ -121,7 +132,7 @@ def describe(
         if style is Format.TABLE:
             if found.zookeeper is not None:
                 say()
-            say(group_rows.kafka_title(found.kafka))
+            say(group_rows.kafka_title(found.kafka, found.lags))
         if style is Format.JSON or found.lags or found.kafka.members:
             print_rows(group_rows.kafka_rows(found.kafka, found.lags), group_rows.KAFKA_COLUMNS, style)
     return completeness_status(places)
@@ -152,6 +163,16 @@ Topics = Annotated[
         "--topic",
         "T[:P,P]",
         "A topic, or some of its partitions; may be repeated. [all that the group has read]",
+    ),
+]
+SeekTopics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topics",
+        "--topic",
+        metavar="T[:P,P]",
+        help="A topic, or some of its partitions; may be repeated. [all that the group has read]",
+        show_default=False,
     ),
 ]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="The start of the log.")]
@@ -242,16 +263,55 @@ def reset(
     )
     chosen = [parse_topic(text) for text in topics or ()]
     plan = None if from_file is None else read_plan(read_file(from_file, "--from-file"), str(from_file))
+    at = (zookeeper, bootstrap, data_dir, command_config)
+    _reset(name, target, chosen, plan, at, style, execute=execute, export=export)
 
+
+@app.command(short_help="Set a group to the start, the end or a time.")
+def seek(
+    name: Name,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="WHERE",
+            help="start, end, or a time: ISO 8601 in UTC, ms or s since 1970, or -1h for an hour ago.",
+            show_default=False,
+        ),
+    ],
+    topics: SeekTopics = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets.")] = False,
+    zookeeper: GroupsZooKeeper = None,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
+    """Set the offsets of a group without members at once, as rpk does; `group reset` has more targets."""
+    target = parse_seek(to, SystemClock().now_ms())
+    chosen = [parse_topic(text) for text in topics or ()]
+    at = (zookeeper, bootstrap, data_dir, command_config)
+    _reset(name, target, chosen, None, at, style, execute=not dry_run, export=False)
+
+
+def _reset(
+    name: str,
+    target: ResetTarget,
+    chosen: Sequence[tuple[str, tuple[int, ...] | None]],
+    plan: Plan | None,
+    at: tuple[str | None, str | None, Path | None, str | None],
+    style: Format,
+    *,
+    execute: bool,
+    export: bool,
+) -> None:
+    """Plan a reset, execute it if asked to, and print it."""
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.offset_resets import plan_reset
 
-    with (
-        connect.group_access(zookeeper, bootstrap, data_dir, command_config) as places,
-        spinner(f"resetting {name}"),
-    ):
+    with connect.group_access(*at) as places, spinner(f"resetting {name}"):
         admin, groups = Admin(places.brokers), places.stores
-        done = plan_reset(admin, groups, name, target, chosen, plan, new_in_zookeeper=bool(zookeeper))
+        done = plan_reset(admin, groups, name, target, chosen, plan, new_in_zookeeper=bool(at[0]))
         if execute:
             groups.set_offsets(name, done.offsets, done.storages)
     _note_out_of_range(target, done.logs)
@@ -316,6 +376,10 @@ def delete(
         str | None,
         value_option("--topic", "T[:P,P]", "Only the offsets of this topic, or of some of its partitions."),
     ] = None,
+    offsets: Annotated[
+        bool,
+        typer.Option("--offsets", help="Only the offsets: of --topic, or of all topics. The group stays."),
+    ] = False,
     all_groups: Annotated[
         bool, typer.Option("--all-groups", help="With --topic: all groups that have offsets of it.")
     ] = False,
@@ -340,7 +404,8 @@ def delete(
             for name in wanted:
                 try:
                     with _zookeeper_hint(places):
-                        _delete(places, name, topic, style)
+                        for text in _topics_of(places, name) if offsets and not topic else [topic]:
+                            _delete(places, name, text, style)
                 except MinikafkaError as error:
                     errors.append(error)
                 progress.advance()
@@ -366,6 +431,14 @@ def _check_deletion(
         )
     if part is not None:
         check_topic_name(part[0])
+
+
+def _topics_of(found: GroupAccess, name: str) -> list[str]:
+    """Return the topics of which a group has offsets. Raise BrokerError if it has none."""
+    topics = sorted({tp.topic for tp in found.stores.offsets(name)})
+    if not topics:
+        raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {name!r} has no offsets")
+    return topics
 
 
 def _delete(found: GroupAccess, name: str, topic: str | None, style: Format) -> None:

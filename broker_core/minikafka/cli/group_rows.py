@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
 from minikafka.base.times import utc_text
-from minikafka.clients.admin.group_stores import OffsetsStorage
+from minikafka.clients.admin.group_stores import OffsetsStorage, StoredGroup
 from minikafka.clients.admin.groups import PartitionLag
 from minikafka.clients.admin.zookeeper.groups import PartitionOffsets, ZooKeeperGroup, ZooKeeperListing
 from minikafka.clients.group.description import GroupDescription
@@ -19,6 +19,7 @@ KAFKA_COLUMNS = ["topic", "partition", "offset", "end_offset", "lag", "member", 
 OFFSET_COLUMNS = ["topic", "partition", "offset", "end_offset", "lag", "owner"]
 BOTH_COLUMNS = [*OFFSET_COLUMNS[:2], "offset_zookeeper", "offset_kafka", *OFFSET_COLUMNS[3:]]
 """The columns of a group with offsets in both storages; the larger offset counts."""
+SUMMARY_COLUMNS = [*LIST_COLUMNS[:3], "coordinator", "assignor", "members", "partitions", "total_lag"]
 MEMBER_COLUMNS = ["kind", "member", "instance", "client", "host", "partitions", "assigned"]
 CONSUMER_COLUMNS = ["consumer", "pattern", "subscription", "streams", "partitions", "since"]
 
@@ -50,11 +51,53 @@ def listed(at_brokers: Iterable[GroupDescription], in_zookeeper: Iterable[ZooKee
     return sorted(rows, key=lambda row: (str(row["group"]), str(row["kind"])))
 
 
-def kafka_title(group: GroupDescription) -> str:
-    """Return the line above the table of a group at the brokers."""
+def total_lag(lags: Iterable[int | None]) -> int | None:
+    """Return the sum of the lags that are known; None if none is."""
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
+
+
+def summary_rows(found: StoredGroup) -> Rows:
+    """Return a row for a group at the brokers, and one for a group of the same name in ZooKeeper."""
+    rows: Rows = []
+    if found.kafka is not None:
+        group, lags = found.kafka, found.lags
+        rows.append(
+            {
+                "group": group.group_id,
+                "kind": OffsetsStorage.KAFKA.value,
+                "state": group.state,
+                "coordinator": group.coordinator.broker_id,
+                "assignor": group.protocol or None,
+                "members": len(group.members),
+                "partitions": len(lags),
+                "total_lag": total_lag(lag.lag for lag in lags),
+            }
+        )
+    if found.zookeeper is not None:
+        offsets = found.partition_offsets
+        rows.append(
+            {
+                "group": found.zookeeper.group_id,
+                "kind": OffsetsStorage.ZOOKEEPER.value,
+                "state": found.zookeeper.state,
+                "coordinator": None,
+                "assignor": None,
+                "members": len(found.zookeeper.consumers),
+                "partitions": len(offsets),
+                "total_lag": total_lag(part.lag for part in offsets),
+            }
+        )
+    return rows
+
+
+def kafka_title(group: GroupDescription, lags: tuple[PartitionLag, ...]) -> str:
+    """Return the line above the table of a group at the brokers, with its lag in all partitions."""
+    lag = total_lag(part.lag for part in lags)
     assignor = f", {group.protocol}" if group.protocol else ""
     members = counted(len(group.members), "member")
-    return f"{group.group_id}: {group.state}, {members}{assignor}, coordinated by {group.coordinator}"
+    title = f"{group.group_id}: {group.state}, {members}{assignor}, coordinated by {group.coordinator}"
+    return title if lag is None else f"{title}, total lag {lag}"
 
 
 def kafka_rows(group: GroupDescription, lags: tuple[PartitionLag, ...]) -> Rows:

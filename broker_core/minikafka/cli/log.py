@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minikafka.base.errors import StorageError
+from minikafka.cli.cluster import log_dirs
 from minikafka.cli.options import Format, OutputFormat
 from minikafka.cli.output import json_bytes, note, print_json, print_rows
 from minikafka.cli.progress import Progress
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from minikafka.log.tools.verify import Finding, PartitionReport
     from minikafka.records.format.message_set import StoredRecord
 
-app = typer.Typer(help="Print and check the files of a log.", no_args_is_help=True)
+app = typer.Typer(help="Print and check the files of logs, and show their sizes.", no_args_is_help=True)
+app.command("dirs", short_help="Show the data directories of brokers and their sizes.")(log_dirs)
 
 MEGABYTE = 1_000_000
 COLUMNS = ("topic", "partition", "start_offset", "end_offset", "segments", "records", "bytes", "problems")

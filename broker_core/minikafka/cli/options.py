@@ -155,6 +155,18 @@ DisableRackAware = Annotated[
     bool, typer.Option("--disable-rack-aware", help="Spread replicas as if no broker had a rack.")
 ]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+SomePartitions = Annotated[
+    frozenset[int] | None,
+    typer.Option(
+        "--partition",
+        "--partitions",
+        "-p",
+        metavar="P,P",
+        help="Only these partitions of each topic.",
+        parser=parse_partitions,
+        show_default=False,
+    ),
+]
 CodecName = Annotated[
     str, typer.Option("--codec", "--compression", "-z", metavar="C", help="none, gzip, snappy, lz4 or zstd.")
 ]

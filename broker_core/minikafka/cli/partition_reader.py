@@ -21,7 +21,6 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.records.format.message_set import iterate
 
 if TYPE_CHECKING:
-    from minikafka.clients.network.metadata import TopicMetadata
     from minikafka.records.format.message_set import StoredRecord
 
 POLL_INTERVAL_MS = 200
@@ -52,23 +51,12 @@ def read_positions(
     on stderr, because one number is used for many partitions.
     """
     admin = Admin(cluster)
-    partitions = [tp for topic in topics for tp in _partitions(existing_topic(admin, topic), numbers)]
+    partitions = [tp for topic in topics for tp in existing_topic(admin, topic).chosen(numbers)]
     found = find_ranges(cluster, partitions, wanted, cluster.deadline(), isolation)
     starts = {tp: part.start for tp, part in found.items()}
     ends = {tp: part.end for tp, part in found.items() if part.end is not None}
     _note_outside(found, wanted)
     return starts, None if wanted.end is None else ends
-
-
-def _partitions(topic: TopicMetadata, numbers: Collection[int] | None) -> list[TopicPartition]:
-    known = [partition.topic_partition for partition in topic.partitions]
-    if numbers is None:
-        return known
-    for number in sorted(numbers):
-        if topic.partition(number) is None:
-            problem = f"{topic.name}-{number}: {topic.partition_range}"
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)
-    return [tp for tp in known if tp.partition in numbers]
 
 
 def _note_outside(found: Mapping[TopicPartition, PartitionRange], wanted: ReadRange) -> None:

@@ -12,7 +12,7 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, topic_id_text
 from minikafka.base.secrets import redact_all
 from minikafka.base.text import counted
-from minikafka.cli import connect
+from minikafka.cli import connect, topic_trim
 from minikafka.cli.config import changes_of, check_settings_exist, format_changes, warn_of_too_few_replicas
 from minikafka.cli.options import (
     Bootstrap,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from minikafka.clients.admin.topics import CreatedTopic, NewTopic
     from minikafka.registry.store import Store
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, alter, trim and delete topics.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 MaybeName = Annotated[
@@ -264,6 +264,30 @@ def alter(
         return
     done = [] if partitions is None else [counted(partitions, "partition")]
     say(f"{name} has {', '.join(done + [format_changes(changes)] * bool(changes))}")
+
+
+@app.command("add-partitions", short_help="Add partitions to a topic.")
+def add_partitions(
+    name: Name,
+    number: Annotated[int, number_option("--num", "N", "How many to add.", 1, others=("-n",))],
+    disable_rack_aware: DisableRackAware = False,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
+    """Add N partitions to a topic; `topic alter --partitions` sets how many it has."""
+    with connect.admin_client(bootstrap, data_dir, command_config) as admin:
+        count = len(connect.existing_topic(admin, name).partitions) + number
+        admin.create_partitions(name, count, rack_aware=not disable_rack_aware)
+    if style is Format.JSON:
+        print_json({"topic": name, "partitions": count})
+    else:
+        say(f"{name} has {counted(count, 'partition')}")
+
+
+app.command("trim", short_help="Delete messages before an offset or a time.")(topic_trim.trim)
+app.command("trim-prefix", hidden=True)(topic_trim.trim)
 
 
 @app.command(short_help="Delete a topic with all its messages.")

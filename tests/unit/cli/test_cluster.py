@@ -68,3 +68,28 @@ def test_a_directory_that_is_offline_makes_the_status_1(directories: list[LogDir
     directories.append(OFFLINE)
     assert cli.run("cluster", "log-dirs") == 1
     assert "KAFKA_STORAGE_ERROR" in cli.out
+
+
+def test_log_dirs_is_found_where_it_is_looked_for(directories: list[LogDir], cli: CommandLine) -> None:
+    assert cli.run("cluster", "log-dirs") == 0
+    printed = cli.out
+    assert cli.run("log", "dirs") == 0
+    assert cli.out == printed
+
+
+def test_metadata_is_what_clients_learn(
+    serve: Callable[[BrokerHarness], BrokerHarness], cli: CommandLine
+) -> None:
+    brokers = serve(BrokerHarness(2, {"t": 1, "u": 1}))
+    leader = brokers.leader(TopicPartition("t", 0))
+    assert cli.run("cluster", "metadata", "t", "--format", "json") == 0
+    found = json.loads(cli.out)
+    assert [broker["broker"] for broker in found["brokers"]] == [1, 2]
+    assert found["controller"] in {1, 2}
+    (topic,) = found["topics"]
+    assert (topic["topic"], topic["internal"]) == ("t", False)
+    partition = {"partition": 0, "leader": leader, "replicas": [leader], "in_sync": [leader]}
+    assert topic["partitions"] == [partition]
+    assert cli.run("cluster", "metadata") == 0
+    assert cli.lines[-2].split() == ["t", "0", *[str(leader)] * 3]
+    assert cli.run("cluster", "metadata", "nosuch") == 1

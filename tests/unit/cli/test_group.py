@@ -93,7 +93,7 @@ def test_a_description_tells_the_lag_and_who_reads(brokers: BrokerHarness, cli: 
         (member,) = brokers.group("g").members
         assert cli.run("group", "describe", "g") == 0
     first, *table = cli.lines
-    assert first == "g: Stable, 1 member, range, coordinated by broker 1 at memory:9001"
+    assert first == "g: Stable, 1 member, range, coordinated by broker 1 at memory:9001, total lag 3"
     who = [member.member_id, member.client_id, member.client_host.lstrip("/")]
     assert [line.split() for line in table] == [
         ["TOPIC", "PARTITION", "OFFSET", "END", "OFFSET", "LAG", "MEMBER", "CLIENT", "HOST"],
@@ -274,6 +274,60 @@ def test_brokers_with_offset_fetch_v1_are_asked_every_partition(
         ("__consumer_offsets", (0,)),
         ("t", (0, 1)),
     ]
+
+
+# group seek, and deletion of offsets
+
+
+@pytest.mark.parametrize(
+    ("to", "offsets"),
+    [
+        ("start", {T0: 0, T1: 0}),
+        ("end", {T0: 5, T1: 5}),
+        ("1970-01-01", {T0: 0, T1: 0}),
+        ("-1s", {T0: 5, T1: 5}),
+    ],
+)
+def test_a_group_is_set_at_once_to_where_rpk_says(
+    brokers: BrokerHarness, cli: CommandLine, to: str, offsets: dict[TopicPartition, int]
+) -> None:
+    assert cli.run("group", "seek", "g", "--to", to, "--topics", "t") == 0, cli.err
+    assert offsets_of(brokers) == offsets
+
+
+def test_a_seek_can_be_only_shown_and_needs_a_place(brokers: BrokerHarness, cli: CommandLine) -> None:
+    assert cli.run("group", "seek", "g", "--to", "end", "--dry-run") == 0
+    assert offsets_of(brokers) == {T0: 2}
+    for word in ("47", "-1h:end", "noon", ""):
+        assert cli.run("group", "seek", "g", "--to", word) == 2
+        assert f"--to={word!r}: must be start, end, or a time" in cli.err
+
+
+def test_only_the_offsets_of_a_group_are_deleted(brokers: BrokerHarness, cli: CommandLine) -> None:
+    brokers.add_topic("u", 1)
+    brokers.commit("g", {T1: 1, TopicPartition("u", 0): 0})
+    assert cli.run("group", "delete", "g", "--offsets", "--topic", "u") == 0
+    assert offsets_of(brokers) == {T0: 2, T1: 1}
+    assert cli.run("group", "delete", "g", "--offsets") == 0
+    assert cli.out == "deleted t of g\n"
+    assert offsets_of(brokers) == {}
+    assert failed(cli, "delete", "g", "--offsets")[0] == 1
+
+
+def test_a_summary_is_one_row_with_the_total_lag(brokers: BrokerHarness, cli: CommandLine) -> None:
+    with join(brokers):
+        assert rows(cli, "describe", "g", "--summary") == [
+            {
+                "group": "g",
+                "kind": "kafka",
+                "state": "Stable",
+                "coordinator": 1,
+                "assignor": "range",
+                "members": 1,
+                "partitions": 2,
+                "total_lag": 3,
+            }
+        ]
 
 
 # consume --group

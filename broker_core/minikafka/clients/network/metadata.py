@@ -85,6 +85,17 @@ class TopicMetadata:
             return partitions[number]
         return next((p for p in partitions if p.topic_partition.partition == number), None)
 
+    def chosen(self, numbers: Collection[int] | None) -> list[TopicPartition]:
+        """Return the partitions with these numbers, None for all. Raise BrokerError for one that does not
+        exist.
+        """
+        for number in sorted(numbers or ()):
+            if self.partition(number) is None:
+                problem = f"{self.name}-{number}: {self.partition_range}"
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)
+        known = [partition.topic_partition for partition in self.partitions]
+        return known if numbers is None else [tp for tp in known if tp.partition in numbers]
+
     @property
     def available(self) -> tuple[int, ...]:
         """The numbers of the partitions that have a leader."""
