@@ -24,7 +24,7 @@ from minikafka.cli.options import (
     ZooKeeperDataDir,
     number_option,
 )
-from minikafka.cli.output import note, print_json, print_rows, say
+from minikafka.cli.output import note, print_object, print_rows, say
 from minikafka.cli.signals import stop_on_signal
 
 if TYPE_CHECKING:
@@ -57,11 +57,12 @@ def describe(
         for _, broker in sorted(found.brokers.items())
     ]
     totals = {"topics": len(found.topics), "partitions": len(partitions)}
-    if style is Format.JSON:
-        print_json({"cluster": found.cluster_id, **totals, "brokers": rows})
+    if style in {Format.JSON, Format.YAML}:
+        print_object({"cluster": found.cluster_id, **totals, "brokers": rows}, style)
         return
-    counts = (counted(number, what.removesuffix("s")) for what, number in totals.items())
-    say(f"cluster {found.cluster_id} with {' and '.join(counts)}")
+    if style is Format.TABLE:
+        counts = (counted(number, what.removesuffix("s")) for what, number in totals.items())
+        say(f"cluster {found.cluster_id} with {' and '.join(counts)}")
     print_rows(rows, ["broker", "host", "port", "rack", "controller", "leads", "replicas"], style)
 
 
@@ -76,7 +77,7 @@ def metadata(
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Show what clients learn of the cluster: its brokers, the controller, and the topics with leaders,
-    replicas and in-sync replicas. JSON is one object.
+    replicas and in-sync replicas. JSON and YAML are one object; CSV has the partitions.
     """
     with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         found = admin.describe_cluster()
@@ -87,19 +88,21 @@ def metadata(
         for _, broker in sorted(found.brokers.items())
     ]
     described = [topic for _, topic in sorted(found.topics.items())]
-    if style is Format.JSON:
-        print_json(
+    if style in {Format.JSON, Format.YAML}:
+        print_object(
             {
                 "cluster": found.cluster_id,
                 "controller": found.controller_id,
                 "brokers": brokers,
                 "topics": [_topic_object(topic) for topic in described],
-            }
+            },
+            style,
         )
         return
-    say(f"cluster {found.cluster_id}, controller {found.controller_id}")
-    print_rows(brokers, ["broker", "host", "port", "rack"], style)
-    say()
+    if style is Format.TABLE:
+        say(f"cluster {found.cluster_id}, controller {found.controller_id}")
+        print_rows(brokers, ["broker", "host", "port", "rack"], style)
+        say()
     partitions = [partition for topic in described for partition in topic.partitions]
     columns = ["topic", "partition", "leader", "replicas", "in_sync"]
     print_rows(partition_rows(partitions), columns, style, nothing="there are no topics")
@@ -225,7 +228,7 @@ def protect_zookeeper(
             allowed = "must name a file with zookeeper.set.acl and the credentials of the brokers"
             raise ConfigError(COMMAND_CONFIG_OPTION, command_config, allowed)
         changed = store.set_acls()
-    if style is Format.JSON:
-        print_json({"protected": changed})
+    if style is not Format.TABLE:
+        print_object({"protected": changed}, style)
     else:
         say(f"protected {counted(changed, 'znode')}")

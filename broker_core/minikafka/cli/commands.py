@@ -48,7 +48,7 @@ from minikafka.cli import (
     up,
     user,
 )
-from minikafka.cli.output import NoteHandler, note
+from minikafka.cli.output import NoteHandler, note, start_output
 
 BAD_INPUT = frozenset(
     {
@@ -142,6 +142,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its status."""
     # For loggers without a handler: Python would print their warnings without the prefix.
     before, logging.lastResort = logging.lastResort, NoteHandler()
+    start_output()
     try:
         return _run(arguments)
     finally:

@@ -25,7 +25,7 @@ from minikafka.cli.options import (
     ZooKeeper,
     value_option,
 )
-from minikafka.cli.output import note, print_json, print_rows, say
+from minikafka.cli.output import note, print_object, print_rows, say
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
@@ -199,8 +199,8 @@ def set_(
             admin.change_configs(of, resource, changes)
             if of is ConfigResourceType.TOPIC and MIN_ISR in changes:
                 warn_of_too_few_replicas(name, changes, connect.existing_topic(admin, name).fewest_replicas)
-    if style is Format.JSON:
-        print_json({**named, "config": redact_all(changes)})
+    if style is not Format.TABLE:
+        print_object({**named, "config": redact_all(changes)}, style)
     else:
         say(f"{name}{f' of user {user}' * bool(user)} has {format_changes(changes)}")
 

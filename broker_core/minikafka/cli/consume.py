@@ -31,7 +31,7 @@ from minikafka.cli.options import (
 )
 from minikafka.cli.output import note, warnings_as_notes
 from minikafka.cli.progress import Progress
-from minikafka.cli.record_output import Message, show_json, show_line, show_line_of_many
+from minikafka.cli.record_output import Message, show_line, show_line_of_many, show_object
 from minikafka.cli.signals import stop_on_signal
 
 if TYPE_CHECKING:
@@ -317,8 +317,8 @@ def _shown(wanted: Topics | TopicFilter, style: Format, record_format: str | Non
 
         form = compile_format("--record-format", record_format, terminal=terminal)
         return functools.partial(_write, form)
-    if style is Format.JSON:
-        return show_json
+    if style is not Format.TABLE:
+        return functools.partial(show_object, style=style)
     several = not isinstance(wanted, tuple) or len(wanted) > 1
     return functools.partial(show_line_of_many if several else show_line, terminal=terminal)
 

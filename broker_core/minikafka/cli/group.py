@@ -40,7 +40,7 @@ from minikafka.cli.options import (
     OutputFormat,
     value_option,
 )
-from minikafka.cli.output import note, print_json, print_rows, say
+from minikafka.cli.output import note, print_object, print_rows, say
 from minikafka.cli.progress import Progress, spinner
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def describe(
             if found.zookeeper is not None:
                 say()
             say(group_rows.kafka_title(found.kafka, found.lags))
-        if style is Format.JSON or found.lags or found.kafka.members:
+        if style is not Format.TABLE or found.lags or found.kafka.members:
             print_rows(group_rows.kafka_rows(found.kafka, found.lags), group_rows.KAFKA_COLUMNS, style)
     return completeness_status(places)
 
@@ -321,8 +321,8 @@ def _reset(
 def _show(done: PlannedReset, name: str, style: Format, *, execute: bool, export: bool) -> None:
     from minikafka.clients.admin.group_stores import OffsetsStorage
 
-    if export and style is Format.JSON:
-        print_json(plan_json(done.offsets))
+    if export and style in {Format.JSON, Format.YAML}:
+        print_object(plan_json(done.offsets), style)
     elif export:
         for line in plan_lines(done.offsets):
             say(line)
@@ -448,9 +448,10 @@ def _delete(found: GroupAccess, name: str, topic: str | None, style: Format) -> 
     places: OffsetsStorages = (
         stores.delete(name) if topic is None else stores.delete_offsets(name, *parse_topic(topic))
     )
-    if style is Format.JSON:
+    if style is not Format.TABLE:
         part = {} if topic is None else {"topic": topic}
-        print_json({"group": name, **part, "deleted": True, "stores": [place.value for place in places]})
+        names = [place.value for place in places]
+        print_object({"group": name, **part, "deleted": True, "stores": names}, style)
     else:
         where = f" {_where(places)}" if OffsetsStorage.ZOOKEEPER in places else ""
         say(f"deleted {name}{where}" if topic is None else f"deleted {topic} of {name}{where}")
@@ -482,9 +483,9 @@ def remove_members(
     removed_ids = {instance_id for instance_id, code in outcomes.items() if code is ErrorCode.NONE}
     for instance_id, code in outcomes.items():
         removed = instance_id in removed_ids
-        if style is Format.JSON:
+        if style is not Format.TABLE:
             error = None if removed else code.name
-            print_json({"group": name, "instance": instance_id, "removed": removed, "error": error})
+            print_object({"group": name, "instance": instance_id, "removed": removed, "error": error}, style)
         elif removed:
             say(f"removed {instance_id} of {name}")
         if code is ErrorCode.UNKNOWN_MEMBER_ID:

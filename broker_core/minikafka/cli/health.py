@@ -15,7 +15,7 @@ from minikafka.base.ids import host_port
 from minikafka.base.text import counted
 from minikafka.base.times import utc_text
 from minikafka.cli.options import Format
-from minikafka.cli.output import print_json, say, table_lines
+from minikafka.cli.output import print_object, say, table_lines
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
@@ -35,8 +35,8 @@ PARTITION_COLUMNS = ["topic", "partition", "leader", "replicas", "in_sync"]
 
 def print_health(health: ClusterHealth, style: Format, at: str = "") -> None:
     """Print the health of a cluster. at: the option that names this cluster, after a space."""
-    if style is Format.JSON:
-        print_json(as_json(health))
+    if style is not Format.TABLE:
+        print_object(as_json(health), style)
     else:
         for line in health_lines(health, at):
             say(line)
@@ -45,9 +45,9 @@ def print_health(health: ClusterHealth, style: Format, at: str = "") -> None:
 def print_change(health: ClusterHealth | None, style: Format, at: str = "") -> None:
     """Print a state of ``changes``, with the time."""
     now = utc_text(SystemClock().now_ms())
-    if style is Format.JSON:
+    if style is not Format.TABLE:
         known = {"healthy": False} if health is None else as_json(health)
-        print_json({"time": now, **known})
+        print_object({"time": now, **known}, style)
     elif health is None:
         say(f"{now}  no broker answers")
     else:

@@ -41,10 +41,14 @@ def parse_data_dir(text: str | Path, option: str = DATA_DIR_OPTION) -> Path:
 
 
 class Format(str, Enum):
-    """The output format of results: an aligned table for people, or one JSON value a line for programs."""
+    """The output format of results: an aligned table for people; for programs one JSON value a line, a list
+    in YAML, or CSV.
+    """
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
 
     def __str__(self) -> str:
         return self.value  # older releases of typer look up the parsed value by its text
@@ -99,7 +103,7 @@ def zookeeper_option(text: str) -> object:
 def parse_format(text: str | Format) -> Format:
     """Parse ``--format``. Raise ConfigError."""
     if text not in list(Format):
-        raise ConfigError("--format", text, "must be table or json")
+        raise ConfigError("--format", text, "must be table, json, yaml or csv")
     return Format(text)
 
 
@@ -173,7 +177,10 @@ CodecName = Annotated[
 OutputFormat = Annotated[
     Format,
     typer.Option(
-        "--format", parser=parse_format, metavar="table|json", help="table, or json with one object a line."
+        "--format",
+        parser=parse_format,
+        metavar="table|json|yaml|csv",
+        help="table; json with one object a line; yaml with a list of these; csv.",
     ),
 ]
 Settings = Annotated[

@@ -1,4 +1,4 @@
-"""Printing of results: tables for people; JSON, one object a line, for programs.
+"""Printing of results: tables for people; JSON, one object a line, YAML or CSV for programs.
 
 All output of commands goes through here; control characters of names and texts from outside are escaped
 (``base.printable``). Only ``consume`` writes the bytes of messages unchanged, and not to a terminal.
@@ -14,21 +14,23 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from minikafka.base.printable import UNPRINTABLE, printable
+from minikafka.base.row_formats import csv_line, yaml_item
 from minikafka.cli.options import Format
 
 Row = Mapping[str, object]
 
 
 def print_rows(rows: Sequence[Row], columns: Sequence[str], style: Format, nothing: str = "") -> None:
-    """Print ``rows``: as a table with ``columns``, or each whole row as a line of JSON.
+    """Print ``rows``: as a table with ``columns``, or each whole row in another format.
 
     nothing: the note on stderr if there are no rows; standard output stays empty for scripts.
     """
     if nothing and not rows:
         note(f"minikafka: {nothing}")
-    if style is Format.JSON:
+    if style is not Format.TABLE:
+        names = dict.fromkeys(name for row in rows for name in row)
         for row in rows:
-            print_json(row)
+            print_object({**dict.fromkeys(names), **row} if style is Format.CSV else row, style)
     elif rows:
         for line in table_lines(rows, columns):
             say(line)
@@ -72,6 +74,30 @@ def print_json(value: Row) -> None:
     """Print one line of JSON, in UTF-8 regardless of the locale."""
     line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     sys.stdout.buffer.write(json_bytes(line) + b"\n")
+
+
+_csv_header: list[str] = []
+"""The columns of the last line of CSV: a header is printed where they change."""
+
+
+def start_output() -> None:
+    """Begin the output of a command."""
+    _csv_header.clear()
+
+
+def print_object(value: Row, style: Format) -> None:
+    """Print a result for programs: a line of JSON, an item of a list in YAML, or a line of CSV, with a header
+    before the first one.
+    """
+    if style is Format.JSON:
+        print_json(value)
+    elif style is Format.YAML:
+        sys.stdout.buffer.write(yaml_item(value).encode("utf-8", "backslashreplace"))
+    else:
+        if _csv_header != list(value):
+            _csv_header[:] = value
+            sys.stdout.buffer.write(csv_line(value).encode("utf-8"))
+        sys.stdout.buffer.write(csv_line(value.values()).encode("utf-8", "backslashreplace"))
 
 
 def json_bytes(line: str) -> bytes:

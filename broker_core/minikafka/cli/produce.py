@@ -19,7 +19,7 @@ from minikafka.base.text import counted
 from minikafka.base.times import parse_time
 from minikafka.cli import connect
 from minikafka.cli.options import Bootstrap, CodecName, CommandConfig, DataDir, Format, OutputFormat, Topic
-from minikafka.cli.output import note, print_json, warnings_as_notes
+from minikafka.cli.output import note, print_object, warnings_as_notes
 from minikafka.cli.produce_input import (
     STDIN,
     GivenMessage,
@@ -214,8 +214,8 @@ def _send(
         note(f"minikafka: {sent.summary}; {sent.failed_place}: {sent.failure}")
     if sent.failure is not None or sent.stop_cause is not None:
         raise sent.error()
-    if style is Format.JSON:
-        print_json({"topic": topic, "messages": sent.given})
+    if style is not Format.TABLE:
+        print_object({"topic": topic, "messages": sent.given}, style)
     else:
         note(f"{counted(sent.given, 'message')} to {topic}")
     if sent.interrupted:

@@ -1,4 +1,4 @@
-"""The forms in which messages are printed: a line for people, or a JSON object."""
+"""The forms in which messages are printed: a line for people, or an object for programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Protocol
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
 from minikafka.base.times import utc_text
-from minikafka.cli.output import base64_or_none, print_json, text_or_none
+from minikafka.cli.options import Format
+from minikafka.cli.output import base64_or_none, print_object, text_or_none
 
 
 class Message(Protocol):
@@ -56,20 +57,28 @@ def line_of(topic_partition: TopicPartition, record: Message, terminal: bool) ->
     return f"{topic_partition.partition:>3} {record.offset:>9}  {when:<24}  {key}\t{value}\n"
 
 
-def show_json(topic_partition: TopicPartition, record: Message) -> None:
-    """Print a JSON object. Bytes that are not UTF-8 are base64 in ``key_base64`` or ``value_base64``."""
+def show_object(topic_partition: TopicPartition, record: Message, *, style: Format = Format.JSON) -> None:
+    """Print an object for programs. Bytes that are not UTF-8 are base64 in ``key_base64`` or
+    ``value_base64``; in CSV they are escaped, as the columns are the same in all lines.
+    """
     row: dict[str, object] = {
         "topic": topic_partition.topic,
         "partition": topic_partition.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms if record.timestamp_ms >= 0 else None,
     }
+    control = control_name(record) if getattr(record, "control", False) else None
+    if style is Format.CSV:
+        headers = {name: text_or_none(value) for name, value in record.headers}
+        row |= {"key": text_or_none(record.key), "value": text_or_none(record.value)}
+        print_object(row | {"headers": headers or None, "control": control}, style)
+        return
     row |= as_text("key", record.key) | as_text("value", record.value)
     if record.headers:
         row["headers"] = [{"key": name, **as_text("value", value)} for name, value in record.headers]
-    if getattr(record, "control", False):
-        row["control"] = control_name(record)
-    print_json(row)
+    if control is not None:
+        row["control"] = control
+    print_object(row, style)
 
 
 def as_text(name: str, data: bytes | None) -> dict[str, object]:

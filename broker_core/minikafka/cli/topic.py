@@ -25,7 +25,7 @@ from minikafka.cli.options import (
     number_option,
     value_option,
 )
-from minikafka.cli.output import note, print_json, print_rows, say
+from minikafka.cli.output import note, print_object, print_rows, say
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
@@ -102,10 +102,12 @@ def create(
     known = count > 0  # a client that may not describe the topic does not learn the brokers' default
     if known:
         warn_of_too_few_replicas(name, created.configs or configs, factor)
-    if style is Format.JSON:
+    if style is not Format.TABLE:
         numbers_made = {"partitions": count if known else None, "replicas": factor if known else None}
         topic_id = topic_id_text(created.topic_id)
-        print_json({"topic": name, "topic_id": topic_id, **numbers_made, "config": redact_all(configs)})
+        print_object(
+            {"topic": name, "topic_id": topic_id, **numbers_made, "config": redact_all(configs)}, style
+        )
     else:
         each = f", {factor} replicas each" if factor > 1 else ""
         say(f"created {name} with {counted(count, 'partition')}{each}" if known else f"created {name}")
@@ -259,8 +261,8 @@ def alter(
             warn_of_too_few_replicas(name, changes, topic.fewest_replicas)
         if partitions is not None:
             admin.create_partitions(name, partitions, rack_aware=not disable_rack_aware)
-    if style is Format.JSON:
-        print_json({"topic": name, "partitions": partitions, "config": redact_all(changes)})
+    if style is not Format.TABLE:
+        print_object({"topic": name, "partitions": partitions, "config": redact_all(changes)}, style)
         return
     done = [] if partitions is None else [counted(partitions, "partition")]
     say(f"{name} has {', '.join(done + [format_changes(changes)] * bool(changes))}")
@@ -280,8 +282,8 @@ def add_partitions(
     with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         count = len(connect.existing_topic(admin, name).partitions) + number
         admin.create_partitions(name, count, rack_aware=not disable_rack_aware)
-    if style is Format.JSON:
-        print_json({"topic": name, "partitions": count})
+    if style is not Format.TABLE:
+        print_object({"topic": name, "partitions": count}, style)
     else:
         say(f"{name} has {counted(count, 'partition')}")
 
@@ -318,8 +320,8 @@ def delete(
         return
     if error is not None:
         raise error
-    if style is Format.JSON:
-        print_json({"topic": name, "deleted": True})
+    if style is not Format.TABLE:
+        print_object({"topic": name, "deleted": True}, style)
     else:
         say(f"deleted {name}")
 
@@ -335,8 +337,8 @@ def mark_for_deletion(store: Store, name: str, if_exists: bool, style: Format) -
             raise
         nothing_done(name, "does not exist", {"marked": False}, style)
         return
-    if style is Format.JSON:
-        print_json({"topic": name, "marked": True})
+    if style is not Format.TABLE:
+        print_object({"topic": name, "marked": True}, style)
     elif new:
         say(f"Topic {name} is marked for deletion.")
         say(NO_IMPACT)
@@ -347,5 +349,5 @@ def mark_for_deletion(store: Store, name: str, if_exists: bool, style: Format) -
 def nothing_done(name: str, state: str, outcome: dict[str, object], style: Format) -> None:
     """Report that there was nothing to do, which is not an error."""
     note(f"minikafka: topic {name!r} {state}; nothing was changed")
-    if style is Format.JSON:
-        print_json({"topic": name, **outcome})
+    if style is not Format.TABLE:
+        print_object({"topic": name, **outcome}, style)

@@ -21,7 +21,7 @@ from minikafka.cli.options import (
     number_option,
     value_option,
 )
-from minikafka.cli.output import print_json, print_rows, say
+from minikafka.cli.output import print_object, print_rows, say
 from minikafka.cli.progress import spinner
 
 if TYPE_CHECKING:
@@ -244,9 +244,9 @@ def abort(
             assert coordinator_epoch is not None
             spec = AbortTransactionSpec(tp, producer_id, producer_epoch, coordinator_epoch)
         admin.abort(spec)
-    if style is Format.JSON:
+    if style is not Format.TABLE:
         row = {"topic": topic, "partition": partition, "producer_id": spec.producer_id}
-        print_json({**row, "producer_epoch": spec.producer_epoch, "start_offset": start_offset})
+        print_object({**row, "producer_epoch": spec.producer_epoch, "start_offset": start_offset}, style)
     else:
         say(f"aborted the transaction of producer {spec.producer_id} in {tp}")
 

@@ -25,7 +25,7 @@ from minikafka.cli.options import (
     number_option,
     value_option,
 )
-from minikafka.cli.output import note, print_json, print_rows, say
+from minikafka.cli.output import note, print_object, print_rows, say
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.users import NewPassword, UsersBackend
@@ -201,8 +201,8 @@ def _users(
 
 def _print_done(what: str, name: str, mechanisms: Sequence[ScramMechanism], style: Format) -> None:
     names = [mechanism.value for mechanism in mechanisms]
-    if style is Format.JSON:
-        print_json({"user": name, "mechanisms": names})
+    if style is not Format.TABLE:
+        print_object({"user": name, "mechanisms": names}, style)
     else:
         say(f"{what} {name} ({', '.join(names)})")
 

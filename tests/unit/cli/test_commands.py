@@ -157,7 +157,7 @@ def test_an_error_of_many_lines_becomes_one() -> None:
             ["topic", "create", "t", "--partitions", "x"],
             "--partitions='x': must be a whole number of at least 1",
         ),
-        (["topic", "list", "--format", "xml"], "--format='xml': must be table or json"),
+        (["topic", "list", "--format", "xml"], "--format='xml': must be table, json, yaml or csv"),
         (["consume", "t", "--from", "yesterday"], "--from='yesterday'"),
         (["consume", "t", "--max", "0"], "--max='0': must be a whole number of at least 1"),
         (["elect", "--timeout", "nan"], "--timeout='nan': must be a number of seconds, at least 0"),

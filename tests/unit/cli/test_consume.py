@@ -112,3 +112,23 @@ def test_a_member_of_a_group_ends_at_the_end_of_its_partitions(consume: Callable
         "u00",
     ]
     assert consume("t", "u", "-g", "g", "-e") == ""
+
+
+def test_yaml_and_csv_have_the_same_rows(consume: Callable[..., str], cli: CommandLine) -> None:
+    assert consume("t", "-p", "1", "-e", "--format", "yaml") == (
+        "- topic: t\n  partition: 1\n  offset: 0\n  timestamp: 1500\n  key: null\n  value: b0\n"
+    )
+    for _ in range(2):  # a header for each command
+        assert consume("t", "u", "-o", "-1", "-e", "--format", "csv").split("\r\n") == [
+            "topic,partition,offset,timestamp,key,value,headers,control",
+            't,0,2,2000,k2,a2,"{""trace"": ""1"", ""raw"": ""\\\\xff"", ""none"": null}",',
+            "t,1,0,1500,,b0,,",
+            "u,0,0,2500,\\xfe,,,",
+            "",
+        ]
+    assert cli.run("topic", "list", "--format", "csv") == 0
+    assert cli.lines[0] == "topic,partitions,internal,topic_id"
+    assert cli.run("topic", "list", "--format", "yaml") == 0
+    assert cli.lines[:2] == ["- topic: t", "  partitions: 2"]
+    assert cli.run("cluster", "describe", "--format", "csv") == 0
+    assert cli.lines[0] == "broker,host,port,rack,controller,leads,replicas"

@@ -21,7 +21,7 @@ from minikafka.cli.output import (
     text_or_none,
     warnings_as_notes,
 )
-from minikafka.cli.record_output import show_json, show_line
+from minikafka.cli.record_output import show_line, show_object
 from minikafka.cli.zookeeper_group_reader import MessageLine
 
 ROWS = [{"name": "flights", "partitions": 4, "more": 1}, {"name": "a", "partitions": 12, "more": 2}]
@@ -127,7 +127,7 @@ def test_null_keys_and_values_are_shown_as_by_the_console_consumer(
 
 
 def test_null_keys_and_values_are_null_in_json(capfd: pytest.CaptureFixture[str]) -> None:
-    show_json(TopicPartition("t", 0), MessageLine(5, -1, None, None))
+    show_object(TopicPartition("t", 0), MessageLine(5, -1, None, None))
     row = json.loads(capfd.readouterr().out)
     assert (row["key"], row["value"]) == (None, None)
 

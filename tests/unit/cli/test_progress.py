@@ -81,3 +81,18 @@ def test_a_terminal_that_shall_show_no_bar_gets_no_lines_either(clock: Clock) ->
         clock.now_s += 20
         progress.advance()
     assert terminal.getvalue() == ""
+
+
+def test_no_color_is_shown_where_the_environment_says_so(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    shown = []
+    for value in ("", "1"):
+        monkeypatch.setenv("NO_COLOR", value)
+        terminal = Terminal()
+        with Progress("producing", 10, stream=terminal) as bar:
+            clock.now_s += 1.1
+            bar.advance(5)
+        shown.append("\x1b[38" in terminal.getvalue() or "\x1b[3" in terminal.getvalue())
+    assert shown == [True, False]
