@@ -74,7 +74,7 @@ PAGES = (
     Page("docs/guides/client-metrics.md", before=FLIGHTS),
     Page("docs/guides/test-with-pytest.md"),
     Page("docs/guides/inspect-logs.md", before=FLIGHTS),
-    Page("docs/guides/logs.md", ("Read them",)),
+    Page("docs/guides/logs.md", ("Read them", "Slow requests")),
     Page(
         "docs/guides/reassign.md",
         ("Move partitions",),

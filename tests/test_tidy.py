@@ -95,6 +95,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/registry/zookeeper_address.py": "imported by configurations, without a client",
     "broker_core/minikafka/security/stores/formats.py": "chooses the reader, so that only one is imported",
     "broker_core/minikafka/transactions/loading.py": "stands above the shard, which it makes",
+    "broker_core/minikafka/server/config/event_log.py": "a section of the configuration",
     "broker_core/minikafka/server/config/fetching.py": "a section of the configuration",
     "broker_core/minikafka/server/control/protocol_compatibility.py": "one check at the start",
     "broker_core/minikafka/server/core/new_leaders.py": "shared by two APIs",

@@ -70,7 +70,8 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
             found.setdefault("topic", value.topic)
             found.setdefault("partition", value.partition)
         elif name:
-            found.setdefault(name, value if value is None or isinstance(value, bool | int) else str(value))
+            is_plain = value is None or isinstance(value, bool | int | float)
+            found.setdefault(name, value if is_plain else str(value))
     found |= getattr(record, "ids", {})
     return {name: value for name, value in found.items() if name not in _RESERVED}
 

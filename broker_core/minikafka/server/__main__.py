@@ -47,7 +47,7 @@ from minikafka.records import kernels
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
 from minikafka.registry.zookeeper_address import servers_of
-from minikafka.registry.zookeeper_security import AclPolicy
+from minikafka.registry.zookeeper_security import AclPolicy, ZooKeeperSecurity
 from minikafka.server.assembly import Ports, RunningBroker, endpoints_of, start_patiently
 from minikafka.server.config.listener_security import ListenerProperties
 from minikafka.server.config.listeners import unreachable
@@ -57,6 +57,7 @@ from minikafka.server.inter_broker_connection import InterBrokerConnection
 from minikafka.server.inter_broker_connector import InterBrokerConnector
 from minikafka.server.metrics.broker_metrics import BrokerMetrics
 from minikafka.server.metrics.monitoring import Monitoring
+from minikafka.server.metrics.slow_requests import SlowRequests
 from minikafka.server.workers.work_pool import MEMORY_BYTES, ThreadWorkPool
 from minikafka.server.workers.worker import ThreadWorker
 
@@ -238,6 +239,7 @@ def _identified(lines: EventLog, broker_id: int, cluster_id: str) -> None:
 
 def _start(config: BrokerConfig, ending: _Ending, lines: EventLog, metrics: BrokerMetrics) -> RunningBroker:
     tls = tls_of(config)
+    slow_requests = SlowRequests(metrics.requests, config.event_log.slow_request_ms)
 
     def listen(config: BrokerConfig, handler: RequestHandler) -> Server:
         server = SocketServer(
@@ -250,31 +252,12 @@ def _start(config: BrokerConfig, ending: _Ending, lines: EventLog, metrics: Brok
             queued_bytes=config.queued_max_bytes,
             unauthenticated_request_bytes=config.authentication.receive_max_bytes,
             limits=_resolved(config.connection_limits),
-            observer=metrics.requests,
+            observer=slow_requests,
         )
         server.start()
         return server
 
     security = zookeeper_security(config.zookeeper)
-
-    def connect() -> Store:
-        began, patience_ms = time.monotonic(), config.zookeeper_connection_timeout_ms
-        if security.tls is None:
-            wait_for_zookeeper(servers_of(config.zookeeper_connect), patience_ms)
-        waited_ms = int((time.monotonic() - began) * 1000)
-        store = ZooKeeperStore(
-            config.zookeeper_connect,
-            session_timeout_ms=config.zookeeper_session_timeout_ms,
-            connect_timeout_ms=patience_ms,
-            waited_ms=waited_ms,
-            security=security,
-            request_times=metrics.zookeeper_requests,
-        )
-        if security.acl is AclPolicy.PRIVATE:
-            closed = store.close_to_others()
-            if closed:
-                _log.info("closed ZooKeeper to others: %d znodes were open", closed)
-        return store
 
     _warn_of_open_directories(config.log_dirs)
     _raise_file_limit()
@@ -291,7 +274,7 @@ def _start(config: BrokerConfig, ending: _Ending, lines: EventLog, metrics: Brok
             clock=SystemClock(),
             worker=ThreadWorker("registrar"),
             loader=ThreadWorker("groups"),
-            connect_store=lambda: ending.or_result(connect),
+            connect_store=lambda: ending.or_result(lambda: _connect(config, security, metrics)),
             listen=listen,
             random_bytes=os.urandom,
             connector=_connector(config),
@@ -304,8 +287,32 @@ def _start(config: BrokerConfig, ending: _Ending, lines: EventLog, metrics: Brok
         ),
         ending.fatal,
     )
+    running.broker.dynamic_properties.attach(
+        lambda properties: slow_requests.set_limit(properties.slow_request_ms)
+    )
     running.housekeeper.start()
     return running
+
+
+def _connect(config: BrokerConfig, security: ZooKeeperSecurity, metrics: BrokerMetrics) -> Store:
+    """Connect to ZooKeeper, which may start later than this broker."""
+    began, patience_ms = time.monotonic(), config.zookeeper_connection_timeout_ms
+    if security.tls is None:
+        wait_for_zookeeper(servers_of(config.zookeeper_connect), patience_ms)
+    waited_ms = int((time.monotonic() - began) * 1000)
+    store = ZooKeeperStore(
+        config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        connect_timeout_ms=patience_ms,
+        waited_ms=waited_ms,
+        security=security,
+        request_times=metrics.zookeeper_requests,
+    )
+    if security.acl is AclPolicy.PRIVATE:
+        closed = store.close_to_others()
+        if closed:
+            _log.info("closed ZooKeeper to others: %d znodes were open", closed)
+    return store
 
 
 def _warn_of_open_directories(directories: Iterable[str]) -> None:

@@ -5,8 +5,8 @@
 
 They win over the properties that the broker was started with. These are dynamic: the defaults of topics'
 settings, by their first names (``log.retention.ms``, not ``log.retention.hours``), the limits of connections,
-of the broker and of its listeners, and the settings of the log cleaner. Replication rates are in the same
-znodes (``server.quotas.replication_quotas``).
+of the broker and of its listeners, the settings of the log cleaner, and ``slow.request.ms``. Replication
+rates are in the same znodes (``server.quotas.replication_quotas``).
 """
 
 from __future__ import annotations
@@ -15,24 +15,35 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from minikafka.base.config.config_def import Faults, definition_of
 from minikafka.base.errors import ConfigError
 from minikafka.log.config import TOPIC_CONFIG, LogConfig
 from minikafka.net.connection_quotas import ConnectionLimits
+from minikafka.server.config.event_log import EventLogConfig
 from minikafka.server.config.listener_security import limits_of
 from minikafka.server.config.properties import BrokerConfig, CleanerConfig
 
 _log = logging.getLogger(__name__)
 
 Settings = Mapping[str, str]
+Section = TypeVar("Section")
 
 _OF_LISTENERS = ("max.connections", "max.connection.creation.rate")
 _OF_CONNECTIONS = frozenset({*_OF_LISTENERS, "max.connections.per.ip"})
+_SLOW_REQUEST = "slow.request.ms"
 _OF_CLEANER = frozenset(definition_of(CleanerConfig).keys) - {"log.cleaner.enable"}
 _OF_LOGS = frozenset(key.synonyms[0].name for key in TOPIC_CONFIG.keys.values() if key.synonyms) - {
     "log.message.format.version"
 }
+
+
+def _read(section: type[Section], properties: Settings) -> Section:
+    faults = Faults()
+    config = section(**faults.take(definition_of(section).read(properties)))
+    faults.check()
+    return config
 
 
 class DynamicProperties:
@@ -44,7 +55,7 @@ class DynamicProperties:
         """The valid ones of ``/config/brokers/<default>``, as last read."""
         self.own: Settings = {}
         """The valid ones of this broker, as last read."""
-        self._names = _OF_LOGS | _OF_CONNECTIONS | _OF_CLEANER
+        self._names = _OF_LOGS | _OF_CONNECTIONS | _OF_CLEANER | {_SLOW_REQUEST}
         self._names |= {
             f"listener.name.{listener.name.lower()}.{name}"
             for listener in config.listeners
@@ -70,13 +81,19 @@ class DynamicProperties:
     @property
     def cleaner(self) -> CleanerConfig:
         """The settings of the log cleaner in force."""
-        return self._cleaner(self.effective)
+        return _read(CleanerConfig, self.effective)
+
+    @property
+    def slow_request_ms(self) -> int:
+        """The time from which a request is slow, in force."""
+        return _read(EventLogConfig, self.effective).slow_request_ms
 
     def check(self, name: str, text: str) -> None:
         """Raise ConfigErrors for an invalid value of a dynamic property."""
+        _read(EventLogConfig, {name: text})
         self._log_config({name: text})
         self._limits({name: text})
-        self._cleaner({name: text})
+        _read(CleanerConfig, {name: text})
 
     def attach(self, follower: Callable[[DynamicProperties], None]) -> None:
         """Call ``follower`` with these properties after each change; now, if any property is set."""
@@ -113,13 +130,6 @@ class DynamicProperties:
     def _log_config(self, properties: Settings) -> LogConfig:
         made = LogConfig.from_properties(properties)
         return replace(made, message_magic=self.config.log.message_magic)
-
-    @staticmethod
-    def _cleaner(properties: Settings) -> CleanerConfig:
-        faults = Faults()
-        config = CleanerConfig(**faults.take(definition_of(CleanerConfig).read(properties)))
-        faults.check()
-        return config
 
     def _limits(self, properties: Settings) -> ConnectionLimits:
         config = self.config

@@ -32,7 +32,6 @@ from minikafka.base.config.types import (
 )
 from minikafka.base.config.unknown_names import NOT_YET, SECURITY_PREFIXES, with_suggestions
 from minikafka.base.errors import ConfigError
-from minikafka.base.log_lines import LogFormat
 from minikafka.groups.messages import ValueVersions
 from minikafka.groups.shard import GroupSettings
 from minikafka.log.config import MESSAGES, REPLICATION, LogConfig, broker_keys
@@ -47,6 +46,7 @@ from minikafka.security.sasl.signed_tokens import SignedTokenConfig
 from minikafka.security.ssl_config import SslConfig
 from minikafka.security.zookeeper_config import ZooKeeperClientConfig
 from minikafka.security.zookeeper_config import keys as zookeeper_keys
+from minikafka.server.config.event_log import EVENT_LOG, EventLogConfig
 from minikafka.server.config.fetching import FetchConfig
 from minikafka.server.config.inter_broker_security import InterBrokerSaslConfig, InterBrokerSecurity
 from minikafka.server.config.listener_security import (
@@ -73,7 +73,6 @@ _CONNECTIONS, _SECURITY = "Listeners and connections", "TLS and SASL"
 _TOPICS = "Topics"
 _LOGS = "Logs: size, flush, retention, compaction"
 _GROUPS, _ACCESS = "Groups and offsets", "Access control"
-_EVENT_LOG = "The broker's own log"
 GROUPS = (
     _IDENTITY,
     _CONNECTIONS,
@@ -88,7 +87,7 @@ GROUPS = (
     QUOTAS,
     _ACCESS,
     METRICS,
-    _EVENT_LOG,
+    EVENT_LOG,
 )
 """The sections of the reference page."""
 
@@ -257,6 +256,7 @@ class BrokerConfig:
     fetching: FetchConfig
     control: ControlConfig
     metrics: MetricsConfig
+    event_log: EventLogConfig
     quotas: QuotaConfig
     authorizer: Authorizer | None
     """The authorizer without ACLs; None: everything is allowed."""
@@ -411,13 +411,6 @@ class BrokerConfig:
         "How often to look for segments to delete.",
         _LOGS,
     )
-    log_format: LogFormat = setting(
-        "log.format",
-        choice({form.value: form for form in LogFormat}),
-        "text",
-        "The form of the broker's own log lines: `text`, or `json` with one object a line. Ours.",
-        _EVENT_LOG,
-    )
     unknown: tuple[str, ...] = field(default=())
     """Names of properties that this version does not use, for one warning."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -499,6 +492,7 @@ class BrokerConfig:
             fetching=read(FetchConfig),
             control=read(ControlConfig),
             metrics=read(MetricsConfig),
+            event_log=read(EventLogConfig),
             quotas=quotas,
             authorizer=read(AccessConfig).authorizer,
             connection_limits=faults.attempt(
@@ -561,6 +555,7 @@ BROKER_CONFIG = ConfigDef(
         *_in_group(QUOTAS, QuotaConfig),
         *_in_group(_ACCESS, AccessConfig),
         *_in_group(METRICS, MetricsConfig),
+        *_in_group(EVENT_LOG, EventLogConfig),
     ],
     {**SslConfig.UNSUPPORTED, **dict.fromkeys(SECURITY_PREFIXES, NOT_YET)},
     SslConfig.CHECKED,

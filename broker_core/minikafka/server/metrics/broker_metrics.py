@@ -33,6 +33,11 @@ _TOTAL, _QUEUE, _LOCAL, _REMOTE, _THROTTLE, _RESPONSE_QUEUE, _RESPONSE_SEND = _A
 _REQUEST_WIDTH = _AT[-1] + HISTOGRAM_WIDTH
 
 
+def api_label(api_key: int, *, from_follower: bool) -> str:
+    """Return the name of an API in labels, with that of a follower's fetch."""
+    return api_name(_FETCH_FOLLOWER if from_follower else api_key)
+
+
 def api_name(api_key: int) -> str:
     """Return the name of an API in labels, as in Kafka's ``request=``."""
     if api_key == _FETCH_FOLLOWER:
