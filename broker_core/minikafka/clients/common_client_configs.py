@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.base.config.config_def import AbstractConfig, Faults, definition_of
@@ -106,6 +106,7 @@ UNSUPPORTED_BY_CLIENTS = dict.fromkeys(
 ) | {**dict.fromkeys(UNSUPPORTED_NAMES, NOT_YET), "transactional.id": "use minikafka.TransactionalProducer"}
 """Settings of which our own clients warn: name -> reason."""
 
+PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PROTOCOL = "security.protocol"
 SECURITY_SETTINGS = (PROTOCOL, *SECURITY_PREFIXES)
 """The settings of ``ClientSecurity``: names, and prefixes that end with a dot."""
@@ -195,6 +196,17 @@ class ClientSecurity:
             unused("sasl.")
         faults.check(given, without_effect)
         return cls(protocol, ssl, sasl), without_effect
+
+    def as_user(self, user: str, password: str) -> ClientSecurity:
+        """Return the same settings for another user. Raises ConfigError if users have no passwords here."""
+        from minikafka.security.jaas import login_text
+
+        mechanism = "none" if self.sasl is None else self.sasl.mechanism
+        if self.sasl is None or mechanism not in PASSWORD_MECHANISMS:
+            allowed = f"has no users with passwords; use {', '.join(PASSWORD_MECHANISMS)}"
+            raise ConfigError("sasl.mechanism", mechanism, allowed)
+        sasl = replace(self.sasl, jaas_config=login_text(mechanism, user, password))
+        return replace(self, sasl=sasl)
 
     def connector(
         self,

@@ -39,6 +39,15 @@ LOGIN_MODULES = {
 """Mechanism -> the class of its login module."""
 
 
+def login_text(mechanism: str, user: str, password: str) -> Password:
+    """Return the JAAS text of a login with a password. Raises ConfigError for what it cannot express."""
+    for name, value in (("user", user), ("password", password)):
+        if not value or not value.isprintable():
+            raise ConfigError(name, None, "must be text without control characters")
+    quoted = [value.replace("\\", r"\\").replace('"', r"\"") for value in (user, password)]
+    return Password(f'{LOGIN_MODULES[mechanism]} required username="{quoted[0]}" password="{quoted[1]}";')
+
+
 class ControlFlag(Enum):
     """The control flag of a login module. With one module all of them mean the same."""
 

@@ -238,13 +238,20 @@ class Admin:
         return elect_leaders(self._cluster, kind, partitions, self._cluster.deadline(timeout_ms))
 
     def describe_log_dirs(
-        self, brokers: Iterable[int] | None = None, *, timeout_ms: int | None = None
+        self,
+        brokers: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout_ms: int | None = None,
     ) -> list[LogDir]:
-        """Return the data directories of brokers (default: all), with log sizes. Raises BrokerError."""
+        """Return the data directories of brokers (default: all), with the sizes of logs (default: of all
+        ``partitions``). Raises BrokerError.
+        """
         deadline = self._cluster.deadline(timeout_ms)
         # Also for named brokers: a client that is new knows no addresses.
         known = self._cluster.metadata(None, timeout_ms=timeout_ms).brokers
-        return describe_log_dirs(self._cluster, sorted(known if brokers is None else brokers), deadline)
+        wanted = sorted(known if brokers is None else brokers)
+        return describe_log_dirs(self._cluster, wanted, deadline, partitions)
 
     def alter_replica_log_dirs(
         self, broker_id: int, paths: Mapping[TopicPartition, str], *, timeout_ms: int | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import TopicPartition, numbers_by_topic
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.alter_replica_log_dirs import (
@@ -18,6 +18,7 @@ from minikafka.wire.apis.alter_replica_log_dirs import (
 )
 from minikafka.wire.apis.describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
+    DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
 )
@@ -80,16 +81,29 @@ def offline_log_dirs(
     return tuple(found)
 
 
-def describe_log_dirs(cluster: ClusterClient, brokers: Iterable[int], deadline: Deadline) -> list[LogDir]:
-    """Return all data directories of ``brokers``, with all their logs, in order.
+def describe_log_dirs(
+    cluster: ClusterClient,
+    brokers: Iterable[int],
+    deadline: Deadline,
+    partitions: Iterable[TopicPartition] | None = None,
+) -> list[LogDir]:
+    """Return all data directories of ``brokers``, with the logs of ``partitions`` (None: all), in order.
 
     Raises BrokerError: UNSUPPORTED_VERSION before Kafka 1.0, CLUSTER_AUTHORIZATION_FAILED without Describe on
     the cluster.
     """
+    request = DescribeLogDirsRequest(topics=None)
+    if partitions is not None:
+        named = numbers_by_topic(partitions).items()
+        request = DescribeLogDirsRequest(
+            tuple(DescribableLogDirTopic(name, tuple(numbers)) for name, numbers in named)
+        )
     return [
         _log_dir(broker_id, result)
         for broker_id in brokers
-        for result in sorted(_results_of(cluster, broker_id, deadline), key=lambda result: result.log_dir)
+        for result in sorted(
+            _results_of(cluster, broker_id, request, deadline), key=lambda result: result.log_dir
+        )
     ]
 
 
@@ -125,11 +139,9 @@ def alter_replica_log_dirs(
 
 
 def _results_of(
-    cluster: ClusterClient, broker_id: int, deadline: Deadline
+    cluster: ClusterClient, broker_id: int, request: DescribeLogDirsRequest, deadline: Deadline
 ) -> tuple[DescribeLogDirsResult, ...]:
-    response = cluster.call(
-        broker_id, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None), timeout_ms=deadline.remaining_ms()
-    )
+    response = cluster.call(broker_id, DESCRIBE_LOG_DIRS, request, timeout_ms=deadline.remaining_ms())
     # Every broker has a directory: before version 3 an empty response means denied.
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     code = ErrorCode.of(response.error_code) if response.error_code or response.results else denied

@@ -93,9 +93,11 @@ def list_known_offsets(
 
     Uses the leaders that are known already, and does not look for those of partitions without one.
     """
-    known = cluster.metadata({tp.topic for tp in timestamps}, timeout_ms=deadline.remaining_ms())
+    known = cluster.metadata(
+        {tp.topic for tp in timestamps}, timeout_ms=deadline.remaining_ms(), creates_topics=False
+    )
     led = {tp: time for tp, time in timestamps.items() if known.leader(tp) is not None}
-    lookup = _OffsetLookup(cluster, led, deadline, isolation, creates_topics=False)
+    lookup = _OffsetLookup(cluster, dict(led), deadline, isolation, creates_topics=False)
     try:
         cluster.retry(f"listing the offsets of {first_of(list(led), 3)}", deadline, lookup.run)
     except MinikafkaError as error:

@@ -27,11 +27,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.times import TIMES, parse_time, short_duration_ms
 from minikafka.clients.fetch.isolation_level import IsolationLevel
-from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
+from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_known_offsets, list_offsets
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 
@@ -182,12 +182,22 @@ def find_ranges(
     wanted: ReadRange,
     deadline: Deadline,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    *,
+    failed: list[MinikafkaError] | None = None,
 ) -> dict[TopicPartition, PartitionRange]:
-    """Return the offsets of a range in each partition. Raises as ``list_offsets``."""
+    """Return the offsets of a range in each partition. Raises as ``list_offsets``; or adds the errors to
+    ``failed``, and leaves out the partitions whose leaders do not answer.
+    """
     chosen = list(partitions)
 
     def offsets(at: int) -> dict[TopicPartition, int | None]:
-        return list_offsets(cluster, dict.fromkeys(chosen, at), deadline, isolation)
+        wanted = dict.fromkeys(chosen, at)
+        if failed is None:
+            return list_offsets(cluster, wanted, deadline, isolation)
+        known, error = list_known_offsets(cluster, wanted, deadline, isolation)
+        failed.extend([] if error is None else [error])
+        chosen[:] = [tp for tp in chosen if tp in known]
+        return known
 
     # The end first: messages that are deleted in between make a log empty, not negative.
     ends, starts = offsets(LATEST), offsets(EARLIEST)

@@ -233,3 +233,9 @@ def test_known_offsets_come_with_the_error_of_a_lost_leader(brokers: BrokerHarne
     assert found == {PARTITIONS[3]: 4}
     assert isinstance(error, BrokerError)
     assert error.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_known_offsets_of_all_partitions_come_without_an_error(brokers: BrokerHarness) -> None:
+    cluster = brokers.client()
+    found, error = list_known_offsets(cluster, {PARTITIONS[0]: LATEST}, cluster.deadline(3_000))
+    assert (found, error) == ({PARTITIONS[0]: 1}, None)
