@@ -50,6 +50,51 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cluster that the options of a command name, and how it connects there.
+
+    option: names the address in errors. own: the data directory whose login is used, if it is one.
+    """
+
+    servers: str
+    option: str
+    config: CommandConfig
+    own: Path | None = None
+
+    def client(self, *, writes: bool = False) -> ClusterClient:
+        """Return a client, which has not connected yet. Only one that ``writes`` creates topics."""
+        from minikafka.clients.network.cluster import ClusterClient
+
+        return ClusterClient(
+            self.servers,
+            security=self.config.security,
+            client_id=self.config.client_id,
+            request_timeout_ms=self.config.request_timeout_ms,
+            connect_timeout_ms=REACH_TIMEOUT_MS,  # so that its error comes in time
+            creates_topics=writes,
+            unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
+            option=self.option,
+        )
+
+
+def target_of(
+    bootstrap: str | None, data_dir: Path | None, command_config: str | None = None, *, writes: bool = False
+) -> Target:
+    """Return the cluster that the options name. A data directory's cluster is started if it does not run."""
+    from minikafka.cli.command_config import CommandConfig
+
+    config = CommandConfig.read(command_config)
+    if bootstrap is None and data_dir is None and config.bootstrap_servers is not None:
+        return Target(config.bootstrap_servers, f"{command_config}: bootstrap.servers", config)
+    option = BOOTSTRAP_VARIABLE if bootstrap and not is_typed(bootstrap) else "--bootstrap"
+    servers = bootstrap_address(bootstrap, data_dir, writes=writes)
+    if data_dir is None or is_typed(command_config, COMMAND_CONFIG_VARIABLE):
+        return Target(servers, option, config)
+    made = _with_security_of(data_dir, config)
+    return Target(servers, option, made, data_dir if made is not config else None)
+
+
 @contextlib.contextmanager
 def cluster_client(
     bootstrap: str | None, data_dir: Path | None, command_config: str | None = None, *, writes: bool = False
@@ -58,29 +103,8 @@ def cluster_client(
 
     Only a command that ``writes`` creates what does not exist: a cluster in ``data_dir``, or a topic.
     """
-    from minikafka.cli.command_config import CommandConfig
-    from minikafka.clients.network.cluster import ClusterClient
-
-    own = None  # the data directory whose login is used
-    config = CommandConfig.read(command_config)
-    if bootstrap is None and data_dir is None and config.bootstrap_servers is not None:
-        option, servers = f"{command_config}: bootstrap.servers", config.bootstrap_servers
-    else:
-        option = BOOTSTRAP_VARIABLE if bootstrap and not is_typed(bootstrap) else "--bootstrap"
-        servers = bootstrap_address(bootstrap, data_dir, writes=writes)
-        if data_dir is not None and not is_typed(command_config, COMMAND_CONFIG_VARIABLE):
-            made = _with_security_of(data_dir, config)
-            own, config = data_dir if made is not config else None, made
-    cluster = ClusterClient(
-        servers,
-        security=config.security,
-        client_id=config.client_id,
-        request_timeout_ms=config.request_timeout_ms,
-        connect_timeout_ms=REACH_TIMEOUT_MS,  # so that its error comes in time
-        creates_topics=writes,
-        unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
-        option=option,
-    )
+    target = target_of(bootstrap, data_dir, command_config, writes=writes)
+    cluster, own = target.client(writes=writes), target.own
     try:
         # Report an unreachable address quickly; requests may take longer.
         try:
@@ -301,18 +325,23 @@ def _with_registered_brokers(
     store: Store, zookeeper: str, command_config: str | None, stack: contextlib.ExitStack
 ) -> GroupAccess:
     """Return access to ZooKeeper and, if they are reachable, the brokers that are registered there."""
+    try:
+        found = registered_brokers(store, zookeeper, command_config)
+        return GroupAccess(stack.enter_context(cluster_client(found, None, command_config)), store)
+    except NetworkError as error:
+        return GroupAccess(None, store, str(error))
+
+
+def registered_brokers(store: Store, zookeeper: str, command_config: str | None) -> str:
+    """Return the addresses of the brokers that are registered in ZooKeeper. Raises NetworkError for none."""
     from minikafka.cli.command_config import CommandConfig
     from minikafka.registry.brokers import addresses_with
 
     protocol = CommandConfig.read(command_config).security.protocol
     found = ",".join(addresses_with(protocol, store))
     if not found:
-        why = f"no broker with a listener for {protocol.name} is registered at {zookeeper}"
-        return GroupAccess(None, store, why)
-    try:
-        return GroupAccess(stack.enter_context(cluster_client(found, None, command_config)), store)
-    except NetworkError as error:
-        return GroupAccess(None, store, str(error))
+        raise NetworkError(f"no broker with a listener for {protocol.name} is registered at {zookeeper}")
+    return found
 
 
 def _local_cluster(data_dir: Path, *, writes: bool) -> LocalCluster:
