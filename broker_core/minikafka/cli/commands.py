@@ -33,6 +33,7 @@ from minikafka.cli import (
     broker,
     cluster,
     config,
+    console,
     consume,
     container,
     elect,
@@ -124,6 +125,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(cluster.app, name="cluster")
+app.command("console", short_help="Serve a web console.")(console.console)
 app.command("elect", short_help="Elect the preferred leaders.")(elect.elect)
 app.add_typer(reassign.app, name="reassign", short_help="Move partitions to other brokers.")
 app.add_typer(acl.app, name="acl", short_help="Add, list and remove access rules.")

@@ -34,6 +34,7 @@ NOUNS = [
     "group",
     "config",
     "cluster",
+    "console",
     "container",
     "elect",
     "reassign",

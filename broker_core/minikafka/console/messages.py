@@ -1,0 +1,305 @@
+"""Reads a few messages of a topic: the newest or the oldest, or from an offset or a time on.
+
+A topic is never read whole: each partition gives at most as many messages as the page shows, in small
+fetches, until the page is full, its time is up, or it has read ``PAGE_BYTES_MAX``.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, OffsetOutOfRange
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.range_fetcher import RangeFetcher
+from minikafka.clients.fetch.read_ranges import ReadRange, find_ranges
+from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
+from minikafka.clients.group.rows import Rows
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.retry import Deadline
+from minikafka.console.payloads import Payload, payload
+
+PAGE_BYTES_MAX = 32 << 20
+"""The most bytes that one page fetches."""
+FETCH_BYTES = 256 * 1024
+SEARCH_FETCH_BYTES = 1 << 20
+WINDOWS_MAX = 4
+"""Looks back for the newest messages, each ten times as long: offsets may be without a message."""
+_BATCH_ROWS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as a page shows it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: Payload
+    value: Payload
+    headers: tuple[tuple[str, Payload], ...]
+
+    @classmethod
+    def of(cls, record: ConsumerRecord, *, whole: bool = False) -> Message:
+        """Return a record as it is shown."""
+        headers = tuple((name, payload(value, whole=whole)) for name, value in record.headers)
+        return cls(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            payload(record.key, whole=whole),
+            payload(record.value, whole=whole),
+            headers,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The offsets of a partition to read, and the first and last that there are."""
+
+    start: int
+    end: int
+    log_start: int
+    log_end: int
+
+
+@dataclass(slots=True)
+class Ranges:
+    """The ranges of partitions, and notes about what is not known."""
+
+    by_partition: dict[TopicPartition, LogRange] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def offsets(self) -> int:
+        """The number of offsets to read."""
+        return sum(part.end - part.start for part in self.by_partition.values())
+
+    def last(self, count: int) -> Ranges:
+        """Return the last ``count`` offsets of each partition."""
+        newest_of = {
+            tp: replace(part, start=max(part.start, part.end - count))
+            for tp, part in self.by_partition.items()
+        }
+        return Ranges(newest_of, list(self.notes))
+
+
+def log_ranges(
+    cluster: ClusterClient,
+    partitions: Iterable[TopicPartition],
+    wanted: ReadRange,
+    deadline: Deadline,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> Ranges:
+    """Return a range in each partition whose leader answers; it ends at the end of the log at the latest."""
+    failed: list[MinikafkaError] = []
+    found = find_ranges(cluster, partitions, wanted, deadline, isolation, failed=failed)
+    return Ranges(
+        {
+            tp: LogRange(
+                part.start, part.log_end if part.end is None else part.end, part.log_start, part.log_end
+            )
+            for tp, part in found.items()
+        },
+        list(dict.fromkeys(f"some partitions are missing: {error}" for error in failed)),
+    )
+
+
+class Reader:
+    """Reads ranges within one deadline and one budget of bytes, and notes what stopped it."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        deadline: Deadline,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> None:
+        self._cluster = cluster
+        self._deadline = deadline
+        self._isolation = isolation
+        self._left_bytes = PAGE_BYTES_MAX
+        self.notes: list[str] = []
+        self.is_cut = False
+        """True if the time or the bytes were used up."""
+
+    def forward(self, tp: TopicPartition, start: int, end: int, most: int) -> tuple[list[Message], int]:
+        """Return the first messages from ``start`` on, and the offset after what was read."""
+        found: list[Message] = []
+        at = start
+        for record in self._records(tp, start, end, most):
+            found.append(Message.of(record))
+            at = record.offset + 1
+            if len(found) == most:
+                return found, at
+        return found, at if self.is_cut else end
+
+    def backward(self, tp: TopicPartition, log_start: int, end: int, most: int) -> list[Message]:
+        """Return the last messages before ``end``, the newest first.
+
+        The range grows while it has too few, as offsets of compacted records and of markers have no message.
+        """
+        window, stop = most, end
+        found: list[Message] = []
+        for _ in range(WINDOWS_MAX):
+            start = max(log_start, stop - window)
+            part = [Message.of(record) for record in self._last_records(tp, start, stop, most - len(found))]
+            found += reversed(part)
+            if len(found) >= most or start == log_start or self.is_cut:
+                break
+            stop, window = start, window * 10
+        return found
+
+    def _last_records(self, tp: TopicPartition, start: int, end: int, most: int) -> list[ConsumerRecord]:
+        kept: list[ConsumerRecord] = []
+        for record in self._records(tp, start, end, _BATCH_ROWS):
+            kept.append(record)
+            if len(kept) > most:
+                del kept[0]
+        return kept
+
+    def _records(self, tp: TopicPartition, start: int, end: int, rows: int) -> Iterator[ConsumerRecord]:
+        if start >= end or self.is_cut:
+            return
+        try:
+            for fetched in fetch_sets(
+                self._cluster, tp, start, end, self._isolation, self._deadline.remaining_ms(), FETCH_BYTES
+            ):
+                self._left_bytes -= len(fetched.data)
+                yield from records_of(fetched, rows)
+                if self._deadline.expired or self._left_bytes <= 0:
+                    self.is_cut = True
+                    return
+        except OffsetOutOfRange as error:
+            self.notes.append(f"{tp}: offset {error.offset} was deleted meanwhile; load the page again")
+        except MinikafkaError as error:
+            self.notes.append(f"{tp}: {error}")
+
+
+def fetch_sets(
+    cluster: ClusterClient,
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    isolation: IsolationLevel,
+    timeout_ms: int,
+    max_bytes: int,
+) -> Iterator[Fetched]:
+    """Yield the message sets of a range as they are fetched."""
+    fetcher = RangeFetcher(
+        cluster, tp, start, end, max_bytes=max_bytes, timeout_ms=max(1, timeout_ms), isolation=isolation
+    )
+    at = start
+    for data in fetcher:
+        after = min(fetcher.next_offset, end)
+        yield Fetched(tp, data, at, after, end)
+        at = after
+
+
+def records_of(fetched: Fetched, rows: int) -> Iterator[ConsumerRecord]:
+    """Yield the records of a set, a few at a time, so that a large set is not copied whole."""
+    decoder = Rows(fetched, headers=True)
+    while decoder.available():
+        batch = decoder.records(max(1, rows))
+        yield from batch
+        decoder.skip(len(batch))
+
+
+@dataclass(slots=True)
+class MessagePage:
+    """Messages in the order shown, and the positions from which the pages beside this one read."""
+
+    messages: list[Message] = field(default_factory=list)
+    older: dict[TopicPartition, int] = field(default_factory=dict)
+    """The ends of what is older; empty if there is nothing."""
+    newer: dict[TopicPartition, int] = field(default_factory=dict)
+    """The starts of what is newer; empty if there is nothing."""
+    notes: list[str] = field(default_factory=list)
+
+
+def newest(
+    reader: Reader, ranges: Ranges, limit: int, ends: Mapping[TopicPartition, int] | None = None
+) -> MessagePage:
+    """Return the newest messages, or those before ``ends``, the newest first."""
+    page = MessagePage(notes=list(ranges.notes))
+    stops = {
+        tp: min((ends or {}).get(tp, part.log_end), part.end) for tp, part in ranges.by_partition.items()
+    }
+    share = _share(limit, len(stops), page)
+    lists = [
+        reader.backward(tp, ranges.by_partition[tp].log_start, stop, share) for tp, stop in stops.items()
+    ]
+    page.messages = list(heapq.merge(*lists, key=lambda message: -message.timestamp_ms))[:limit]
+    oldest = dict(stops)
+    for message in page.messages:
+        tp = TopicPartition(message.topic, message.partition)
+        oldest[tp] = min(oldest[tp], message.offset)
+    if any(stop > ranges.by_partition[tp].log_start for tp, stop in oldest.items()):
+        page.older = oldest
+    if ends is not None and any(stops[tp] < part.log_end for tp, part in ranges.by_partition.items()):
+        page.newer = stops
+    _finish(page, reader)
+    return page
+
+
+def onward(
+    reader: Reader, ranges: Ranges, limit: int, starts: Mapping[TopicPartition, int] | None = None
+) -> MessagePage:
+    """Return the first messages of the ranges, or from ``starts`` on, the oldest first."""
+    page = MessagePage(notes=list(ranges.notes))
+    begins = {
+        tp: max((starts or {}).get(tp, part.start), part.log_start)
+        for tp, part in ranges.by_partition.items()
+    }
+    share = _share(limit, len(begins), page)
+    lists, after = [], {}
+    for tp, begin in begins.items():
+        found, after[tp] = reader.forward(tp, begin, ranges.by_partition[tp].end, share)
+        lists.append(found)
+    merged = list(heapq.merge(*lists, key=lambda message: message.timestamp_ms))
+    page.messages = merged[:limit]
+    for message in reversed(merged[limit:]):  # these are on the next page
+        after[TopicPartition(message.topic, message.partition)] = message.offset
+    if any(at < ranges.by_partition[tp].end for tp, at in after.items()):
+        page.newer = after
+    if any(begin > ranges.by_partition[tp].log_start for tp, begin in begins.items()):
+        page.older = begins
+    _finish(page, reader)
+    return page
+
+
+def _share(limit: int, partitions: int, page: MessagePage) -> int:
+    """Return the messages to read of each partition: all of them could be the newest, within reason."""
+    most = 10_000
+    if partitions * limit <= most:
+        return limit
+    share = max(1, most // partitions)
+    page.notes.append(
+        f"{share} messages of each of the {partitions} partitions were compared; choose a partition for more"
+    )
+    return share
+
+
+def _finish(page: MessagePage, reader: Reader) -> None:
+    page.notes += reader.notes
+    if reader.is_cut:
+        page.notes.append("the time for a page is up, so that messages are missing here; choose a partition")
+
+
+def one_message(
+    cluster: ClusterClient, tp: TopicPartition, offset: int, deadline: Deadline
+) -> ConsumerRecord:
+    """Return one record. Raises BrokerError if there is none at this offset."""
+    for fetched in fetch_sets(
+        cluster, tp, offset, offset + 1, IsolationLevel.READ_UNCOMMITTED, deadline.remaining_ms(), FETCH_BYTES
+    ):
+        for record in records_of(fetched, 1):
+            if record.offset == offset:
+                return record
+    raise BrokerError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"{tp} has no message at offset {offset}: it was compacted, or is a marker of a transaction",
+    )

@@ -1,0 +1,147 @@
+"""Keys, values and headers of messages as people read them: JSON, text, or bytes in hex.
+
+All of it is untrusted: templates escape it, and characters that hide or reorder text are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from minikafka.base.printable import UNPRINTABLE
+
+SHORT_BYTES = 1_000
+"""The part of a value that lists show."""
+LONG_BYTES = 512 * 1024
+"""The part of a value that the page of one message shows."""
+_ROW_BYTES = 16
+_HEX_SHORT = 64
+_INDENT = "  "
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}:,]|[^][{}:,\s"]+')
+
+
+class Kind(str, Enum):
+    """The form in which bytes are shown."""
+
+    NULL = "null"
+    EMPTY = "empty"
+    JSON = "JSON"
+    TEXT = "text"
+    BINARY = "binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Bytes as they are shown. ``is_cut``: there are more than ``text`` shows."""
+
+    kind: Kind
+    text: str
+    """Of JSON with an indent, of bytes in hex."""
+    size_bytes: int
+    is_cut: bool = False
+    line: str = ""
+    """JSON in a list as one line, as it was sent."""
+    base64: str = ""
+    """Binary bytes once more, for programs; empty in lists."""
+
+
+def payload(data: bytes | None, *, whole: bool = False) -> Payload:
+    """Return a key, a value, or a header's value as it is shown: in a list, or as a whole."""
+    if data is None:
+        return Payload(Kind.NULL, "null", 0)
+    if not data:
+        return Payload(Kind.EMPTY, "empty", 0)
+    most = LONG_BYTES if whole else SHORT_BYTES
+    part = data[:most]
+    is_cut = len(data) > most
+    text = decoded(part, is_cut=is_cut)
+    if text is None:
+        return _binary(data, whole=whole)
+    if not is_cut and (pretty := _pretty_json(text)) is not None:
+        line = "" if whole else visible(" ".join(text.split("\n")))
+        return Payload(Kind.JSON, visible(pretty), len(data), line=line)
+    return Payload(Kind.TEXT, visible(text), len(data), is_cut)
+
+
+def decoded(data: bytes, *, is_cut: bool = False) -> str | None:
+    """Return UTF-8 text, or None for other bytes. ``is_cut``: the last character may be a part of one."""
+    try:
+        return _text_of(data)
+    except UnicodeDecodeError as error:
+        if not is_cut or error.start < len(data) - 3:
+            return None
+        return _text_of(data[: error.start])
+
+
+def _text_of(data: bytes) -> str | None:
+    text = data.decode("utf-8")
+    # Text has no zero bytes and few control characters; numbers in binary have many.
+    controls = sum(character < " " and character not in "\t\n\r" for character in text)
+    return None if "\0" in text or controls * 10 > len(text) else text
+
+
+def visible(text: str) -> str:
+    """Return text of several lines with control characters and direction overrides as escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(UNPRINTABLE.sub(lambda found: _escape(found[0]), line) for line in lines)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _pretty_json(text: str) -> str | None:
+    """Return an object or an array with an indent; None for other text.
+
+    Only blanks change: a number keeps its digits, and a name that comes twice stays.
+    """
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return _indented(_JSON_TOKEN.findall(text))
+
+
+def _indented(tokens: list[str]) -> str:
+    parts: list[str] = []
+    depth = 0
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+        if token in ("{", "["):
+            depth += 1
+            is_empty = following in ("}", "]")
+            parts.append(token if is_empty else f"{token}\n{_INDENT * depth}")
+        elif token in ("}", "]"):
+            depth -= 1
+            is_empty = bool(parts) and parts[-1] in ("{", "[")
+            parts.append(token if is_empty else f"\n{_INDENT * depth}{token}")
+        elif token == ",":
+            parts.append(f",\n{_INDENT * depth}")
+        else:
+            parts.append(": " if token == ":" else token)
+    return "".join(parts)
+
+
+def _binary(data: bytes, *, whole: bool) -> Payload:
+    if not whole:
+        return Payload(Kind.BINARY, data[:_HEX_SHORT].hex(" "), len(data), len(data) > _HEX_SHORT)
+    part = data[: LONG_BYTES // 8]
+    is_cut = len(data) > len(part)
+    encoded = "" if is_cut else base64.b64encode(data).decode("ascii")
+    return Payload(Kind.BINARY, hex_dump(part), len(data), is_cut, base64=encoded)
+
+
+def hex_dump(data: bytes) -> str:
+    """Return lines of an offset, 16 bytes in hex, and their ASCII characters."""
+    lines = []
+    for at in range(0, len(data), _ROW_BYTES):
+        row = data[at : at + _ROW_BYTES]
+        characters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        lines.append(f"{at:08x}  {row.hex(' '):<47}  {characters}")
+    return "\n".join(lines)

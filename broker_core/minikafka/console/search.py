@@ -1,0 +1,181 @@
+"""The search for messages: a text or a regular expression, over the partitions of a topic in turn.
+
+The pattern is matched on whole columns, by RE2: it takes linear time, so nobody can block the console with an
+expensive expression. Objects are made of matching messages only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
+from minikafka.clients.group.rows import Rows
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.console.messages import SEARCH_FETCH_BYTES, Message, Ranges, fetch_sets
+
+OPEN_PARTITIONS_MAX = 8
+"""Partitions that are searched in turn; each has one fetch under way."""
+PROGRESS_S = 0.5
+PATTERN_MAX = 1_000
+FIELDS = ("key", "value", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The text or regular expression (RE2, which takes linear time) that is looked for."""
+
+    text: str
+    is_regex: bool = False
+    ignore_case: bool = False
+    fields: tuple[str, ...] = FIELDS
+
+    def check(self) -> None:
+        """Raise ConfigError for a pattern that cannot be used."""
+        if not self.text:
+            raise ConfigError("text", None, "required: the text or regular expression to look for")
+        if len(self.text) > PATTERN_MAX:
+            raise ConfigError("text", self.text[:20] + "…", f"must have at most {PATTERN_MAX} characters")
+        try:
+            self._matches(pa.array(["a"]))
+        except pa.ArrowInvalid as error:
+            raise ConfigError("text", self.text, f"is not a regular expression: {error}") from None
+
+    def rows(self, batch: pa.RecordBatch) -> list[int]:
+        """Return the numbers of the rows that match in one of the fields."""
+        found: set[int] = set()
+        for name in self.fields:
+            column = batch.column(name)
+            if name == "headers":
+                found.update(self._header_rows(column))
+            else:
+                found.update(_true_rows(self._matches(_as_text(column))))
+        return sorted(found)
+
+    def _header_rows(self, column: pa.ListArray) -> list[int]:
+        entries = column.flatten()
+        if not len(entries):
+            return []
+        rows = pc.list_parent_indices(column)
+        hits = set(_true_rows(self._matches(entries.field(0).cast(pa.string()))))
+        hits.update(_true_rows(self._matches(_as_text(entries.field(1)))))
+        return [rows[entry].as_py() for entry in hits]
+
+    def _matches(self, column: pa.Array) -> pa.Array:
+        match = pc.match_substring_regex if self.is_regex else pc.match_substring
+        return match(column, self.text, ignore_case=self.ignore_case)
+
+
+def _as_text(column: pa.Array) -> pa.Array:
+    """Return binary values as text, without a copy or a check: the matcher passes over other bytes."""
+    return column.view(pa.string())
+
+
+def _true_rows(mask: pa.Array) -> list[int]:
+    found: list[int] = pc.indices_nonzero(pc.fill_null(mask, False)).to_pylist()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The state of a search. ``note``: what it could not read, or why it ended."""
+
+    searched: int
+    """Offsets that were read."""
+    total: int
+    found: int
+    elapsed_s: float
+    note: str = ""
+    is_end: bool = False
+
+
+def search(
+    cluster: ClusterClient,
+    ranges: Ranges,
+    pattern: Pattern,
+    *,
+    most: int,
+    seconds: float,
+    isolation: IsolationLevel,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Iterator[Message | Progress]:
+    """Yield messages that match, of all partitions in turn, and the progress in between.
+
+    It ends with the ranges, after ``most`` messages, or after ``seconds``.
+    """
+    started = reported = monotonic()
+    searched = found = 0
+
+    def progress(note: str = "", *, is_end: bool = False) -> Progress:
+        return Progress(searched, ranges.offsets, found, monotonic() - started, note, is_end)
+
+    for note in ranges.notes:
+        yield progress(note)
+    waiting = deque(tp for tp, part in ranges.by_partition.items() if part.start < part.end)
+    opened: deque[tuple[TopicPartition, Iterator[Fetched]]] = deque()
+    while waiting or opened:
+        while waiting and len(opened) < OPEN_PARTITIONS_MAX:
+            tp = waiting.popleft()
+            part = ranges.by_partition[tp]
+            timeout_ms = max(1_000, int((seconds - (monotonic() - started)) * 1000))
+            sets = fetch_sets(cluster, tp, part.start, part.end, isolation, timeout_ms, SEARCH_FETCH_BYTES)
+            opened.append((tp, sets))
+        tp, sets = opened.popleft()
+        try:
+            fetched = next(sets, None)
+            if fetched is None:
+                continue
+            for record in matching(fetched, pattern):
+                found += 1
+                yield Message.of(record)
+                if found >= most:
+                    searched += fetched.next_offset - fetched.start_offset
+                    yield progress(f"the limit of {most} messages is reached", is_end=True)
+                    return
+            searched += fetched.next_offset - fetched.start_offset
+            opened.append((tp, sets))
+        except MinikafkaError as error:
+            yield progress(f"{tp}: {error}")
+        now = monotonic()
+        if now - started >= seconds:
+            yield progress(f"the limit of {seconds:g} s is reached", is_end=True)
+            return
+        if now - reported >= PROGRESS_S:
+            reported = now
+            yield progress()
+    yield progress("", is_end=True)
+
+
+def matching(fetched: Fetched, pattern: Pattern) -> Iterator[ConsumerRecord]:
+    rows = Rows(fetched, headers=True)
+    while count := rows.available():
+        # Looks at the columns, and makes objects only of rows that match.
+        before = rows.position
+        batch = rows.batch(count, headers=True)
+        for row in pattern.rows(batch):
+            yield _record(batch, row)
+        if rows.position == before:
+            return
+
+
+def _record(batch: pa.RecordBatch, row: int) -> ConsumerRecord:
+    taken = batch.slice(row, 1).to_pydict()
+    headers = tuple((header["key"], header["value"]) for header in taken["headers"][0] or ())
+    time_of = batch.column("timestamp").cast(pa.int64())[row].as_py()
+    return ConsumerRecord(
+        taken["topic"][0],
+        taken["partition"][0],
+        taken["offset"][0],
+        -1 if time_of is None else time_of,
+        taken["key"][0],
+        taken["value"][0],
+        headers,
+    )

@@ -1,0 +1,238 @@
+"""Groups: their list with states and lag, one group with its lag over time, and resets of offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.responses import RedirectResponse, Response
+
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
+from minikafka.base.ids import TopicPartition
+from minikafka.base.times import parse_duration, parse_time, short_duration_ms
+from minikafka.clients.admin.group_stores import OffsetsStorage, StoredGroup
+from minikafka.clients.admin.groups import no_such_group, total_lag
+from minikafka.clients.admin.offset_resets import (
+    PlannedReset,
+    ResetTarget,
+    Rule,
+    out_of_range_offset,
+    plan_reset,
+)
+from minikafka.console.lag_history import LineChart
+from minikafka.console.settings import PAGE_TIMEOUT_MS
+from minikafka.console.texts import parse_number, path
+from minikafka.console.views.topics import paged
+from minikafka.console.visit import NotAllowed, Visit
+
+OFFSET_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group in the list. ``lag`` is None if no offset of it is known."""
+
+    group_id: str
+    storage: str
+    state: str
+    members: int
+    assignor: str
+    coordinator: int | None
+    lag: int | None = None
+
+
+def groups(visit: Visit) -> Response:
+    """Show groups: found by a part of the name and by state, a page at a time, with their total lag."""
+    access = visit.access
+    failed: list[MinikafkaError] = []
+    described = access.groups.describe_all(timeout_ms=PAGE_TIMEOUT_MS, failed=failed)
+    by_name = {group.group_id: group for group in described}
+    rows = [
+        GroupRow(
+            group.group_id,
+            "brokers",
+            group.state,
+            len(group.members),
+            group.protocol,
+            group.coordinator.broker_id,
+        )
+        for group in described
+    ]
+    if (in_zookeeper := access.zookeeper_groups) is not None:
+        listed = visit.attempt("no groups from ZooKeeper", in_zookeeper.list_groups)
+        rows += [
+            GroupRow(group.group_id, "ZooKeeper", group.state, group.consumers, "", None)
+            for group in listed or ()
+        ]
+    states = sorted({row.state for row in rows})
+    text, state = visit.param("q"), visit.param("state")
+    rows = [row for row in rows if text.lower() in row.group_id.lower() and (not state or row.state == state)]
+    rows.sort(key=lambda row: (row.group_id, row.storage))
+    shown, pages = paged(rows, visit.number("page", 1))
+    wanted = [by_name[row.group_id] for row in shown if row.storage == "brokers"]
+    lags = access.groups.all_lags(wanted, timeout_ms=PAGE_TIMEOUT_MS, failed=failed)
+    visit.note_errors("some groups or lags are not known", failed)
+    for name, found in lags.items():
+        access.lag_history.add(name, found)
+    return visit.page(
+        "groups.html",
+        rows=shown,
+        totals={name: total_lag(found) for name, found in lags.items()},
+        pages=pages,
+        q=text,
+        state=state,
+        states=states,
+        parameters={"q": text, "state": state},
+    )
+
+
+def group(visit: Visit) -> Response:
+    """Show one group: its lag in each partition and over time, and its members."""
+    name = visit.part("group")
+    found = _described(visit, name)
+    visit.access.lag_history.add(name, found.lags)
+    samples = visit.access.lag_history.samples(name)
+    lags, pages = paged(
+        sorted(found.lags, key=lambda row: -1 if row.lag is None else row.lag, reverse=True)
+        if visit.param("sort") == "lag"
+        else found.lags,
+        visit.number("page", 1),
+    )
+    return visit.page(
+        "group.html",
+        name=name,
+        found=found,
+        lags=lags,
+        pages=pages,
+        sort=visit.param("sort"),
+        total=total_lag(found.lags),
+        unknown=sum(row.lag is None for row in found.lags),
+        chart=LineChart.of([(sample.time_ms, sample.lag) for sample in samples]),
+        samples=samples,
+        parameters={"sort": visit.param("sort")},
+    )
+
+
+def _described(visit: Visit, name: str) -> StoredGroup:
+    """Return a group of either storage. A broker that does not answer costs only its part."""
+    groups_at_brokers = visit.access.groups
+    _check_exists(visit, name)
+    if visit.access.store is not None:
+        return visit.access.group_stores.describe(name)
+    kafka = groups_at_brokers.describe(name, timeout_ms=PAGE_TIMEOUT_MS)
+    failed: list[MinikafkaError] = []
+    lags = groups_at_brokers.all_lags([kafka], timeout_ms=PAGE_TIMEOUT_MS, failed=failed)
+    visit.note_errors("some offsets are not known", failed)
+    return StoredGroup(None, (), kafka, lags.get(name, ()))
+
+
+def _check_exists(visit: Visit, name: str) -> None:
+    """Raise GROUP_ID_NOT_FOUND unless a list has the group: a look-up of its coordinator would make the topic
+    of offsets, and so change the cluster.
+    """
+    failed: list[MinikafkaError] = []
+    listed = visit.access.groups.list_groups(timeout_ms=PAGE_TIMEOUT_MS, failed=failed)
+    names = [group.group_id for group in listed]
+    if visit.access.zookeeper_groups is not None:
+        names += visit.access.zookeeper_groups.names()
+    if name not in names and not failed:
+        raise no_such_group(name, names)
+
+
+RULES = {
+    "earliest": ("to the start of the log", Rule.EARLIEST),
+    "latest": ("to the end of the log", Rule.LATEST),
+    "offset": ("to an offset", Rule.OFFSET),
+    "time": ("to a time", Rule.TIME),
+    "back": ("to a duration ago, such as 1h", Rule.TIME),
+    "shift": ("by a number of messages", Rule.SHIFT),
+}
+"""Name in the form -> label, and rule."""
+
+
+def reset(visit: Visit) -> Response:
+    """Show the form of a reset, and the new offsets that it would set: a dry run, which changes nothing."""
+    name = visit.part("group")
+    rule, value, topic = visit.param("rule"), visit.param("value"), visit.param("topic")
+    planned: PlannedReset | None = None
+    problem = ""
+    clipped: list[str] = []
+    _check_exists(visit, name)
+    if rule:
+        try:
+            target = _target(rule, value, visit.access.cluster.clock.now_ms())
+            chosen = [_chosen(topic)] if topic else []
+            planned = plan_reset(visit.access.admin, visit.access.group_stores, name, target, chosen)
+            clipped = [
+                str(tp) for tp, log in planned.logs.items() if out_of_range_offset(target, log) is not None
+            ]
+        except (ConfigError, BrokerError) as error:
+            problem = str(error)
+    return visit.page(
+        "group_reset.html",
+        400 if problem else 200,
+        name=name,
+        rules=RULES,
+        rule=rule or "earliest",
+        value=value,
+        topic=topic,
+        planned=planned,
+        problem=problem,
+        clipped=clipped,
+        plan=_plan_text(planned) if planned else "",
+    )
+
+
+def _target(rule: str, value: str, now_ms: int) -> ResetTarget:
+    if rule not in RULES:
+        raise ConfigError("rule", rule, f"must be one of {', '.join(RULES)}")
+    kind = RULES[rule][1]
+    if rule == "offset":
+        return ResetTarget(kind, parse_number("value", value, 0, OFFSET_MAX))
+    if rule == "shift":
+        return ResetTarget(kind, parse_number("value", value, -OFFSET_MAX, OFFSET_MAX))
+    if rule == "time":
+        return ResetTarget(kind, parse_time("value", value))
+    if rule == "back":
+        duration_ms = short_duration_ms(value)
+        since_ms = parse_duration("value", value) if duration_ms is None else duration_ms
+        return ResetTarget(kind, max(0, now_ms - since_ms))
+    return ResetTarget(kind)
+
+
+def _chosen(text: str) -> tuple[str, tuple[int, ...] | None]:
+    """Parse ``topic`` or ``topic:0,2``."""
+    topic, colon, numbers = text.partition(":")
+    if not colon:
+        return topic, None
+    return topic, tuple(parse_number("topic", part) for part in numbers.split(","))
+
+
+def _plan_text(planned: PlannedReset) -> str:
+    return "\n".join(f"{tp.topic},{tp.partition},{offset}" for tp, offset in planned.offsets.items())
+
+
+def make_reset(visit: Visit) -> Response:
+    """Set the offsets that the dry run has shown, after the group's name was typed."""
+    name = visit.part("group")
+    if visit.form.get("confirm", "") != name:
+        raise NotAllowed("nothing was changed: the name of the group was not typed as it is")
+    _check_exists(visit, name)
+    plan: dict[TopicPartition, int] = {}
+    for line in visit.form.get("plan", "").splitlines():
+        topic, _, numbers = line.partition(",")
+        partition, _, offset = numbers.partition(",")
+        plan[TopicPartition(topic, parse_number("plan", partition))] = parse_number(
+            "plan", offset, 0, OFFSET_MAX
+        )
+    if not plan:
+        raise ConfigError("plan", None, "has no offsets; start again with the dry run")
+    stores = visit.access.group_stores
+    storages = stores.storages_of(name) or (OffsetsStorage.KAFKA,)
+    admin = visit.access.admin
+    for topic in sorted({tp.topic for tp in plan}):
+        known = admin.describe_topic(topic)
+        for tp in plan:
+            if tp.topic == topic and known.partition(tp.partition) is None:
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {known.partition_range}")
+    stores.set_offsets(name, plan, storages)
+    return RedirectResponse(path("groups", name, done=f"{len(plan)}"), 303)

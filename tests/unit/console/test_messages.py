@@ -1,0 +1,318 @@
+"""Pages of messages, their neighbours, searches, exports and live tails on brokers in memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from minikafka.base.errors import ConfigError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.read_ranges import ReadRange
+from minikafka.console.live_tail import tail
+from minikafka.console.messages import Message, Reader, log_ranges, newest, onward
+from minikafka.console.search import Pattern, Progress, search
+from minikafka.console.streams import StreamSlots, TooManyStreams, without_formula
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Record
+from tests.support.broker_harness import BrokerHarness
+from tests.unit.console.conftest import T0, T1, ConsoleClient
+
+ANY = IsolationLevel.READ_UNCOMMITTED
+OFFSET = re.compile(r'href="/topics/orders/(\d)/(\d+)"')
+
+
+def offsets(text: str) -> list[tuple[int, int]]:
+    """Return partition and offset of the messages on a page."""
+    return [(int(partition), int(offset)) for partition, offset in OFFSET.findall(text)]
+
+
+def link(text: str, label: str) -> str:
+    found = re.search(rf'href="([^"]+)">{label}<', text)
+    assert found is not None, label
+    return found[1].replace("&amp;", "&")
+
+
+def test_the_newest_come_first_and_older_ones_follow(console: ConsoleClient) -> None:
+    text = console.page("/topics/orders/messages?limit=4")
+    assert offsets(text) == [(0, 4), (1, 4), (0, 3), (1, 3)]
+    text = console.page(link(text, "Older"))
+    assert offsets(text) == [(0, 2), (1, 2), (0, 1), (1, 1)]
+    newer = console.page(link(text, "Newer"))
+    assert offsets(newer) == [(0, 3), (1, 3), (0, 4), (1, 4)]
+    text = console.page(link(text, "Older"))
+    assert offsets(text) == [(0, 0), (1, 0)]
+    assert ">Older<" not in text
+
+
+def test_the_oldest_are_followed_by_newer_ones(console: ConsoleClient) -> None:
+    text = console.page("/topics/orders/messages?where=oldest&limit=3")
+    assert offsets(text) == [(0, 0), (1, 0), (0, 1)]
+    text = console.page(link(text, "Newer"))
+    assert offsets(text) == [(1, 1), (0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("partition=1&limit=2", [(1, 4), (1, 3)]),
+        ("where=offset&value=3", [(0, 3), (1, 3), (0, 4), (1, 4)]),
+        ("where=offset&value=99", []),
+        ("where=time&value=1970-01-01T00:00:01.003&partition=0", [(0, 3), (0, 4)]),
+        ("where=time&value=2030-01-01", []),
+    ],
+)
+def test_messages_are_found_by_place(
+    console: ConsoleClient, query: str, shown: list[tuple[int, int]]
+) -> None:
+    assert offsets(console.page(f"/topics/orders/messages?{query}")) == shown
+
+
+def test_the_newest_are_found_behind_deleted_offsets(brokers: BrokerHarness) -> None:
+    cluster = brokers.client()
+    ranges = log_ranges(cluster, [T0], ReadRange(), cluster.deadline())
+    reader = Reader(cluster, cluster.deadline())
+    brokers.damage(4, lambda data: b"")  # the newest offset has no message
+    found = newest(reader, ranges, 2)
+    assert [message.offset for message in found.messages] in ([3, 2], [4, 3])
+
+
+def test_a_page_holds_only_what_it_shows(brokers: BrokerHarness) -> None:
+    brokers.fill(T0, *[b"x" * 10_000] * 30)
+    cluster = brokers.client()
+    ranges = log_ranges(cluster, [T0, T1], ReadRange(), cluster.deadline())
+    found = onward(Reader(cluster, cluster.deadline()), ranges, 20)
+    assert len(found.messages) == 20
+    assert max(len(message.value.text) for message in found.messages) <= 1_000
+
+
+def test_a_long_value_links_to_its_page_and_its_bytes(console: ConsoleClient, brokers: BrokerHarness) -> None:
+    brokers.fill(T0, b"long " * 1_000)
+    text = console.page("/topics/orders/messages?partition=0&limit=1")
+    assert '<a href="/topics/orders/0/5">whole</a>' in text
+    assert ("long " * 1_000).strip() in console.page("/topics/orders/0/5")
+    response = console.get("/topics/orders/0/5/value")
+    assert response.content == b"long " * 1_000
+    assert response.headers["content-disposition"] == 'attachment; filename="orders-0-5.value"'
+    assert response.headers["content-type"] == "application/octet-stream"
+
+
+# --- search
+
+
+def found_by(brokers: BrokerHarness, pattern: Pattern, most: int = 100) -> list[Message | Progress]:
+    cluster = brokers.client()
+    ranges = log_ranges(cluster, [T0, T1], ReadRange(), cluster.deadline())
+    return list(search(cluster, ranges, pattern, most=most, seconds=60, isolation=ANY))
+
+
+def places(found: list[Message | Progress]) -> list[tuple[int, int]]:
+    return [(item.partition, item.offset) for item in found if isinstance(item, Message)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (Pattern('"id": 13'), [(1, 3)]),
+        (Pattern('"id": 13', fields=("key",)), []),
+        (Pattern(r'"id": [01]2\b', is_regex=True), [(0, 2), (1, 2)]),
+        (Pattern('"ID": 04'), []),
+        (Pattern('"ID": 04', ignore_case=True), [(0, 4)]),
+        (Pattern("^.$", is_regex=True, fields=("value",)), []),
+    ],
+)
+def test_a_search_finds_text_and_expressions(
+    brokers: BrokerHarness, pattern: Pattern, found: list[tuple[int, int]]
+) -> None:
+    items = found_by(brokers, pattern)
+    assert places(items) == found
+    assert isinstance(items[-1], Progress)
+    assert (items[-1].searched, items[-1].total, items[-1].is_end) == (10, 10, True)
+
+
+def test_keys_and_headers_are_searched_too(brokers: BrokerHarness) -> None:
+    records = [
+        Record(b"key-1", None, 2_000),
+        Record(None, b"v", 2_001, (("trace", b"abc-1"), ("other", None))),
+        Record(None, b"\xff\xfe needle", 2_002, (("needle-name", b"x"),)),
+    ]
+    brokers.produce(T0, build_batch(records))
+    assert places(found_by(brokers, Pattern("key-1"))) == [(0, 5)]
+    assert places(found_by(brokers, Pattern("abc-1", fields=("headers",)))) == [(0, 6)]
+    assert places(found_by(brokers, Pattern("needle"))) == [(0, 7)]
+    assert places(found_by(brokers, Pattern("needle", fields=("headers",)))) == [(0, 7)]
+
+
+def test_a_search_ends_after_its_limit(brokers: BrokerHarness) -> None:
+    items = found_by(brokers, Pattern("id"), most=3)
+    assert len(places(items)) == 3
+    assert isinstance(items[-1], Progress)
+    assert "limit of 3" in items[-1].note
+
+
+def test_a_search_ends_after_its_time(brokers: BrokerHarness) -> None:
+    cluster = brokers.client()
+    ranges = log_ranges(cluster, [T0, T1], ReadRange(), cluster.deadline())
+    times = itertools.count(0.0, 10.0)
+    items = list(
+        search(
+            cluster,
+            ranges,
+            Pattern("nothing"),
+            most=9,
+            seconds=30,
+            isolation=ANY,
+            monotonic=lambda: next(times),
+        )
+    )
+    assert isinstance(items[-1], Progress)
+    assert "limit of 30 s" in items[-1].note
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [Pattern(""), Pattern("(", is_regex=True), Pattern("a{9999}", is_regex=True), Pattern("x" * 2_000)],
+)
+def test_a_pattern_that_cannot_be_used_is_refused(pattern: Pattern) -> None:
+    with pytest.raises(ConfigError):
+        pattern.check()
+
+
+def test_the_search_page_shows_what_it_finds_and_its_end(console: ConsoleClient) -> None:
+    text = console.page("/topics/orders/search?text=id&limit=3&field=value&case=ignore")
+    assert len(offsets(text)) == 3
+    assert "limit of 3 messages is reached" in text
+    assert "All was searched" in console.page("/topics/orders/search?text=nothing")
+    text = console.page(
+        "/topics/orders/search?text=id&where=time&value=1970-01-01T00:00:01.002&until=1970-01-01T00:00:01.004"
+    )
+    assert offsets(text) == [(0, 2), (0, 3), (1, 2), (1, 3)]
+
+
+def test_more_streams_than_slots_are_refused() -> None:
+    slots = StreamSlots(1)
+    first = slots.run(iter(["a", "b"]))
+    assert next(first) == "a"
+    with pytest.raises(TooManyStreams):
+        slots.run(iter([]))
+    first.close()  # type: ignore[attr-defined]
+    assert list(slots.run(iter(["c"]))) == ["c"]
+
+
+# --- export
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@x", "'@x"),
+        ("\t=1", "'\t=1"),
+        ("\r=1", "'\r=1"),
+        ("＝1", "'＝1"),
+        ("a=1", "a=1"),
+        ("", ""),
+    ],
+)
+def test_a_cell_is_never_a_formula(text: str, cell: str) -> None:
+    assert without_formula(text) == cell
+
+
+def test_an_export_of_csv_has_quoted_cells_without_formulas(
+    console: ConsoleClient, brokers: BrokerHarness
+) -> None:
+    brokers.produce(T0, build_batch([Record(b'=cmd|"x"', b"a,b\n\xff", 2_000, (("h", b"=1"),))]))
+    response = console.get("/topics/orders/export?format=csv&partition=0&where=offset&value=4")
+    rows = list(csv.reader(io.StringIO(response.text)))
+    assert rows[0] == ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
+    assert rows[1] == ["orders", "0", "4", "1970-01-01T00:00:01.004Z", "k", '{"id": 04}', ""]
+    assert rows[2][4] == '\'=cmd|"x"'
+    assert rows[2][5] == "base64:YSxiCv8="
+    assert json.loads(rows[2][6]) == [["h", "=1"]]
+    assert response.headers["content-disposition"].startswith('attachment; filename="orders-')
+
+
+def test_an_export_of_json_is_as_the_commands_print_it(console: ConsoleClient) -> None:
+    response = console.get("/topics/orders/export?format=json&where=newest&limit=2")
+    rows = [json.loads(line) for line in response.text.splitlines()]
+    assert rows == [
+        {
+            "topic": "orders",
+            "partition": p,
+            "offset": 4,
+            "timestamp": 1004,
+            "key": "k",
+            "value": f'{{"id": {p}4}}',
+        }
+        for p in (0, 1)
+    ]
+
+
+# --- live tail
+
+
+def test_a_tail_begins_at_the_end_and_shows_what_comes(brokers: BrokerHarness) -> None:
+    ticks = tail(brokers.client(), [T0, T1], rate=20, isolation=ANY, wait=lambda _: None)
+    assert next(ticks).messages == ()
+    brokers.fill(T0, b"new")
+    tick = next(ticks)
+    assert [(message.offset, message.value.text) for message in tick.messages] == [(5, "new")]
+    assert tick.skipped == 0
+    assert next(ticks).messages == ()
+
+
+def test_a_tail_skips_what_is_more_than_its_rate(brokers: BrokerHarness) -> None:
+    ticks = tail(brokers.client(), [T0, T1], rate=20, isolation=ANY, wait=lambda _: None)
+    next(ticks)
+    brokers.fill(T0, *[b"%d" % number for number in range(5_000)])
+    brokers.fill(T1, *[b"%d" % number for number in range(300)])
+    tick = next(ticks)
+    assert len(tick.messages) == 10
+    assert tick.skipped == 5_290
+    assert max(message.offset for message in tick.messages if message.partition == 0) == 5_004
+
+
+def test_a_tail_shows_only_messages_with_the_text(brokers: BrokerHarness) -> None:
+    ticks = tail(brokers.client(), [T0], rate=20, isolation=ANY, pattern=Pattern("yes"), wait=lambda _: None)
+    next(ticks)
+    brokers.fill(T0, b"yes 1", b"no", b"yes 2")
+    assert [message.value.text for message in next(ticks).messages] == ["yes 1", "yes 2"]
+
+
+def test_a_tail_goes_on_when_a_leader_is_away(brokers: BrokerHarness) -> None:
+    ticks = tail(brokers.client(), [T0, T1], rate=20, isolation=ANY, wait=lambda _: None)
+    next(ticks)
+    brokers.lose_leader(T1)
+    brokers.fill(T0, b"new")
+    tick = next(ticks)
+    assert len(tick.messages) == 1
+    assert "orders-1" in tick.note
+
+
+def test_events_are_json_without_markup(brokers: BrokerHarness, serve: Callable[..., ConsoleClient]) -> None:
+    from minikafka.console.live_tail import Tick
+    from minikafka.console.views.messages import events
+
+    record = Message.of(next(records(brokers, b"</script><b>\n\nevent: x")))
+    lines = list(events(iter([Tick((record,), 7)])))
+    assert lines[0].startswith("retry:")
+    assert lines[1].count("\n") == 2
+    assert lines[1].endswith("\n\n")
+    data = json.loads(lines[1].removeprefix("data: "))
+    assert (data["skipped"], data["messages"][0]["href"]) == (7, "/topics/orders/0/5")
+
+
+def records(brokers: BrokerHarness, value: bytes) -> object:
+    from minikafka.console.messages import fetch_sets, records_of
+
+    brokers.fill(T0, value)
+    for fetched in fetch_sets(brokers.client(), TopicPartition("orders", 0), 5, 6, ANY, 1_000, 1_000):
+        yield from records_of(fetched, 1)

@@ -1,0 +1,182 @@
+"""Every page of the console on brokers in memory: what it shows, and with a part of the cluster away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from minikafka.base.ids import TopicPartition
+from minikafka.console.app import PAGES
+from minikafka.wire.api import ApiKey
+from tests.support.broker_harness import SERVED, BrokerHarness
+from tests.unit.console.conftest import T0, T1, ConsoleClient
+
+EVIL = b"</td><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("/", "healthy"),
+        ("/topics", "orders"),
+        ("/topics/orders", "Partitions of orders"),
+        ("/topics/orders/configuration", "cleanup.policy"),
+        ("/topics/orders/groups", "No group has offsets"),
+        ("/topics/orders/messages", "10 messages, the newest first"),
+        ("/topics/orders/search", "Text or expression"),
+        ("/topics/orders/tail", "Live tail"),
+        ("/topics/orders/0/3", "orders-0 offset 3"),
+        ("/topics/empty/messages", "No message here"),
+        ("/groups", "There are no groups"),
+        ("/brokers", "controller"),
+        ("/brokers/1", "log.retention.ms"),
+        ("/access", "no authorizer"),
+        ("/reassignments", "None"),
+        ("/transactions", "There are no transactional ids"),
+        ("/transactions/hanging?find=1", "None."),
+    ],
+)
+def test_each_page_shows_its_noun(console: ConsoleClient, address: str, shown: str) -> None:
+    text = console.page(address)
+    assert shown in text
+    assert text.count("<h1>") == 1
+
+
+def test_all_addresses_are_of_tested_kinds() -> None:
+    assert all(address.split("/")[1] in {"", "topics", "groups", "brokers"} or address in {
+        "/access", "/reassignments", "/transactions", "/transactions/hanging", "/transactions/id/{id}",
+    } for address in PAGES)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/nowhere", 404),
+        ("/topics/nope", 404),
+        ("/topics/orders/7/0", 404),
+        ("/topics/orders/0/99", 404),
+        ("/groups/nope", 404),
+        ("/brokers/9", 404),
+        ("/transactions/id/nope", 404),
+        ("/topics/orders/messages?partition=x", 400),
+        ("/topics/orders/messages?where=time&value=yesterday", 400),
+        ("/topics/orders/messages?where=offset&value=-1", 400),
+        ("/topics/orders/search?text=(&regex=1", 400),
+        ("/topics/orders/export?format=xls", 400),
+        ("/topics/bad%20name", 400),
+    ],
+)
+def test_an_error_is_a_page_with_its_status(console: ConsoleClient, address: str, status: int) -> None:
+    response = console.get(address)
+    assert response.status_code == status
+    assert 'role="alert"' in response.text
+
+
+def test_a_page_changes_nothing_in_the_cluster(console: ConsoleClient, brokers: BrokerHarness) -> None:
+    for address in ("/groups/nope", "/groups/nope/reset", "/topics/nope/messages", "/transactions/id/nope"):
+        assert console.get(address).status_code == 404
+    text = console.page("/topics?internal=1")
+    assert "__consumer_offsets" not in text
+    assert "nope" not in text
+
+
+def test_keys_values_and_headers_are_escaped(console: ConsoleClient, brokers: BrokerHarness) -> None:
+    brokers.fill(T0, EVIL)
+    for address in (
+        "/topics/orders/messages",
+        "/topics/orders/0/5",
+        "/topics/orders/search?text=alert",
+        "/topics?q=%3Cscript%3E",
+        "/topics/orders/messages?where=time&value=%3Cscript%3E",
+    ):
+        text = console.get(address).text
+        assert "<script>" not in text
+        assert "<img" not in text
+    assert "&lt;script&gt;alert(1)" in console.page("/topics/orders/0/5")
+
+
+def test_control_characters_are_shown_as_escapes(console: ConsoleClient, brokers: BrokerHarness) -> None:
+    brokers.fill(T0, "a\u202eb long enough text\x1b[31m".encode())
+    text = console.page("/topics/orders/0/5")
+    assert "\u202e" not in text
+    assert "\\u202eb long enough text\\x1b[31m" in text
+
+
+def test_topics_are_found_sorted_and_paged(serve: Callable[..., ConsoleClient]) -> None:
+    brokers = BrokerHarness(1, {f"t{number:03}": 1 + number % 2 for number in range(150)})
+    console = serve(brokers)
+    text = console.page("/topics")
+    assert "1–100 of 150" in text
+    assert 'href="/topics/t099"' in text
+    assert 'href="/topics/t100"' not in text
+    assert "101–150 of 150" in console.page("/topics?page=2")
+    assert "101–150 of 150" in console.page("/topics?page=99")
+    assert "1–10 of 10" in console.page("/topics?q=T14")
+    text = console.page("/topics?sort=partitions&order=desc")
+    assert text.index('href="/topics/t001"') < text.index('href="/topics/t003"')
+    assert 'href="/topics/t148"' not in text
+    # Offsets are asked for the topics on the page only.
+    asked = brokers.asked(ApiKey.LIST_OFFSETS)[-1]
+    assert sum(len(topic.partitions) for topic in asked.topics) <= 200
+
+
+def test_a_leaderless_partition_is_named_in_words(console: ConsoleClient, brokers: BrokerHarness) -> None:
+    brokers.lose_leader(T1)
+    text = console.page("/topics/orders")
+    assert "no leader" in text
+    assert "Some data is missing" in text
+    assert ">5<" in text  # the offsets of the other partition are there
+    assert "without a leader" in console.page("/")
+    assert "1 without leader" in console.page("/topics")
+
+
+def test_a_silent_broker_costs_its_part_only(console: ConsoleClient, brokers: BrokerHarness) -> None:
+    for key in (ApiKey.LIST_OFFSETS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.LIST_GROUPS, ApiKey.FETCH):
+        brokers.always(key, lambda broker, _: None if broker == 2 else SERVED)
+    for address in ("/topics", "/topics/orders", "/topics/orders/messages", "/groups", "/brokers"):
+        assert "Some data is missing" in console.page(address)
+    assert "5 messages" in console.page("/topics/orders/messages")
+
+
+def test_groups_show_lag_members_and_the_topics_they_read(
+    console: ConsoleClient, brokers: BrokerHarness
+) -> None:
+    brokers.commit("billing", {T0: 2, T1: 5})
+    text = console.page("/groups")
+    assert 'href="/groups/billing"' in text
+    assert '<td class="num">3</td>' in text
+    text = console.page("/groups/billing")
+    assert "Lag by partition" in text
+    assert "<strong>3</strong>" in text
+    assert "billing" in console.page("/topics/orders/groups")
+    assert "No group fits" in console.page("/groups?q=other")
+    assert "billing" in console.page("/groups?state=Empty")
+
+
+def test_lag_over_time_is_drawn_from_the_second_look_on(
+    console: ConsoleClient, brokers: BrokerHarness
+) -> None:
+    brokers.commit("billing", {T0: 2})
+    assert "<svg" not in console.page("/groups/billing")
+    brokers.fill(T0, b"v")
+    text = console.page("/groups/billing")
+    assert "<polyline" in text
+    assert "Total lag from 3 to 4" in text
+
+
+def test_secret_settings_have_no_value(console: ConsoleClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    from minikafka.clients.admin.configs import Setting
+    from minikafka.wire.apis.describe_configs import ConfigSource
+
+    rows = [Setting("ssl.key.password", "hunter2", ConfigSource.STATIC_BROKER, True, True)]
+    monkeypatch.setattr("minikafka.clients.admin.admin.describe_configs", lambda *_: rows)
+    text = console.page("/brokers/1")
+    assert "secret, not shown" in text
+    assert "hunter2" not in text
+
+
+def test_partitions_with_problems_can_be_shown_alone(console: ConsoleClient, brokers: BrokerHarness) -> None:
+    brokers.lose_leader(TopicPartition("orders", 1))
+    text = console.page("/topics/orders?problems=1")
+    assert "1–1 of 1" in text

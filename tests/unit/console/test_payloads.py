@@ -1,0 +1,67 @@
+"""Keys and values as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.console.payloads import LONG_BYTES, SHORT_BYTES, Kind, hex_dump, payload
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "text"),
+    [
+        (None, Kind.NULL, "null"),
+        (b"", Kind.EMPTY, "empty"),
+        (b"plain", Kind.TEXT, "plain"),
+        ("größe".encode(), Kind.TEXT, "größe"),
+        (b"a\tb\r\nc", Kind.TEXT, "a\tb\nc"),
+        (b"\x00\x01\x02", Kind.BINARY, "00 01 02"),
+        (b"\xff\xfe", Kind.BINARY, "ff fe"),
+        (b"{not json}", Kind.TEXT, "{not json}"),
+        (b"12", Kind.TEXT, "12"),
+        (b'{"a":[1,{}],"b":[]}', Kind.JSON, '{\n  "a": [\n    1,\n    {}\n  ],\n  "b": []\n}'),
+    ],
+)
+def test_bytes_are_shown_by_their_kind(data: bytes | None, kind: Kind, text: str) -> None:
+    found = payload(data)
+    assert (found.kind, found.text, found.size_bytes) == (kind, text, len(data or b""))
+    assert not found.is_cut
+
+
+def test_json_keeps_its_digits_and_repeated_names() -> None:
+    text = payload(b'{"n":1.10000000000000000000001,"n":12345678901234567890,"e":1e400}').text
+    assert '"n": 1.10000000000000000000001' in text
+    assert '"n": 12345678901234567890' in text
+    assert '"e": 1e400' in text
+
+
+def test_json_strings_keep_their_punctuation() -> None:
+    assert payload(rb'{"a":"x,y:{\"z\"}"}').text == '{\n  "a": "x,y:{\\"z\\"}"\n}'
+
+
+def test_deep_json_is_shown_as_text() -> None:
+    data = b"[" * 100_000
+    assert payload(data, whole=True).kind is Kind.TEXT
+
+
+def test_a_long_value_is_cut_between_characters() -> None:
+    found = payload("ä".encode() * SHORT_BYTES + b"b")
+    assert found.is_cut
+    assert found.kind is Kind.TEXT
+    assert set(found.text) == {"ä"}
+    odd = payload(b"b" + "ä".encode() * SHORT_BYTES)
+    assert odd.text.endswith("ä")
+
+
+def test_the_page_of_one_message_is_bounded_too() -> None:
+    found = payload(b"x" * (LONG_BYTES + 1), whole=True)
+    assert found.is_cut
+    assert len(found.text) == LONG_BYTES
+    assert payload(b"\0" * (LONG_BYTES + 1), whole=True).is_cut
+
+
+def test_whole_bytes_are_a_dump_and_base64() -> None:
+    found = payload(b"\x00ABC\xff", whole=True)
+    assert found.text == hex_dump(b"\x00ABC\xff")
+    assert found.text == "00000000  00 41 42 43 ff" + " " * 33 + "  .ABC."
+    assert found.base64 == "AEFCQ/8="

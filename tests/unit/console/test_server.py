@@ -1,0 +1,142 @@
+"""``minikafka console`` as a process, on a cluster with TLS and users."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from minikafka.cli.commands import run
+from minikafka.clients.common_client_configs import ClientSecurity
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.produce.config import BatchingConfig
+from minikafka.clients.produce.producer import BatchingProducer
+from minikafka.embedded.cluster import Cluster
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+
+TOKEN = "a-token-of-a-console-in-a-test"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(1, tmp_path_factory.mktemp("console") / "d", secure=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def options(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The options that name the cluster, which has a topic ``orders``."""
+    file = tmp_path_factory.mktemp("options") / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in cluster.client_properties.items()))
+    options = ("--bootstrap", cluster.bootstrap_servers, "--command-config", str(file))
+    assert run(["topic", "create", "orders", "--partitions", "2", *options]) == 0
+    return options
+
+
+class Browser:
+    """A browser with one cookie, at a console process."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self.process = process
+        self.port = port
+        self.cookie = ""
+        self.connections = ExitStack()
+
+    def open(self, method: str, address: str, form: dict[str, str] | None = None) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        self.connections.callback(connection.close)
+        headers = {"cookie": self.cookie} if self.cookie else {}
+        body = None
+        if form is not None:
+            body = urllib.parse.urlencode(form)
+            headers["content-type"] = "application/x-www-form-urlencoded"
+        connection.request(method, address, body, headers)
+        response = self.connections.enter_context(connection.getresponse())
+        if cookie := response.headers["set-cookie"]:
+            self.cookie = cookie.partition(";")[0]
+        return response
+
+    def text(self, address: str) -> str:
+        response = self.open("GET", address)
+        text = response.read().decode()
+        assert response.status == 200, text
+        return text
+
+    def post(self, address: str, form: dict[str, str], page: str) -> http.client.HTTPResponse:
+        found = re.search(r'name="csrf" value="(\w+)"', self.text(page))
+        assert found is not None
+        return self.open("POST", address, {"csrf": found[1], **form})
+
+
+@contextmanager
+def console(*options: str, **environment: str) -> Iterator[Browser]:
+    command = [sys.executable, "-m", "minikafka", "console", "--port", "0", *options]
+
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.fullmatch(r"ready http://127\.0\.0\.1:(\d+)\n", line)
+            assert found is not None, line
+            browser = Browser(process, int(found[1]))
+            with browser.connections:
+                yield browser
+        finally:
+            process.kill()
+
+
+def test_a_console_tails_a_topic_and_ends_at_a_signal(cluster: Cluster, options: tuple[str, ...]) -> None:
+    with console(*options, "--login", "token", MINIKAFKA_CONSOLE_TOKEN=TOKEN) as browser:
+        assert browser.post("/login", {"token": TOKEN}, "/login").status == 303
+        assert "healthy" in browser.text("/")
+        events = browser.open("GET", "/topics/orders/tail/events")
+        assert events.readline() == b"retry: 2000\n"
+        assert events.readline() == b"\n"
+        assert events.readline().startswith(b"data: ")  # the first look: from here on, all is shown
+        produce(cluster, b"the first order")
+        seen = b""
+        while b"the first order" not in seen:
+            seen = events.readline()
+        (message,) = json.loads(seen.removeprefix(b"data: "))["messages"]
+        assert "the first order" in browser.text(message["href"])
+        browser.process.send_signal(signal.SIGTERM)
+        assert browser.process.wait(20) == 0
+        events.read()  # the stream has ended
+
+
+def test_users_log_in_with_their_password_of_the_cluster(cluster: Cluster, options: tuple[str, ...]) -> None:
+    password = re.search(r'password="([^"]+)"', cluster.client_properties["sasl.jaas.config"])
+    assert password is not None
+    with console(*options, "--login", "sasl") as browser:
+        form = {"user": "admin", "password": "wrong"}
+        response = browser.post("/login", form, "/login")
+        assert response.status == 403
+        assert b"refuses this user or password" in response.read()
+        form["password"] = password[1]
+        assert browser.post("/login?next=/topics", form, "/login").headers["location"] == "/topics"
+        text = browser.text("/topics")
+        assert 'href="/topics/orders"' in text
+        assert "admin" in text
+        browser.process.send_signal(signal.SIGINT)
+        assert browser.process.wait(20) == 0
+
+
+def produce(cluster: Cluster, value: bytes) -> None:
+    security = ClientSecurity.from_properties(cluster.client_properties)
+    with (
+        ClusterClient(cluster.bootstrap_servers, security=security) as client,
+        BatchingProducer(client, BatchingConfig(security=security)) as producer,
+    ):
+        producer.send("orders", value).result()
