@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""The pages of the brokers' and of the clients' metrics, from the code's own tables."""
+"""The pages of the metrics of brokers, and of clients and streaming queries, from the code's own tables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from minikafka.base.metrics import Metric
 from minikafka.clients.metrics import connections, consumer, producer
 from minikafka.clients.metrics.registry import MetricGroup
 from minikafka.server.metrics import definitions
+from pyspark_minikafka.monitoring import prometheus
 from scripts.reference_tables import NOTE, table
 
 _SECTION = re.compile(r"^# --- (.+?) -+$", re.MULTILINE)
@@ -86,6 +87,15 @@ def client_metrics() -> str:
             "A counter only rises. Means, maxima and rates are of the last 30 to 60 seconds."
         ),
         *map(_section, (*producer.GROUPS, *consumer.GROUPS, *connections.GROUPS)),
+        "## Streaming queries",
+        "What a [`MetricsListener`](../guides/query-lag.md#for-prometheus-and-for-programs) serves for Prometheus.",
+        table(
+            "Name | Kind | Labels | Meaning",
+            (
+                [f"`{metric.name}`", metric.kind.value, ", ".join(metric.labels), metric.help]
+                for metric in prometheus.METRICS
+            ),
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 

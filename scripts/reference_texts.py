@@ -18,6 +18,7 @@ API_PACKAGES = (
     "minikafka.embedded",
     "pyspark_minikafka",
     "pyspark_minikafka.monitoring",
+    "minikafka.spark.metrics",
 )
 SPARKS_NAME = "DefaultSource"
 """The class that Spark looks for: programs use the format's name."""
@@ -94,6 +95,7 @@ SPARK_SOURCE: dict[str, tuple[str, str]] = {
     "minikafka.tasks": (WORKS, OURS),
     "minikafka.cores": (WORKS, OURS),
     "minikafka.log.tasks": (WORKS, OURS),
+    "minikafka.metrics.address": (WORKS, OURS),
     "minikafka.pushdown": ("4.1", OURS),
     "minikafka.single.batch": ("4.0, 4.1", OURS),
     "minikafka.estimate": (WORKS, "internal"),

@@ -43,6 +43,8 @@ MODULE_RATCHET: dict[str, int] = {
 FUNCTION_RATCHET: dict[str, int] = {}
 """path:qualified name -> lines today."""
 IMPORT_RATCHET: dict[str, int] = {
+    # The top floor of names, which nothing in the broker core imports (contract "floors").
+    "broker_core/minikafka/spark/metrics.py:pyspark_minikafka": 1,
     # It counts and measures, a thread apart from others; no decision depends on it.
     "broker_core/minikafka/base/metrics.py:threading": 1,
     "broker_core/minikafka/base/metrics.py:time": 1,
@@ -64,6 +66,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/base/text.py": "no other floor may hold it",
     "broker_core/minikafka/base/values.py": "a decorator for all floors",
     "broker_core/minikafka/cli/broker.py": "a command",
+    "broker_core/minikafka/spark/metrics.py": "names of the Spark source under minikafka",
     "broker_core/minikafka/cli/signals.py": "imported by commands that run until stopped",
     "broker_core/minikafka/clients/admin/controller_requests.py": "shared by all administration",
     "broker_core/minikafka/clients/admin/zookeeper/reassignments.py": "a noun of the administration",

@@ -14,6 +14,7 @@ import pytest
 import pyspark_minikafka
 from minikafka.records import kernels
 from minikafka.records.kernels import cache as kernel_cache
+from minikafka.spark.metrics import MetricsListener
 from pyspark_minikafka import cache
 from tests.spark.conftest import ROOT, Kafka
 from tests.spark.connect_server import client, connect_server
@@ -124,6 +125,31 @@ def test_progress_of_a_stream_is_shown_and_logged(
     cache.close_all()
     assert [(each.topic, each.start, each.end, each.lag) for each in found.partitions] == [(topic, 0, 2, 1)]
     assert f"query connected: topics {topic}, " in caplog.text
+
+
+def test_metrics_of_a_stream_reach_a_listener_of_the_client(remote: SparkSession, kafka: Kafka) -> None:
+    topic = kafka.topic_with(["a", "b"])
+    listener = MetricsListener()
+    remote.streams.addListener(listener)
+    try:
+        given = {"kafka.bootstrap.servers": kafka.servers, "subscribe": topic, "startingOffsets": "earliest"}
+        frame = remote.readStream.format("minikafka").options(**given, **listener.reader_options()).load()
+        query = frame.writeStream.format("noop").queryName("measured").start()
+        try:
+            wait_until(
+                lambda: (
+                    (found := listener.metrics().get("measured")) is not None
+                    and found.rows == found.read.rows == 2
+                ),
+                "the rows of its batch, and of its task",
+            )
+        finally:
+            query.stop()
+        (source,) = listener.metrics()["measured"].sources
+        assert [(each.topic, each.end, each.offsets) for each in source.partitions] == [(topic, 2, 2)]
+    finally:
+        remote.streams.removeListener(listener)
+        listener.close()
 
 
 def test_a_stream_is_written(remote: SparkSession, kafka: Kafka, tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
 
@@ -15,6 +17,7 @@ import pyspark_minikafka
 from minikafka.base.errors import BrokerError
 from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.clients.produce.transactional_producer import TransactionalProducer
+from minikafka.spark.metrics import MetricsListener
 from pyspark_minikafka import cache
 from pyspark_minikafka.planning.transaction_waits import TransactionWait
 from pyspark_minikafka.reading.stream import HAS_LIMITS
@@ -240,3 +243,58 @@ def test_lines_in_the_log_say_how_far_a_query_is_behind(
         spark.streams.removeListener(listener)
     assert f"query {running.query.id}: topics {topic}, " in caplog.text
     assert "rows/s, lag 0 records" in caplog.text
+
+
+def test_a_listener_has_lag_rows_bytes_and_times_of_each_partition(
+    streams: Streams, kafka: Kafka, spark: SparkSession
+) -> None:
+    topic = kafka.topic_with(["a", "b", "c"], partitions=2)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    listener = MetricsListener({"kafka.bootstrap.servers": kafka.servers}, port=0)
+    spark.streams.addListener(listener)
+    try:
+        running = streams.start(**options, **listener.reader_options())
+        running.wait_for(3)
+        query_id = running.query.id
+        wait_until(lambda: query_id in listener.metrics() and bool(listener.metrics()[query_id].sources))
+        wait_until(lambda: listener.metrics()[query_id].read.rows >= 3)
+        found = listener.metrics()[query_id]
+        first, second = found.sources[0].partitions
+        assert [(each.end, each.lag, each.offsets) for each in (first, second)] == [(3, 0, 3), (0, 0, 0)]
+        assert first.read is not None
+        assert first.read.rows == found.rows == 3
+        assert first.read.bytes_ > 0
+        assert first.read.fetch_s > 0
+        assert first.read.decode_s > 0
+        assert found.tasks == found.batches == 1
+        assert found.durations_ms["triggerExecution"] > 0
+        with urlopen(f"{listener.url}/metrics", timeout=30) as response:
+            assert (
+                f'partition_lag{{query="{query_id}",topic="{topic}",partition="0"}} 0'
+                in response.read().decode()
+            )
+        running.stop()
+        wait_until(lambda: not listener.metrics()[query_id].is_active)
+    finally:
+        spark.streams.removeListener(listener)
+        listener.close()
+
+
+@pytest.mark.skipif(not HAS_LIMITS, reason="Spark from 4.2 on reports the newest offset")
+def test_sparks_progress_has_the_latest_offset_behind_a_limit(streams: Streams, kafka: Kafka) -> None:
+    topic = kafka.topic_with([str(number) for number in range(10)])
+    listener = MetricsListener()
+    streams.spark.streams.addListener(listener)
+    try:
+        options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "4"}
+        running = streams.start(trigger={"processingTime": "1 hour"}, **options)
+        reported(running)
+        (source,) = json.loads(running.query.lastProgress.json)["sources"]
+        assert source["latestOffset"] == {topic: {"0": 10}}
+        query_id = running.query.id
+        wait_until(lambda: query_id in listener.metrics() and listener.metrics()[query_id].batches == 1)
+        (ours,) = listener.metrics()[query_id].sources
+        assert ours.max_offsets_behind_latest == ours.partitions[0].lag == 6
+    finally:
+        streams.spark.streams.removeListener(listener)
+        listener.close()

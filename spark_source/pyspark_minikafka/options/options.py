@@ -51,6 +51,7 @@ from pyspark_minikafka.options.kafka_options import (
     kafka_options,
 )
 from pyspark_minikafka.options.kafka_options import meant as meant_by
+from pyspark_minikafka.reading.task_reports import ADDRESS, ReportAddress
 from pyspark_minikafka.strategy import OPTIONS as STRATEGY_OPTIONS
 from pyspark_minikafka.strategy import Strategy, Subscribe, strategy, topic_name
 
@@ -179,6 +180,13 @@ class SourceOptions:
     )
     log_tasks: bool = setting(
         "minikafka.log.tasks", BOOLEAN, False, "Whether each task logs a line for each range."
+    )
+    report_address: ReportAddress | None = setting(
+        "minikafka.metrics.address",
+        ADDRESS,
+        None,
+        "Where tasks report what they have read, and how long it took: from `reader_options()` of a "
+        "`MetricsListener`.",
     )
     pushdown: bool | None = setting(
         "minikafka.pushdown",

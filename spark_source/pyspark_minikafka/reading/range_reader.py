@@ -24,6 +24,7 @@ from minikafka.records.columns import DamagedEntry, decode_pieces, schema_of
 from pyspark_minikafka import report
 from pyspark_minikafka.options.options import SourceOptions
 from pyspark_minikafka.planning.ranges import DataLoss, OffsetRange
+from pyspark_minikafka.reading.task_reports import RangeTotals
 from pyspark_minikafka.schema import stored_columns
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class ReadStats:
     fetch_ns: int = 0
     decode_ns: int = 0
     skipped: int = 0
+
+    @property
+    def totals(self) -> RangeTotals:
+        """The numbers, for a report."""
+        return self.rows, self.fetched_bytes, self.fetch_ns, self.decode_ns, self.skipped
 
     def summary(self, task: OffsetRange) -> str:
         """Return the line for the log."""

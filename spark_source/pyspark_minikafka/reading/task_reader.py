@@ -13,7 +13,7 @@ waiting batches, and the one that Spark is sending.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -30,7 +30,9 @@ from pyspark_minikafka.location import check_reachable
 from pyspark_minikafka.options.options import SourceOptions
 from pyspark_minikafka.planning.ranges import OffsetRange
 from pyspark_minikafka.planning.tasks import ReadTask
+from pyspark_minikafka.reading import task_reports
 from pyspark_minikafka.reading.range_reader import RangeReader, RowBuilder
+from pyspark_minikafka.reading.task_reports import ReportAddress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,6 +72,21 @@ def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Recor
         yield from prefetched(reader, BATCHES_AHEAD)
         for done in reader.done:
             report.note(done.stats.summary(done.task), shown=options.log_tasks)
+        if options.report_address is not None:
+            _report(options.report_address, reader.done)
+
+
+def _report(address: ReportAddress, done: Sequence[RangeReader]) -> None:
+    """Report what a task has read to the listener that its query names."""
+    from pyspark import TaskContext
+
+    from minikafka.net.datagrams import send_datagrams
+
+    context = TaskContext.get()
+    query_id = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    ranges = ((each.task.topic_partition, each.stats.totals) for each in done)
+    datagrams = task_reports.datagrams(address.token, query_id or "", ranges)
+    send_datagrams(address.host, address.port, datagrams)
 
 
 class TaskReader:

@@ -72,6 +72,7 @@ object MinikafkaOptions {
   val FetchOffsetNumRetries = number("fetchOffset.numRetries")
   val FetchOffsetRetryIntervalMs = number("fetchOffset.retryIntervalMs")
   val LogTasks = truth("minikafka.log.tasks")
+  val MetricsAddress = text("minikafka.metrics.address")
   val Pushdown = truth("minikafka.pushdown")
   val SingleBatch = text("minikafka.single.batch")
   val GroupIdPrefix = text("groupIdPrefix")
