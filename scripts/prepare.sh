@@ -97,6 +97,22 @@ archive_spark_classes() {
         say "the classes of Spark in $1 could not be archived ($archive.log): the tests take longer"
 }
 
+# fetch_prometheus VENV: Debian's Prometheus for the tests of metrics, which are left out without it. It is not installed,
+# as that would start a server.
+fetch_prometheus() {
+    local directory
+    if command -v prometheus >/dev/null || [ -x "$1/prometheus/prometheus" ] || ! command -v dpkg-deb >/dev/null; then
+        return
+    fi
+    say "fetching Prometheus (19 MB)"
+    directory=$(mktemp -d)
+    ! may_use_apt || apt-get update -qq
+    (cd "$directory" && apt-get download -qq prometheus && dpkg-deb --extract prometheus_*.deb .) 2>"$directory/log" &&
+        mv "$directory/usr/bin" "$1/prometheus" ||
+        say "the tests that need Prometheus are left out: $(tail -n 1 "$directory/log")"
+    rm -rf "$directory"
+}
+
 # The environment that demo and test share: the newest PySpark, the examples and the tools.
 prepare_main_venv() {
     make_venv .venv

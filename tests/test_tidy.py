@@ -23,6 +23,7 @@ DIRECTORIES = (
     ".ci",
     "benchmarks",
     "broker_core",
+    "deploy",
     "docs",
     "examples",
     "scala_shim",

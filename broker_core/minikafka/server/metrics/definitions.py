@@ -387,7 +387,7 @@ ZOOKEEPER_CONNECTED = Metric(
 ZOOKEEPER_SESSION_EVENTS = Metric(
     "minikafka_zookeeper_session_events_total",
     COUNTER,
-    "Changes of the session: connected, suspended, lost.",
+    "Changes of the session: connected, suspended, expired.",
     ("event",),
     "kafka.server:type=SessionExpireListener,name=ZooKeeperExpiresPerSec",
 )
