@@ -13,6 +13,7 @@ from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
 from minikafka.clients.consumer.stats import ConsumerTopicStats, FetchRequestAndResponseStats
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import TopicFilter
+from minikafka.clients.metrics.registry import Metrics
 from minikafka.clients.serializer import AnyDecoder, Decoder, DefaultDecoder, as_decoder
 
 K = TypeVar("K")
@@ -64,6 +65,10 @@ class ConsumerConnector(ABC):
     @abstractmethod
     def fetch_stats(self) -> FetchRequestAndResponseStats:
         """Counts, times and sizes of fetches, for each broker and for all."""
+
+    @abstractmethod
+    def metrics(self) -> Metrics:
+        """Return the same numbers under the names of Kafka's newer clients: group -> name -> value."""
 
     @overload
     def create_message_streams(

@@ -55,6 +55,7 @@ from minikafka.clients.consumer.offsets import ConsumerOffsets
 from minikafka.clients.consumer.registration import GroupRegistration
 from minikafka.clients.consumer.runtime import Steps, Wait
 from minikafka.clients.consumer.topic_registry import TopicRegistry
+from minikafka.clients.metrics.consumer import CoordinatorMetrics
 from minikafka.registry import paths
 from minikafka.registry.store import SessionState, Store, Watch
 from minikafka.registry.znodes import children
@@ -168,6 +169,7 @@ class ZkRebalancerListener:
         """The application's listener."""
         self.session_expiration_listener = ZkSessionExpireListener(context.registration, self)
         self.topic_partition_change_listener = ZkTopicPartitionChangeListener(self.rebalance_event_triggered)
+        self.metrics = CoordinatorMetrics(context.clock)
         self._context = context
         self._assignor = create_assignor(context.config.partition_assignment_strategy)
         self._triggered = threading.Event()
@@ -233,6 +235,7 @@ class ZkRebalancerListener:
         """
         config = self._context.config
         failures, reason = 0, ""
+        self.metrics.begin_rebalance()
         while not self._context.stopping.is_set():
             self._triggered.clear()
             outcome = RebalanceResult.SUPERSEDED
@@ -247,6 +250,7 @@ class ZkRebalancerListener:
                 logger.info("%s: rebalance attempt failed: %s", self.consumer_id, error, exc_info=True)
                 outcome, reason = RebalanceResult.FAILED, f"{type(error).__name__}: {error}"
             if outcome is RebalanceResult.DONE:
+                self.metrics.end_rebalance()
                 return
             if outcome is RebalanceResult.FAILED and not self.is_triggered:
                 failures += 1

@@ -42,6 +42,7 @@ from minikafka.clients.consumer.config import KAFKA, ZOOKEEPER, ConsumerConfig
 from minikafka.clients.consumer.connector import ConsumerConnector, Decoders
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.listeners import ConsumerRebalanceListener, ZookeeperTopicEventWatcher
+from minikafka.clients.consumer.metrics import consumed_metrics, fetch_metrics
 from minikafka.clients.consumer.offsets import (
     ConsumerOffsets,
     GroupOffsetsChannel,
@@ -62,6 +63,7 @@ from minikafka.clients.consumer.stats import (
 from minikafka.clients.consumer.streams import KafkaStream, WildcardStreamsHandler
 from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.consumer.topic_registry import TopicRegistry
+from minikafka.clients.metrics.registry import Metrics, merged_groups
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.outage_log import FailureLog
 from minikafka.clients.network.response_errors import is_retriable
@@ -188,6 +190,14 @@ class ZookeeperConsumerConnector(ConsumerConnector):
     def fetch_stats(self) -> FetchRequestAndResponseStats:
         """See ``ConsumerConnector.fetch_stats``."""
         return FetchRequestAndResponseStatsRegistry.get(self.config.client_id)
+
+    def metrics(self) -> Metrics:
+        """See ``ConsumerConnector.metrics``."""
+        return merged_groups(
+            consumed_metrics(self.topic_stats, self.lag),
+            fetch_metrics(self.fetch_stats),
+            self.load_balancer_listener.metrics.read(len(self.topic_registry.partitions)),
+        )
 
     def _trigger_rebalance(self) -> None:
         self.load_balancer_listener.rebalance_event_triggered()
@@ -360,9 +370,11 @@ class ZookeeperConsumerConnector(ConsumerConnector):
             consumed = self.topic_registry.positions()
             wanted = consumed if offsets is None else offsets
             own = {tp: offset for tp, offset in wanted.items() if tp in consumed}
+            began_ms, metrics = self.clock.monotonic_ms(), self.load_balancer_listener.metrics
             lost = yield from self.offsets.commit(
                 own, with_retries=with_retries, check=self.registration.check_lease
             )
+            metrics.record(metrics.commits, self.clock.monotonic_ms() - began_ms)
             return lost | (wanted.keys() - own.keys())
 
     def fetch_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

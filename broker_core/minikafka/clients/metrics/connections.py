@@ -44,6 +44,8 @@ NODE_METRICS: tuple[Metric, ...] = (
 """Those of one broker."""
 
 CLIENT = "client"
+BOOTSTRAP_NODE = "node--1"
+"""The name of a broker whose id is unknown."""
 ADMIN = "admin-client"
 GROUPS = tuple(
     group

@@ -43,7 +43,7 @@ class Reading:
         self.window_sum = 0.0
         self.minimum = math.inf
         self.maximum = -math.inf
-        self.span_ms = WINDOW_MS
+        self.span_ms: float = WINDOW_MS
 
     @property
     def rate(self) -> float:

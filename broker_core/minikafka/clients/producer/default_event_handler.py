@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from minikafka.base.config.types import INT_MAX
 from minikafka.base.errors import BrokerError, ErrorCode, FailedToSendMessage, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.metrics.registry import Metrics
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import NO_LEADER, TopicMetadata
 from minikafka.clients.network.response_errors import is_retriable
@@ -159,6 +160,10 @@ class DefaultEventHandler(EventHandler):
         """True if the last messages failed because no broker was reachable."""
         self._end: Deadline | None = None
         """The deadline of an outage while the producer is being closed."""
+
+    def metrics(self) -> Metrics:
+        """Return the metrics of what was sent, and of the connections."""
+        return self._engine.metrics()
 
     def begin_close(self) -> None:
         """Record that the producer is being closed: later messages together wait only once for an outage."""

@@ -11,6 +11,8 @@ from typing import Any
 from minikafka.base.config.class_loader import create_instance
 from minikafka.base.config.types import INT_MAX
 from minikafka.base.errors import ProducerClosed
+from minikafka.clients.metrics.producer import PREFIX
+from minikafka.clients.metrics.registry import Metrics
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.producer.async_producer import AsyncProducer
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler
@@ -125,6 +127,14 @@ class Producer:
     def step(self) -> bool:
         """Without threads: send the messages that may leave the queue now. Return whether there were any."""
         return self._async is not None and self._async.step()
+
+    def metrics(self) -> Metrics:
+        """Return the numbers of messages, requests and connections under the names of Kafka's newer clients:
+        group -> name -> value. With an ``event.handler`` those of connections alone. Thread-safe.
+        """
+        if isinstance(self._handler, DefaultEventHandler):
+            return self._handler.metrics()
+        return self._cluster.metrics(PREFIX)
 
     @property
     def queued(self) -> int:

@@ -12,6 +12,9 @@ from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWi
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.stats import FetchRequestAndResponseStats
 from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.metrics.connections import BOOTSTRAP_NODE, ConnectionReadings, connection_metrics
+from minikafka.clients.metrics.consumer import PREFIX
+from minikafka.clients.metrics.registry import Metrics
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig, ResponseFuture
 from minikafka.clients.network.retry import Deadline, EventWaiter
 from minikafka.clients.simple_consumer.fetch_response import UNKNOWN_HIGH_WATERMARK, FetchedMessages
@@ -43,6 +46,9 @@ class BlockingChannel(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
+
+    def metrics(self) -> Metrics:
+        """Return the metrics of the connection; none with the texts' protocol. Thread-safe."""
 
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
         """Return the messages of each fetch, in their order."""
@@ -81,6 +87,9 @@ class ClassicChannel:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def metrics(self) -> Metrics:
+        return {}
 
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
         if request.may_wait or request.version is not None:
@@ -158,6 +167,11 @@ class KafkaChannel:
 
     def close(self) -> None:
         self._connection.disconnect()
+
+    def metrics(self) -> Metrics:
+        node, now_ms = self._connection.metrics, self._clock.monotonic_ms()
+        readings = ConnectionReadings([node], int(self._connection.connected), now_ms)
+        return connection_metrics(PREFIX, readings, [(BOOTSTRAP_NODE, node)], now_ms)
 
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
         # One request for each fetch, unless the broker waits for data of all: the first message of a response

@@ -20,6 +20,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.common_client_configs import PROTOCOL, ClientSecurity
+from minikafka.clients.consumer.metrics import fetch_metrics
 from minikafka.clients.consumer.stats import (
     FetchRequestAndResponseStatsRegistry,
     acquire_stats,
@@ -28,6 +29,7 @@ from minikafka.clients.consumer.stats import (
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.coordinator_client import find_request, found_coordinator
 from minikafka.clients.group.offsets import Committer, commit_request, fetch_request
+from minikafka.clients.metrics.registry import Metrics, merged_groups
 from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.metadata import from_response
 from minikafka.clients.simple_consumer.channels import BlockingChannel, ClassicChannel, KafkaChannel
@@ -146,6 +148,12 @@ class SimpleConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def metrics(self) -> Metrics:
+        """Return the numbers of ``stats`` and of the connection under the names of Kafka's newer clients:
+        group -> name -> value. Thread-safe.
+        """
+        return merged_groups(fetch_metrics(self.stats), self._channel.metrics())
 
     # --- messages
 
