@@ -93,6 +93,8 @@ gc.set_threshold(10_000, 20, 20)
 # Hundreds of interpreters that tests start would compile the product anew, and each run all tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["MINIKAFKA_CONFIG_HOME"] = os.devnull  # not the profiles of who runs the tests
+os.environ.pop("MINIKAFKA_PROFILE", None)
 
 # The tests start many Java programs that live for seconds: these come up in half the time.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -63,7 +63,7 @@ class Page:
 PAGES = (
     Page("README.md", ("Broker example",)),
     Page("docs/tutorials/first-cluster.md"),
-    Page("docs/guides/topics-and-messages.md", ("Create, alter, delete",)),
+    Page("docs/guides/topics-and-messages.md", ("How commands find a cluster", "Create, alter, delete")),
     Page(
         "docs/guides/topics-and-messages.md",
         ("Change settings while the cluster runs", "Quotas"),
@@ -100,6 +100,7 @@ def cluster(directory: Path, *options: str) -> Iterator[Callable[[str], str]]:
     environment = dict(os.environ)
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     environment["COLUMNS"] = "200"
+    environment["MINIKAFKA_CONFIG_HOME"] = str(directory / "config")
     command = [sys.executable, "-m", "minikafka", "up", "--port", "0", *options]
     with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, text=True, env=environment) as up:
         try:

@@ -55,9 +55,14 @@ class CommandConfig(AbstractConfig):
     @classmethod
     def read(cls, path: str | None) -> CommandConfig:
         """Return the settings in a file; without one the defaults. Raises ConfigErrors, with its name."""
-        if path is None:
-            return cls()
-        properties, faults = read_command_config(path), Faults()
+        return cls() if path is None else cls.of(read_command_config(path), path)
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], path: str) -> CommandConfig:
+        """Return the settings among ``properties``, which are those of the file ``path``. Raises as
+        ``read``.
+        """
+        faults = Faults()
         definition = definition_of(cls)
         fields: dict[str, Any] = faults.take(definition.fields(properties))
         security = faults.attempt(lambda: ClientSecurity.from_properties(properties), ClientSecurity())

@@ -43,6 +43,8 @@ from minikafka.cli import (
     logs,
     perf,
     produce,
+    profile,
+    profiles,
     reassign,
     topic,
     txn,
@@ -112,7 +114,28 @@ def _all_commands(
         bool,
         typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
-) -> None: ...
+    profile_name: Annotated[
+        str | None,
+        typer.Option(
+            profiles.PROFILE_OPTION,
+            metavar="NAME",
+            help="Connect as this profile says (`minikafka profile`); may also follow the command. "
+            "[MINIKAFKA_PROFILE, or the profile in use]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    profiles.choose(profile_name)
+
+
+def profile_first(arguments: list[str]) -> list[str]:
+    """Return a command line with ``--profile NAME`` before the command, where typer looks for it."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    for at, word in enumerate(arguments[:end]):
+        width = 2 if word == profiles.PROFILE_OPTION else 1
+        if word.startswith(f"{profiles.PROFILE_OPTION}=") or width == 2:
+            return [*arguments[at : at + width], *arguments[:at], *arguments[at + width :]]
+    return arguments
 
 
 app.command("up", short_help="Start ZooKeeper and brokers.")(up.up)
@@ -124,6 +147,7 @@ app.command("consume", short_help="Print the messages of topics.")(consume.consu
 app.add_typer(group.app, name="group")
 app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
+app.add_typer(profile.app, name="profile")
 app.add_typer(cluster.app, name="cluster")
 app.command("console", short_help="Serve a web console.")(console.console)
 app.command("elect", short_help="Elect the preferred leaders.")(elect.elect)
@@ -145,6 +169,7 @@ def run(arguments: list[str]) -> int:
     # For loggers without a handler: Python would print their warnings without the prefix.
     before, logging.lastResort = logging.lastResort, NoteHandler()
     start_output()
+    profiles.choose(None)
     try:
         return _run(arguments)
     finally:
@@ -153,7 +178,7 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
-        status = app(arguments, prog_name="minikafka", standalone_mode=False)
+        status = app(profile_first(arguments), prog_name="minikafka", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except BrokenPipeError:

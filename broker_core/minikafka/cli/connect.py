@@ -20,7 +20,9 @@ from minikafka.base.errors import (
 from minikafka.base.ids import OFFSETS_TOPIC
 from minikafka.cli.options import (
     BOOTSTRAP_VARIABLE,
+    COMMAND_CONFIG_OPTION,
     COMMAND_CONFIG_VARIABLE,
+    DATA_DIR_OPTION,
     DEFAULT_BOOTSTRAP,
     check_data_dir,
     check_has_cluster,
@@ -84,6 +86,7 @@ def target_of(
     """Return the cluster that the options name. A data directory's cluster is started if it does not run."""
     from minikafka.cli.command_config import CommandConfig
 
+    bootstrap, command_config = with_profile(bootstrap, command_config, data_dir)
     config = CommandConfig.read(command_config)
     if bootstrap is None and data_dir is None and config.bootstrap_servers is not None:
         return Target(config.bootstrap_servers, f"{command_config}: bootstrap.servers", config)
@@ -121,6 +124,34 @@ def cluster_client(
         yield cluster
     finally:
         cluster.close()
+
+
+def with_profile(
+    bootstrap: str | None, command_config: str | None, data_dir: Path | None, zookeeper: str | None = None
+) -> tuple[str | None, str | None]:
+    """Return ``bootstrap`` and ``command_config``, or in their place those of the profile that applies.
+    Raise ConfigError for a profile that does not exist, or that conflicts with other options.
+    """
+    from minikafka.cli import profiles
+
+    names_cluster = bool(bootstrap or command_config or data_dir or zookeeper)
+    profile = profiles.active(names_cluster=names_cluster)
+    if profile is None or command_config == str(profile.path):
+        return bootstrap, command_config
+    conflicts = {
+        COMMAND_CONFIG_OPTION: command_config if is_typed(command_config, COMMAND_CONFIG_VARIABLE) else None,
+        DATA_DIR_OPTION: data_dir,
+    }
+    for option, value in conflicts.items():
+        if value is not None:
+            allowed = f"conflicts with {option} {value}; set only one of them"
+            raise ConfigError(profile.origin, profile.name, allowed)
+    properties = profile.read()
+    if profiles.BOOTSTRAP_SERVERS in properties and not (
+        is_typed(bootstrap) or profile.origin == profiles.PROFILE_VARIABLE
+    ):
+        bootstrap = None  # of MINIKAFKA_BOOTSTRAP: the option --profile wins
+    return bootstrap, str(profile.path)
 
 
 def _with_security_of(data_dir: Path, config: CommandConfig) -> CommandConfig:
@@ -193,6 +224,7 @@ def zookeeper_store(
     from minikafka.registry.entity_configs import check_cluster as check_coordinated
     from minikafka.registry.zookeeper import ZooKeeperStore
 
+    _, command_config = with_profile(None, command_config, data_dir, zookeeper)
     security = _zookeeper_security(data_dir, command_config)
     if zookeeper:
         connect = zookeeper
@@ -306,6 +338,7 @@ def group_access(
 
     With ``zookeeper`` the brokers are those that are registered there, unless an option names some.
     """
+    bootstrap, command_config = with_profile(bootstrap, command_config, data_dir, zookeeper)
     with contextlib.ExitStack() as stack:
         if data_dir is not None:
             _check_conflict(bootstrap, data_dir)

@@ -200,6 +200,7 @@ def consume(
         # No progress bar among messages on the same terminal.
         progress = Progress(f"consuming {_title(wanted)}", limit, hidden=sys.stdout.isatty())
         out = _Output(show, limit, progress)
+        bootstrap, command_config = connect.with_profile(bootstrap, command_config, data_dir, zookeeper)
         at = (bootstrap, data_dir, command_config)
         if group is not None and zookeeper:
             from minikafka.cli.command_config import security_properties

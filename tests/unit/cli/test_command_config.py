@@ -67,7 +67,8 @@ def test_every_command_that_connects_takes_a_command_config() -> None:
         for path, given in options.items()
         if given.isdisjoint({"--bootstrap", "--zookeeper"}) == ("--command-config" in given)
     ]
-    assert without == [" up"]  # it has the properties of brokers
+    # They have the properties of brokers, and of a profile.
+    assert without == [" up", " profile create"]
 
 
 def test_file_says_how_to_connect_and_where(file: str, made: list[tuple[str, dict[str, Any]]]) -> None:

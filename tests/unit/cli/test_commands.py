@@ -31,6 +31,7 @@ NOUNS = [
     "txn",
     "produce",
     "consume",
+    "profile",
     "group",
     "config",
     "cluster",
