@@ -32,6 +32,7 @@ from minikafka.cli import (
     acl,
     broker,
     cluster,
+    completion,
     config,
     console,
     consume,
@@ -156,6 +157,8 @@ app.add_typer(acl.app, name="acl", short_help="Add, list and remove access rules
 app.add_typer(user.app, name="user", short_help="Add, list and delete users with passwords.")
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")
+app.command("completion", short_help="Print the completion of a shell.")(completion.completion)
+app.command("complete", hidden=True)(completion.complete)
 app.command("ps", short_help="List running clusters.")(local_clusters.ps)
 app.command("stop", short_help="Stop a cluster.")(local_clusters.stop)
 app.command("logs", short_help="Print the logs of a cluster's processes.")(logs.logs)

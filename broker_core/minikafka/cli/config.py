@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 MIN_ISR = "min.insync.replicas"
 
-app = typer.Typer(
-    help="Read and change settings of topics, brokers, clients and users.", no_args_is_help=True
-)
+app = typer.Typer(help="Read and change settings of topics, brokers and clients.", no_args_is_help=True)
 
 
 class EntityType(str, Enum):

@@ -36,6 +36,7 @@ NOUNS = [
     "config",
     "cluster",
     "console",
+    "completion",
     "container",
     "elect",
     "reassign",

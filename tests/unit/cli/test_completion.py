@@ -1,0 +1,93 @@
+"""Completion of commands, options and names in shells."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from minikafka.cli import completion
+from minikafka.cli.commands import app
+from minikafka.cli.completion import candidates
+from tests.support.command_line import CommandLine
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster with two topics and two groups."""
+    monkeypatch.setattr(completion, "_topics", lambda typed: ["orders", "payments"])
+    monkeypatch.setattr(completion, "_groups", lambda typed: ["billing", "$(rm -rf x)"])
+
+
+def words(line: str) -> list[str]:
+    """The words that complete a line, in which the last word may be empty."""
+    return [word for word, _ in candidates(typer.main.get_command(app), line.split(" "))]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("to", ["topic"]),
+        ("topic tr", ["trim"]),
+        ("topic describe o", ["orders"]),
+        ("topic describe ", ["orders", "payments"]),
+        ("consume orders p", ["payments"]),
+        ("consume -g b", ["billing"]),
+        ("consume --group ", ["billing"]),
+        ("consume orders --is", ["--isolation-level"]),
+        ("consume --isolation-level read_c", ["read_committed"]),
+        ("produce orders -z z", ["zstd"]),
+        ("topic list --format j", ["json"]),
+        ("topic list --format=y", ["yaml"]),
+        ("--profile x topic list --format c", ["csv"]),
+        ("group reset b", ["billing"]),
+        ("group delete --topic pay", ["payments"]),
+        ("produce orders ", []),
+        ("up --data-dir ", []),
+        ("nosuch ", []),
+        ("completion ", ["bash", "zsh", "fish"]),
+    ],
+)
+def test_what_may_follow_is_offered(names: None, line: str, found: list[str]) -> None:
+    assert words(line) == found
+
+
+def test_a_cluster_that_is_away_and_a_wrong_line_are_no_errors(cli: CommandLine) -> None:
+    assert cli.run("complete", "--", "topic", "describe", "--bootstrap", "127.0.0.1:1", "") == 0
+    assert (cli.out, cli.err) == ("", "")
+    assert cli.run("complete", "--", "topic", "describe", "--profile", "nosuch", "") == 0
+    assert (cli.out, cli.err) == ("", "")
+    assert cli.run("complete", "--", "consu") == 0
+    assert cli.out == "consume\tPrint the messages of topics.\n"
+
+
+def test_a_shell_that_is_unknown_is_told(cli: CommandLine) -> None:
+    assert cli.run("completion", "tcsh") == 2
+    assert "must be one of bash, zsh, fish" in cli.err
+    for shell in ("zsh", "fish"):
+        assert cli.run("completion", shell) == 0
+        assert "minikafka complete -- " in cli.out
+
+
+def bash_completes(line: str, folder: Path) -> Iterable[str]:
+    """The words that bash completes at the end of ``line``, by its own script."""
+    script = (
+        f"source <({sys.executable} -m minikafka completion bash)\n"
+        f'minikafka() {{ {sys.executable} -m minikafka "$@"; }}\n'
+        'COMP_LINE="$1" COMP_POINT=${#1}\n'
+        "_minikafka\n"
+        'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script, "bash", line], capture_output=True, text=True, check=True, cwd=folder
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.process
+def test_bash_completes_by_the_script(tmp_path: Path) -> None:
+    assert bash_completes("minikafka topic --bootstrap 127.0.0.1:1 des", tmp_path) == ["describe"]
