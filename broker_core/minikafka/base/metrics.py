@@ -87,12 +87,14 @@ def _add(sums: dict[K, list[int]], by_key: dict[K, list[int]]) -> None:
 
 BUCKETS = 19
 """The buckets of a histogram of times, without the last one, which has no upper bound."""
-_FIRST_NS = 64_000
-BOUNDS_S = tuple(_FIRST_NS * (1 << number) / 1e9 for number in range(BUCKETS))
+FIRST_NS = 64_000
+"""The upper bound of the first bucket."""
+BOUNDS_S = tuple(FIRST_NS * (1 << number) / 1e9 for number in range(BUCKETS))
 """The upper bounds in seconds: 64 µs, and each twice the one before, up to 16.8 s."""
 HISTOGRAM_WIDTH = BUCKETS + 2
 """The counters of a histogram of times: the buckets, and the sum in nanoseconds."""
-_SUM = BUCKETS + 1
+SUM = BUCKETS + 1
+"""Where the sum of a histogram is."""
 
 
 def observe(row: list[int], at: int, elapsed_ns: int) -> None:
@@ -100,9 +102,14 @@ def observe(row: list[int], at: int, elapsed_ns: int) -> None:
 
     The first bucket is not counted: it has the rest of all observations, whose number is known otherwise.
     """
-    row[at + _SUM] += elapsed_ns
-    if elapsed_ns >= _FIRST_NS:
-        row[at + min((elapsed_ns // _FIRST_NS).bit_length(), BUCKETS)] += 1
+    row[at + SUM] += elapsed_ns
+    if elapsed_ns >= FIRST_NS:
+        count_in_bucket(row, at, elapsed_ns)
+
+
+def count_in_bucket(row: list[int], at: int, elapsed_ns: int) -> None:
+    """Add a time of ``FIRST_NS`` or more to its bucket, and not to the sum."""
+    row[at + min((elapsed_ns // FIRST_NS).bit_length(), BUCKETS)] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +130,7 @@ def histogram(row: Sequence[int], at: int, count: int) -> Histogram:
     for of_bucket in counts[:-1]:
         below += of_bucket
         cumulative.append(below)
-    return Histogram(cumulative, count, row[at + _SUM] / 1e9)
+    return Histogram(cumulative, count, row[at + SUM] / 1e9)
 
 
 class TimeHistogram:

@@ -28,8 +28,8 @@ class RequestTimes:
     """
 
     __slots__ = (
-        "_dequeue_ns",
         "api_local_complete_ns",
+        "dequeue_ns",
         "errors",
         "from_follower",
         "header",
@@ -43,11 +43,8 @@ class RequestTimes:
 
     def __init__(self, request_bytes: int = 0) -> None:
         self.start_ns = perf_counter_ns()
-        self._dequeue_ns = self.api_local_complete_ns = 0
-        self.response_complete_ns = self.response_dequeue_ns = 0
-        self.throttle_ms = 0
+        self.dequeue_ns = self.api_local_complete_ns = self.response_complete_ns = 0
         self.request_bytes = request_bytes
-        self.response_bytes = 0
         self.header: RequestHeader | None = None
         """None: the request could not be decoded, or it is of the classic protocol."""
         self.from_follower = False
@@ -57,7 +54,7 @@ class RequestTimes:
 
     def dequeued(self) -> None:
         """Record that a thread begins to serve the request, which has waited."""
-        self._dequeue_ns = perf_counter_ns()
+        self.dequeue_ns = perf_counter_ns()
 
     def local_complete(self) -> None:
         """Record that the handler has done its part. A later call counts if there is no response yet."""
@@ -65,19 +62,22 @@ class RequestTimes:
             self.api_local_complete_ns = perf_counter_ns()
 
     def begin_response(self, response_bytes: int, throttle_ms: int) -> None:
-        """Record that the processor begins to send the response, and the pause that follows."""
+        """Record that the processor begins to send the response, and the pause that follows.
+
+        Only then the fields of the response are set.
+        """
         self.response_dequeue_ns = perf_counter_ns()
         self.response_bytes, self.throttle_ms = response_bytes, throttle_ms
 
     @property
     def queue_ns(self) -> int:
         """The time before a thread began to serve the request."""
-        return self._dequeue_ns - self.start_ns if self._dequeue_ns else 0
+        return self.dequeue_ns - self.start_ns if self.dequeue_ns else 0
 
     @property
     def local_ns(self) -> int:
         """The time of the handler."""
-        begin_ns = self._dequeue_ns or self.start_ns
+        begin_ns = self.dequeue_ns or self.start_ns
         return (self.api_local_complete_ns or self.response_complete_ns) - begin_ns
 
     @property

@@ -8,8 +8,19 @@ from collections.abc import Iterable, Mapping
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.exposition import Exposition, labels
-from minikafka.base.metrics import HISTOGRAM_WIDTH, Metric, ThreadCounters, TimeHistogram, histogram, observe
+from minikafka.base.metrics import (
+    FIRST_NS,
+    HISTOGRAM_WIDTH,
+    SUM,
+    Metric,
+    ThreadCounters,
+    TimeHistogram,
+    count_in_bucket,
+    histogram,
+    observe,
+)
 from minikafka.net.interfaces import Exchange
+from minikafka.net.request_times import RequestTimes
 from minikafka.server.metrics import definitions as d
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
@@ -30,6 +41,9 @@ _STAGES = (
 _AT = tuple(len(_TOTALS) + number * HISTOGRAM_WIDTH for number in range(len(_STAGES)))
 """Where the histograms of the stages begin in a row."""
 _TOTAL, _QUEUE, _LOCAL, _REMOTE, _THROTTLE, _RESPONSE_QUEUE, _RESPONSE_SEND = _AT
+_TOTAL_SUM, _LOCAL_SUM, _RESPONSE_QUEUE_SUM, _SEND_SUM = (
+    at + SUM for at in (_TOTAL, _LOCAL, _RESPONSE_QUEUE, _RESPONSE_SEND)
+)
 _REQUEST_WIDTH = _AT[-1] + HISTOGRAM_WIDTH
 
 
@@ -54,6 +68,7 @@ class RequestMetrics:
 
     def completed(self, exchange: Exchange, sent_ns: int) -> None:
         """Count a request whose response was sent."""
+        # Every request passes here: the usual case does no more than it must, and calls nothing.
         times = exchange.times
         header = times.header
         if header is None:
@@ -63,22 +78,40 @@ class RequestMetrics:
         row[0] += 1
         row[1] += times.request_bytes
         row[2] += times.response_bytes
-        total_ns = sent_ns - times.start_ns
-        if times.throttle_ms:
-            throttle_ns = times.throttle_ms * 1_000_000
-            observe(row, _THROTTLE, throttle_ns)
-            total_ns += throttle_ns
-        observe(row, _TOTAL, total_ns)
+        start_ns, complete_ns, dequeue_ns = (
+            times.start_ns,
+            times.response_complete_ns,
+            times.response_dequeue_ns,
+        )
+        total_ns, send_ns = sent_ns - start_ns, sent_ns - dequeue_ns
+        if times.api_local_complete_ns or times.dequeue_ns or times.throttle_ms:
+            self._observe_waits(row, times)
+            total_ns += times.throttle_ms * 1_000_000
+        else:
+            local_ns = complete_ns - start_ns
+            row[_LOCAL_SUM] += local_ns
+            if local_ns >= FIRST_NS:
+                count_in_bucket(row, _LOCAL, local_ns)
+        row[_TOTAL_SUM] += total_ns
+        row[_SEND_SUM] += send_ns
+        row[_RESPONSE_QUEUE_SUM] += dequeue_ns - complete_ns
+        if total_ns >= FIRST_NS:
+            count_in_bucket(row, _TOTAL, total_ns)
+            if send_ns >= FIRST_NS:
+                count_in_bucket(row, _RESPONSE_SEND, send_ns)
+            if dequeue_ns - complete_ns >= FIRST_NS:
+                count_in_bucket(row, _RESPONSE_QUEUE, dequeue_ns - complete_ns)
+        if times.errors:
+            for code in times.errors:
+                self._errors.add((key, code))
+
+    @staticmethod
+    def _observe_waits(row: list[int], times: RequestTimes) -> None:
+        """Count the stages of a request that has waited somewhere."""
         observe(row, _LOCAL, times.local_ns)
-        queue_ns, remote_ns = times.queue_ns, times.remote_ns
-        if queue_ns:
-            observe(row, _QUEUE, queue_ns)
-        if remote_ns:
-            observe(row, _REMOTE, remote_ns)
-        observe(row, _RESPONSE_QUEUE, times.response_queue_ns)
-        observe(row, _RESPONSE_SEND, sent_ns - times.response_dequeue_ns)
-        for code in times.errors:
-            self._errors.add((key, code))
+        observe(row, _QUEUE, times.queue_ns)
+        observe(row, _REMOTE, times.remote_ns)
+        observe(row, _THROTTLE, times.throttle_ms * 1_000_000)
 
     def expose(self, out: Exposition) -> None:
         """Add the metrics of requests."""
