@@ -23,6 +23,7 @@ from minikafka.server.metrics.end_offsets import EndOffsets
 from minikafka.server.metrics.health import Health
 from minikafka.server.metrics.kafka_exporter import KafkaExporter, SeriesBudget
 from minikafka.server.metrics.process import expose_process
+from minikafka.server.metrics.zookeeper_groups import ZooKeeperGroups
 
 _PER_LOG = 2
 
@@ -37,7 +38,11 @@ class BrokerCollector:
         self._health = health
         self._config: MetricsConfig = running.broker.config.metrics
         self._started_s = started_s
-        self._exporter = KafkaExporter(running.broker, running.coordinator, ends, self._config)
+        store = running.broker.zk_client.store
+        zookeeper_groups = ZooKeeperGroups(store, self._config.wants_group)
+        self._exporter = KafkaExporter(
+            running.broker, running.coordinator, ends, zookeeper_groups, self._config
+        )
 
     def expose(self, out: Exposition) -> None:
         """Add all metrics."""

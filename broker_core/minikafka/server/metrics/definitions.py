@@ -61,7 +61,10 @@ UNDER_REPLICATED = Metric(
     "kafka.cluster:type=Partition,topic=…,partition=…,name=UnderReplicated",
 )
 GROUP_CURRENT_OFFSET = Metric(
-    "kafka_consumergroup_current_offset", GAUGE, "Committed offset of the group.", _GROUP
+    "kafka_consumergroup_current_offset",
+    GAUGE,
+    "Committed offset; -1 of a partition that a member reads without one.",
+    _GROUP,
 )
 GROUP_CURRENT_OFFSET_SUM = Metric(
     "kafka_consumergroup_current_offset_sum",
@@ -82,7 +85,7 @@ GROUP_MEMBERS = Metric("kafka_consumergroup_members", GAUGE, "Members of the gro
 GROUP_ZOOKEEPER_LAG = Metric(
     "kafka_consumergroupzookeeper_lag_zookeeper",
     GAUGE,
-    "Lag of a group in ZooKeeper, of partitions that this broker leads.",
+    "Lag of a group in ZooKeeper; from the controller.",
     _GROUP,
 )
 

@@ -6,16 +6,21 @@ So a sum over the brokers counts each once.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 
+from minikafka.base.errors import RemoteWireError
 from minikafka.base.exposition import Exposition, escape, labels
 from minikafka.base.ids import TopicPartition, host_port
+from minikafka.groups.group import Group
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.config.metrics import MetricsConfig
 from minikafka.server.core.broker import Broker
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.metrics import definitions as d
 from minikafka.server.metrics.end_offsets import EndOffsets
+from minikafka.server.metrics.zookeeper_groups import ZooKeeperGroups
+from minikafka.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 
 NO_OFFSET = -1
 _Samples = list[tuple[str, float]]
@@ -77,11 +82,17 @@ class KafkaExporter:
     """Exposes brokers, partitions and groups under the names of kafka_exporter."""
 
     def __init__(
-        self, broker: Broker, coordinator: GroupCoordinator, ends: EndOffsets, config: MetricsConfig
+        self,
+        broker: Broker,
+        coordinator: GroupCoordinator,
+        ends: EndOffsets,
+        zookeeper_groups: ZooKeeperGroups,
+        config: MetricsConfig,
     ) -> None:
         self._broker = broker
         self._coordinator = coordinator
         self._ends = ends
+        self._zookeeper_groups = zookeeper_groups
         self._config = config
 
     def expose(self, out: Exposition, budget: SeriesBudget) -> None:
@@ -89,6 +100,8 @@ class KafkaExporter:
         self._expose_brokers(out)
         self._expose_partitions(out, budget)
         self._expose_groups(out, budget)
+        if self._broker.controller.active:
+            self._expose_zookeeper_groups(out, budget)
 
     def _expose_brokers(self, out: Exposition) -> None:
         metadata = self._broker.metadata_cache
@@ -158,8 +171,32 @@ class KafkaExporter:
         out.add_all(d.GROUP_LAG_SUM, lag_sums)
         out.add_all(d.GROUP_MEMBERS, self._members())
 
+    def _expose_zookeeper_groups(self, out: Exposition, budget: SeriesBudget) -> None:
+        topics, wants = self._broker.metadata_cache.topics, self._config.wants_topic
+        rows = [
+            (group_id, tp, offset)
+            for group_id, offsets in self._zookeeper_groups.offsets().items()
+            for tp, offset in sorted(offsets.items())
+            if tp.topic in topics and wants(tp.topic)
+        ]
+        ends = self._ends.of({tp for _, tp, _ in rows}) if rows else {}
+        out.add_all(
+            d.GROUP_ZOOKEEPER_LAG,
+            [
+                (
+                    labels(consumergroup=group_id, topic=tp.topic, partition=tp.partition),
+                    lag_of(offset, ends.get(tp)),
+                )
+                for group_id, tp, offset in rows
+                if budget.take(1)
+            ],
+        )
+
     def _commits(self) -> dict[str, dict[TopicPartition, int]]:
-        """Return the committed offsets of each group, of topics that exist and have metrics."""
+        """Return the committed offsets of each group, of topics that exist and have metrics.
+
+        A partition that a member reads, and that has no committed offset, has -1.
+        """
         config, topics = self._config, self._broker.metadata_cache.topics
         wanted = {topic for topic in topics if config.wants_topic(topic)}
         found: dict[str, dict[TopicPartition, int]] = {}
@@ -167,6 +204,12 @@ class KafkaExporter:
             for group_id, offsets in shard.all_offsets().items():
                 if offsets and config.wants_group(group_id):
                     found[group_id] = {tp: offset for tp, offset in offsets.items() if tp.topic in wanted}
+            for group in shard.groups():
+                if group.protocol_type == PROTOCOL_TYPE and config.wants_group(group.group_id):
+                    rows = found.setdefault(group.group_id, {})
+                    for tp in _assigned(group):
+                        if tp.topic in wanted:
+                            rows.setdefault(tp, NO_OFFSET)
         return found
 
     def _members(self) -> list[tuple[str, float]]:
@@ -177,6 +220,17 @@ class KafkaExporter:
             for group in groups
             if self._config.wants_group(group.group_id)
         ]
+
+
+def _assigned(group: Group) -> list[TopicPartition]:
+    """Return the partitions that the members of a group read, as far as their assignments can be read."""
+    found: list[TopicPartition] = []
+    for member in list(group.members):
+        if member.assignment:
+            with contextlib.suppress(RemoteWireError):
+                for row in decode_assignment(member.assignment).assigned_partitions:
+                    found += [TopicPartition(row.topic, number) for number in row.partitions]
+    return found
 
 
 def lag_of(offset: int, end: int | None) -> int:

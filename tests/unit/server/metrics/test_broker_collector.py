@@ -8,11 +8,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from minikafka.base.exposition import Exposition
+from minikafka.base.ids import TopicPartition
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.registry.consumer_offsets import write_offsets
 from minikafka.server.metrics.broker_collector import BrokerCollector
 from minikafka.server.metrics.definitions import all_metrics
 from minikafka.server.metrics.end_offsets import EndOffsets
 from minikafka.server.metrics.health import Health
+from minikafka.server.metrics.kafka_exporter import KafkaExporter, SeriesBudget
+from minikafka.server.metrics.zookeeper_groups import ZooKeeperGroups
+from minikafka.wire.consumer_protocol import Assignment, ConsumerPartitions, encode_assignment
 from tests.support import requests
 from tests.support.simulation import Machine, Simulation
 
@@ -229,3 +234,40 @@ def test_every_series_is_of_a_defined_metric(one: Simulation) -> None:
         name = family.name if family.name in defined else f"{family.name}_total"
         for sample in family.samples:
             assert set(sample.labels) - {"le"} == set(defined[name].labels), name
+
+
+def test_assigned_partition_without_a_commit_has_minus_one() -> None:
+    simulation = Simulation.serving("t", partitions=2, properties=OFFSETS)
+    commit(simulation, "g", {0: 0})
+    join = simulation.call(requests.join_group("g"))
+    assignment = encode_assignment(Assignment((ConsumerPartitions("t", (0, 1)),)))
+    simulation.call(
+        requests.sync_group("g", join.generation_id, join.member_id, {join.member_id: assignment})
+    )
+    found = scrape(simulation.machine)
+    assert found["kafka_consumergroup_current_offset"] == {("g", "t", "0"): 0, ("g", "t", "1"): -1}
+    assert found["kafka_consumergroup_lag"] == {("g", "t", "0"): 0, ("g", "t", "1"): -1}
+    assert found["kafka_consumergroup_members"] == {("g",): 1}
+
+
+def test_group_in_zookeeper_has_its_lag(one: Simulation) -> None:
+    one.produce("t", *[b"x"] * 10)
+    store = one.machine.broker.zk_client.store
+    write_offsets(store, "old", {TopicPartition("t", 0): 7, TopicPartition("gone", 0): 1})
+    groups = ZooKeeperGroups(store, lambda group_id: True)
+    groups.read()
+    assert groups.offsets() == {"old": {TopicPartition("t", 0): 7, TopicPartition("gone", 0): 1}}
+    exporter = KafkaExporter(
+        one.machine.broker,
+        one.machine.running.coordinator,  # type: ignore[union-attr]
+        EndOffsets(one.machine.broker, one.network),
+        groups,
+        one.machine.broker.config.metrics,
+    )
+    out = Exposition()
+    exporter.expose(out, SeriesBudget(1000))
+    assert (
+        'kafka_consumergroupzookeeper_lag_zookeeper{consumergroup="old",topic="t",partition="0"} 3\n'
+        in out.encode().decode()
+    )
+    assert 'topic="gone"' not in out.encode().decode()

@@ -34,11 +34,12 @@ def request(api_key: ApiKey, *, local_ms: int = 0, remote_ms: int = 0, queue_ms:
     times = exchange.times
     times.header = RequestHeader(api_key, 7, 42, "app\n1")
     times.start_ns = BEGAN
-    times._dequeue_ns = BEGAN + queue_ms * MS if queue_ms else 0
+    times.dequeue_ns = BEGAN + queue_ms * MS if queue_ms else 0
     times.api_local_complete_ns = BEGAN + (queue_ms + local_ms) * MS
     times.response_complete_ns = times.api_local_complete_ns + remote_ms * MS
+    times.request_bytes = 100
+    times.begin_response(200, 0)
     times.response_dequeue_ns = times.response_complete_ns + 2 * MS
-    times.request_bytes, times.response_bytes = 100, 200
     return exchange
 
 
