@@ -310,8 +310,10 @@ class GroupMember:
             return
         self._pending = None
         try:
-            event = pending.to_event(pending.reply.result(pending.deadline.timeout_ms))
-            self.metrics.record(pending.sensor, pending.reply.latency_ms)
+            response = pending.reply.result(pending.deadline.timeout_ms)
+            if response.error_code == ErrorCode.NONE:  # the first one of a new member is refused
+                self.metrics.record(pending.sensor, pending.reply.latency_ms)
+            event = pending.to_event(response)
         except (NetworkError, RemoteWireError, AuthenticationFailed) as error:
             event = self._on_request_failure(error)
         self._handle(event)
