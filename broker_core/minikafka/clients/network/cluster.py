@@ -505,10 +505,11 @@ class ClusterClient:
             failed, started_ms = FailedAttempts(), self.clock.monotonic_ms()
             connections = self._candidate_connections()
             for position, connection in enumerate(connections):
-                # The last broker, often the only one, may take all the remaining time.
-                share_ms = (
-                    deadline.remaining_ms() if position == len(connections) - 1 else _METADATA_ATTEMPT_MS
-                )
+                # A broker that hangs leaves the others their time; the last one may take all that remains.
+                left = len(connections) - position
+                share_ms = deadline.remaining_ms() // left
+                if left > 1:
+                    share_ms = min(share_ms, _METADATA_ATTEMPT_MS)
                 limit = self.deadline(deadline.at_most(share_ms))
                 try:
                     response = connection.send(api, request, limit).result(limit.remaining_ms())

@@ -196,6 +196,13 @@ def test_unresponsive_broker_costs_ten_seconds_if_there_are_others(brokers: Brok
     assert brokers.clock.monotonic_ms() == pytest.approx(10_000, abs=100)
 
 
+def test_unresponsive_broker_leaves_the_others_a_part_of_a_short_time(brokers: BrokerHarness) -> None:
+    brokers.fault(1, Fault.DROP_RESPONSE)
+    cluster = brokers.client(bootstrap="memory:9001,memory:9002")
+    assert sorted(cluster.metadata(timeout_ms=3_000).brokers) == [1, 2, 3]
+    assert brokers.clock.monotonic_ms() == pytest.approx(1_500, abs=100)
+
+
 def test_unreachable_cluster_error_names_addresses_reasons_and_time(brokers: BrokerHarness) -> None:
     for broker_id in (1, 2, 3):
         brokers.stop(broker_id)
