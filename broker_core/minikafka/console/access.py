@@ -11,9 +11,7 @@ from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.clients.admin.transactions import TransactionAdmin
 from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata
 from minikafka.console.lag_history import LagHistory
-from minikafka.console.settings import PAGE_TIMEOUT_MS
 from minikafka.registry.paths import topic_path
 from minikafka.registry.store import Store
 
@@ -39,14 +37,6 @@ class Access:
         """The groups in both storages."""
         kept = self.store is None or self.store.exists(topic_path(OFFSETS_TOPIC)) is not None
         return GroupStores(self.groups, self.zookeeper_groups, keeps_offsets=kept)
-
-    def metadata(self) -> ClusterMetadata:
-        """Return brokers and topics, as a broker knows them now."""
-        return self.cluster.metadata(None, timeout_ms=PAGE_TIMEOUT_MS)
-
-    def topic(self, name: str) -> TopicMetadata:
-        """Return the metadata of a topic. Raises BrokerError, with similar names, if it does not exist."""
-        return self.admin.describe_topic(name, timeout_ms=PAGE_TIMEOUT_MS)
 
     def close(self) -> None:
         """End the look-ups of lag, and close all connections."""

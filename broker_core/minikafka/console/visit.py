@@ -13,13 +13,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
-from minikafka.base.ids import host_port
+from minikafka.base.ids import check_topic_name, host_port
 from minikafka.base.secrets import redact_text
 from minikafka.base.text import counted
 from minikafka.base.times import utc_text
+from minikafka.clients.admin.topics import unknown_topic_message
 from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata
 from minikafka.console import texts
-from minikafka.console.settings import ConsoleSettings
+from minikafka.console.settings import PAGE_TIMEOUT_MS, ConsoleSettings
 from minikafka.console.streams import StreamSlots, TooManyStreams
 
 if TYPE_CHECKING:
@@ -71,11 +73,28 @@ class Visit:
     form: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """Parts of the page that could not be had, and why."""
+    _metadata: ClusterMetadata | None = None
 
     @property
     def access(self) -> Access:
         """The access of the user."""
         return self.session.access
+
+    @property
+    def metadata(self) -> ClusterMetadata:
+        """Brokers and topics, as a broker knows them now: one look for the whole page."""
+        if self._metadata is None:
+            self._metadata = self.access.cluster.metadata(None, timeout_ms=PAGE_TIMEOUT_MS)
+        return self._metadata
+
+    def topic(self, name: str) -> TopicMetadata:
+        """Return the metadata of a topic. Raises BrokerError, with similar names, if it does not exist."""
+        check_topic_name(name)
+        topic = self.metadata.topics.get(name)
+        if topic is None:
+            text = unknown_topic_message(name, self.metadata.topics, may_be_hidden=True)
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return topic
 
     @property
     def allow_changes(self) -> bool:

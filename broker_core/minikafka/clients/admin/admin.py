@@ -248,9 +248,11 @@ class Admin:
         ``partitions``). Raises BrokerError.
         """
         deadline = self._cluster.deadline(timeout_ms)
-        # Also for named brokers: a client that is new knows no addresses.
-        known = self._cluster.metadata(None, timeout_ms=timeout_ms).brokers
-        wanted = sorted(known if brokers is None else brokers)
+        wanted = None if brokers is None else sorted(brokers)
+        known = self._cluster.metadata(()).brokers
+        if wanted is None or not known.keys() >= set(wanted):  # a client that is new knows no addresses
+            known = self._cluster.metadata(None, timeout_ms=timeout_ms).brokers
+        wanted = sorted(known) if wanted is None else wanted
         return describe_log_dirs(self._cluster, wanted, deadline, partitions)
 
     def alter_replica_log_dirs(

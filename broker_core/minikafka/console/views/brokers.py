@@ -64,7 +64,7 @@ def _log_dirs(visit: Visit, broker_id: int) -> list[LogDirRow]:
 def broker(visit: Visit) -> Response:
     """Show one broker: its data directories and its settings. Secrets have no value in the response."""
     name = visit.part("broker")
-    known = visit.access.metadata()
+    known = visit.metadata
     if not name.isdigit() or int(name) not in known.brokers:
         living = ", ".join(map(str, sorted(known.brokers)))
         raise BrokerError(
@@ -96,7 +96,7 @@ def broker(visit: Visit) -> Response:
 
 def reassignments(visit: Visit) -> Response:
     """Show reassignments in progress, and partitions whose leader is not the preferred one."""
-    known = visit.access.metadata()
+    known = visit.metadata
     moving = visit.attempt(
         "reassignments are not known",
         lambda: visit.access.admin.list_partition_reassignments(timeout_ms=PAGE_TIMEOUT_MS),
@@ -129,7 +129,7 @@ def elect(visit: Visit) -> Response:
     """Elect the preferred leaders of all partitions that need it."""
     wanted: list[TopicPartition] = [
         partition.topic_partition
-        for partition in not_preferred(visit.access.metadata())
+        for partition in not_preferred(visit.metadata)
         if partition.replicas[0] in partition.in_sync
     ]
     results = (

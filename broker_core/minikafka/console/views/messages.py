@@ -80,7 +80,7 @@ class Selection:
 
 def selection(visit: Visit, default: Where = Where.NEWEST) -> Selection:
     """Return the selection in the address. Raises BrokerError or ConfigError."""
-    topic = visit.access.topic(visit.part("topic"))
+    topic = visit.topic(visit.part("topic"))
     word = visit.param("where", default.value)
     if word not in {where.value for where in Where}:
         raise ConfigError("where", word, f"must be one of {', '.join(where.value for where in Where)}")
@@ -117,7 +117,7 @@ def messages(visit: Visit) -> Response:
         chosen = selection(visit)
         limit = visit.number("limit", LIMITS[1], 1, LIMITS[-1])
     except ConfigError as error:
-        topic = visit.access.topic(visit.part("topic"))
+        topic = visit.topic(visit.part("topic"))
         blank = Selection(topic, None, Where.NEWEST, visit.param("value"))
         return visit.page(
             "messages.html",
@@ -197,7 +197,7 @@ def message(visit: Visit) -> Response:
     cluster = visit.access.cluster
     record = one_message(cluster, tp, offset, cluster.deadline(PAGE_TIMEOUT_MS))
     return visit.page(
-        "message.html", topic=visit.access.topic(tp.topic), tp=tp, message=Message.of(record, whole=True)
+        "message.html", topic=visit.topic(tp.topic), tp=tp, message=Message.of(record, whole=True)
     )
 
 
@@ -218,7 +218,7 @@ def message_bytes(visit: Visit) -> Response:
 
 
 def _place(visit: Visit) -> tuple[TopicPartition, int]:
-    topic = visit.access.topic(visit.part("topic"))
+    topic = visit.topic(visit.part("topic"))
     number = visit.integer("partition")
     if topic.partition(number) is None:
         raise BrokerError(
@@ -249,7 +249,7 @@ def search_page(visit: Visit) -> Response:
         "limit": SEARCH_LIMITS[1],
         "seconds": SEARCH_SECONDS[1],
     }
-    topic = visit.access.topic(visit.part("topic"))
+    topic = visit.topic(visit.part("topic"))
     if not values["text"]:
         blank = Selection(topic, None, Where.OLDEST, "")
         return visit.page("search.html", topic=topic, chosen=blank, **values)
@@ -394,13 +394,13 @@ def export(visit: Visit) -> Response:
 
 def produce_page(visit: Visit) -> Response:
     """Show the form that sends one message."""
-    topic = visit.access.topic(visit.part("topic"))
+    topic = visit.topic(visit.part("topic"))
     return visit.page("produce.html", topic=topic, form={}, problem="", done=visit.param("done"))
 
 
 def produce(visit: Visit) -> Response:
     """Send the message of the form."""
-    topic = visit.access.topic(visit.part("topic"))
+    topic = visit.topic(visit.part("topic"))
     try:
         key = _bytes(visit.form, "key")
         value = _bytes(visit.form, "value")

@@ -93,8 +93,8 @@ def hanging_transactions(visit: Visit) -> Response:
     topic, minutes = visit.param("topic"), visit.number("minutes", 15, 0, 100_000)
     rows: list[ProducerState] | None = None
     if visit.param("find"):
-        known = visit.access.metadata().topics
-        topics = [visit.access.topic(topic)] if topic else list(known.values())
+        known = visit.metadata.topics
+        topics = [visit.topic(topic)] if topic else list(known.values())
         partitions: list[TopicPartition] = [
             part.topic_partition for found in topics for part in found.partitions if part.leader_id >= 0
         ]

@@ -70,7 +70,7 @@ _SORTS: dict[str, Callable[[TopicRow], object]] = {
 
 def topics(visit: Visit) -> Response:
     """Show topics: found by a part of the name, sorted, a page at a time, with messages of those shown."""
-    known = visit.access.metadata()
+    known = visit.metadata
     text, internal = visit.param("q"), visit.param("internal") == "1"
     order = visit.param("sort", "name")
     order = order if order in _SORTS else "name"
@@ -150,8 +150,8 @@ class PartitionRow:
 
 def partitions(visit: Visit) -> Response:
     """Show the partitions of a topic: leader, replicas, ISR, offsets and size."""
-    topic = visit.access.topic(visit.part("topic"))
-    known = visit.access.metadata()
+    topic = visit.topic(visit.part("topic"))
+    known = visit.metadata
     only_problems = visit.param("problems") == "1"
     wanted = [
         partition
@@ -208,7 +208,7 @@ def _sizes(
 
 def configuration(visit: Visit) -> Response:
     """Show the settings of a topic, with where each value comes from."""
-    topic = visit.access.topic(visit.part("topic"))
+    topic = visit.topic(visit.part("topic"))
     settings = visit.access.admin.describe_configs(
         ConfigResourceType.TOPIC, topic.name, timeout_ms=PAGE_TIMEOUT_MS
     )
@@ -217,7 +217,7 @@ def configuration(visit: Visit) -> Response:
 
 def topic_groups(visit: Visit) -> Response:
     """Show the groups that have offsets of a topic or read it, with their lag there."""
-    topic = visit.access.topic(visit.part("topic"))
+    topic = visit.topic(visit.part("topic"))
     groups = visit.access.groups
     failed: list[MinikafkaError] = []
     described = groups.describe_all(timeout_ms=PAGE_TIMEOUT_MS, failed=failed)
