@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from minikafka.base.metrics import BOUNDS_S, Histogram, Kind, Metric
 
@@ -54,6 +55,14 @@ class Exposition:
         if lines:
             self._begin(metric)
             self._lines += lines
+
+    def add_rows(self, metrics: Sequence[Metric], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add several metrics of the same things: each row has the labels, and the value of each metric."""
+        for column, metric in enumerate(metrics, 1):
+            if rows:
+                name = metric.name
+                self._begin(metric)
+                self._lines += [f"{name}{{{row[0]}}} {row[column]}" for row in rows]
 
     def add_histograms(self, metric: Metric, samples: Mapping[str, Histogram]) -> None:
         """Add a histogram of times, by labels; without samples it is left out."""

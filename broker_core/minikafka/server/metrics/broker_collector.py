@@ -25,8 +25,6 @@ from minikafka.server.metrics.kafka_exporter import KafkaExporter, SeriesBudget
 from minikafka.server.metrics.process import expose_process
 from minikafka.server.metrics.zookeeper_groups import ZooKeeperGroups
 
-_PER_LOG = 2
-
 
 class BrokerCollector:
     """Adds all metrics of a running broker to an exposition. Thread-safe."""
@@ -50,12 +48,13 @@ class BrokerCollector:
         broker, metrics = self._broker, self._broker.metrics
         budget = SeriesBudget(self._config.max_series)
         self._expose_broker(out)
-        self._exporter.expose(out, budget)
+        topics = self._topic_labels()
+        self._exporter.expose(out, topics, budget)
         metrics.requests.expose(out)
         self._expose_network(out)
-        metrics.expose_topics(out, self._topic_labels(budget))
+        metrics.expose_topics(out, dict(budget.take_of(list(topics.items()), len(TOPIC_COUNTERS))))
         self._expose_replicas(out)
-        self._expose_logs(out, budget)
+        self._expose_logs(out, topics, budget)
         self._expose_waiting(out)
         self._expose_controller(out)
         self._expose_groups(out)
@@ -73,11 +72,10 @@ class BrokerCollector:
         out.add(d.CLUSTER_INFO, 1, labels(cluster_id=self._broker.metadata_cache.cluster_id))
         out.add(d.BROKER_STATE, int(self._health.state))
 
-    def _topic_labels(self, budget: SeriesBudget) -> Mapping[str, str]:
-        wants = self._config.wants_topic
-        topics = self._broker.metadata_cache.topics
-        width = len(TOPIC_COUNTERS)
-        return {name: f'topic="{escape(name)}"' for name in topics if wants(name) and budget.take(width)}
+    def _topic_labels(self) -> Mapping[str, str]:
+        """Return the labels of each topic with metrics of its own."""
+        wants, topics = self._config.wants_topic, self._broker.metadata_cache.topics
+        return {name: f'topic="{escape(name)}"' for name in topics if wants(name)}
 
     def _expose_network(self, out: Exposition) -> None:
         server, broker = self._running.server, self._broker
@@ -103,16 +101,14 @@ class BrokerCollector:
                 lags[follower] = max(lag, lags.get(follower, 0))
         out.add_all(d.FOLLOWER_LAG, [(labels(follower=key), lag) for key, lag in sorted(lags.items())])
 
-    def _expose_logs(self, out: Exposition, budget: SeriesBudget) -> None:
-        logs, wants = self._broker.logs, self._config.wants_topic
-        sizes, segments = list[tuple[str, float]](), list[tuple[str, float]]()
-        for tp, log in sorted(logs.logs().items()):
-            if wants(tp.topic) and budget.take(_PER_LOG):
-                text = f'topic="{escape(tp.topic)}",partition="{tp.partition}"'
-                sizes.append((text, log.size_bytes))
-                segments.append((text, len(log.segments)))
-        out.add_all(d.LOG_SIZE, sizes)
-        out.add_all(d.LOG_SEGMENTS, segments)
+    def _expose_logs(self, out: Exposition, topics: Mapping[str, str], budget: SeriesBudget) -> None:
+        logs = self._broker.logs
+        rows = [
+            (f'{topics[topic]},partition="{number}"', log.size_bytes, len(log.segments))
+            for (topic, number), log in logs.logs().items()
+            if topic in topics
+        ]
+        out.add_rows((d.LOG_SIZE, d.LOG_SEGMENTS), budget.take_of(rows, 2))
         out.add_histograms(d.LOG_FLUSHES, self._broker.metrics.flushes.histograms())
         out.add(d.OFFLINE_DIRECTORIES, len(logs.offline_paths))
         self._broker.metrics.expose_events(out, (d.CLEANER_RUNS, d.CLEANED_BYTES))

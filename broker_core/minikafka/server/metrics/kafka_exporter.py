@@ -7,7 +7,8 @@ So a sum over the brokers counts each once.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from typing import Any, TypeVar
 
 from minikafka.base.errors import RemoteWireError
 from minikafka.base.exposition import Exposition, escape, labels
@@ -22,8 +23,11 @@ from minikafka.server.metrics.end_offsets import EndOffsets
 from minikafka.server.metrics.zookeeper_groups import ZooKeeperGroups
 from minikafka.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 
+T = TypeVar("T")
+
 NO_OFFSET = -1
-_Samples = list[tuple[str, float]]
+_Row = tuple[Any, ...]
+"""Labels, and the values of several metrics."""
 
 
 class SeriesBudget:
@@ -41,41 +45,28 @@ class SeriesBudget:
         self._left -= count
         return True
 
-
-@dataclass(slots=True)
-class _Partitions:
-    """The samples of partitions, by metric."""
-
-    current: _Samples = field(default_factory=list)
-    oldest: _Samples = field(default_factory=list)
-    leader: _Samples = field(default_factory=list)
-    preferred: _Samples = field(default_factory=list)
-    replicas: _Samples = field(default_factory=list)
-    in_sync: _Samples = field(default_factory=list)
-    under_replicated: _Samples = field(default_factory=list)
-
-    def add(self, text: str, leadership: LeaderAndIsr) -> None:
-        self.leader.append((text, leadership.leader))
-        self.preferred.append((text, int(leadership.leader == leadership.replicas[0])))
-        self.replicas.append((text, len(leadership.replicas)))
-        self.in_sync.append((text, len(leadership.isr)))
-        self.under_replicated.append((text, int(len(leadership.isr) < len(leadership.replicas))))
-
-    def expose(self, out: Exposition) -> None:
-        for metric, samples in (
-            (d.CURRENT_OFFSET, self.current),
-            (d.OLDEST_OFFSET, self.oldest),
-            (d.PARTITION_LEADER, self.leader),
-            (d.LEADER_IS_PREFERRED, self.preferred),
-            (d.PARTITION_REPLICAS, self.replicas),
-            (d.IN_SYNC_REPLICA, self.in_sync),
-            (d.UNDER_REPLICATED, self.under_replicated),
-        ):
-            out.add_all(metric, samples)
+    def take_of(self, rows: list[T], width: int) -> list[T]:
+        """Return the rows for which there is room, each of ``width`` series, which are then counted."""
+        count = min(len(rows), self._left // width) if width else len(rows)
+        self._left -= count * width
+        self.dropped += (len(rows) - count) * width
+        return rows if count == len(rows) else rows[:count]
 
 
-_PER_PARTITION = 7
-_PER_GROUP_PARTITION = 2
+_OF_PARTITION = (
+    d.PARTITION_LEADER,
+    d.LEADER_IS_PREFERRED,
+    d.PARTITION_REPLICAS,
+    d.IN_SYNC_REPLICA,
+    d.UNDER_REPLICATED,
+)
+_OF_LED = (*_OF_PARTITION, d.CURRENT_OFFSET, d.OLDEST_OFFSET)
+
+
+def _values(leadership: LeaderAndIsr) -> tuple[int, int, int, int, int]:
+    """Return the values of ``_OF_PARTITION``."""
+    leader, replicas, isr = leadership.leader, leadership.replicas, leadership.isr
+    return leader, int(leader == replicas[0]), len(replicas), len(isr), int(len(isr) < len(replicas))
 
 
 class KafkaExporter:
@@ -95,13 +86,13 @@ class KafkaExporter:
         self._zookeeper_groups = zookeeper_groups
         self._config = config
 
-    def expose(self, out: Exposition, budget: SeriesBudget) -> None:
-        """Add all of them."""
+    def expose(self, out: Exposition, topics: Mapping[str, str], budget: SeriesBudget) -> None:
+        """Add all of them. topics: those with metrics of their own, with their labels."""
         self._expose_brokers(out)
-        self._expose_partitions(out, budget)
-        self._expose_groups(out, budget)
+        self._expose_partitions(out, topics, budget)
+        self._expose_groups(out, topics, budget)
         if self._broker.controller.active:
-            self._expose_zookeeper_groups(out, budget)
+            self._expose_zookeeper_groups(out, topics, budget)
 
     def _expose_brokers(self, out: Exposition) -> None:
         metadata = self._broker.metadata_cache
@@ -112,72 +103,72 @@ class KafkaExporter:
             text = labels(id=self._broker.broker_id, address=host_port(first.host, first.port))
             out.add(d.KAFKA_BROKER_INFO, 1, text)
 
-    def _expose_partitions(self, out: Exposition, budget: SeriesBudget) -> None:
-        samples, counts = _Partitions(), list[tuple[str, float]]()
-        broker, wants = self._broker, self._config.wants_topic
-        metadata = broker.metadata_cache
-        is_controller = broker.controller.active
-        for topic, partitions in metadata.topics.items():
-            if not wants(topic):
+    def _expose_partitions(self, out: Exposition, topics: Mapping[str, str], budget: SeriesBudget) -> None:
+        broker, metadata = self._broker, self._broker.metadata_cache
+        rows: list[_Row] = []
+        for (topic, number), partition in list(broker.partitions.items()):
+            leadership, topic_text = partition.leadership, topics.get(topic)
+            if topic_text is None or leadership is None or leadership.leader != broker.broker_id:
                 continue
-            topic_text = f'topic="{escape(topic)}"'
-            for number, leadership in partitions.items():
-                partition = broker.partitions.get(TopicPartition(topic, number))
-                own = None if partition is None or not partition.is_leader else partition.leadership
-                if own is None and not (is_controller and leadership.leader < 0):
-                    continue
-                if not budget.take(_PER_PARTITION):
-                    continue
-                text = f'{topic_text},partition="{number}"'
-                samples.add(text, own or leadership)
-                if own is not None and partition is not None:
-                    samples.current.append((text, partition.high_watermark))
-                    samples.oldest.append((text, partition.log.start_offset))
+            offsets = partition.high_watermark, partition.log.start_offset
+            rows.append((f'{topic_text},partition="{number}"', *_values(leadership), *offsets))
+        leaderless: list[_Row] = []
+        if broker.controller.active:
+            leaderless = [
+                (f'{topic_text},partition="{number}"', *_values(leadership))
+                for topic, topic_text in topics.items()
+                for number, leadership in metadata.topics[topic].items()
+                if leadership.leader < 0
+            ]
+        rows, leaderless = budget.take_of(rows, len(_OF_LED)), budget.take_of(leaderless, len(_OF_PARTITION))
+        # One family for both: its samples must not stand apart.
+        out.add_rows(_OF_PARTITION, [*rows, *leaderless])
+        out.add_rows(_OF_LED[-2:], [(row[0], *row[-2:]) for row in rows])
+        out.add_all(d.TOPIC_PARTITIONS, self._partition_counts(topics))
+
+    def _partition_counts(self, topics: Mapping[str, str]) -> list[tuple[str, float]]:
+        """Return the number of partitions of each topic whose first one this broker leads, or whose first one
+        has no leader if this broker is the controller.
+        """
+        broker, metadata = self._broker, self._broker.metadata_cache
+        found: list[tuple[str, float]] = []
+        for topic, topic_text in topics.items():
+            partitions = metadata.topics[topic]
             first = partitions.get(0)
             if first is not None and (
-                first.leader == broker.broker_id or (is_controller and first.leader < 0)
+                first.leader == broker.broker_id or (broker.controller.active and first.leader < 0)
             ):
-                counts.append((topic_text, len(partitions)))
-        out.add_all(d.TOPIC_PARTITIONS, counts)
-        samples.expose(out)
+                found.append((topic_text, len(partitions)))
+        return found
 
-    def _expose_groups(self, out: Exposition, budget: SeriesBudget) -> None:
-        commits = self._commits()
+    def _expose_groups(self, out: Exposition, topics: Mapping[str, str], budget: SeriesBudget) -> None:
+        commits = self._commits(topics)
         partitions = {tp for offsets in commits.values() for tp in offsets}
         ends = self._ends.of(partitions) if partitions else {}
-        current, lags = list[tuple[str, float]](), list[tuple[str, float]]()
-        current_sums, lag_sums = list[tuple[str, float]](), list[tuple[str, float]]()
+        rows: list[_Row] = []
+        sums: list[_Row] = []
         for group_id, offsets in commits.items():
             group_text = f'consumergroup="{escape(group_id)}"'
-            by_topic: dict[str, list[tuple[int, int]]] = {}
-            for tp, offset in offsets.items():
-                by_topic.setdefault(tp.topic, []).append((tp.partition, offset))
-            for topic, rows in by_topic.items():
-                if not budget.take(_PER_GROUP_PARTITION * (len(rows) + 1)):
-                    continue
-                topic_text = f'{group_text},topic="{escape(topic)}"'
-                lag_sum = 0
-                for number, offset in sorted(rows):
-                    text = f'{topic_text},partition="{number}"'
-                    lag = lag_of(offset, ends.get(TopicPartition(topic, number)))
-                    current.append((text, offset))
-                    lags.append((text, lag))
-                    lag_sum += max(0, lag)
-                current_sums.append((topic_text, sum(max(0, offset) for _, offset in rows)))
-                lag_sums.append((topic_text, lag_sum))
-        out.add_all(d.GROUP_CURRENT_OFFSET, current)
-        out.add_all(d.GROUP_CURRENT_OFFSET_SUM, current_sums)
-        out.add_all(d.GROUP_LAG, lags)
-        out.add_all(d.GROUP_LAG_SUM, lag_sums)
+            totals: dict[str, tuple[int, int]] = {}
+            for tp, offset in sorted(offsets.items()):
+                topic, number = tp
+                lag = lag_of(offset, ends.get(tp))
+                rows.append((f'{group_text},{topics[topic]},partition="{number}"', offset, lag))
+                current_sum, lag_sum = totals.get(topic, (0, 0))
+                totals[topic] = current_sum + max(0, offset), lag_sum + max(0, lag)
+            sums += [(f"{group_text},{topics[topic]}", *values) for topic, values in totals.items()]
+        out.add_rows((d.GROUP_CURRENT_OFFSET, d.GROUP_LAG), budget.take_of(rows, 2))
+        out.add_rows((d.GROUP_CURRENT_OFFSET_SUM, d.GROUP_LAG_SUM), budget.take_of(sums, 2))
         out.add_all(d.GROUP_MEMBERS, self._members())
 
-    def _expose_zookeeper_groups(self, out: Exposition, budget: SeriesBudget) -> None:
-        topics, wants = self._broker.metadata_cache.topics, self._config.wants_topic
+    def _expose_zookeeper_groups(
+        self, out: Exposition, topics: Mapping[str, str], budget: SeriesBudget
+    ) -> None:
         rows = [
             (group_id, tp, offset)
             for group_id, offsets in self._zookeeper_groups.offsets().items()
             for tp, offset in sorted(offsets.items())
-            if tp.topic in topics and wants(tp.topic)
+            if tp.topic in topics
         ]
         ends = self._ends.of({tp for _, tp, _ in rows}) if rows else {}
         out.add_all(
@@ -192,23 +183,22 @@ class KafkaExporter:
             ],
         )
 
-    def _commits(self) -> dict[str, dict[TopicPartition, int]]:
-        """Return the committed offsets of each group, of topics that exist and have metrics.
+    def _commits(self, topics: Container[str]) -> dict[str, dict[TopicPartition, int]]:
+        """Return the committed offsets of each group, of topics with metrics.
 
         A partition that a member reads, and that has no committed offset, has -1.
         """
-        config, topics = self._config, self._broker.metadata_cache.topics
-        wanted = {topic for topic in topics if config.wants_topic(topic)}
+        config = self._config
         found: dict[str, dict[TopicPartition, int]] = {}
         for shard in list(self._coordinator.shards.values()):
             for group_id, offsets in shard.all_offsets().items():
                 if offsets and config.wants_group(group_id):
-                    found[group_id] = {tp: offset for tp, offset in offsets.items() if tp.topic in wanted}
+                    found[group_id] = {tp: offset for tp, offset in offsets.items() if tp.topic in topics}
             for group in shard.groups():
                 if group.protocol_type == PROTOCOL_TYPE and config.wants_group(group.group_id):
                     rows = found.setdefault(group.group_id, {})
                     for tp in _assigned(group):
-                        if tp.topic in wanted:
+                        if tp.topic in topics:
                             rows.setdefault(tp, NO_OFFSET)
         return found
 

@@ -265,7 +265,7 @@ def test_group_in_zookeeper_has_its_lag(one: Simulation) -> None:
         one.machine.broker.config.metrics,
     )
     out = Exposition()
-    exporter.expose(out, SeriesBudget(1000))
+    exporter.expose(out, {"t": 'topic="t"'}, SeriesBudget(1000))
     assert (
         'kafka_consumergroupzookeeper_lag_zookeeper{consumergroup="old",topic="t",partition="0"} 3\n'
         in out.encode().decode()
