@@ -73,6 +73,7 @@ PAGES = (
     Page("docs/guides/python-clients.md", before=(*FLIGHTS, NEXT_FLIGHT)),
     Page("docs/guides/client-metrics.md", before=FLIGHTS),
     Page("docs/guides/test-with-pytest.md"),
+    Page("docs/reference/cli-for-kafka-users.md", ("An hour in the shell",)),
     Page("docs/guides/inspect-logs.md", before=FLIGHTS),
     Page("docs/guides/logs.md", ("Read them", "Slow requests")),
     Page(

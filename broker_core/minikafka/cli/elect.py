@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from minikafka.base.config.types import real_number
+from minikafka.base.config.types import one_of, real_number
 from minikafka.base.errors import ConfigError
+from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
 from minikafka.cli import connect
 from minikafka.cli.options import (
@@ -20,6 +21,7 @@ from minikafka.cli.options import (
     NotExactlyOne,
     OutputFormat,
     ZooKeeper,
+    number_option,
     value_option,
 )
 from minikafka.cli.output import note, print_rows
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 COLUMNS = ["topic", "partition", "leader", "preferred", "in_sync", "done"]
 
 
+_TYPE = one_of("preferred", "unclean")
 _TIMEOUT = real_number("a number of seconds, at least 0", lambda seconds: seconds >= 0)
 
 
@@ -40,31 +43,63 @@ def _parse_timeout(text: str | float) -> float:
     return timeout_s
 
 
+def _parse_type(text: str) -> str:
+    return str(_TYPE.parse("--election-type", text.lower()))
+
+
+Topics = Annotated[
+    list[str] | None, typer.Argument(metavar="TOPIC", show_default=False, help="All partitions of these.")
+]
+ElectionFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        "--path-to-json-file",
+        metavar="J",
+        help='{"partitions": [{"topic": "t", "partition": 0}]}',
+        show_default=False,
+    ),
+]
+Everything = Annotated[
+    bool, typer.Option("--all", "--all-topic-partitions", help="Every partition of the cluster.")
+]
+OneTopic = Annotated[str | None, value_option("--topic", "T", "A topic, for --partition.")]
+OnePartition = Annotated[
+    int | None, number_option("--partition", "P", "One partition of --topic.", 0, show_default=False)
+]
+TypeOfElection = Annotated[
+    str,
+    typer.Option(
+        "--election-type", metavar="preferred|unclean", parser=_parse_type, help="unclean: as --unclean."
+    ),
+]
+Unclean = Annotated[
+    bool,
+    typer.Option(
+        "--unclean",
+        help="For partitions without a leader: elect a live replica that is not in sync. Messages that "
+        "it does not have are lost.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the leaders and the preferred ones.")]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout", metavar="S", parser=_parse_timeout, help="Seconds to wait for the election's end."
+    ),
+]
+
+
 def elect(
-    topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", show_default=False, help="All partitions of these.")
-    ] = None,
-    file: Annotated[
-        Path | None, value_option("--file", "J", '{"partitions": [{"topic": "t", "partition": 0}]}')
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every partition of the cluster.")] = False,
-    unclean: Annotated[
-        bool,
-        typer.Option(
-            "--unclean",
-            help="For partitions without a leader: elect a live replica that is not in sync. Messages that "
-            "it does not have are lost.",
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show the leaders and the preferred ones.")
-    ] = False,
-    timeout_s: Annotated[
-        float,
-        typer.Option(
-            "--timeout", metavar="S", parser=_parse_timeout, help="Seconds to wait for the election's end."
-        ),
-    ] = 30,
+    topics: Topics = None,
+    file: ElectionFile = None,
+    everything: Everything = False,
+    topic: OneTopic = None,
+    partition: OnePartition = None,
+    election_type: TypeOfElection = "preferred",
+    unclean: Unclean = False,
+    dry_run: DryRun = False,
+    timeout_s: Timeout = 30,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
     zookeeper: ZooKeeper = None,
@@ -78,11 +113,16 @@ def elect(
     from minikafka.clients.admin import leader_elections, plan_files
     from minikafka.wire.apis.elect_leaders import ElectionType
 
+    unclean = unclean or election_type == "unclean"
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-    named_by = [name for name, given in (("TOPIC", topics), ("--file", file), ("--all", everything)) if given]
+    single = _single(topic, partition)
+    choices = {"TOPIC": topics, "--topic": single, "--file": file, "--all": everything}
+    named_by = [name for name, given in choices.items() if given]
     if len(named_by) != 1:
-        raise NotExactlyOne(named_by, "no partitions are named", "TOPIC, --file J and --all")
-    named = None if file is None else plan_files.read_election(read_file(file), "--file", str(file))
+        raise NotExactlyOne(named_by, "no partitions are named", "TOPIC, --topic, --file J and --all")
+    named = single or None
+    if file is not None:
+        named = plan_files.read_election(read_file(file), "--file", str(file))
     with connect.partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
         if topics:
             named = leader_elections.partitions_of(backend, topics)
@@ -105,6 +145,16 @@ def elect(
         why = "no replica is alive" if unclean else "the preferred replica is dead or not in sync"
         note(f"minikafka: no election in {left} of {counted(len(found), 'partition')}: {why}")
     return 1 if left or not ended else 0
+
+
+def _single(topic: str | None, partition: int | None) -> frozenset[TopicPartition]:
+    """Return the partition that --topic and --partition name; none without them. Raise ConfigError."""
+    if topic is None and partition is None:
+        return frozenset()
+    if topic is None or partition is None:
+        missing, given = ("--topic", "--partition") if topic is None else ("--partition", "--topic")
+        raise ConfigError(missing, None, f"required with {given}")
+    return frozenset({TopicPartition(topic, partition)})
 
 
 def print_round(part: ElectionRound) -> None:

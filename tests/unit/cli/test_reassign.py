@@ -127,9 +127,42 @@ def test_an_election_of_all_leaves_out_what_is_marked_for_deletion(harness: Reas
     assert harness.run("elect", "going") == 2
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--election-type preferred --topic t --partition 1",
+        "--election-type PREFERRED --all-topic-partitions",
+        "--path-to-json-file FILE",
+    ],
+)
+def test_the_options_of_kafkas_newer_tool_are_taken(harness: ReassignHarness, options: str) -> None:
+    harness.plan.write_text('{"partitions": [{"topic": "t", "partition": 1}]}')
+    set_state(harness.store, "t", 1, 0, (1, 0))
+    harness.controller()
+    words = options.replace("FILE", str(harness.plan)).split()
+    assert harness.run("elect", *words, "--format", "json") == 0
+    assert [(row["partition"], row["done"]) for row in harness.rows][-1:] == [(1, True)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--topic t", "--partition: required with --topic"),
+        ("--partition 0", "--topic: required with --partition"),
+        ("t --topic t --partition 0", "TOPIC and --topic conflict"),
+        ("--topic nosuch --partition 0", "nosuch"),
+        ("--all --election-type any", "--election-type='any': must be one of preferred, unclean"),
+    ],
+)
+def test_a_choice_of_partitions_must_be_whole(harness: ReassignHarness, options: str, message: str) -> None:
+    assert harness.run("elect", *options.split()) == 2
+    assert message in harness.err
+
+
 def test_an_unclean_election_needs_the_brokers(harness: ReassignHarness) -> None:
     set_state(harness.store, "t", 1, -1, (1,))
     assert harness.run("elect", "t", "--unclean") == 2
+    assert harness.run("elect", "t", "--election-type", "unclean") == 2
     assert "--unclean='given': must be asked of the brokers: leave out --zookeeper" in harness.err
 
 
@@ -176,7 +209,7 @@ def test_an_election_is_for_one_choice_of_partitions(
     harness: ReassignHarness, arguments: list[str], problem: str
 ) -> None:
     assert harness.run("elect", *arguments) == 2
-    expected = f"minikafka: {problem}; set exactly one of TOPIC, --file J and --all\n"
+    expected = f"minikafka: {problem}; set exactly one of TOPIC, --topic, --file J and --all\n"
     assert harness.err == expected
 
 
