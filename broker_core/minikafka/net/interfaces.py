@@ -173,7 +173,7 @@ class Server(Protocol):
         """Return the names of network threads that have ended, although the server was not stopped."""
 
     def idle_seconds(self) -> Mapping[str, float]:
-        """Return the time that each network thread has waited for events."""
+        """Return the time that each network thread has waited for events, with the present wait."""
 
     def set_limits(self, limits: ConnectionLimits) -> None:
         """Replace the limits of connections, for new ones, except ``per_ip_overrides``."""

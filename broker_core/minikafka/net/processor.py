@@ -115,8 +115,8 @@ class Processor:
         }
         self.has_ended = False
         """True if the thread has ended, although it was not stopped."""
-        self.idle_ns = 0
-        """The time that it has waited for events, until its last turn began."""
+        self.waited_mark_ns = 0
+        """The time that it has waited for events; while it waits, less the time at which that began."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -243,9 +243,9 @@ class Processor:
         try:
             while not self._ended():
                 timeout_s = self._select_timeout_seconds()
-                began_ns = perf_counter_ns()
+                self.waited_mark_ns -= perf_counter_ns()
                 events = self._selector.select(timeout_s)
-                self.idle_ns += perf_counter_ns() - began_ns
+                self.waited_mark_ns += perf_counter_ns()
                 self._handshakes.begin_turn()
                 self._giving_way.begin_turn()
                 for key, _ in events:

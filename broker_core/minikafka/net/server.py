@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter_ns
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import ConfigError
@@ -178,7 +179,7 @@ class SocketServer:
 
     def idle_seconds(self) -> dict[str, float]:
         """See ``interfaces.Server``."""
-        return {str(number): self._processors[number].idle_ns / 1e9 for number in self._numbers}
+        return {str(number): _waited_ns(self._processors[number]) / 1e9 for number in self._numbers}
 
     @property
     def _numbers(self) -> range:
@@ -207,3 +208,11 @@ class SocketServer:
             return Accepted(quotas.pause_ms(endpoint.listener), throttle_ms)
 
         return assign
+
+
+def _waited_ns(processor: Processor) -> int:
+    """Return the time that a thread has waited for events, with the present wait."""
+    while True:
+        mark_ns, now_ns = processor.waited_mark_ns, perf_counter_ns()
+        if mark_ns == processor.waited_mark_ns:  # else a wait began or ended meanwhile
+            return mark_ns + now_ns if mark_ns < 0 else mark_ns

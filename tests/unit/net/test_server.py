@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,14 @@ def test_a_request_may_come_one_byte_at_a_time(serve: Serve) -> None:
         for byte in framed(b"hello", b"again"):
             sock.sendall(bytes([byte]))
         assert [read_frame(sock), read_frame(sock)] == [b"hello", b"again"]
+
+
+def test_threads_that_wait_become_more_idle(serve: Serve) -> None:
+    server = serve(Answering())
+    began_s, before = time.perf_counter(), server.idle_seconds()
+    eventually(lambda: all(server.idle_seconds()[name] > idle for name, idle in before.items()), "they do")
+    after, most_s = server.idle_seconds(), time.perf_counter() - began_s
+    assert all(after[name] - idle <= most_s for name, idle in before.items())
 
 
 def test_many_requests_may_come_in_one_piece(serve: Serve) -> None:
