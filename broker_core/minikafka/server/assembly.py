@@ -33,7 +33,7 @@ from minikafka.net.interfaces import Connector, ServerTlsContext
 from minikafka.net.server import Endpoint, RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
 from minikafka.registry.brokers import BrokerRegistration
-from minikafka.registry.store import Store
+from minikafka.registry.store import SessionState, Store
 from minikafka.server.admin.dynamic_config import refresh_entities
 from minikafka.server.config.listeners import check_not_registered, registered_endpoints
 from minikafka.server.config.properties import BrokerConfig, CleanerConfig
@@ -325,7 +325,11 @@ def _log_manager(config: BrokerConfig, ports: Ports) -> LogManager:
 
 def _zk_client(config: BrokerConfig, ports: Ports, store: Store, logs: LogManager) -> ZooKeeperClient:
     """Return the ZooKeeper client. Raises InconsistentClusterId with the contents of the data directories."""
-    store.on_session(lambda state: ports.metrics.count(ZOOKEEPER_SESSION_EVENTS, labels(event=state.value)))
+    events = {state: labels(event=state.value) for state in SessionState}
+    for text in events.values():
+        # A counter that began with 1 would hide its first event from every rate.
+        ports.metrics.count(ZOOKEEPER_SESSION_EVENTS, text, 0)
+    store.on_session(lambda state: ports.metrics.count(ZOOKEEPER_SESSION_EVENTS, events[state]))
     try:
         return ZooKeeperClient(
             store,

@@ -1,6 +1,6 @@
 """The ends of partitions that other brokers lead, for the lag of groups that this broker coordinates.
 
-They are asked for while a scrape waits, one request to each broker at a time, and at most once in
+They are asked for while a scrape waits, one request to each broker at a time, and seldom more than once in
 ``FRESH_MS``. A broker that does not answer in time is left out: what it said last counts until it answers.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from minikafka.base.errors import MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
@@ -38,15 +38,18 @@ class EndOffsets:
         self._known: dict[TopicPartition, tuple[int, int]] = {}
         """Partition -> its end, and when it was asked for (monotonic ms)."""
 
-    def of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end of each partition that is known."""
-        broker, found, elsewhere = self._broker, dict[TopicPartition, int](), list[TopicPartition]()
-        for topic_partition in partitions:
+    def of(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the end of each partition that is known.
+
+        committed: for each the largest offset that is compared with it. An end before that is asked for anew.
+        """
+        broker, found, elsewhere = self._broker, dict[TopicPartition, int](), dict[TopicPartition, int]()
+        for topic_partition, offset in committed.items():
             partition = broker.partitions.get(topic_partition)
             if partition is not None and partition.is_leader:
                 found[topic_partition] = partition.high_watermark
             else:
-                elsewhere.append(topic_partition)
+                elsewhere[topic_partition] = offset
         if elsewhere:
             with self._lock:
                 self._ask(elsewhere)
@@ -59,15 +62,17 @@ class EndOffsets:
             for peer in self._peers.values():
                 peer.close()
 
-    def _ask(self, partitions: list[TopicPartition]) -> None:
+    def _ask(self, committed: Mapping[TopicPartition, int]) -> None:
         now_ms = self._broker.clock.monotonic_ms()
         by_leader: dict[int, list[TopicPartition]] = {}
         metadata = self._broker.metadata_cache
-        for topic_partition in partitions:
+        for topic_partition, offset in committed.items():
             leadership = metadata.leadership(topic_partition)
             if leadership is None:
                 self._known.pop(topic_partition, None)
-            elif leadership.leader != self._broker.broker_id and self._is_old(topic_partition, now_ms):
+            elif leadership.leader != self._broker.broker_id and self._is_old(
+                topic_partition, offset, now_ms
+            ):
                 by_leader.setdefault(leadership.leader, []).append(topic_partition)
         for leader, asked in by_leader.items():
             try:
@@ -77,9 +82,9 @@ class EndOffsets:
             else:
                 self._known |= {tp: (end, now_ms) for tp, end in found.items()}
 
-    def _is_old(self, topic_partition: TopicPartition, now_ms: int) -> bool:
-        known = self._known.get(topic_partition)
-        return known is None or now_ms - known[1] >= FRESH_MS
+    def _is_old(self, topic_partition: TopicPartition, committed: int, now_ms: int) -> bool:
+        end, asked_ms = self._known.get(topic_partition, (-1, 0))
+        return end < committed or end < 0 or now_ms - asked_ms >= FRESH_MS
 
     def _ask_leader(self, leader: int, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the ends that a broker knows. Raises MinikafkaError."""

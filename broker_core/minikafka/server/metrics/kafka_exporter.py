@@ -7,7 +7,7 @@ So a sum over the brokers counts each once.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, TypeVar
 
 from minikafka.base.errors import RemoteWireError
@@ -143,8 +143,7 @@ class KafkaExporter:
 
     def _expose_groups(self, out: Exposition, topics: Mapping[str, str], budget: SeriesBudget) -> None:
         commits = self._commits(topics)
-        partitions = {tp for offsets in commits.values() for tp in offsets}
-        ends = self._ends.of(partitions) if partitions else {}
+        ends = self._ends.of(largest_offsets(commits.values()))
         rows: list[_Row] = []
         sums: list[_Row] = []
         for group_id, offsets in commits.items():
@@ -170,7 +169,7 @@ class KafkaExporter:
             for tp, offset in sorted(offsets.items())
             if tp.topic in topics
         ]
-        ends = self._ends.of({tp for _, tp, _ in rows}) if rows else {}
+        ends = self._ends.of(largest_offsets({tp: offset} for _, tp, offset in rows))
         out.add_all(
             d.GROUP_ZOOKEEPER_LAG,
             [
@@ -221,6 +220,15 @@ def _assigned(group: Group) -> list[TopicPartition]:
                 for row in decode_assignment(member.assignment).assigned_partitions:
                     found += [TopicPartition(row.topic, number) for number in row.partitions]
     return found
+
+
+def largest_offsets(offsets: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
+    """Return the largest offset of each partition."""
+    largest: dict[TopicPartition, int] = {}
+    for of_group in offsets:
+        for topic_partition, offset in of_group.items():
+            largest[topic_partition] = max(offset, largest.get(topic_partition, NO_OFFSET))
+    return largest
 
 
 def lag_of(offset: int, end: int | None) -> int:

@@ -142,6 +142,28 @@ def test_lag_is_known_where_another_broker_leads() -> None:
     assert [row for row in lags if row] == [{("g", "t", "0"): 2, ("g", "t", "1"): 1}]
 
 
+def test_end_before_a_commit_is_asked_for_anew() -> None:
+    simulation = Simulation()
+    machines = simulation.start_brokers(2, {})
+    simulation.move_to_controller()
+    simulation.call(requests.place_topic("t", (0,)))
+    simulation.settle()
+    simulation.move_to("machine-0")
+    simulation.call(requests.produce("t", SET))
+    ends, partition = EndOffsets(machines[1].broker, machines[1].connector), TopicPartition("t", 0)
+    assert ends.of({partition: 2}) == {partition: 3}
+    simulation.call(requests.produce("t", SET))
+    assert ends.of({partition: 3}) == {partition: 3}  # that of a moment ago
+    assert ends.of({partition: 4}) == {partition: 6}
+    ends.close()
+
+
+def test_changes_of_a_session_count_from_zero(one: Simulation) -> None:
+    # Else Prometheus would see no rise when the first one happens.
+    (events,) = scrape(one.machine, "minikafka_zookeeper_session_events").values()
+    assert events == {("connected",): 0, ("suspended",): 0, ("expired",): 0}
+
+
 def test_partition_without_a_leader_comes_from_the_controller() -> None:
     simulation = Simulation()
     machines = simulation.start_brokers(2, {})
