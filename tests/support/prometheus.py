@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import sys
+import time
+import urllib.parse
+import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +21,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from minikafka.embedded.process import ChildProcess, wait_until
+from minikafka.net.ports import free_port
+
+PATIENCE_S = 30
 MONITORING = Path(__file__).resolve().parents[2] / "deploy" / "monitoring"
 DASHBOARD = MONITORING / "grafana" / "dashboards" / "minikafka.json"
 ALERTS = MONITORING / "alerts.yml"
@@ -99,3 +107,62 @@ def query(expression: str) -> Query:
 def names_of(queries: Iterable[str]) -> set[str]:
     """Return the names of metrics in queries."""
     return {name for text in queries for name, _ in query(text).selectors}
+
+
+class Prometheus:
+    """A server of Prometheus in ``directory``, with its configuration."""
+
+    def __init__(self, directory: Path, config: Mapping[str, Any]) -> None:
+        executable = program("prometheus")
+        assert executable is not None
+        path = directory / "prometheus.json"  # JSON is YAML
+        path.write_text(json.dumps(config))
+        self.address = f"127.0.0.1:{free_port()}"
+        command = [
+            executable,
+            f"--config.file={path}",
+            f"--storage.tsdb.path={directory / 'data'}",
+            f"--web.listen-address={self.address}",
+            "--log.level=warn",
+        ]
+        self.log = directory / "prometheus.log"
+        self._process = ChildProcess(command, name="prometheus", log=str(self.log))
+
+    def __enter__(self) -> Prometheus:
+        assert wait_until(self._is_ready, PATIENCE_S), self.log.read_text()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.stop()
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=PATIENCE_S):
+                return True
+        except OSError:
+            assert self._process.exit_code is None, self.log.read_text()
+            return False
+
+    def _result(self, path: str, **parameters: str) -> list[dict[str, Any]]:
+        url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
+            found: list[dict[str, Any]] = json.load(response)["data"]["result"]
+        return found
+
+    def query(self, expression: str) -> dict[tuple[str, ...], float]:
+        """Return the values now, by the values of the labels in the order of their names."""
+        return {
+            tuple(value for _, value in sorted(sample["metric"].items())): float(sample["value"][1])
+            for sample in self._result("query", query=expression)
+        }
+
+    def value(self, expression: str) -> float:
+        """Return the only value now; NaN if there is none."""
+        (found,) = self.query(expression).values() or (math.nan,)
+        return found
+
+    def has_data(self, expression: str, start_s: float) -> bool:
+        """Return True if a query had numbers at some second since a time."""
+        span = {"start": str(start_s), "end": str(time.time()), "step": "1"}
+        series = self._result("query_range", query=expression, **span)
+        return any(value != "NaN" for found in series for _, value in found["values"])
