@@ -49,7 +49,8 @@ def ids(**found: str | int | None) -> dict[str, object]:
 
 _PLACEHOLDER = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
 _NAMED = re.compile(
-    r"(?:\b([a-z][a-z0-9_.]*)=|\b(topic|group|listener|partition|broker|transactional id) )\Z"
+    r"(?:\b([a-z][a-z0-9_.]*)="
+    r"|\b(topic|group|listener|partition|broker|transactional id|connection) (?:from )?)\Z"
 )
 """The end of the text before a placeholder that names the value: ``host=%s`` or ``topic %s``."""
 _RESERVED = frozenset(
@@ -60,8 +61,9 @@ _RESERVED = frozenset(
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
     """Return the ids of an event, by name.
 
-    They are what ``ids`` has, the topic and the number of a TopicPartition among the arguments, and the
-    arguments that the message names as ``host=%s`` or ``topic %s``.
+    They are what ``ids`` has, the topic and the number of a TopicPartition or of ``%s-%d``, the
+    ``log_fields`` of an argument that has them, and the arguments that the message names as ``host=%s`` or
+    ``topic %s``.
     """
     found: dict[str, object] = {}
     arguments = record.args if isinstance(record.args, tuple) else ()
@@ -69,6 +71,8 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
         if isinstance(value, TopicPartition):
             found.setdefault("topic", value.topic)
             found.setdefault("partition", value.partition)
+        elif (fields := getattr(value, "log_fields", None)) is not None:
+            found |= fields
         elif name:
             is_plain = value is None or isinstance(value, bool | int | float)
             found.setdefault(name, value if is_plain else str(value))
@@ -83,9 +87,18 @@ def _named(template: str, arguments: Sequence[object]) -> Iterator[tuple[str, ob
         if placeholder[0] == "%%":
             continue
         for value in left:
-            name = _NAMED.search(template, 0, placeholder.start())
-            yield re.sub(r"[ .]", "_", name[1] or name[2]) if name else "", value
+            yield _name_at(template, placeholder.start(), placeholder.end()), value
             break
+
+
+def _name_at(template: str, start: int, end: int) -> str:
+    """Return the name of the value of a placeholder; "" if it has none."""
+    if template.startswith("-%d", end):
+        return "topic"
+    if template.endswith("%s-", 0, start):
+        return "partition"
+    name = _NAMED.search(template, 0, start)
+    return re.sub(r"[ .]", "_", name[1] or name[2]) if name else ""
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -50,6 +50,16 @@ class RequestHeader:
     correlation_id: Int32
     client_id: Annotated[str | None, since(1)]
 
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """The ids of the request, for the log (``base.log_lines``)."""
+        return {
+            "api_key": self.api_key,
+            "api_version": self.api_version,
+            "correlation_id": self.correlation_id,
+            "client_id": self.client_id,
+        }
+
     @staticmethod
     def decode(frame: Buffer) -> tuple[RequestHeader, memoryview]:
         """Return the header and the body. Raises RemoteWireError when the frame is too short."""

@@ -14,6 +14,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.ids import TopicPartition
 from minikafka.base.log_lines import LineFormatter, LogFormat, RepeatedLines, fields_of, ids
 from minikafka.server.event_log import EventLog
+from minikafka.wire.framing import RequestHeader
 
 FORGED = "t\n2026-01-01T00:00:00.000Z INFO broker 0 is the controller now (minikafka.server)"
 INTERVAL_MS, SAME, SIMILAR = RepeatedLines.INTERVAL_MS, RepeatedLines.SAME, RepeatedLines.SIMILAR
@@ -131,6 +132,12 @@ def test_a_traceback_is_one_string_of_json(log: LogHarness) -> None:
             {"principal": "User:a", "host": "10.0.0.1"},
         ),
         (record_of("100%% of group %r on broker %d", "g", 2), {"group": "g", "broker": 2}),
+        (record_of("failed to read %s-%d: %s", "t-1", 3, "EIO"), {"topic": "t-1", "partition": 3}),
+        (record_of("connection from %s closed: %s", "10.0.0.1:5", "x"), {"connection": "10.0.0.1:5"}),
+        (
+            record_of("failed to answer request %s: %s", RequestHeader(0, 7, 42, "c"), "x"),
+            {"api_key": 0, "api_version": 7, "correlation_id": 42, "client_id": "c"},
+        ),
         (record_of("slow", **ids(client_id="c", correlation_id=9)), {"client_id": "c", "correlation_id": 9}),
         (record_of("msg=%s level=%s", "a", "b"), {}),
         (record_of("%(a)s", {"a": 1}), {}),
