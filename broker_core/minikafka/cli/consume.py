@@ -211,7 +211,8 @@ def consume(
             _read_as_member(wanted, group, where, at, level, out)
         else:
             assert isinstance(wanted, tuple)
-            _read_alone(wanted, partitions, where, at, level, control, out)
+            whole = control or (record_format is not None and shows_producers(record_format))
+            _read_alone(wanted, partitions, where, at, level, whole, out)
     sys.stdout.flush()
 
 
@@ -324,6 +325,11 @@ def _shown(wanted: Topics | TopicFilter, style: Format, record_format: str | Non
     return functools.partial(show_line_of_many if several else show_line, terminal=terminal)
 
 
+def shows_producers(record_format: str) -> bool:
+    """Return True if a format may have the codes of producers, which only whole records have."""
+    return "%x" in record_format or "%y" in record_format
+
+
 def _write(form: Formatter, topic_partition: TopicPartition, record: Message) -> None:
     sys.stdout.buffer.write(form(topic_partition, record))
 
@@ -347,13 +353,13 @@ def _read_alone(
     where: ReadRange,
     at: Place,
     level: IsolationLevel,
-    control: bool,
+    whole: bool,
     out: _Output,
 ) -> None:
     """Print partitions of topics without a group."""
     from minikafka.cli.partition_reader import ReadOptions, read_partitions, read_positions
 
-    options = ReadOptions(level, _rack(at), control)
+    options = ReadOptions(level, _rack(at), whole)
     with connect.cluster_client(*at) as cluster:
         positions, ends = read_positions(cluster, topics, where, level, partitions)
         with out.progress:

@@ -10,7 +10,8 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import existing_topic
 from minikafka.cli.output import note
-from minikafka.cli.partition_reader import note_open_transactions
+from minikafka.cli.partition_reader import lines_of, note_open_transactions
+from minikafka.cli.record_output import Message
 from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import re
 
     from minikafka.clients.consumer.topic_filter import TopicFilter
-    from minikafka.records.format.message_set import StoredRecord
 
 POLL_MS = 500
 COMMIT_MS = 5_000
@@ -102,7 +102,7 @@ class GroupReader:
             self._shown = {}
         self._consumer.close()
 
-    def messages(self) -> Generator[tuple[TopicPartition, StoredRecord], None, None]:
+    def messages(self) -> Generator[tuple[TopicPartition, Message], None, None]:
         """Yield messages of this member's partitions as they arrive, without end, or to the end of all its
         partitions.
         """
@@ -110,8 +110,9 @@ class GroupReader:
             batches = self._consumer.poll(POLL_MS)
             self._record_starts({fetched.topic_partition: fetched.start_offset for fetched in batches})
             for fetched in batches:
-                for record in fetched.records():
-                    yield fetched.topic_partition, record
+                for columns in fetched.columns(headers=True):
+                    for line in lines_of(columns):
+                        yield fetched.topic_partition, line
             self._commit()
             is_due = self._cluster.clock.monotonic_ms() >= self._check_at_ms
             looks = self._to_end or (is_due and self._holds_back)
@@ -139,7 +140,7 @@ class GroupReader:
             self._holds_back = False
         return at_end
 
-    def shown(self, partition: TopicPartition, record: StoredRecord) -> None:
+    def shown(self, partition: TopicPartition, record: Message) -> None:
         """Record that this message was printed."""
         self._shown[partition] = Committed(record.offset + 1)
 

@@ -70,9 +70,12 @@ def _cell(value: object) -> str:
     return printable(str(value))
 
 
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def print_json(value: Row) -> None:
     """Print one line of JSON, in UTF-8 regardless of the locale."""
-    line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    line = _as_json(value)
     sys.stdout.buffer.write(json_bytes(line) + b"\n")
 
 

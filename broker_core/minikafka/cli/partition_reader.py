@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, OffsetOutOfRange
+from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import first_of
 from minikafka.base.times import utc_text
 from minikafka.cli.connect import existing_topic
 from minikafka.cli.output import note
+from minikafka.cli.record_output import Message, MessageLine
 from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, check_readable
 from minikafka.clients.fetch.read_ranges import Anchor, PartitionRange, ReadRange, find_ranges
+from minikafka.clients.group.fetched_records import bytes_of_rows
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.records.columns import Columns, DamagedEntry, decode_pieces
+from minikafka.records.format.headers import read_headers
 from minikafka.records.format.message_set import iterate
+from minikafka.records.format.record import Headers
 
 if TYPE_CHECKING:
-    from minikafka.records.format.message_set import StoredRecord
+    pass
 
 POLL_INTERVAL_MS = 200
 """The interval of look-ups at the end of the log."""
@@ -81,12 +88,12 @@ def _note_outside(found: Mapping[TopicPartition, PartitionRange], wanted: ReadRa
 class ReadOptions:
     """The options of a read. rack: that of the reader, to read from followers in it (KIP-392).
 
-    control: also yield the control records of transactions.
+    whole: yield stored records, with their producers, and the control records of transactions too.
     """
 
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     rack: str = ""
-    control: bool = False
+    whole: bool = False
 
 
 def read_partitions(
@@ -94,7 +101,7 @@ def read_partitions(
     positions: Positions,
     options: ReadOptions = ReadOptions(),
     ends: Positions | None = None,
-) -> Iterator[tuple[TopicPartition, StoredRecord]]:
+) -> Iterator[tuple[TopicPartition, Message]]:
     """Yield the messages from ``positions`` to before ``ends``, each partition in order, or without end.
     Update ``positions``.
 
@@ -155,21 +162,20 @@ def _check_readable(cluster: ClusterClient, positions: Positions) -> None:
 
 def _read(
     cluster: ClusterClient, positions: Positions, tp: TopicPartition, end: int, options: ReadOptions
-) -> Iterator[tuple[TopicPartition, StoredRecord]]:
+) -> Iterator[tuple[TopicPartition, Message]]:
     """Yield the messages of a partition up to ``end``."""
-    isolation, control = options.isolation, options.control
+    isolation = options.isolation
     try:
         while positions[tp] < end:
             # The existence of the topic is checked here, sooner than a fetcher would give up.
             for data in RangeFetcher(
                 cluster, tp, positions[tp], end, unretried_codes=_GONE, isolation=isolation, rack=options.rack
             ):
-                for record in iterate(data):
-                    # A compressed batch may start before the requested offset.
-                    if positions[tp] <= record.offset < end:
-                        positions[tp] = record.offset + 1
-                        if control or not record.control:
-                            yield tp, record
+                # A compressed batch may start before the requested offset.
+                read = _whole_records if options.whole else _lines
+                for record in read(tp, data, positions[tp], end):
+                    positions[tp] = record.offset + 1
+                    yield tp, record
             positions[tp] = end
     except OffsetOutOfRange as error:
         if error.offset > error.end_offset:
@@ -178,6 +184,36 @@ def _read(
             first = {tp: error.start_offset}
             _note(f"offset {error.offset} was deleted in", [tp], "starts at", first, "reading from there")
             positions[tp] = error.start_offset
+
+
+def _whole_records(tp: TopicPartition, data: Buffer, start: int, end: int) -> Iterator[Message]:
+    """Yield the records of a set between two offsets, also control records."""
+    return (record for record in iterate(data) if start <= record.offset < end)
+
+
+def _lines(tp: TopicPartition, data: Buffer, start: int, end: int) -> Iterator[Message]:
+    """Yield the messages of a set between two offsets, decoded all at once."""
+    try:
+        for columns in decode_pieces(data, start, end, headers=True):
+            yield from lines_of(columns)
+    except DamagedEntry as damage:
+        raise BrokerError(damage.code, f"{tp} at offset {damage.offset}: {damage.detail}") from None
+
+
+def lines_of(columns: Columns) -> Iterator[MessageLine]:
+    """Return the messages of decoded columns, which have headers."""
+    count, raw = columns.count, columns.headers
+    headers: Iterable[Headers] = itertools.repeat(())
+    if raw is not None and count and raw.ends[count] > raw.ends[0]:
+        headers = [read_headers(row or b"") for row in bytes_of_rows(raw.ends, raw.data, None, 0, count)]
+    return map(
+        MessageLine,
+        columns.offsets.tolist(),
+        columns.timestamps.tolist(),
+        bytes_of_rows(columns.key_ends, columns.keys, columns.key_validity, 0, count),
+        bytes_of_rows(columns.value_ends, columns.values, columns.value_validity, 0, count),
+        headers,
+    )
 
 
 def _check_end(cluster: ClusterClient, tp: TopicPartition, position: int, isolation: IsolationLevel) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
 from minikafka.base.times import utc_text
+from minikafka.base.values import fast_value
 from minikafka.cli.options import Format
 from minikafka.cli.output import base64_or_none, print_object, text_or_none
 
@@ -29,6 +30,17 @@ class Message(Protocol):
 
     @property
     def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+
+
+@fast_value
+class MessageLine:
+    """The parts of a message that are printed. timestamp_ms: -1 for none."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def show_line(topic_partition: TopicPartition, record: Message, *, terminal: bool = False) -> None:

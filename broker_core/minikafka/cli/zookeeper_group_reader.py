@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from minikafka.base.errors import CommitFailed, ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.base.values import fast_value
 from minikafka.cli.output import note
+from minikafka.cli.record_output import MessageLine
 from minikafka.clients.consumer.assignment import ConsumerThreadId
 from minikafka.clients.consumer.config import LARGEST, SMALLEST, ConsumerConfig
 from minikafka.clients.consumer.connector import ConsumerConnector
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.consumer.zookeeper_connector import Consumer
-from minikafka.records.format.record import Headers
 
 IDLE_MS = 100
 """The idle time after which the output is flushed."""
@@ -51,17 +50,6 @@ def consumer_config(
             "consumer.timeout.ms": IDLE_MS,
         }
     )
-
-
-@fast_value
-class MessageLine:
-    """The parts of a message that are printed. timestamp_ms: -1 for none."""
-
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
 
 
 class ZooKeeperGroupReader:

@@ -21,8 +21,7 @@ from minikafka.cli.output import (
     text_or_none,
     warnings_as_notes,
 )
-from minikafka.cli.record_output import show_line, show_object
-from minikafka.cli.zookeeper_group_reader import MessageLine
+from minikafka.cli.record_output import MessageLine, show_line, show_object
 
 ROWS = [{"name": "flights", "partitions": 4, "more": 1}, {"name": "a", "partitions": 12, "more": 2}]
 

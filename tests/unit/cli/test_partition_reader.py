@@ -278,8 +278,8 @@ def test_several_topics_are_read_and_each_is_watched(topic: ReadTopic) -> None:
 def test_markers_of_transactions_are_read_when_asked_for(topic: ReadTopic) -> None:
     topic.partition.append(part_of_transaction(7, 1))
     topic.partition.append_end_marker(7, 0, 0, commit=False)
-    found = list(islice(read_partitions(topic.cluster, {T1: 0}, ReadOptions(control=True)), 2))
-    assert [record.control for _, record in found] == [False, True]
+    found = list(islice(read_partitions(topic.cluster, {T1: 0}, ReadOptions(whole=True)), 2))
+    assert [getattr(record, "control", None) for _, record in found] == [False, True]
 
 
 def test_a_wait_behind_an_open_transaction_is_told_once(
@@ -299,3 +299,10 @@ def test_a_wait_behind_an_open_transaction_is_told_once(
     topic.brokers.clock.advance(20_000)
     assert next(messages)[1].value == b"e"
     assert capsys.readouterr().err == ""
+
+
+def test_a_damaged_set_is_told_with_its_partition_and_offset(topic: ReadTopic) -> None:
+    topic.brokers.damage(1, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
+    messages = read_partitions(topic.cluster, {T0: 0, T1: 0})
+    with pytest.raises(BrokerError, match="CORRUPT_MESSAGE: t-0 at offset 1: "):
+        list(messages)

@@ -14,7 +14,8 @@ import pytest
 from minikafka.base.errors import ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.output import warnings_as_notes
-from minikafka.cli.zookeeper_group_reader import MessageLine, ZooKeeperGroupReader, consumer_config
+from minikafka.cli.record_output import MessageLine
+from minikafka.cli.zookeeper_group_reader import ZooKeeperGroupReader, consumer_config
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.records.format.record import Headers
 from tests.support.command_line import CommandLine
