@@ -105,7 +105,6 @@ SHORT_MODULES = {
     "broker_core/minikafka/server/config/fetching.py": "a section of the configuration",
     "broker_core/minikafka/server/control/protocol_compatibility.py": "one check at the start",
     "broker_core/minikafka/server/core/new_leaders.py": "shared by two APIs",
-    "broker_core/minikafka/server/metrics/monitoring.py": "joins the parts that a simulation does without",
     "broker_core/minikafka/server/metrics/process.py": "knows the system's files",
     "broker_core/minikafka/server/inter_broker_connector.py": "the simulation has no sockets",
     "spark_source/pyspark_minikafka/catalog.py": "imported where pyarrow is not",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from minikafka.base.metrics import BOUNDS_S, Histogram, Kind, Metric
 
@@ -35,6 +35,22 @@ def labels(**values: object) -> str:
 
 def _head(text: str) -> str:
     return f"{{{text}}}" if text else ""
+
+
+class MetricSink(Protocol):
+    """Takes metrics in some form; ``label_text`` is from ``labels``. Metrics without samples are left out."""
+
+    def add(self, metric: Metric, value: float, label_text: str = "") -> None:
+        """Add a metric with one sample."""
+
+    def add_all(self, metric: Metric, samples: Iterable[tuple[str, float]]) -> None:
+        """Add a metric with its samples, each with its labels."""
+
+    def add_rows(self, metrics: Sequence[Metric], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add several metrics of the same things: each row has the labels, and the value of each metric."""
+
+    def add_histograms(self, metric: Metric, samples: Mapping[str, Histogram]) -> None:
+        """Add a histogram of times, by labels."""
 
 
 class Exposition:

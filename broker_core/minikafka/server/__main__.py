@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         config = _config(given.properties, given.set, lines)
         _log_start(config)
-        monitoring.listen(config.metrics.listeners)
+        monitoring.listen(config)
         running = start_patiently(
             lambda: _start(config, ending, lines, monitoring.metrics),
             config.zookeeper_connection_timeout_ms,

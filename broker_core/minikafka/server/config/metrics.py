@@ -36,6 +36,13 @@ def _address(text: str) -> HttpAddress:
     return HttpAddress(url.hostname or "", url.port)
 
 
+def _collector(text: str) -> str:
+    url = urlsplit(text)
+    if text and (url.scheme not in {"http", "https"} or not url.hostname):
+        raise ValueError
+    return text
+
+
 def listeners_of(text: str, number: int) -> str:
     """Return the addresses of broker ``number`` of a cluster on one host, whose first broker has ``text``.
 
@@ -56,10 +63,30 @@ _PATTERN = text_type("a regular expression", _pattern)
 _NOTHING = "^$"
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsConfig:
-    """The configuration of the metrics endpoint."""
+OTLP_ENDPOINT = "metrics.otlp.endpoint"
 
+
+@dataclass(frozen=True, slots=True)
+class OtlpConfig:
+    """The configuration of the push to a collector of OpenTelemetry."""
+
+    endpoint: str = setting(
+        OTLP_ENDPOINT,
+        text_type("an address as http://HOST:PORT/v1/metrics, or empty", _collector),
+        "",
+        "The address for metrics of an OpenTelemetry collector (OTLP over HTTP), to which they are pushed. "
+        "Empty: none. Needs `minikafka[otel]`.",
+    )
+    interval_ms: int = setting(
+        "metrics.otlp.interval.ms", int32(1), 60_000, "How often metrics are pushed there."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsConfig:
+    """The configuration of metrics."""
+
+    otlp: OtlpConfig
     listeners: tuple[HttpAddress, ...] = setting(
         METRICS_LISTENERS,
         text_type("addresses as http://HOST:PORT, separated by commas", _addresses),

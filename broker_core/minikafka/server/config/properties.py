@@ -59,7 +59,7 @@ from minikafka.server.config.listener_security import (
     security_of,
 )
 from minikafka.server.config.listeners import Listener, ListenerConfig, check_names_beside_0_10
-from minikafka.server.config.metrics import METRICS, MetricsConfig
+from minikafka.server.config.metrics import METRICS, MetricsConfig, OtlpConfig
 from minikafka.server.config.releases import RELEASE
 from minikafka.server.config.replication import CONTROLLER, QUOTAS, ReplicationConfig
 from minikafka.server.config.transactions import TRANSACTIONS, TransactionStateConfig
@@ -491,7 +491,7 @@ class BrokerConfig:
             replication=read(ReplicationConfig),
             fetching=read(FetchConfig),
             control=read(ControlConfig),
-            metrics=read(MetricsConfig),
+            metrics=read(MetricsConfig, otlp=read(OtlpConfig)),
             event_log=read(EventLogConfig),
             quotas=quotas,
             authorizer=read(AccessConfig).authorizer,
@@ -554,7 +554,7 @@ BROKER_CONFIG = ConfigDef(
         *_in_group(TRANSACTIONS, TransactionSettings, TransactionStateConfig),
         *_in_group(QUOTAS, QuotaConfig),
         *_in_group(_ACCESS, AccessConfig),
-        *_in_group(METRICS, MetricsConfig),
+        *_in_group(METRICS, MetricsConfig, OtlpConfig),
         *_in_group(EVENT_LOG, EventLogConfig),
     ],
     {**SslConfig.UNSUPPORTED, **dict.fromkeys(SECURITY_PREFIXES, NOT_YET)},

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from minikafka.base import __version__
-from minikafka.base.exposition import Exposition, escape, labels
+from minikafka.base.exposition import MetricSink, escape, labels
 from minikafka.partition.partition import Partition
 from minikafka.server.assembly import RunningBroker
 from minikafka.server.config.metrics import MetricsConfig
@@ -42,7 +42,7 @@ class BrokerCollector:
             running.broker, running.coordinator, ends, zookeeper_groups, self._config
         )
 
-    def expose(self, out: Exposition) -> None:
+    def expose(self, out: MetricSink) -> None:
         """Add all metrics."""
         began_ns = time.perf_counter_ns()
         broker, metrics = self._broker, self._broker.metrics
@@ -66,7 +66,7 @@ class BrokerCollector:
         out.add(d.DROPPED_SERIES, budget.dropped)
         out.add(d.SCRAPE_TIME, (time.perf_counter_ns() - began_ns) / 1e9)
 
-    def _expose_broker(self, out: Exposition) -> None:
+    def _expose_broker(self, out: MetricSink) -> None:
         text = labels(version=__version__, python=platform.python_version(), broker_id=self._broker.broker_id)
         out.add(d.BUILD_INFO, 1, text)
         out.add(d.CLUSTER_INFO, 1, labels(cluster_id=self._broker.metadata_cache.cluster_id))
@@ -77,7 +77,7 @@ class BrokerCollector:
         wants, topics = self._config.wants_topic, self._broker.metadata_cache.topics
         return {name: f'topic="{escape(name)}"' for name in topics if wants(name)}
 
-    def _expose_network(self, out: Exposition) -> None:
+    def _expose_network(self, out: MetricSink) -> None:
         server, broker = self._running.server, self._broker
         counts = {labels(listener=name): pair for name, pair in sorted(server.connections().items())}
         out.add_all(d.CONNECTIONS, [(text, count) for text, (count, _) in counts.items()])
@@ -87,7 +87,7 @@ class BrokerCollector:
         out.add(d.POOL_QUEUE, broker.pool.queued())
         broker.metrics.expose_events(out, (d.AUTHENTICATIONS,))
 
-    def _expose_replicas(self, out: Exposition) -> None:
+    def _expose_replicas(self, out: MetricSink) -> None:
         partitions = list(self._broker.partitions.values())
         led = [partition for partition in partitions if partition.is_leader]
         out.add(d.PARTITIONS, len(partitions))
@@ -101,7 +101,7 @@ class BrokerCollector:
                 lags[follower] = max(lag, lags.get(follower, 0))
         out.add_all(d.FOLLOWER_LAG, [(labels(follower=key), lag) for key, lag in sorted(lags.items())])
 
-    def _expose_logs(self, out: Exposition, topics: Mapping[str, str], budget: SeriesBudget) -> None:
+    def _expose_logs(self, out: MetricSink, topics: Mapping[str, str], budget: SeriesBudget) -> None:
         logs = self._broker.logs
         rows = [
             (f'{topics[topic]},partition="{number}"', log.size_bytes, len(log.segments))
@@ -115,13 +115,13 @@ class BrokerCollector:
         cleaning = self._running.cleaning
         out.add(d.UNCLEANABLE, 0 if cleaning is None else len(cleaning.uncleanable))
 
-    def _expose_waiting(self, out: Exposition) -> None:
+    def _expose_waiting(self, out: MetricSink) -> None:
         names = (type(ticket).__name__.lstrip("_") for ticket in self._broker.purgatory.tickets())
         kinds = Counter({"Fetch": 0, "Produce": 0})
         kinds.update(name.removeprefix("Delayed") for name in names)
         out.add_all(d.PURGATORY, [(labels(operation=kind), count) for kind, count in sorted(kinds.items())])
 
-    def _expose_controller(self, out: Exposition) -> None:
+    def _expose_controller(self, out: MetricSink) -> None:
         controller = self._broker.controller
         out.add(d.CONTROLLER_ACTIVE, int(controller.active))
         if controller.active:
@@ -134,7 +134,7 @@ class BrokerCollector:
         out.add(d.ELECTIONS, controller.election_counts.all)
         out.add(d.UNCLEAN_ELECTIONS, controller.election_counts.unclean)
 
-    def _expose_groups(self, out: Exposition) -> None:
+    def _expose_groups(self, out: MetricSink) -> None:
         shards = list(self._running.coordinator.shards.values())
         states = Counter(group.state.value for shard in shards for group in shard.groups())
         out.add_all(d.GROUPS, [(labels(state=state), count) for state, count in sorted(states.items())])

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from minikafka.base.errors import ErrorCode
-from minikafka.base.exposition import Exposition, labels
+from minikafka.base.exposition import MetricSink, labels
 from minikafka.base.metrics import (
     FIRST_NS,
     HISTOGRAM_WIDTH,
@@ -113,7 +113,7 @@ class RequestMetrics:
         observe(row, _REMOTE, times.remote_ns)
         observe(row, _THROTTLE, times.throttle_ms * 1_000_000)
 
-    def expose(self, out: Exposition) -> None:
+    def expose(self, out: MetricSink) -> None:
         """Add the metrics of requests."""
         rows = {labels(api=api_name(key)): row for key, row in sorted(self._rows.totals().items())}
         for number, metric in enumerate(_TOTALS):
@@ -185,14 +185,14 @@ class BrokerMetrics:
         row[PRODUCED] += 1
         row[FAILED_PRODUCED] += 1
 
-    def expose_events(self, out: Exposition, metrics: Iterable[Metric]) -> None:
+    def expose_events(self, out: MetricSink, metrics: Iterable[Metric]) -> None:
         """Add counters; those without labels are 0 if nothing has happened."""
         totals = self._events.totals()
         for metric in metrics:
             samples = sorted((text, row[0]) for (counted, text), row in totals.items() if counted is metric)
             out.add_all(metric, samples or ([] if metric.labels else [("", 0)]))
 
-    def expose_topics(self, out: Exposition, label_texts: Mapping[str, str]) -> None:
+    def expose_topics(self, out: MetricSink, label_texts: Mapping[str, str]) -> None:
         """Add the counters of topics, in the order of their labels; topics without labels are left out.
 
         Those that do not exist any more are forgotten.

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any, TypeVar
 
 from minikafka.base.errors import RemoteWireError
-from minikafka.base.exposition import Exposition, escape, labels
+from minikafka.base.exposition import MetricSink, escape, labels
 from minikafka.base.ids import TopicPartition, host_port
 from minikafka.groups.group import Group
 from minikafka.partition.replica import LeaderAndIsr
@@ -86,7 +86,7 @@ class KafkaExporter:
         self._zookeeper_groups = zookeeper_groups
         self._config = config
 
-    def expose(self, out: Exposition, topics: Mapping[str, str], budget: SeriesBudget) -> None:
+    def expose(self, out: MetricSink, topics: Mapping[str, str], budget: SeriesBudget) -> None:
         """Add all of them. topics: those with metrics of their own, with their labels."""
         self._expose_brokers(out)
         self._expose_partitions(out, topics, budget)
@@ -94,7 +94,7 @@ class KafkaExporter:
         if self._broker.controller.active:
             self._expose_zookeeper_groups(out, topics, budget)
 
-    def _expose_brokers(self, out: Exposition) -> None:
+    def _expose_brokers(self, out: MetricSink) -> None:
         metadata = self._broker.metadata_cache
         out.add(d.KAFKA_BROKERS, len(metadata.brokers))
         own = metadata.brokers.get(self._broker.broker_id)
@@ -103,7 +103,7 @@ class KafkaExporter:
             text = labels(id=self._broker.broker_id, address=host_port(first.host, first.port))
             out.add(d.KAFKA_BROKER_INFO, 1, text)
 
-    def _expose_partitions(self, out: Exposition, topics: Mapping[str, str], budget: SeriesBudget) -> None:
+    def _expose_partitions(self, out: MetricSink, topics: Mapping[str, str], budget: SeriesBudget) -> None:
         broker, metadata = self._broker, self._broker.metadata_cache
         rows: list[_Row] = []
         for (topic, number), partition in list(broker.partitions.items()):
@@ -141,7 +141,7 @@ class KafkaExporter:
                 found.append((topic_text, len(partitions)))
         return found
 
-    def _expose_groups(self, out: Exposition, topics: Mapping[str, str], budget: SeriesBudget) -> None:
+    def _expose_groups(self, out: MetricSink, topics: Mapping[str, str], budget: SeriesBudget) -> None:
         commits = self._commits(topics)
         ends = self._ends.of(largest_offsets(commits.values()))
         rows: list[_Row] = []
@@ -161,7 +161,7 @@ class KafkaExporter:
         out.add_all(d.GROUP_MEMBERS, self._members())
 
     def _expose_zookeeper_groups(
-        self, out: Exposition, topics: Mapping[str, str], budget: SeriesBudget
+        self, out: MetricSink, topics: Mapping[str, str], budget: SeriesBudget
     ) -> None:
         rows = [
             (group_id, tp, offset)

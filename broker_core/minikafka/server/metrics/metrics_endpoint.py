@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from minikafka.base.exposition import Exposition, wants_openmetrics
+from minikafka.base.exposition import Exposition, MetricSink, wants_openmetrics
 from minikafka.net.http_server import HttpServer, HttpText
 from minikafka.server.config.metrics import HttpAddress
 from minikafka.server.metrics.health import Health
@@ -29,7 +29,7 @@ class MetricsEndpoint:
     def __init__(self, addresses: Iterable[HttpAddress], health: Health) -> None:
         """Raises NetworkError for an address that cannot be used."""
         self._health = health
-        self.collect: Callable[[Exposition], None] = lambda out: None
+        self.collect: Callable[[MetricSink], None] = lambda out: None
         """Adds the metrics."""
         self._servers: list[HttpServer] = []
         try:

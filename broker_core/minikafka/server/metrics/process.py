@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from minikafka.base.exposition import Exposition, labels
+from minikafka.base.exposition import MetricSink, labels
 from minikafka.server.metrics import definitions as d
 
 _PROC = "/proc/self"
@@ -17,7 +17,7 @@ _PAGE_BYTES = resource.getpagesize()
 _KIB = 1024
 
 
-def expose_process(out: Exposition, started_s: float) -> None:
+def expose_process(out: MetricSink, started_s: float) -> None:
     """Add them. started_s: the start of the process, since the epoch."""
     out.add(d.CPU, time.process_time())
     out.add(d.RESIDENT, _resident_bytes())
