@@ -75,6 +75,34 @@ def test_what_produce_sends_in_each_codec_consume_prints(
     )
 
 
+def test_a_topic_goes_there_and_back_by_offsets_and_is_trimmed(
+    kafka: KafkaBroker, command: Callable[..., Rows], topic: str
+) -> None:
+    has_headers = 2 in kafka.release.magics
+    headers = ("-H", "trace=1") if has_headers else ()
+    command("produce", topic, "-p", "1", "-k", "k", *headers, given="a\nb\nc\n")
+    found = command("consume", topic, "-o", "1:end", *JSON)
+    assert [(row["partition"], row["key"], row["value"]) for row in found] == [(1, "k", "b"), (1, "k", "c")]
+    assert [row.get("headers") for row in found] == [
+        [{"key": "trace", "value": "1"}] if has_headers else None
+    ] * 2
+    copied = "".join(json.dumps(row) + "\n" for row in found)
+    command("produce", topic, "--input", "json", given=copied)
+    again = command("consume", topic, "-o", "-2", "-e", *JSON)
+    assert [row | {"offset": 0} for row in again] == [row | {"offset": 0} for row in found]
+    command("consume", topic, "-g", f"{topic}-g", "-e")
+    command("group", "seek", f"{topic}-g", "--to", "start", *JSON)
+    (summary,) = command("group", "describe", f"{topic}-g", "--summary", *JSON)
+    assert (summary["state"], summary["total_lag"]) == ("Empty", 5)
+    (described,) = command("cluster", "metadata", topic, *JSON)
+    assert [row["partition"] for row in described["topics"][0]["partitions"]] == [0, 1]
+    if kafka.release is KAFKA_0_10:
+        return  # it has no request to delete records
+    trimmed = command("topic", "trim", topic, "-o", "-1", "-p", "1", "--execute", *JSON)
+    assert [(row["partition"], row["new_start_offset"]) for row in trimmed] == [(1, 4)]
+    assert len(command("consume", topic, "-e", *JSON)) == 1
+
+
 def test_a_group_reads_on_and_is_listed_described_reset_and_deleted(
     kafka: KafkaBroker, command: Callable[..., Rows], topic: str
 ) -> None:
