@@ -25,7 +25,7 @@ from minikafka.clients.metrics.registry import (
     summed,
     value,
 )
-from minikafka.clients.metrics.sensor import Sensor
+from minikafka.clients.metrics.sensor import Reading, Sensor, merged
 
 PREFIX = "consumer"
 _HOUR_S = 3_600
@@ -177,7 +177,7 @@ class PollMetrics:
 
 
 class ConsumedMetrics:
-    """The sensors of what was returned of all topics, or of one."""
+    """The sensors of what was returned of one topic."""
 
     def __init__(self) -> None:
         self.records = Sensor()
@@ -204,17 +204,18 @@ class PartitionMetrics:
         return max(0, position - self.start_offset) if self.start_offset >= 0 else None
 
 
-class FetchMetrics(ConsumedMetrics):
-    """The sensors of fetches. Partitions that are no longer assigned are dropped, topics are not."""
+class FetchMetrics:
+    """The sensors of fetches. Partitions that are no longer assigned are dropped, topics are not.
+
+    Records are recorded by topic and lag by partition; the values of all are made when somebody reads them.
+    """
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__()
         self._clock = clock
         self.latency = Sensor()
         self.size = Sensor()
         self.throttle = Sensor()
-        self.lag = Sensor()
-        self.lead = Sensor()
+        self.records = self.bytes_ = self.lag = self.lead = Reading()
         self._topics: dict[str, ConsumedMetrics] = {}
         self._partitions: dict[TopicPartition, PartitionMetrics] = {}
 
@@ -237,22 +238,17 @@ class FetchMetrics(ConsumedMetrics):
     def record_returned(self, tp: TopicPartition, records: int, position: int) -> None:
         """Record records that a poll returns, up to a position."""
         now_ms = self._clock.monotonic_ms()
-        self.records.record(records, now_ms)
         self._topic(tp.topic).records.record(records, now_ms)
         partition = self._partition(tp)
         lag, lead = partition.lag_at(position), partition.lead_at(position)
         if lag is not None:
-            self.lag.record(lag, now_ms)
             partition.lag.record(lag, now_ms)
         if lead is not None:
-            self.lead.record(lead, now_ms)
             partition.lead.record(lead, now_ms)
 
     def record_bytes(self, topic: str, size_bytes: int) -> None:
         """Record the bytes of a fetched set all of which is returned."""
-        now_ms = self._clock.monotonic_ms()
-        self.bytes_.record(size_bytes, now_ms)
-        self._topic(topic).bytes_.record(size_bytes, now_ms)
+        self._topic(topic).bytes_.record(size_bytes, self._clock.monotonic_ms())
 
     def retain(self, partitions: Collection[TopicPartition]) -> None:
         """Drop all other partitions."""
@@ -262,10 +258,15 @@ class FetchMetrics(ConsumedMetrics):
     def read(self, positions: Mapping[TopicPartition, int]) -> Metrics:
         """Return all values, with the lag from ``positions``."""
         now_ms = self._clock.monotonic_ms()
+        topics, partitions = list(self._topics.items()), list(self._partitions.items())
+        self.records = merged((topic.records for _, topic in topics), now_ms)
+        self.bytes_ = merged((topic.bytes_ for _, topic in topics), now_ms)
+        self.lag = merged((partition.lag for _, partition in partitions), now_ms)
+        self.lead = merged((partition.lead for _, partition in partitions), now_ms)
         found: Metrics = {FETCH.key(): FETCH.read(self, now_ms)}
-        for name, topic in list(self._topics.items()):
+        for name, topic in topics:
             found[FETCH_TOPIC.key(name)] = FETCH_TOPIC.read(topic, now_ms)
-        for tp, partition in list(self._partitions.items()):
+        for tp, partition in partitions:
             position = positions.get(tp)
             lag = None if position is None else partition.lag_at(position)
             lead = None if position is None else partition.lead_at(position)

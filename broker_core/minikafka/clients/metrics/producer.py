@@ -22,7 +22,7 @@ from minikafka.clients.metrics.registry import (
     summed,
     value,
 )
-from minikafka.clients.metrics.sensor import Sensor
+from minikafka.clients.metrics.sensor import Reading, Sensor, merged
 
 PREFIX = "producer"
 _SENT = (
@@ -42,7 +42,7 @@ PRODUCER_METRICS: tuple[Metric, ...] = (
     *_SENT,
     *measured("request-latency", "request_latency", "Milliseconds from a Produce request to its response"),
     *measured("record-queue-time", "queue_time", "Milliseconds for which a batch waited to be sent"),
-    *measured("batch-size", "batch_size", "Bytes of a batch, compressed"),
+    *measured("batch-size", "bytes_", "Bytes of a batch, compressed"),
     Metric("compression-rate-avg", "compression", Stat.AVG, "Size of a compressed batch by its size before"),
     *counted("batch-split", "splits", "Batches sent in halves, as they were too large"),
     Metric("records-per-request-avg", "request_records", Stat.AVG, "Records in a request, mean"),
@@ -86,8 +86,11 @@ class SentBatch(Protocol):
     """That size by the one before compression; None if the latter is unknown."""
 
 
+_SENT_SENSORS = ("records", "retries", "errors", "bytes_", "compression")
+
+
 class _Sent:
-    """Sensors of the records for all topics, or for one."""
+    """Sensors of the records for one topic."""
 
     def __init__(self) -> None:
         self.records = Sensor()
@@ -97,16 +100,18 @@ class _Sent:
         self.compression = Sensor()
 
 
-class ProducerMetrics(_Sent):
-    """The sensors of one producer. Every method is called under the producer's lock."""
+class ProducerMetrics:
+    """The sensors of one producer. Every method is called under the producer's lock.
+
+    What is sent is recorded by topic; the sums over all topics are made when somebody reads them.
+    """
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__()
         self._clock = clock
         self.topics: dict[str, _Sent] = {}
+        self.records = self.retries = self.errors = self.bytes_ = self.compression = Reading()
         self.request_latency = Sensor()
         self.queue_time = Sensor()
-        self.batch_size = Sensor()
         self.splits = Sensor()
         self.request_records = Sensor()
         self.throttle = Sensor()
@@ -140,12 +145,11 @@ class ProducerMetrics(_Sent):
             if not batch.encoded_bytes:
                 continue
             sent += batch.count
-            self.batch_size.record(batch.encoded_bytes, now_ms)
-            for sensors in (self, self.topic(batch.topic_partition.topic)):
-                sensors.records.record(batch.count, now_ms)
-                sensors.bytes_.record(batch.encoded_bytes, now_ms)
-                if batch.compression_ratio is not None:
-                    sensors.compression.record(batch.compression_ratio, now_ms)
+            sensors = self.topic(batch.topic_partition.topic)
+            sensors.records.record(batch.count, now_ms)
+            sensors.bytes_.record(batch.encoded_bytes, now_ms)
+            if batch.compression_ratio is not None:
+                sensors.compression.record(batch.compression_ratio, now_ms)
             batch.encoded_bytes = 0  # a retry may fail before it is encoded again
         if sent:
             self.request_records.record(sent, now_ms)
@@ -155,15 +159,11 @@ class ProducerMetrics(_Sent):
 
     def record_retry(self, topic: str, count: int) -> None:
         """Record a batch of ``count`` records that is queued to be sent again."""
-        now_ms = self._clock.monotonic_ms()
-        self.retries.record(count, now_ms)
-        self.topic(topic).retries.record(count, now_ms)
+        self.topic(topic).retries.record(count, self._clock.monotonic_ms())
 
     def record_error(self, topic: str, count: int) -> None:
         """Record a batch of ``count`` records that has failed."""
-        now_ms = self._clock.monotonic_ms()
-        self.errors.record(count, now_ms)
-        self.topic(topic).errors.record(count, now_ms)
+        self.topic(topic).errors.record(count, self._clock.monotonic_ms())
 
     def record_event(self, sensor: Sensor, number: float = 1) -> None:
         """Record a number of one of the other sensors."""
@@ -183,6 +183,8 @@ class ProducerMetrics(_Sent):
     def read(self) -> Metrics:
         """Return all values."""
         now_ms = self._clock.monotonic_ms()
+        for name in _SENT_SENSORS:
+            setattr(self, name, merged((getattr(topic, name) for topic in self.topics.values()), now_ms))
         found = {PRODUCER.key(): PRODUCER.read(self, now_ms)}
         for name, sensors in self.topics.items():
             found[TOPIC.key(name)] = TOPIC.read(sensors, now_ms)

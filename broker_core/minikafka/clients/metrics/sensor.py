@@ -19,14 +19,23 @@ _WINDOWS = 2
 
 
 class _Window:
-    __slots__ = ("began_ms", "count", "maximum", "minimum", "sum")
+    """The numbers of one window, and the totals of all before it, so that both are replaced together."""
 
-    def __init__(self, began_ms: int) -> None:
+    __slots__ = ("began_ms", "count", "count_before", "ends_ms", "maximum", "minimum", "sum", "sum_before")
+
+    def __init__(self, began_ms: float, sum_before: float = 0.0, count_before: int = 0) -> None:
+        self.sum_before = sum_before
+        self.count_before = count_before
         self.began_ms = began_ms
+        self.ends_ms = began_ms + WINDOW_MS
         self.count = 0
         self.sum = 0.0
         self.minimum = math.inf
         self.maximum = -math.inf
+
+
+_BEFORE = _Window(-math.inf)
+"""The window before the first number of every sensor, to which none is added."""
 
 
 class Reading:
@@ -85,44 +94,51 @@ class Reading:
 class Sensor:
     """Measures one number."""
 
-    __slots__ = ("_current", "_previous", "count", "total")
+    __slots__ = ("_current", "_previous")
 
     def __init__(self) -> None:
-        self.total = 0.0
-        self.count = 0
-        self._current: _Window | None = None
-        self._previous: _Window | None = None
+        self._current = self._previous = _BEFORE
 
     def record(self, value: float, now_ms: int) -> None:
         """Record a number at a monotonic time."""
         window = self._current
-        if window is None or now_ms - window.began_ms >= WINDOW_MS:
-            self._previous = window
-            window = self._current = _Window(now_ms)
+        if now_ms >= window.ends_ms:
+            window = self._begin_window(now_ms)
         window.count += 1
         window.sum += value
         if value > window.maximum:
             window.maximum = value
         if value < window.minimum:
             window.minimum = value
-        self.count += 1
-        self.total += value
 
     def read(self, now_ms: int) -> Reading:
         """Return the values at a monotonic time."""
         return merged([self], now_ms)
 
-    def _windows(self) -> tuple[_Window, ...]:
+    def add_totals(self, other: Sensor) -> None:
+        """Include the numbers of another sensor in the totals. Nothing else may be recorded."""
+        found = merged([self, other], 0)
+        self._current = self._previous = _Window(-math.inf, found.total, found.count)
+
+    def add_to(self, found: Reading, now_ms: int) -> None:
+        """Add the values at a monotonic time to those of other sensors."""
         current, previous = self._current, self._previous
-        return tuple({id(w): w for w in (current, previous) if w is not None}.values())
+        found.total += current.sum_before + current.sum
+        found.count += current.count_before + current.count
+        found.add(current, now_ms)
+        if previous is not current:  # else another thread is beginning a window
+            found.add(previous, now_ms)
+
+    def _begin_window(self, now_ms: int) -> _Window:
+        ended = self._current
+        begun = _Window(now_ms, ended.sum_before + ended.sum, ended.count_before + ended.count)
+        self._previous, self._current = ended, begun
+        return begun
 
 
 def merged(sensors: Iterable[Sensor], now_ms: int) -> Reading:
     """Return the values of several sensors as if all their numbers were those of one."""
     found = Reading()
     for sensor in sensors:
-        found.total += sensor.total
-        found.count += sensor.count
-        for window in sensor._windows():
-            found.add(window, now_ms)
+        sensor.add_to(found, now_ms)
     return found
