@@ -21,10 +21,13 @@ from minikafka.base.errors import ConfigError
 from minikafka.cli.options import COMMAND_CONFIG_OPTION, COMMAND_CONFIG_VARIABLE
 from minikafka.clients.common_client_configs import (
     CLIENT_ID,
+    PASSWORD_MECHANISMS,
     SECURITY_SETTINGS,
     ClientSecurity,
     security_names,
 )
+from minikafka.security.jaas import login_text
+from minikafka.security.sasl.sasl_config import JAAS
 from minikafka.security.zookeeper_config import ZOOKEEPER_SECURITY
 
 _SPARK_PREFIX = "kafka."
@@ -53,9 +56,18 @@ class CommandConfig(AbstractConfig):
     """``security.protocol``, ``ssl.*`` and ``sasl.*``."""
 
     @classmethod
-    def read(cls, path: str | None) -> CommandConfig:
-        """Return the settings in a file; without one the defaults. Raises ConfigErrors, with its name."""
-        return cls() if path is None else cls.of(read_command_config(path), path)
+    def read(cls, path: str | None, *, own_login: bool = True) -> CommandConfig:
+        """Return the settings in a file; without one the defaults. Raises ConfigErrors, with its name.
+
+        Without ``own_login`` the file may lack the user of a login with a password: others will log in.
+        """
+        if path is None:
+            return cls()
+        properties = dict(read_command_config(path))
+        mechanism = properties.get("sasl.mechanism", "")
+        if not own_login and JAAS not in properties and mechanism in PASSWORD_MECHANISMS:
+            properties[JAAS] = login_text(mechanism, "nobody", "none").value
+        return cls.of(properties, path)
 
     @classmethod
     def of(cls, properties: Mapping[str, str], path: str) -> CommandConfig:

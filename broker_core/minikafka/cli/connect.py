@@ -81,13 +81,21 @@ class Target:
 
 
 def target_of(
-    bootstrap: str | None, data_dir: Path | None, command_config: str | None = None, *, writes: bool = False
+    bootstrap: str | None,
+    data_dir: Path | None,
+    command_config: str | None = None,
+    *,
+    writes: bool = False,
+    own_login: bool = True,
 ) -> Target:
-    """Return the cluster that the options name. A data directory's cluster is started if it does not run."""
+    """Return the cluster that the options name. A data directory's cluster is started if it does not run.
+
+    Without ``own_login`` the file of properties may lack the user: others will log in.
+    """
     from minikafka.cli.command_config import CommandConfig
 
     bootstrap, command_config = with_profile(bootstrap, command_config, data_dir)
-    config = CommandConfig.read(command_config)
+    config = CommandConfig.read(command_config, own_login=own_login)
     if bootstrap is None and data_dir is None and config.bootstrap_servers is not None:
         return Target(config.bootstrap_servers, f"{command_config}: bootstrap.servers", config)
     option = BOOTSTRAP_VARIABLE if bootstrap and not is_typed(bootstrap) else "--bootstrap"

@@ -87,7 +87,7 @@ def console(
     with _store(zookeeper, data_dir, command_config) as store:
         if store is not None and zookeeper and not connect.is_typed(bootstrap):
             bootstrap = connect.registered_brokers(store, zookeeper, command_config)
-        target = _target(bootstrap, data_dir, command_config)
+        target = _target(bootstrap, data_dir, command_config, own_login=way is not Login.SASL)
         if way is Login.SASL:
             target.config.security.as_user("any", "any")  # raises if nobody could log in
         else:
@@ -110,9 +110,11 @@ def console(
         serve(settings, lambda address: say(f"ready {address}", flush=True))
 
 
-def _target(bootstrap: str | None, data_dir: Path | None, command_config: str | None) -> connect.Target:
+def _target(
+    bootstrap: str | None, data_dir: Path | None, command_config: str | None, *, own_login: bool
+) -> connect.Target:
     """Return the cluster, with a time-out for pages."""
-    target = connect.target_of(bootstrap, data_dir, command_config)
+    target = connect.target_of(bootstrap, data_dir, command_config, own_login=own_login)
     timeout_ms = min(target.config.request_timeout_ms, REQUEST_TIMEOUT_MS)
     return replace(target, config=replace(target.config, request_timeout_ms=timeout_ms))
 

@@ -12,6 +12,7 @@ import sys
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -116,10 +117,15 @@ def test_a_console_tails_a_topic_and_ends_at_a_signal(cluster: Cluster, options:
         events.read()  # the stream has ended
 
 
-def test_users_log_in_with_their_password_of_the_cluster(cluster: Cluster, options: tuple[str, ...]) -> None:
+def test_users_log_in_with_their_password_of_the_cluster(
+    cluster: Cluster, options: tuple[str, ...], tmp_path: Path
+) -> None:
     password = re.search(r'password="([^"]+)"', cluster.client_properties["sasl.jaas.config"])
     assert password is not None
-    with console(*options, "--login", "sasl") as browser:
+    file = tmp_path / "client.properties"  # has no user of its own
+    properties = {name: value for name, value in cluster.client_properties.items() if "jaas" not in name}
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    with console(*options[:2], "--command-config", str(file), "--login", "sasl") as browser:
         form = {"user": "admin", "password": "wrong"}
         response = browser.post("/login", form, "/login")
         assert response.status == 403

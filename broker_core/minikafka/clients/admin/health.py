@@ -251,13 +251,13 @@ def findings(health: ClusterHealth, at: str = "") -> list[Finding]:
         text = "no broker is the controller, so that no leader is elected and no topic is created or deleted"
         found.append(Finding(f"{text}; check that brokers run and reach ZooKeeper or their quorum"))
     if health.leaderless:
-        needed = {replica for partition in health.leaderless for replica in partition.replicas}
+        needed = {replica for part in health.leaderless for replica in part.in_sync or part.replicas}
         what = "without a leader, which nobody can read or write"
         todo = f"start a broker that has a replica in sync: {_numbers(needed)}"
         found.append(Finding(f"{_partitions(health.leaderless)} {what}: {todo}"))
     dead = {broker.broker_id for broker in health.brokers if broker.address is None}
     if dead:
-        todo = "start it, or move its replicas (`minikafka reassign`)"
+        todo = "start it, or move its replicas with minikafka reassign"
         found.append(Finding(f"dead, but with replicas: broker {_numbers(dead)}; {todo}"))
     if health.under_replicated:
         late = {r for p in health.under_replicated for r in set(p.replicas) - set(p.in_sync)}
