@@ -55,12 +55,17 @@ class Guard:
                 ]
             await send(message)
 
-        host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
-        if self.allows(host):
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        if not self.allows(headers.get(b"host", "")):
+            text = (
+                "this console does not have this name; start it with --allowed-host NAME to use another one"
+            )
+            await PlainTextResponse(f"{text}\n", 421)(scope, receive, guarded)
+        elif headers.get(b"sec-fetch-site") == "cross-site" and headers.get(b"sec-fetch-mode") != "navigate":
+            # An image or a script in a page of another site could start searches.
+            await PlainTextResponse("requests of other sites are refused\n", 403)(scope, receive, guarded)
+        else:
             await self._app(scope, receive, guarded)
-            return
-        text = "this console does not have this name; start it with --allowed-host NAME to use another one\n"
-        await PlainTextResponse(text, 421)(scope, receive, guarded)
 
     def allows(self, host: str) -> bool:
         """Return True for the Host header of a request to this console. An address needs no DNS."""

@@ -47,5 +47,9 @@ def parse_number(name: str, text: str, least: int = 0, most: int = INT_MAX) -> i
 def path(*parts: object, **query: object) -> str:
     """Return the address of a page: each part quoted, and what is not empty of the query."""
     quoted = "/".join(quote(str(part), safe="") for part in parts)
-    given = {name: str(value) for name, value in query.items() if value not in (None, "", False)}
+    given = {
+        name: str(value)
+        for name, value in query.items()
+        if value is not None and value != "" and value is not False
+    }
     return f"/{quoted}" + (f"?{urlencode(given)}" if given else "")

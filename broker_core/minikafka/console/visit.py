@@ -12,7 +12,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
+from minikafka.base.errors import (
+    BrokerError,
+    ConfigError,
+    ErrorCode,
+    MinikafkaError,
+    NetworkError,
+    NoSuchBroker,
+)
 from minikafka.base.ids import check_topic_name, host_port
 from minikafka.base.secrets import redact_text
 from minikafka.base.text import counted
@@ -212,11 +219,14 @@ def status_of(error: Exception) -> tuple[int, str]:
             (_NOT_FOUND, 404, "Not found"),
             (_DENIED, 403, "Not authorized"),
             (_INVALID, 400, "Invalid value"),
+            ({ErrorCode.UNSUPPORTED_VERSION}, 501, "These brokers are too old for this page"),
         )
         return next(
             ((status, title) for codes, status, title in by_code if error.code in codes),
             (502, "The cluster refused the request"),
         )
+    if isinstance(error, NoSuchBroker):
+        return 404, "Not found"
     if isinstance(error, NetworkError):
         return 503, "The cluster cannot be reached"
     return (502, "The request failed") if isinstance(error, MinikafkaError) else (500, "Unexpected error")

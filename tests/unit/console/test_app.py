@@ -44,6 +44,15 @@ def test_only_addresses_and_known_names_are_served(
     assert console.get("/", headers={"host": host}).status_code == status
 
 
+def test_a_page_of_another_site_can_only_link_to_the_console(console: ConsoleClient) -> None:
+    other = {"sec-fetch-site": "cross-site"}
+    search = "/topics/orders/search?text=a"
+    assert console.get(search, headers={**other, "sec-fetch-mode": "no-cors"}).status_code == 403
+    assert console.get("/topics", headers={**other, "sec-fetch-mode": "navigate"}).status_code == 200
+    same = {"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}
+    assert console.get("/topics", headers=same).status_code == 200
+
+
 def test_every_response_restricts_the_browser(console: ConsoleClient) -> None:
     for address in ("/", "/nowhere", "/static/console.css", "/topics/orders/export"):
         headers = console.get(address).headers

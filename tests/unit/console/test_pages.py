@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 from minikafka.console.app import PAGES
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import SERVED, BrokerHarness
@@ -180,3 +181,29 @@ def test_partitions_with_problems_can_be_shown_alone(console: ConsoleClient, bro
     brokers.lose_leader(TopicPartition("orders", 1))
     text = console.page("/topics/orders?problems=1")
     assert "1–1 of 1" in text
+
+
+def test_groups_in_zookeeper_stand_beside_those_at_brokers(
+    brokers: BrokerHarness, serve: Callable[..., ConsoleClient]
+) -> None:
+    store = brokers.zookeeper.connect()
+    ZooKeeperGroups(store).set_offsets("old", {T0: 3})
+    brokers.commit("billing", {T0: 2})
+    console = serve(brokers, store=store)
+    text = console.page("/groups")
+    assert "ZooKeeper" in text
+    assert text.index('href="/groups/billing"') < text.index('href="/groups/old"')
+    text = console.page("/groups/old")
+    assert "In ZooKeeper: Empty, 0 consumers" in text
+    assert '<td class="num">2</td>' in text  # its lag
+    assert "Lag by partition" in console.page("/groups/billing")
+    assert console.get("/groups/nope").status_code == 404
+    assert "Dry run: 1 partition" in console.page("/groups/old/reset?rule=earliest")
+
+
+def test_brokers_that_are_too_old_are_named(console: ConsoleClient, brokers: BrokerHarness) -> None:
+    brokers.unknown |= {ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_LOG_DIRS}
+    response = console.get("/transactions")
+    assert response.status_code == 501
+    assert "Kafka 3.0" in response.text
+    assert "no sizes from broker" in console.page("/topics/orders")

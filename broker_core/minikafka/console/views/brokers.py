@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from starlette.responses import RedirectResponse, Response
 
-from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.errors import ErrorCode, NoSuchBroker
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.health import findings
 from minikafka.clients.admin.log_dirs import LogDir
@@ -67,9 +67,7 @@ def broker(visit: Visit) -> Response:
     known = visit.metadata
     if not name.isdigit() or int(name) not in known.brokers:
         living = ", ".join(map(str, sorted(known.brokers)))
-        raise BrokerError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no live broker {name!r}; there are {living}"
-        )
+        raise NoSuchBroker(f"no live broker {name!r}; there are {living}")
     settings = visit.attempt(
         "no settings",
         lambda: visit.access.admin.describe_configs(
@@ -110,8 +108,8 @@ def reassignments(visit: Visit) -> Response:
         pages=pages,
         possible=sum(partition.replicas[0] in partition.in_sync for partition in wanted),
         parameters={},
-        done=visit.param("done"),
-        failed=visit.param("failed"),
+        done=visit.number("done", -1, -1),
+        failed=visit.number("failed", 0),
     )
 
 
@@ -137,11 +135,6 @@ def elect(visit: Visit) -> Response:
         if wanted
         else {}
     )
-    failed = [
-        error
-        for error in results.values()
-        if error is not None and error.code is not ErrorCode.ELECTION_NOT_NEEDED
-    ]
-    done = len(results) - len(failed)
-    first = str(failed[0])[:200] if failed else ""
-    return RedirectResponse(path("reassignments", done=str(done), failed=first), 303)
+    errors = [error for error in results.values() if error is not None]
+    failed = sum(error.code is not ErrorCode.ELECTION_NOT_NEEDED for error in errors)
+    return RedirectResponse(path("reassignments", done=len(results) - len(errors), failed=failed), 303)
