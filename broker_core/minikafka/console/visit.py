@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -22,7 +23,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import check_topic_name, host_port
 from minikafka.base.secrets import redact_text
-from minikafka.base.text import counted
+from minikafka.base.text import counted, first_of
 from minikafka.base.times import utc_text
 from minikafka.clients.admin.topics import unknown_topic_message
 from minikafka.clients.fetch.isolation_level import IsolationLevel
@@ -161,7 +162,7 @@ class Visit:
             "allow_changes": self.allow_changes,
             "user": self.session.user,
             "login": self.console.settings.login.value,
-            "bootstrap": self.access.cluster.bootstrap_text,
+            "bootstrap": first_of(self.access.cluster.bootstrap_text.split(","), 1),
             "here": self.request.url.path,
             **values,
         }
@@ -249,6 +250,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "number": texts.number,
         "size": texts.size,
+        "utc_parts": lambda value: Markup("<wbr>").join((utc_text(value) or "–").replace("T", "T ").split()),
         "utc": lambda value: utc_text(value) or "–",
         "age": texts.age,
     }

@@ -207,3 +207,7 @@ def test_brokers_that_are_too_old_are_named(console: ConsoleClient, brokers: Bro
     assert response.status_code == 501
     assert "Kafka 3.0" in response.text
     assert "no sizes from broker" in console.page("/topics/orders")
+
+
+def test_links_name_the_partition_also_if_it_is_zero(console: ConsoleClient) -> None:
+    assert 'href="/topics/orders/messages?partition=0"' in console.page("/topics/orders")

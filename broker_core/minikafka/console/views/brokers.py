@@ -106,7 +106,8 @@ def reassignments(visit: Visit) -> Response:
         moving=moving,
         elections=shown,
         pages=pages,
-        possible=sum(partition.replicas[0] in partition.in_sync for partition in wanted),
+        brokers=known.brokers,
+        possible=sum(_is_electable(partition, known) for partition in wanted),
         parameters={},
         done=visit.number("done", -1, -1),
         failed=visit.number("failed", 0),
@@ -123,12 +124,17 @@ def not_preferred(known: ClusterMetadata) -> Sequence[PartitionMetadata]:
     ]
 
 
+def _is_electable(partition: PartitionMetadata, known: ClusterMetadata) -> bool:
+    preferred = partition.replicas[0]
+    return preferred in partition.in_sync and preferred in known.brokers
+
+
 def elect(visit: Visit) -> Response:
     """Elect the preferred leaders of all partitions that need it."""
     wanted: list[TopicPartition] = [
         partition.topic_partition
         for partition in not_preferred(visit.metadata)
-        if partition.replicas[0] in partition.in_sync
+        if _is_electable(partition, visit.metadata)
     ]
     results = (
         visit.access.admin.elect_leaders(ElectionType.PREFERRED, wanted, timeout_ms=CHANGE_TIMEOUT_MS)
