@@ -42,11 +42,6 @@ class LogFormat(Enum):
         return cls.JSON if properties.get("log.format", "").strip().lower() == "json" else cls.TEXT
 
 
-def ids(**found: str | int | None) -> dict[str, object]:
-    """Return the argument ``extra`` of a log call whose event has these ids."""
-    return {"ids": found}
-
-
 _PLACEHOLDER = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
 _NAMED = re.compile(
     r"(?:\b([a-z][a-z0-9_.]*)="
@@ -61,9 +56,8 @@ _RESERVED = frozenset(
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
     """Return the ids of an event, by name.
 
-    They are what ``ids`` has, the topic and the number of a TopicPartition or of ``%s-%d``, the
-    ``log_fields`` of an argument that has them, and the arguments that the message names as ``host=%s`` or
-    ``topic %s``.
+    They are the topic and the number of a TopicPartition or of ``%s-%d``, the ``log_fields`` of an argument
+    that has them, and the arguments that the message names as ``host=%s`` or ``topic %s``.
     """
     found: dict[str, object] = {}
     arguments = record.args if isinstance(record.args, tuple) else ()
@@ -76,7 +70,6 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
         elif name:
             is_plain = value is None or isinstance(value, bool | int | float)
             found.setdefault(name, value if is_plain else str(value))
-    found |= getattr(record, "ids", {})
     return {name: value for name, value in found.items() if name not in _RESERVED}
 
 

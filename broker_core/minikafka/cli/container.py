@@ -22,7 +22,6 @@ import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.cli.options import check_data_dir, make_data_dir, parse_data_dir
-from minikafka.cli.output import note
 
 if TYPE_CHECKING:
     from minikafka.embedded.zookeeper import EmbeddedZooKeeper
@@ -67,8 +66,6 @@ def container(
     if data_directory.existing_brokers(data_dir):
         problem = f"has a cluster of `minikafka up`; serve it by `minikafka up --data-dir {data_dir}`"
         raise ConfigError("--data-dir", str(data_dir), f"{problem}, or use another directory")
-    if found.ignored:
-        note(f"minikafka: ignored {', '.join(found.ignored)}: for Java or for Kafka without ZooKeeper")
     given = container_properties(found.properties, mounted, data_dir)
 
     from minikafka.server.__main__ import main
@@ -78,7 +75,8 @@ def container(
             given["zookeeper.connect"] = stack.enter_context(_zookeeper(data_dir))
         path = str(data_dir / "server.properties")
         write_properties(path, given)
-        return main([path])
+        ignored = f"ignored {', '.join(found.ignored)}: for Java, or for Kafka without ZooKeeper"
+        return main([path], [ignored] if found.ignored else [])
 
 
 def container_properties(

@@ -73,8 +73,8 @@ _START_AGAIN_S = 1.0
 """The pause between attempts to start, after the connection to ZooKeeper was lost."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run a broker until it is stopped; return the exit code."""
+def main(arguments: list[str] | None = None, notes: Iterable[str] = ()) -> int:
+    """Run a broker until it is stopped; return the exit code. notes: of the caller, for the log."""
     parser = argparse.ArgumentParser(prog="minikafka.server", description="Run one broker.")
     parser.add_argument("properties", metavar="FILE.properties", help="Kafka's own property names")
     parser.add_argument(
@@ -88,6 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         config = _config(given.properties, given.set, lines)
         _log_start(config)
+        for note in notes:
+            _log.info("%s", note)
         monitoring.listen(config)
         running = start_patiently(
             lambda: _start(config, ending, lines, monitoring.metrics),

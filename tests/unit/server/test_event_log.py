@@ -12,7 +12,7 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.ids import TopicPartition
-from minikafka.base.log_lines import LineFormatter, LogFormat, RepeatedLines, fields_of, ids
+from minikafka.base.log_lines import LineFormatter, LogFormat, RepeatedLines, fields_of
 from minikafka.server.event_log import EventLog
 from minikafka.wire.framing import RequestHeader
 
@@ -138,7 +138,6 @@ def test_a_traceback_is_one_string_of_json(log: LogHarness) -> None:
             record_of("failed to answer request %s: %s", RequestHeader(0, 7, 42, "c"), "x"),
             {"api_key": 0, "api_version": 7, "correlation_id": 42, "client_id": "c"},
         ),
-        (record_of("slow", **ids(client_id="c", correlation_id=9)), {"client_id": "c", "correlation_id": 9}),
         (record_of("msg=%s level=%s", "a", "b"), {}),
         (record_of("%(a)s", {"a": 1}), {}),
         (record_of("no arguments for topic %s"), {}),
