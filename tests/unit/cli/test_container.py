@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,11 +14,13 @@ import pytest
 
 from minikafka.base.config.property_files import read_properties
 from minikafka.cli.container import container_properties
+from minikafka.embedded.process import wait_until
 from minikafka.log.layout import CLEAN_SHUTDOWN_FILE
 from minikafka.server.config.properties import BrokerConfig
 from tests.support.command_line import CommandLine
 
 DATA = Path("data")
+CONTAINERFILE = Path(__file__).resolve().parents[3] / "deploy" / "Containerfile"
 
 
 def merged(variables: dict[str, str], mounted: dict[str, str] | None = None) -> dict[str, str]:
@@ -87,8 +91,17 @@ def run(data_dir: Path, variables: dict[str, str]) -> subprocess.CompletedProces
     )
 
 
+def is_healthy(log: Path) -> bool:
+    """Return True if the image's HEALTHCHECK, at the address that the broker has logged, finds it ready."""
+    (check,) = re.findall(r"^    CMD (\[.*\])$", CONTAINERFILE.read_text("utf-8"), re.MULTILINE)
+    (address,) = re.findall(r"metrics at (\S+)/metrics", log.read_text("utf-8"))
+    program = json.loads(check)[2].replace("http://127.0.0.1:9308", address)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30).returncode == 0
+
+
 @pytest.mark.process
 def test_it_serves_stops_on_sigterm_and_keeps_its_id(tmp_path: Path) -> None:
+    data_dir, log = tmp_path / "data", tmp_path / "log"
     variables = {
         "KAFKA_LISTENERS": "PLAINTEXT://127.0.0.1:0",
         "KAFKA_METRICS_LISTENERS": "http://127.0.0.1:0",
@@ -96,28 +109,27 @@ def test_it_serves_stops_on_sigterm_and_keeps_its_id(tmp_path: Path) -> None:
         "KAFKA_LOG_FORMAT": "json",
         "KAFKA_BROKER_ID": "4",
     }
-    with subprocess.Popen(
-        command(tmp_path),
-        env=environment(variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            command(data_dir), env=environment(variables), stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
         assert process.stdout is not None
         try:
             ready = process.stdout.readline()
-            zookeeper = ready.split()[3] if ready else ""
+            assert ready.startswith("ready 127.0.0.1:"), log.read_text()
+            assert wait_until(lambda: is_healthy(log), 10)
             process.send_signal(signal.SIGTERM)
-            _, log = process.communicate(timeout=60)
+            assert process.wait(60) == 0, log.read_text()
         finally:
             process.kill()
-    assert ready.startswith("ready 127.0.0.1:"), log
-    assert process.returncode == 0, log
-    assert all(line.startswith('{"ts":') for line in log.splitlines())
-    assert "ignored KAFKA_HEAP_OPTS" in log
-    assert (tmp_path / "data" / CLEAN_SHUTDOWN_FILE).is_file()
-    assert read_properties(str(tmp_path / "server.properties"), "")["zookeeper.connect"] == zookeeper
-    assert (tmp_path / "server.properties").stat().st_mode & 0o077 == 0
-    other = run(tmp_path, variables | {"KAFKA_BROKER_ID": "5"})
+    lines = log.read_text().splitlines()
+    assert all(line.startswith('{"ts":') for line in lines)
+    assert any("ignored KAFKA_HEAP_OPTS" in line for line in lines)
+    assert (data_dir / "data" / CLEAN_SHUTDOWN_FILE).is_file()
+    assert read_properties(str(data_dir / "server.properties"), "")["zookeeper.connect"] == ready.split()[3]
+    assert (data_dir / "server.properties").stat().st_mode & 0o077 == 0
+    other = run(data_dir, variables | {"KAFKA_BROKER_ID": "5"})
     assert other.returncode == 2
     assert "belongs to broker 4, not to broker 5" in other.stderr
