@@ -19,7 +19,7 @@ _SECTION = re.compile(r"^# --- (.+?) -+$", re.MULTILINE)
 _NAME = re.compile(r"^(\w+) = Metric\(", re.MULTILINE)
 
 BROKER_METRICS = (
-    "What `/metrics` of a broker has, for Prometheus. The property `metrics.listeners` of [brokers](broker-properties.md#metrics-and-health) says where it is served. "
+    "What `/metrics` of a broker has, for Prometheus. The property `metrics.listeners` of [brokers](broker-properties.md#metrics-and-health) says where it is served; [monitor a cluster](../guides/monitor.md) has a dashboard and alerts. "
     "Names and labels of `kafka_…` are those of kafka_exporter. A partition is exposed by its leader and a group by its coordinator, so a sum over all brokers counts each once. "
     "A counter only rises while its process runs. Histograms are in seconds: `NAME_bucket` with the label `le`, `NAME_sum` and `NAME_count`. "
     "In the label `api` fetches of consumers are `FetchConsumer`, and those of followers `FetchFollower`; `error` is a name of [Error codes](error-codes.md)."

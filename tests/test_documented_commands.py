@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from minikafka.net.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```\n(\$ .*?)^```$", re.DOTALL | re.MULTILINE)
@@ -47,6 +50,8 @@ FLIGHTS = (
         "minikafka produce flights --key-separator :"
     ),
 )
+METRICS = "127.0.0.1:9308"
+"""The address of the metrics in the documents."""
 NEXT_FLIGHT = "echo 'WN:{\"delay\":7}' | minikafka produce flights --key-separator :"
 
 
@@ -58,6 +63,8 @@ class Page:
     sections: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
+    needs: str = "bash"
+    """A program that its commands use."""
 
 
 PAGES = (
@@ -72,6 +79,7 @@ PAGES = (
     Page("docs/guides/consumer-groups.md", ("Read with a group", "Reset offsets"), before=FLIGHTS),
     Page("docs/guides/python-clients.md", before=(*FLIGHTS, NEXT_FLIGHT)),
     Page("docs/guides/client-metrics.md", before=FLIGHTS),
+    Page("docs/guides/monitor.md", ("Turn it on", "Probe a broker"), before=FLIGHTS, needs="curl"),
     Page("docs/guides/test-with-pytest.md"),
     Page("docs/reference/cli-for-kafka-users.md", ("An hour in the shell",)),
     Page("docs/guides/inspect-logs.md", before=FLIGHTS),
@@ -103,6 +111,9 @@ def cluster(directory: Path, *options: str) -> Iterator[Callable[[str], str]]:
     environment["COLUMNS"] = "200"
     environment["MINIKAFKA_CONFIG_HOME"] = str(directory / "config")
     command = [sys.executable, "-m", "minikafka", "up", "--port", "0", *options]
+    metrics = f"127.0.0.1:{free_port()}"
+    if "--brokers" not in options:  # which have the next ports
+        command += ["--set", f"metrics.listeners=http://{metrics}"]
     with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, text=True, env=environment) as up:
         try:
             assert up.stdout is not None
@@ -113,6 +124,7 @@ def cluster(directory: Path, *options: str) -> Iterator[Callable[[str], str]]:
 
             def run(text: str) -> str:
                 here = re.sub(r"(--zookeeper )127\.0\.0\.1:\d+", rf"\g<1>{zookeeper}", text)
+                here = here.replace(METRICS, metrics)
                 done = subprocess.run(
                     ["bash", "-c", here],
                     cwd=directory,
@@ -188,6 +200,8 @@ def run_blocks(text: str, run: Callable[[str], str]) -> tuple[str, list[str]]:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: "-".join([Path(page.path).stem, *page.sections[:1]]))
 def test_commands_print_what_the_page_shows(page: Page, tmp_path: Path) -> None:
+    if shutil.which(page.needs) is None:
+        pytest.skip(f"needs {page.needs}")
     path = ROOT / page.path
     text = path.read_text(encoding="utf-8")
     different: list[str] = []

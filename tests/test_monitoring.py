@@ -14,6 +14,7 @@ import pytest
 
 from minikafka.base.metrics import Kind
 from minikafka.registry.store import SessionState
+from minikafka.server.config.properties import BROKER_CONFIG
 from minikafka.server.metrics import definitions
 from tests.support.prometheus import (
     ALERTS,
@@ -180,6 +181,15 @@ def test_alerts_name_metrics_and_commands_that_exist() -> None:
         assert not options or f"`--{options}`" in section.partition("\n## ")[0], command
     for page in set(re.findall(r"docs/[\w/-]+\.md", text)):
         assert (ROOT / page).exists()
+
+
+def test_guide_names_metrics_alerts_and_properties_that_exist() -> None:
+    text = (ROOT / "docs" / "guides" / "monitor.md").read_text("utf-8")
+    names = set(re.findall(r"\b(?:minikafka|kafka|process)_[a-z]\w+", text))
+    assert names - KNOWN.keys() - {"kafka_exporter"} == set()
+    alerts = {rule.get("alert") for rule in rules()}
+    assert set(re.findall(r"\bMinikafka\w+", text)) - alerts == set()
+    assert set(re.findall(r"(?<![/-])\bmetrics\.[a-z.]+[a-z]", text)) - BROKER_CONFIG.keys.keys() == set()
 
 
 def test_events_of_a_session_are_those_in_the_reference() -> None:
