@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
+from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness
 from tests.support.command_line import CommandLine
 
@@ -132,3 +134,16 @@ def test_yaml_and_csv_have_the_same_rows(consume: Callable[..., str], cli: Comma
     assert cli.lines[:2] == ["- topic: t", "  partitions: 2"]
     assert cli.run("cluster", "describe", "--format", "csv") == 0
     assert cli.lines[0] == "broker,host,port,rack,controller,leads,replicas"
+
+
+def test_a_rack_in_the_properties_is_that_of_the_reader(
+    brokers: BrokerHarness, consume: Callable[..., str], tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.rack=b\n")
+    consume("u", "-e")
+    assert {request.rack_id for request in brokers.asked(ApiKey.FETCH)} == {""}
+    for group in ((), ("-g", "near")):
+        before = len(brokers.asked(ApiKey.FETCH))
+        consume("u", "-e", *group, "--command-config", str(file))
+        assert brokers.asked(ApiKey.FETCH)[before].rack_id == "b"

@@ -16,6 +16,7 @@ from minikafka.base.text import counted
 from minikafka.cli.group_reader import GroupReader
 from minikafka.cli.latency import round_trips, summary
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
+from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.network.cluster import ClusterClient
@@ -29,6 +30,7 @@ from minikafka.wire.apis.offset_fetch import (
 )
 from tests.support.broker_harness import OFFSETS, BrokerHarness, commit_error
 from tests.support.command_line import CommandLine
+from tests.support.transactions import part_of_transaction
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -450,6 +452,21 @@ def test_a_filter_that_chooses_nothing_yet_is_told(
     with GroupReader(client(brokers), Whitelist("x.*"), "all", Reset.EARLIEST, threads=False):
         pass
     assert capfd.readouterr().err == "minikafka: no topic matches x.* yet; waiting for one\n"
+
+
+def test_a_member_at_an_open_transaction_says_so_once(
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
+) -> None:
+    partition = brokers.simulation.machine_of(brokers.leader(T1)).broker.partition(T1)
+    partition.append(part_of_transaction(7, 1))
+    committed = IsolationLevel.READ_COMMITTED
+    reader = GroupReader(
+        client(brokers), ("t",), "g", Reset.EARLIEST, isolation=committed, to_end=True, threads=False
+    )
+    with reader as member:
+        assert len(list(member.messages())) == 8
+    told = "minikafka: an open transaction holds back messages of t-1 (which ends at 6): ending before it; "
+    assert capfd.readouterr().err.count(told) == 1
 
 
 def test_a_topic_that_is_deleted_ends_it(brokers: BrokerHarness) -> None:
