@@ -14,7 +14,8 @@ import typer
 
 from minikafka.base.config.types import integer
 from minikafka.base.errors import ConfigError
-from minikafka.cli.options import Format, number_option, parse_data_dir, value_option
+from minikafka.base.log_lines import LogFormat
+from minikafka.cli.options import number_option, parse_data_dir, value_option
 from minikafka.cli.output import print_json, say
 from minikafka.cli.signals import stop_on_signal
 
@@ -53,10 +54,11 @@ def _since(text: str) -> int:
     return parse_time("--since", text, f"must be {TIMES}, or how long ago: 10m, 1h30m")
 
 
-def _format(text: str | Format) -> Format:
-    if str(text) not in ("text", "table", "json"):
-        raise ConfigError("--format", text, "must be text or json")
-    return Format.JSON if str(text) == "json" else Format.TABLE
+def _format(text: str | LogFormat) -> LogFormat:
+    try:
+        return LogFormat(text)
+    except ValueError:
+        raise ConfigError("--format", text, "must be text or json") from None
 
 
 def logs(
@@ -84,11 +86,15 @@ def logs(
         int | None, number_option("--tail", "N", "Begin with the last N of them.", 0, show_default=False)
     ] = None,
     style: Annotated[
-        Format,
+        LogFormat,
         typer.Option(
-            "--format", parser=_format, metavar="text|json", help="text, or json with one object a line."
+            "--format",
+            parser=_format,
+            metavar="text|json",
+            help="text, the default, or json with one object a line.",
+            show_default=False,
         ),
-    ] = Format.TABLE,
+    ] = LogFormat.TEXT,
 ) -> None:
     """Print what brokers and ZooKeeper have logged, in the order of time, with older files."""
     from minikafka.embedded.log_files import ClusterLogs
@@ -99,7 +105,7 @@ def logs(
 
         def print_all(entries: Iterable[LogEntry]) -> None:
             for entry in entries:
-                if style is Format.JSON:
+                if style is LogFormat.JSON:
                     print_json(entry.to_json())
                 else:
                     for line in (entry.line, *entry.more):
