@@ -507,7 +507,7 @@ class ClusterClient:
             for position, connection in enumerate(connections):
                 # A broker that hangs leaves the others their time; the last one may take all that remains.
                 left = len(connections) - position
-                share_ms = deadline.remaining_ms() // left
+                share_ms = -(-deadline.remaining_ms() // left)  # rounded up: 0 ms would ask nobody
                 if left > 1:
                     share_ms = min(share_ms, _METADATA_ATTEMPT_MS)
                 limit = self.deadline(deadline.at_most(share_ms))
