@@ -106,9 +106,11 @@ fetch_prometheus() {
     fi
     say "fetching Prometheus (19 MB)"
     directory=$(mktemp -d)
-    ! may_use_apt || apt-get update -qq
-    (cd "$directory" && apt-get download -qq prometheus && dpkg-deb --extract prometheus_*.deb .) 2>"$directory/log" &&
-        mv "$directory/usr/bin" "$1/prometheus" ||
+    {
+        ! may_use_apt || apt-get update -qq
+        (cd "$directory" && apt-get download -qq prometheus && dpkg-deb --extract prometheus_*.deb .) &&
+            rm -rf "$1/prometheus" && mv "$directory/usr/bin" "$1/prometheus"
+    } 2>"$directory/log" ||
         say "the tests that need Prometheus are left out: $(tail -n 1 "$directory/log")"
     rm -rf "$directory"
 }
