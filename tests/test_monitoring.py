@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from minikafka.base.metrics import Kind
+from minikafka.cli.up import DEFAULT_METRICS_PORT
 from minikafka.registry.store import SessionState
 from minikafka.server.config.properties import BROKER_CONFIG
 from minikafka.server.metrics import definitions
@@ -195,6 +196,23 @@ def test_guide_names_metrics_alerts_and_properties_that_exist() -> None:
 def test_events_of_a_session_are_those_in_the_reference() -> None:
     text = definitions.ZOOKEEPER_SESSION_EVENTS.help
     assert [state.value for state in SessionState if state.value not in text] == []
+
+
+def test_example_scrapes_the_brokers_of_up() -> None:
+    (job,) = documents(MONITORING / "prometheus.yml")["scrape_configs"]
+    ports = [int(target.partition(":")[2]) for target in job["static_configs"][0]["targets"]]
+    assert ports == [DEFAULT_METRICS_PORT + number for number in range(3)]
+
+
+def test_composed_prometheus_scrapes_the_composed_brokers() -> None:
+    (job,) = documents(MONITORING / "prometheus.compose.yml")["scrape_configs"]
+    services = [
+        name
+        for file in ("compose.yaml", "compose.cluster.yaml")
+        for name in documents(MONITORING.parent / file)["services"]
+        if "broker" in name
+    ]
+    assert job["dns_sd_configs"][0]["names"] == services
 
 
 def test_composed_grafana_shows_the_dashboard() -> None:
