@@ -150,6 +150,18 @@ find_java() {
     return 1
 }
 
+has_browser() {
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
+}
+
+# The tests of the web console drive a browser; without one they are skipped.
+want_browser() {
+    if ! has_browser && may_use_apt; then
+        apt_install chromium
+    fi
+    has_browser || say "no Chromium: the tests of the console in a browser are skipped (sudo apt-get install chromium)"
+}
+
 # ZooKeeper and Spark need Java 17 or newer: Debian 12 has 17, Debian 13 has 21.
 need_java() {
     if find_java; then

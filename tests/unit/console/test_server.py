@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import urllib.parse
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +16,7 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.embedded.cluster import Cluster
+from tests.support.console_process import running_console
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
 
@@ -44,62 +39,8 @@ def options(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return options
 
 
-class Browser:
-    """A browser with one cookie, at a console process."""
-
-    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
-        self.process = process
-        self.port = port
-        self.cookie = ""
-        self.connections = ExitStack()
-
-    def open(self, method: str, address: str, form: dict[str, str] | None = None) -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        self.connections.callback(connection.close)
-        headers = {"cookie": self.cookie} if self.cookie else {}
-        body = None
-        if form is not None:
-            body = urllib.parse.urlencode(form)
-            headers["content-type"] = "application/x-www-form-urlencoded"
-        connection.request(method, address, body, headers)
-        response = self.connections.enter_context(connection.getresponse())
-        if cookie := response.headers["set-cookie"]:
-            self.cookie = cookie.partition(";")[0]
-        return response
-
-    def text(self, address: str) -> str:
-        response = self.open("GET", address)
-        text = response.read().decode()
-        assert response.status == 200, text
-        return text
-
-    def post(self, address: str, form: dict[str, str], page: str) -> http.client.HTTPResponse:
-        found = re.search(r'name="csrf" value="(\w+)"', self.text(page))
-        assert found is not None
-        return self.open("POST", address, {"csrf": found[1], **form})
-
-
-@contextmanager
-def console(*options: str, **environment: str) -> Iterator[Browser]:
-    command = [sys.executable, "-m", "minikafka", "console", "--port", "0", *options]
-
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    ) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            found = re.fullmatch(r"ready http://127\.0\.0\.1:(\d+)\n", line)
-            assert found is not None, line
-            browser = Browser(process, int(found[1]))
-            with browser.connections:
-                yield browser
-        finally:
-            process.kill()
-
-
 def test_a_console_tails_a_topic_and_ends_at_a_signal(cluster: Cluster, options: tuple[str, ...]) -> None:
-    with console(*options, "--login", "token", MINIKAFKA_CONSOLE_TOKEN=TOKEN) as browser:
+    with running_console(*options, "--login", "token", MINIKAFKA_CONSOLE_TOKEN=TOKEN) as browser:
         assert browser.post("/login", {"token": TOKEN}, "/login").status == 303
         assert "healthy" in browser.text("/")
         events = browser.open("GET", "/topics/orders/tail/events")
@@ -125,7 +66,7 @@ def test_users_log_in_with_their_password_of_the_cluster(
     file = tmp_path / "client.properties"  # has no user of its own
     properties = {name: value for name, value in cluster.client_properties.items() if "jaas" not in name}
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    with console(*options[:2], "--command-config", str(file), "--login", "sasl") as browser:
+    with running_console(*options[:2], "--command-config", str(file), "--login", "sasl") as browser:
         form = {"user": "admin", "password": "wrong"}
         response = browser.post("/login", form, "/login")
         assert response.status == 403

@@ -111,6 +111,7 @@
     count();
   });
   window.addEventListener("pagehide", stop);
+  document.getElementById("without-script").hidden = true;
   tail.hidden = false;
   count();
   start();
