@@ -82,9 +82,10 @@ def address(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # The sandbox needs rights that a container does not have; the only pages are ours.
-        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    # The sandbox needs rights that a container does not have; the only pages are ours.
+    options = {"executable_path": CHROMIUM, "args": ["--no-sandbox"]}
+    with sync_playwright() as playwright, playwright.chromium.launch(**options) as browser:  # type: ignore[arg-type]
+        yield browser
 
 
 @contextmanager
