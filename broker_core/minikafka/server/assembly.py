@@ -149,7 +149,7 @@ class RunningBroker:
         _prepare(self.broker, zk_client.store, ports)
         self.coordinator = coordinator = GroupCoordinator(self.broker, ports.loader, ports.random_bytes)
         marker_writer = MarkerWriter(self.broker, coordinator)
-        transactions = self._transactions(ports, marker_writer)
+        self.transactions = transactions = self._transactions(ports, marker_writer)
         self._fetchers = ReplicaFetcherManager(self.broker, ports.connector, ports.spawn)
         timeout_ms = config.replication.controller_timeout_ms
         self._channels = ControllerChannelManager(

@@ -112,6 +112,10 @@ class TransactionCoordinatorShard:
         """Return all ids."""
         return list(self._transactions)
 
+    def states(self) -> list[tuple[TransactionState, int]]:
+        """Return the state of each transaction, and when it began. Any thread may call this."""
+        return [(metadata.state, metadata.start_ms) for metadata in list(self._transactions.values())]
+
     def highest_producer_id(self) -> int:
         """Return the largest producer id of all transactions; -1 for none."""
         ids = (metadata.producer_id for metadata in self._transactions.values())

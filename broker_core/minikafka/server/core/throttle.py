@@ -118,6 +118,8 @@ class RequestMeter:
         """Count partitions that are created or deleted; return False if they may not be at the moment."""
         now_ms, quotas = self._broker.clock.monotonic_ms(), self._broker.quotas
         pause_ms, allowed = quotas.record_mutations(self.user, self.client_id, count, now_ms, strict=strict)
+        if pause_ms:
+            self._broker.metrics.count_throttled(QuotaType.CONTROLLER_MUTATION.value)
         self.pause_ms = max(self.pause_ms, pause_ms)
         return allowed
 
@@ -211,4 +213,7 @@ def metered(broker: Broker, context: RequestContext, request: Any, meter: Reques
 
 def pause_of(broker: Broker, user: str, client_id: str, quota: QuotaType, count: float) -> int:
     """Count for a quota of a client; return the pause for its connection in milliseconds."""
-    return broker.quotas.record(user, client_id, quota, count, broker.clock.monotonic_ms())
+    pause_ms = broker.quotas.record(user, client_id, quota, count, broker.clock.monotonic_ms())
+    if pause_ms:
+        broker.metrics.count_throttled(quota.value)
+    return pause_ms

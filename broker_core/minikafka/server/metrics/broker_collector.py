@@ -24,6 +24,7 @@ from minikafka.server.metrics.health import Health
 from minikafka.server.metrics.kafka_exporter import KafkaExporter, SeriesBudget
 from minikafka.server.metrics.process import expose_process
 from minikafka.server.metrics.zookeeper_groups import ZooKeeperGroups
+from minikafka.transactions.states import TransactionState
 
 
 class BrokerCollector:
@@ -58,6 +59,7 @@ class BrokerCollector:
         self._expose_waiting(out)
         self._expose_controller(out)
         self._expose_groups(out)
+        self._expose_transactions(out)
         out.add_histograms(d.ZOOKEEPER_LATENCY, metrics.zookeeper_requests.histograms())
         out.add(d.ZOOKEEPER_CONNECTED, int(broker.zk_client.connected))
         metrics.expose_events(out, (d.ZOOKEEPER_SESSION_EVENTS,))
@@ -85,7 +87,7 @@ class BrokerCollector:
         idle = server.idle_seconds().items()
         out.add_all(d.NETWORK_IDLE, [(labels(thread=name), seconds) for name, seconds in idle])
         out.add(d.POOL_QUEUE, broker.pool.queued())
-        broker.metrics.expose_events(out, (d.AUTHENTICATIONS,))
+        broker.metrics.expose_events(out, (d.THROTTLED, d.AUTHENTICATIONS))
 
     def _expose_replicas(self, out: MetricSink) -> None:
         partitions = list(self._broker.partitions.values())
@@ -141,6 +143,16 @@ class BrokerCollector:
         offsets = sum(len(found) for shard in shards for found in shard.all_offsets().values())
         out.add(d.GROUP_OFFSETS, offsets)
         self._broker.metrics.expose_events(out, (d.REBALANCES,))
+
+    def _expose_transactions(self, out: MetricSink) -> None:
+        coordinated = [
+            found for led in list(self._running.transactions.led.values()) for found in led.shard.states()
+        ]
+        states = Counter(state.label for state, _ in coordinated)
+        out.add_all(d.TRANSACTIONS, [(labels(state=name), count) for name, count in sorted(states.items())])
+        now_ms = self._broker.clock.now_ms()
+        open_ms = [now_ms - begun_ms for state, begun_ms in coordinated if state is TransactionState.ONGOING]
+        out.add(d.OLDEST_TRANSACTION, max(0, *open_ms, 0) / 1000)
 
 
 def _is_under_replicated(partition: Partition) -> bool:

@@ -172,6 +172,10 @@ class BrokerMetrics:
         """Add to a counter of what happens seldom. label_text: from ``labels``, of few different values."""
         self._events.add((metric, label_text), count)
 
+    def count_throttled(self, quota: str) -> None:
+        """Count a request that a quota pauses. quota: Kafka's name of its config."""
+        self.count(d.THROTTLED, labels(quota=quota))
+
     def produced(self, topic: str, messages: int, size_bytes: int) -> None:
         """Count a partition of a produce request that was appended."""
         row = self.topics.row(topic)

@@ -178,6 +178,13 @@ POOL_QUEUE = Metric(
     (),
     "kafka.network:type=RequestChannel,name=RequestQueueSize",
 )
+THROTTLED = Metric(
+    "minikafka_throttled_requests_total",
+    COUNTER,
+    "Requests whose connection is paused, by the quota of the client.",
+    ("quota",),
+    "kafka.server:type={Produce|Fetch|Request},user=…,client-id=…,name=throttle-time",
+)
 AUTHENTICATIONS = Metric(
     "minikafka_authentications_total",
     COUNTER,
@@ -369,6 +376,18 @@ GROUP_OFFSETS = Metric(
 )
 REBALANCES = Metric(
     "minikafka_group_rebalances_total", COUNTER, "Rebalances of groups that this broker coordinates."
+)
+
+TRANSACTIONS = Metric(
+    "minikafka_transactions",
+    GAUGE,
+    "Transactional ids that this broker coordinates, by the state of their transaction.",
+    ("state",),
+)
+OLDEST_TRANSACTION = Metric(
+    "minikafka_oldest_open_transaction_seconds",
+    GAUGE,
+    "Age of the oldest of these transactions that is open; 0 without one.",
 )
 
 # --- ZooKeeper and the process ------------------------------------------------------------------------------

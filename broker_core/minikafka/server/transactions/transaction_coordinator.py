@@ -114,7 +114,7 @@ class TransactionCoordinator:
         self._settings = broker.config.transactions
         self._loader = TransactionLoader(self._settings, broker.clock, self._config.load_bytes)
         self._loading = loading
-        self._led: dict[int, _Led] = {}
+        self.led: dict[int, _Led] = {}
         """Partition -> its transactions."""
         self._loads: dict[int, _Load] = {}
         """The partitions that are being loaded."""
@@ -162,7 +162,7 @@ class TransactionCoordinator:
         topic_partition = self.partition_of(transactional_id)
         if topic_partition.partition in self._loads:
             raise BrokerError(ErrorCode.GROUP_LOAD_IN_PROGRESS, f"{topic_partition} is being loaded")
-        led = self._led.get(topic_partition.partition)
+        led = self.led.get(topic_partition.partition)
         if led is None:
             raise BrokerError(
                 ErrorCode.NOT_COORDINATOR_FOR_GROUP,
@@ -266,7 +266,7 @@ class TransactionCoordinator:
         """Return the transactions here that pass the filters, and an error if some are not loaded."""
 
         def listing(number: int) -> list[TransactionListing]:
-            led = self._led.get(number)
+            led = self.led.get(number)
             if led is None:
                 return []
             return led.shard.list_transactions(
@@ -276,7 +276,7 @@ class TransactionCoordinator:
         if self._stopped:
             return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, []
         found: list[TransactionListing] = []
-        for number in self.broker.run(lambda: list(self._led)):  # other requests get the lock in between
+        for number in self.broker.run(lambda: list(self.led)):  # other requests get the lock in between
             found += self.broker.run(partial(listing, number))
         return ErrorCode.GROUP_LOAD_IN_PROGRESS if self._loads else ErrorCode.NONE, found
 
@@ -357,7 +357,7 @@ class TransactionCoordinator:
 
     def _retry(self, led: _Led, append: AppendTransition) -> None:
         def step() -> None:
-            if self._led.get(led.topic_partition.partition) is led:
+            if self.led.get(led.topic_partition.partition) is led:
                 self._append(led, append)
 
         self.broker.run(step)
@@ -372,7 +372,7 @@ class TransactionCoordinator:
         """Take partitions that have their marker, or need none, out of a transaction that ends."""
 
         def step() -> None:
-            led = self._led.get(self.partition_of(markers.transactional_id).partition)
+            led = self.led.get(self.partition_of(markers.transactional_id).partition)
             if led is not None:
                 now_ms = self.broker.clock.now_ms()
                 self._append_all(led, [led.shard.markers_written(markers, partitions, now_ms)])
@@ -387,7 +387,7 @@ class TransactionCoordinator:
     def partitions_deleted(self, deleted: Sequence[TopicPartition]) -> None:
         """Take deleted partitions out of all transactions. Called within a step."""
         self._sender.partitions_deleted(deleted)
-        for led in self._led.values():
+        for led in self.led.values():
             self._append_all(led, led.shard.partitions_deleted(deleted, self.broker.clock.now_ms()))
         for load in self._loads.values():
             load.deleted += deleted
@@ -432,9 +432,9 @@ class TransactionCoordinator:
 
         def step() -> bool:
             if not partitions:
-                partitions.extend(self._led)
+                partitions.extend(self.led)
             if partitions:
-                led = self._led.get(partitions[0])
+                led = self.led.get(partitions[0])
                 if led is None or not search(led):
                     partitions.popleft()
             return bool(partitions)
@@ -452,7 +452,7 @@ class TransactionCoordinator:
             self._unload(number)
             return
         assert partition.leadership is not None
-        epoch, led, load = partition.leadership.leader_epoch, self._led.get(number), self._loads.get(number)
+        epoch, led, load = partition.leadership.leader_epoch, self.led.get(number), self._loads.get(number)
         known = led.shard.coordinator_epoch if led else load.epoch if load else None
         if known is not None and known >= partition.first_led_epoch:
             # Nobody else has led in between.
@@ -462,7 +462,7 @@ class TransactionCoordinator:
         self._unload(number)
         if partition.log.start_offset == partition.log.end_offset:
             shard = TransactionCoordinatorShard(self._settings, epoch)
-            self._led[number] = _Led(topic_partition, shard)
+            self.led[number] = _Led(topic_partition, shard)
         else:
             self._loads[number] = load = _Load(epoch)
             self._loading.submit(partial(self._load, partition, load))
@@ -473,14 +473,14 @@ class TransactionCoordinator:
 
         def step() -> None:
             self._stopped = True
-            for number in [*self._led, *self._loads]:
+            for number in [*self.led, *self._loads]:
                 self._unload(number)
 
         self.broker.run(step)
 
     def _unload(self, number: int) -> None:
         self._loads.pop(number, None)
-        led = self._led.pop(number, None)
+        led = self.led.pop(number, None)
         if led is not None:
             led.shard.unload()
             self._sender.drop(lambda markers: self.partition_of(markers.transactional_id).partition == number)
@@ -528,7 +528,7 @@ class TransactionCoordinator:
         shard.coordinator_epoch = partition.leadership.leader_epoch
         led = _Led(topic_partition, shard)
         del self._loads[topic_partition.partition]
-        self._led[topic_partition.partition] = led
+        self.led[topic_partition.partition] = led
         now_ms = self.broker.clock.now_ms()
         self._append_all(led, shard.partitions_deleted(load.deleted, now_ms))
         for outcome in shard.resume(now_ms):

@@ -19,6 +19,7 @@ from minikafka.server.metrics.kafka_exporter import KafkaExporter, SeriesBudget
 from minikafka.server.metrics.zookeeper_groups import ZooKeeperGroups
 from minikafka.wire.consumer_protocol import Assignment, ConsumerPartitions, encode_assignment
 from tests.support import requests
+from tests.support.coordinated_transactions import T0, CoordinatedTransactions
 from tests.support.simulation import Machine, Simulation
 
 SET = build_message_set([Record(None, value, 0) for value in (b"x", b"y", b"z")])
@@ -293,3 +294,19 @@ def test_group_in_zookeeper_has_its_lag(one: Simulation) -> None:
         in out.encode().decode()
     )
     assert 'topic="gone"' not in out.encode().decode()
+
+
+def test_transactions_are_counted_by_state_with_the_oldest_age() -> None:
+    txn = CoordinatedTransactions()
+    txn.add(txn.init(), T0)
+    txn.world.pass_time(5_000)
+    found = scrape(txn.world.machine)
+    assert found["minikafka_transactions"] == {("Ongoing",): 1}
+    assert 5 <= found["minikafka_oldest_open_transaction_seconds"][()] < 10
+
+
+def test_requests_that_a_quota_pauses_are_counted() -> None:
+    simulation = Simulation.serving("t", properties={"quota.producer.default": "1000"})
+    simulation.produce("t", b"x" * 20_000)
+    found = scrape(simulation.machine, "minikafka_throttled")
+    assert found["minikafka_throttled_requests_total"] == {("producer_byte_rate",): 1}
