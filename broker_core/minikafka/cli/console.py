@@ -84,6 +84,9 @@ def console(
         ) from None
 
     way = Login(login)
+    if way is Login.SASL and zookeeper:
+        reason = "conflicts with --login sasl: ZooKeeper knows nothing of the rights of the users who log in"
+        raise ConfigError("--zookeeper", zookeeper, reason)
     with _store(zookeeper, data_dir, command_config) as store:
         if store is not None and zookeeper and not connect.is_typed(bootstrap):
             bootstrap = connect.registered_brokers(store, zookeeper, command_config)

@@ -117,7 +117,7 @@ class Sessions:
         except MinikafkaError:
             cluster.close()
             raise
-        return Access(cluster, self._settings.store)
+        return Access(cluster)  # ZooKeeper knows nothing of this user's rights
 
     def log_out(self, session_id: str) -> None:
         """End a session, if it exists."""

@@ -32,6 +32,7 @@ def test_the_extra_is_named_where_it_is_missing(cli: CommandLine, monkeypatch: p
         (("--login", "magic"), "--login='magic'"),
         (("--login", "sasl"), "sasl.mechanism='none': has no users with passwords"),
         (("--port", "70000"), "--port"),
+        (("--login", "sasl", "--zookeeper", "h:1"), "--zookeeper='h:1': conflicts with --login sasl"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

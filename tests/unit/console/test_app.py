@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.base.errors import AuthenticationFailed, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 from minikafka.console.settings import FORM_BYTES_MAX, ConsoleSettings, Login
 from tests.support.broker_harness import BrokerHarness
 from tests.unit.console.conftest import T0, ConsoleClient
@@ -292,7 +293,9 @@ def test_users_of_the_cluster_log_in_with_their_own_access(brokers: BrokerHarnes
             client.check_login = refuse  # type: ignore[method-assign]
         return client
 
-    console = serve(brokers, login=Login.SASL, connect=connect)
+    store = brokers.zookeeper.connect()
+    ZooKeeperGroups(store).set_offsets("of-nobody", {T0: 1})
+    console = serve(brokers, login=Login.SASL, connect=connect, store=store)
     assert connected == []
     response = log_in(console, user="alice", password="wrong")
     assert response.status_code == 403  # type: ignore[attr-defined]
@@ -301,3 +304,4 @@ def test_users_of_the_cluster_log_in_with_their_own_access(brokers: BrokerHarnes
     log_in(console, user="alice", password="right")
     assert "alice" in console.page("/")
     assert connected == [("alice", "wrong"), ("alice", "right")]
+    assert "of-nobody" not in console.page("/groups")  # ZooKeeper would not ask for her rights
