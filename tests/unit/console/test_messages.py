@@ -64,6 +64,8 @@ def test_the_oldest_are_followed_by_newer_ones(console: ConsoleClient) -> None:
         ("partition=1&limit=2", [(1, 4), (1, 3)]),
         ("where=offset&value=3", [(0, 3), (1, 3), (0, 4), (1, 4)]),
         ("where=offset&value=99", []),
+        ("where=newest&value=3&partition=0", [(0, 3), (0, 4)]),
+        ("where=newest&value=1970-01-01T00:00:01.003&partition=0", [(0, 3), (0, 4)]),
         ("where=time&value=1970-01-01T00:00:01.003&partition=0", [(0, 3), (0, 4)]),
         ("where=time&value=2030-01-01", []),
     ],

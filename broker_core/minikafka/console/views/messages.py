@@ -85,6 +85,8 @@ def selection(visit: Visit, default: Where = Where.NEWEST) -> Selection:
     if word not in {where.value for where in Where}:
         raise ConfigError("where", word, f"must be one of {', '.join(where.value for where in Where)}")
     where, text = Where(word), visit.param("value")
+    if text and where not in (Where.OFFSET, Where.TIME):  # it was typed, and the choice before it left alone
+        where = Where.OFFSET if text.isascii() and text.isdigit() else Where.TIME
     wanted = ReadRange()
     if where is Where.OFFSET:
         wanted = ReadRange(Position(Anchor.OFFSET, parse_number("value", text, 0, OFFSET_MAX)))
