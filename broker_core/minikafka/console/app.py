@@ -116,15 +116,15 @@ def _endpoint(console: Console, view: View, *, changes: bool = False) -> Endpoin
             if request.method == "GET" and not request.url.path.endswith("/events"):
                 return _to_login(request)
             return PlainTextResponse("log in first\n", 401)
+        visit = Visit(request, console, session)
         try:
-            form: Mapping[str, str] = {}
             if changes and not console.settings.allow_changes:
                 raise NotAllowed("this console is read-only; start it with --allow-changes")
             if request.method == "POST":
-                form = await _checked_form(console, request, session_id)
-            response = await run_in_threadpool(view, Visit(request, console, session, form))
+                visit.form = await _checked_form(console, request, session_id)
+            response = await run_in_threadpool(view, visit)
         except Exception as error:  # noqa: BLE001  # every error becomes a page
-            response = error_page(console, request, error)
+            response = error_page(console, request, error, visit)
         if is_new:
             _set_cookie(request, response, session_id)
         return response

@@ -168,12 +168,18 @@ class Visit:
         }
 
 
-def error_page(console: Console, request: Request, error: Exception) -> Response:
-    """Return the page of an error, with a status that says whose fault it is."""
+def error_page(console: Console, request: Request, error: Exception, visit: Visit | None = None) -> Response:
+    """Return the page of an error, with a status that says whose fault it is.
+
+    visit: that of the user, whose page has the links to all others.
+    """
     status, title = status_of(error)
     if status == 500:
         _log.error("unexpected error while serving %s", request.url.path, exc_info=error)
     text = error_text(error) if isinstance(error, MinikafkaError) else "see the log of the console"
+    if visit is not None:
+        visit.notes.clear()
+        return visit.page("error.html", status, title=title, text=text)
     return _bare_page(console, "error.html", status, title=title, text=text, here=request.url.path)
 
 

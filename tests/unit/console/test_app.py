@@ -10,7 +10,8 @@ from minikafka.base.errors import AuthenticationFailed, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 from minikafka.console.settings import FORM_BYTES_MAX, ConsoleSettings, Login
-from tests.support.broker_harness import BrokerHarness
+from minikafka.wire.api import ApiKey
+from tests.support.broker_harness import BrokerHarness, produce_error
 from tests.unit.console.conftest import T0, ConsoleClient
 
 TOKEN = "the-token-of-the-console"
@@ -121,6 +122,23 @@ def test_a_message_that_cannot_be_sent_is_shown_again(changing: ConsoleClient, f
     response = changing.post("/topics/orders/produce", {"csrf": token, "key": "my key"} | form)
     assert response.status_code == 400
     assert 'value="my key"' in response.text
+
+
+def test_a_message_that_the_brokers_refuse_is_shown_again(
+    changing: ConsoleClient, brokers: BrokerHarness
+) -> None:
+    token = changing.csrf("/topics/orders/produce")
+    brokers.always(ApiKey.PRODUCE, produce_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    response = changing.post("/topics/orders/produce", {"csrf": token, "value": "my value"})
+    assert response.status_code == 403
+    assert "my value" in response.text
+    assert "TOPIC_AUTHORIZATION_FAILED" in response.text
+
+
+def test_the_page_of_an_error_leads_to_all_others(console: ConsoleClient) -> None:
+    text = console.get("/topics/nope").text
+    assert 'href="/groups"' in text
+    assert "read-only" in text
 
 
 @pytest.mark.parametrize("token", ["", "0" * 64, "é"])

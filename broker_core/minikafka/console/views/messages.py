@@ -34,7 +34,7 @@ from minikafka.console.search import FIELDS, Pattern, Progress, search
 from minikafka.console.settings import CHANGE_TIMEOUT_MS, PAGE_TIMEOUT_MS
 from minikafka.console.streams import csv_lines, export_records, json_lines
 from minikafka.console.texts import parse_number, path
-from minikafka.console.visit import Visit, error_text
+from minikafka.console.visit import Visit, error_text, status_of
 
 LIMITS = (20, 50, 100, 200)
 EXPORT_LIMITS = (1_000, 10_000, 100_000, 1_000_000)
@@ -417,10 +417,14 @@ def produce(visit: Visit) -> Response:
         request_timeout_ms=10_000,
         security=visit.access.cluster.security,
     )
-    with BatchingProducer(visit.access.cluster, config, threads=False) as producer:
-        sent = producer.send(topic.name, value, key, number, headers=headers)
-        producer.flush()
-        result = sent.result(CHANGE_TIMEOUT_MS)
+    try:
+        with BatchingProducer(visit.access.cluster, config, threads=False) as producer:
+            sent = producer.send(topic.name, value, key, number, headers=headers)
+            producer.flush()
+            result = sent.result(CHANGE_TIMEOUT_MS)
+    except MinikafkaError as error:  # what was typed must not be lost
+        status, problem = status_of(error)[0], error_text(error)
+        return visit.page("produce.html", status, topic=topic, form=visit.form, problem=problem, done="")
     return RedirectResponse(
         path("topics", topic.name, "produce", done=f"{result.topic_partition.partition}.{result.offset}"), 303
     )
