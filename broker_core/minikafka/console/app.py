@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from minikafka.base.errors import ConfigError, MinikafkaError
-from minikafka.console.guards import Guard
+from minikafka.console.guards import Guard, host_name
 from minikafka.console.sessions import LoginRefused, Session, Sessions
 from minikafka.console.settings import FORM_BYTES_MAX, ConsoleSettings, Login
 from minikafka.console.texts import path
@@ -152,7 +152,7 @@ def _set_cookie(request: Request, response: Response, session_id: str) -> None:
 async def _checked_form(console: Console, request: Request, session_id: str) -> dict[str, str]:
     """Return the fields of a form that a page of this console has sent."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if origin is not None and not _is_own_origin(console, origin, request.headers.get("host", "")):
         raise NotAllowed("the form is of another site")
     if request.headers.get("content-type", "").partition(";")[0].strip() != _FORM:
         raise ConfigError("content-type", request.headers.get("content-type"), f"must be {_FORM}")
@@ -169,6 +169,14 @@ async def _checked_form(console: Console, request: Request, session_id: str) -> 
     if not console.sessions.is_csrf_token(session_id, form.get("csrf", "")):
         raise NotAllowed("the form has expired, or is not of this console; load the page again")
     return form
+
+
+def _is_own_origin(console: Console, origin: str, host: str) -> bool:
+    # A proxy may replace the Host header; then the name that the browser sees is one of --allowed-host.
+    netloc = urlsplit(origin).netloc
+    return bool(netloc) and (
+        netloc == host or host_name(netloc) in map(host_name, console.settings.allowed_hosts)
+    )
 
 
 # --- login --------------------------------------------------------------------------------------------------

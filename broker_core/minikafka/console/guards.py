@@ -32,8 +32,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: ConsoleSettings) -> None:
         self._app = app
-        names = {"localhost", node().lower(), settings.host.lower(), *map(str.lower, settings.allowed_hosts)}
-        self._names = names - {""}
+        names = {"localhost", node(), settings.host, *settings.allowed_hosts}
+        self._names = set(map(host_name, names)) - {""}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""

@@ -165,6 +165,14 @@ def test_a_form_of_another_origin_is_refused(changing: ConsoleClient) -> None:
     assert response.status_code == 303
 
 
+def test_a_form_through_a_proxy_with_an_allowed_name_is_taken(brokers: BrokerHarness, serve: Serve) -> None:
+    console = serve(brokers, allow_changes=True, allowed_hosts=("Example.com:443",))
+    form = {"csrf": console.csrf("/topics/orders/produce"), "value": "v"}
+    headers = {"origin": "https://example.com"}
+    assert console.post("/topics/orders/produce", form, headers=headers).status_code == 303
+    assert console.get("/", headers={"host": "example.com"}).status_code == 200
+
+
 def test_a_form_that_is_too_large_is_refused(changing: ConsoleClient) -> None:
     form = {"csrf": changing.csrf("/topics/orders/produce"), "value": "v" * FORM_BYTES_MAX}
     response = changing.post("/topics/orders/produce", form)
