@@ -107,10 +107,10 @@ def main(arguments: list[str] | None = None, notes: Iterable[str] = ()) -> int:
     except Exception as error:
         report("failed", message=f"internal error: {type(error).__name__}: {error}")
         raise
-    monitoring.watch(running, lambda: _connector(config))
-    threading.Thread(
-        target=announce, args=(running, config, monitoring.urls), name="announce", daemon=True
-    ).start()
+    if watch(monitoring, running, config, ending.fatal):
+        threading.Thread(
+            target=announce, args=(running, config, monitoring.urls), name="announce", daemon=True
+        ).start()
     status = ending.wait()
     _log.info("stopping")
     monitoring.stopping()
@@ -152,11 +152,11 @@ class _Ending:
             signal.signal(number, lambda *_: None)
         self._status = 0
 
-    def fatal(self, reason: str) -> None:
-        """Report a fatal error and end ``wait``. Any thread may call this."""
+    def fatal(self, reason: str, status: int = 1) -> None:
+        """Report a fatal error and end ``wait``, which returns ``status``. Any thread may call this."""
         report("failed", message=reason)
         self._lines.write_failure(reason)
-        self._status = 1
+        self._status = status
         os.write(self._write, b"!")
 
     def wait(self) -> int:
@@ -179,6 +179,19 @@ class _Ending:
         if os.read(self._read, 1) != _DONE:
             raise _Stopped
         return future.result()
+
+
+def watch(
+    monitoring: Monitoring, running: RunningBroker, config: BrokerConfig, fatal: Callable[[str, int], None]
+) -> bool:
+    """Serve and push the metrics of a broker that has started. A failure is fatal; return False then."""
+    try:
+        monitoring.watch(running, lambda: _connector(config))
+    except Exception as error:  # noqa: BLE001 - the broker serves already, and must stop in order
+        cause = str(error) if isinstance(error, MinikafkaError) else f"{type(error).__name__}: {error}"
+        fatal(f"failed to start the metrics: {cause}", 2)
+        return False
+    return True
 
 
 def announce(running: RunningBroker, config: BrokerConfig, metrics_urls: Sequence[str] = ()) -> None:

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.util import find_spec
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from minikafka.base.errors import ConfigError
@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
+_EXPORTER = "opentelemetry.exporter.otlp.proto.http.metric_exporter"
 _TIMEOUT_S = 5
 """The time limit for a push, with the retries of the library."""
 
@@ -40,9 +41,13 @@ def _attributes(label_text: str) -> dict[str, str]:
 
 def check_packages(config: OtlpConfig) -> None:
     """Raise ConfigError if metrics are to be pushed, and the packages of the extra are missing."""
-    if config.endpoint and find_spec("opentelemetry") is None:
-        needed = "needs more packages: pip install 'minikafka[otel]'"
-        raise ConfigError(OTLP_ENDPOINT, config.endpoint, needed)
+    if not config.endpoint:
+        return
+    try:
+        import_module(_EXPORTER)
+    except ImportError as error:
+        needed = f"needs more packages ({error}): pip install 'minikafka[otel]'"
+        raise ConfigError(OTLP_ENDPOINT, config.endpoint, needed) from None
 
 
 class OtlpMetrics:

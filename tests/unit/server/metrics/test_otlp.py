@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -120,7 +121,8 @@ def test_failure_is_logged_once_and_so_is_its_end(
 
 
 def test_missing_packages_are_named_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http", None)
+    monkeypatch.delitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.metric_exporter", raising=False)
     with pytest.raises(ConfigError, match=r"pip install 'minikafka\[otel\]'"):
         otlp.check_packages(OtlpConfig("http://127.0.0.1:4318/v1/metrics", 1))
     otlp.check_packages(OtlpConfig("", 1))
