@@ -38,7 +38,9 @@ def _address(text: str) -> HttpAddress:
 
 def _collector(text: str) -> str:
     url = urlsplit(text)
-    if text and (url.scheme not in {"http", "https"} or not url.hostname):
+    if "@" in url.netloc:
+        raise ValueError("must not have a user: give headers in the environment, OTEL_EXPORTER_OTLP_HEADERS")
+    if text and (url.scheme not in {"http", "https"} or not url.hostname or url.port == 0):
         raise ValueError
     return text
 
@@ -75,7 +77,8 @@ class OtlpConfig:
         text_type("an address as http://HOST:PORT/v1/metrics, or empty", _collector),
         "",
         "The address for metrics of an OpenTelemetry collector (OTLP over HTTP), to which they are pushed. "
-        "Empty: none. Needs `minikafka[otel]`.",
+        "Empty: none. Headers come from the environment, `OTEL_EXPORTER_OTLP_HEADERS`. Needs "
+        "`minikafka[otel]`.",
     )
     interval_ms: int = setting(
         "metrics.otlp.interval.ms", int32(1), 60_000, "How often metrics are pushed there."
