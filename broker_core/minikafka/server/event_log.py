@@ -64,7 +64,8 @@ class EventLog(logging.StreamHandler):  # type: ignore[type-arg] # not generic w
         finally:
             self.release()
         if not admitted:
-            self._await_due()
+            if not self._await_due():
+                self.write_due(final=True)
             return False
         return bool(super().handle(record))
 
@@ -84,15 +85,25 @@ class EventLog(logging.StreamHandler):  # type: ignore[type-arg] # not generic w
         for record in records:
             super().handle(record)
 
-    def _await_due(self) -> None:
+    def _await_due(self) -> bool:
+        """Let a thread write what is held back. Return False if none can: near the end of the process, or
+        when the process has too many threads.
+        """
         self.acquire()
         try:
-            if self._waiting or self._closing.is_set():
-                return
+            if self._closing.is_set():
+                return False
+            if self._waiting:
+                return True
             self._waiting = True
         finally:
             self.release()
-        threading.Thread(target=self._write_when_due, name="repeated log lines", daemon=True).start()
+        try:
+            threading.Thread(target=self._write_when_due, name="repeated log lines", daemon=True).start()
+        except (RuntimeError, MemoryError):  # the code that logs has no part in it
+            self._waiting = False
+            return False
+        return True
 
     def _write_when_due(self) -> None:
         while True:

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -45,7 +46,7 @@ class LogHarness:
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogHarness]:
-    monkeypatch.setattr(EventLog, "_await_due", lambda self: None)
+    monkeypatch.setattr(EventLog, "_await_due", lambda self: True)
     harness = LogHarness()
     yield harness
     harness.handler.close()
@@ -219,6 +220,29 @@ def test_the_thread_writes_what_is_due_and_ends() -> None:
     assert log.repeated.next_due_ms() is None
     log.handler.close()
     assert sum("failed" in line for line in log.lines) == SAME + 1
+
+
+def test_without_a_thread_to_be_had_lines_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    log, start = LogHarness(), threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    for number in range(SAME + 3):
+        if number == SAME + 2:
+            monkeypatch.setattr(threading.Thread, "start", start)
+        log.logger.warning("failed")
+    assert [line.count("repeated 1 time") for line in log.lines] == [0] * SAME + [1, 1]
+    log.handler.close()
+    assert len(log.lines) == SAME + 3
+
+
+def test_a_line_after_the_end_is_not_held() -> None:
+    log = LogHarness()
+    log.handler.close()
+    for _ in range(SAME + 1):
+        log.logger.warning("failed")
+    assert len(log.lines) == SAME + 1
 
 
 def test_places_are_forgotten_or_written_beyond_a_limit(
