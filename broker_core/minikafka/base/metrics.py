@@ -7,10 +7,11 @@ and it never falls.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate
 from time import perf_counter_ns
 from typing import Generic, TypeVar
 
@@ -29,15 +30,18 @@ class ThreadCounters(Generic[K]):
     """Rows of ``width`` counters, by key.
 
     The hot path is ``row = counters.row(key)`` and then ``row[N] += count``: a row belongs to the thread that
-    asked for it, and must not be passed to another one. Keys stay for good, so their number must be bounded.
+    asked for it, and must not be passed to another one. It takes no lock, so a garbage collection may count
+    too, wherever it interrupts a thread. Keys stay until they are discarded.
     """
 
     def __init__(self, width: int = 1) -> None:
         self._width = width
         self._lock = threading.Lock()
+        """Held while cells are summed, and not while they are counted or registered."""
         self._threads: list[tuple[threading.Thread, dict[K, list[int]]]] = []
         self._ended: dict[K, list[int]] = {}
         """The sums of threads that have ended."""
+        self._fold_at = _MANY_THREADS
         self._local = _ThreadCells(self)
 
     def row(self, key: K) -> list[int]:
@@ -55,27 +59,39 @@ class ThreadCounters(Generic[K]):
     def totals(self) -> dict[K, list[int]]:
         """Return the sums of all threads, by key."""
         with self._lock:
-            for thread, by_key in self._threads:
-                if not thread.is_alive():
-                    _add(self._ended, by_key)
-            self._threads = [pair for pair in self._threads if pair[0].is_alive()]
+            self._fold_ended()
             sums = {key: list(row) for key, row in self._ended.items()}
-            for _, by_key in self._threads:
+            for _, by_key in list(self._threads):
                 _add(sums, by_key)
         return sums
 
-    def discard(self, keys: Iterable[K]) -> None:
+    def discard(self, is_unwanted: Callable[[K], bool]) -> None:
         """Forget keys that nothing counts for any more."""
         with self._lock:
-            for key in keys:
-                self._ended.pop(key, None)
-                for _, by_key in self._threads:
-                    by_key.pop(key, None)
+            for by_key in (self._ended, *(by_key for _, by_key in list(self._threads))):
+                for key in list(by_key):
+                    if is_unwanted(key):
+                        by_key.pop(key, None)
 
     def register(self, by_key: dict[K, list[int]]) -> None:
         """Add the cells of the present thread to the sums."""
-        with self._lock:
-            self._threads.append((threading.current_thread(), by_key))
+        self._threads.append((threading.current_thread(), by_key))
+        if len(self._threads) > self._fold_at and self._lock.acquire(blocking=False):
+            try:
+                self._fold_ended()
+            finally:
+                self._lock.release()
+            self._fold_at = 2 * len(self._threads) + _MANY_THREADS
+
+    def _fold_ended(self) -> None:
+        """Move the cells of threads that have ended to their sums."""
+        for pair in [pair for pair in list(self._threads) if not pair[0].is_alive()]:
+            _add(self._ended, pair[1])
+            self._threads.remove(pair)
+
+
+_MANY_THREADS = 64
+"""The number of threads from which on those that have ended are looked for, although nobody sums."""
 
 
 def _add(sums: dict[K, list[int]], by_key: dict[K, list[int]]) -> None:
@@ -98,18 +114,14 @@ SUM = BUCKETS + 1
 
 
 def observe(row: list[int], at: int, elapsed_ns: int) -> None:
-    """Add a time to the histogram that begins at ``row[at]``.
-
-    The first bucket is not counted: it has the rest of all observations, whose number is known otherwise.
-    """
+    """Add a time to the histogram that begins at ``row[at]``."""
     row[at + SUM] += elapsed_ns
-    if elapsed_ns >= FIRST_NS:
-        count_in_bucket(row, at, elapsed_ns)
+    row[at + bucket_of(elapsed_ns)] += 1
 
 
-def count_in_bucket(row: list[int], at: int, elapsed_ns: int) -> None:
-    """Add a time of ``FIRST_NS`` or more to its bucket, and not to the sum."""
-    row[at + min((elapsed_ns // FIRST_NS).bit_length(), BUCKETS)] += 1
+def bucket_of(elapsed_ns: int) -> int:
+    """Return the number of the bucket of a time."""
+    return min((elapsed_ns // FIRST_NS).bit_length(), BUCKETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,28 +134,24 @@ class Histogram:
     sum_s: float
 
 
-def histogram(row: Sequence[int], at: int, count: int) -> Histogram:
-    """Return the histogram that begins at ``row[at]``, of ``count`` observations."""
-    counts = row[at + 1 : at + BUCKETS + 1]
-    below = count - sum(counts)
-    cumulative = [below]
-    for of_bucket in counts[:-1]:
-        below += of_bucket
-        cumulative.append(below)
-    return Histogram(cumulative, count, row[at + SUM] / 1e9)
+def histogram(row: Sequence[int], at: int, more: int = 0) -> Histogram:
+    """Return the histogram that begins at ``row[at]``; ``more`` belongs to its first bucket.
+
+    All of it comes from the buckets, none of which ever falls: Prometheus takes a fall for a restart.
+    """
+    cumulative = list(accumulate(row[at : at + BUCKETS + 1], initial=more))[1:]
+    return Histogram(cumulative[:-1], cumulative[-1], row[at + SUM] / 1e9)
 
 
 class TimeHistogram:
     """A histogram of times that any thread adds to, by the text of its labels."""
 
     def __init__(self) -> None:
-        self._rows: ThreadCounters[str] = ThreadCounters(1 + HISTOGRAM_WIDTH)
+        self._rows: ThreadCounters[str] = ThreadCounters(HISTOGRAM_WIDTH)
 
     def observe(self, elapsed_ns: int, label_text: str = "") -> None:
         """Add a time. label_text: of few different values."""
-        row = self._rows.row(label_text)
-        row[0] += 1
-        observe(row, 1, elapsed_ns)
+        observe(self._rows.row(label_text), 0, elapsed_ns)
 
     @contextmanager
     def measure(self) -> Iterator[None]:
@@ -156,8 +164,8 @@ class TimeHistogram:
 
     def histograms(self) -> dict[str, Histogram]:
         """Return the histogram of each text of labels; an empty one, without labels, if there is nothing."""
-        totals = self._rows.totals() or {"": [0] * (1 + HISTOGRAM_WIDTH)}
-        return {text: histogram(row, 1, row[0]) for text, row in sorted(totals.items())}
+        totals = self._rows.totals() or {"": [0] * HISTOGRAM_WIDTH}
+        return {text: histogram(row, 0) for text, row in sorted(totals.items())}
 
 
 class Kind(Enum):

@@ -40,7 +40,7 @@ class ResponseSender(Protocol):
 class SocketExchange(RequestTimes):
     """Implements ``interfaces.Exchange``. It is its own ``times``, which saves an object for each request."""
 
-    __slots__ = ("_answered", "_channel", "_processor", "keeps_memory", "meter", "parked")
+    __slots__ = ("_answered", "_channel", "_processor", "in_pool", "keeps_memory", "meter", "parked")
 
     def __init__(self, processor: ResponseSender, channel: Channel, request_bytes: int = 0) -> None:
         super().__init__(request_bytes)
@@ -49,6 +49,8 @@ class SocketExchange(RequestTimes):
         self._answered = False
         self.meter: RequestMeter | None = None
         self.parked = False
+        self.in_pool = False
+        """True once the request's bytes were counted until the response: the pool, or a job, works for it."""
         self.keeps_memory = False
         """True when the request's bytes are counted until the response."""
 
@@ -95,6 +97,7 @@ class SocketExchange(RequestTimes):
 
     def keep_counted(self, kept: bool = True) -> None:
         self.keeps_memory = kept
+        self.in_pool = self.in_pool or kept
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         if self._answered:
@@ -109,6 +112,7 @@ class SocketExchange(RequestTimes):
     def close(self, reason: str, response: Sequence[Part] = (), delay_ms: int = 0) -> None:
         outgoing = NetworkSend(encode_frame(response) if response else [])
         self._answered = True
+        self.response_complete_ns = perf_counter_ns()
         self._processor.execute(
             lambda: self._processor.begin_close(self._channel, reason, outgoing, delay_ms)
         )

@@ -468,7 +468,7 @@ class Processor:
             self.close_channel(channel, "unexpected error in its request", limited=False)
         # Most requests are answered by now and never counted. All responses pass this thread.
         if channel.state is IN_SERVICE:
-            if not exchange.keeps_memory:  # otherwise the pool works for it
+            if not exchange.in_pool:
                 exchange.local_complete()
             if not exchange.parked:
                 channel.counted = True

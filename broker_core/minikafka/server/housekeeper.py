@@ -36,6 +36,8 @@ _TOPIC_IDS_AT_ONCE = 50
 """The most topic ids that are written, a flush each, before other tasks."""
 _BACKOFF_LOOK_MS = 10_000
 """The interval of looks at the cleaner's backoff, which may change, and be longer than a thread can wait."""
+_FORGET_TOPICS_MS = 30_000
+"""The interval of looks for topics whose metrics are not needed any more."""
 _COUNTERS_MS = 60_000
 """The interval of checks that ZooKeeper's counters, after a restore or an edit, are above the ids in use."""
 
@@ -103,6 +105,7 @@ class Housekeeper:
             task(in_sync.report_changes, REPORT_CHECK_MS),
             task(self._look_at_counters, _COUNTERS_MS),
             task(renew_certificates, _CERTIFICATES_MS),
+            task(self._forget_topics, _FORGET_TOPICS_MS),
             *(
                 [task(control.rebalance, config.control.rebalance_interval_ms)]
                 * config.control.rebalance_leaders
@@ -185,6 +188,9 @@ class Housekeeper:
     def _look_at_counters(self) -> None:
         if self._broker.highest_producer_id() >= 0:
             self._broker.worker.submit(self._broker.raise_producer_ids)
+
+    def _forget_topics(self) -> None:
+        self._broker.metrics.forget_topics(self._broker.metadata_cache.topics)
 
     def _expire_offsets(self) -> int | None:
         return _GO_ON_MS if self._coordinator.expire() else None

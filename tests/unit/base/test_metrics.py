@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from minikafka.base.metrics import BOUNDS_S, ThreadCounters, TimeHistogram
 
@@ -40,7 +41,7 @@ def test_discarded_key_begins_at_zero() -> None:
     counters.add("a", 7)
     in_thread(lambda: counters.add("a", 7))
     counters.totals()
-    counters.discard(["a", "never seen"])
+    counters.discard(lambda key: key == "a")
     counters.add("a")
     assert counters.totals() == {"a": [1]}
 
@@ -66,3 +67,43 @@ def test_histogram_counts_all_and_sums() -> None:
 def test_histogram_without_times_is_empty() -> None:
     found = TimeHistogram().histograms()[""]
     assert (found.count, found.sum_s, set(found.cumulative)) == (0, 0.0, {0})
+
+
+def test_collection_may_count_while_the_counters_are_summed() -> None:
+    counters: ThreadCounters[str] = ThreadCounters()
+
+    class Counting(dict[str, list[int]]):
+        """Cells that another count interrupts, as a garbage collection does."""
+
+        def items(self) -> Any:
+            in_thread_cells = ThreadCounters.row(counters, "b")
+            in_thread_cells[0] += 1
+            return super().items()
+
+    counters.register(Counting(a=[3]))
+    assert counters.totals()["a"] == [3]
+    assert counters.totals()["b"][0] >= 1
+
+
+def test_thread_that_ends_while_it_is_looked_at_is_not_lost() -> None:
+    counters: ThreadCounters[str] = ThreadCounters()
+
+    class Ending(threading.Thread):
+        """A thread that is alive when it is asked first, and not later."""
+
+        asked = 0
+
+        def is_alive(self) -> bool:
+            self.asked += 1
+            return self.asked == 1
+
+    counters._threads.append((Ending(), {"a": [5]}))
+    assert counters.totals() == counters.totals() == {"a": [5]}
+
+
+def test_ended_threads_are_forgotten_although_nobody_sums() -> None:
+    counters: ThreadCounters[str] = ThreadCounters()
+    for _ in range(300):
+        in_thread(lambda: counters.add("a"))
+    assert len(counters._threads) < 200
+    assert counters.totals() == {"a": [300]}

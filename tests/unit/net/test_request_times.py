@@ -132,3 +132,18 @@ def test_error_of_the_observer_leaves_the_connection_open(serve: Serve, caplog: 
             sock.sendall(framed(request))
             assert read_frame(sock) == request
     assert "unexpected error while observing a request" in caplog.text
+
+
+def test_closed_request_with_an_answer_has_sensible_times(serve: Serve) -> None:
+    recorder = Recorder()
+
+    class Refusing(Answering):
+        def on_request(self, exchange: Exchange, frame: memoryview) -> None:
+            exchange.close("refused", [b"no"])
+
+    with plain(serve(Refusing(), observer=recorder)) as sock:
+        sock.sendall(framed(b"hello"))
+        assert read_frame(sock) == b"no"
+    times, sent_ns = recorder.one()
+    assert 0 <= times.local_ns <= sent_ns - times.start_ns
+    assert 0 <= times.response_queue_ns <= sent_ns - times.start_ns

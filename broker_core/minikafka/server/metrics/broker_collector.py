@@ -17,11 +17,12 @@ from minikafka.partition.partition import Partition
 from minikafka.server.assembly import RunningBroker
 from minikafka.server.config.metrics import MetricsConfig
 from minikafka.server.core.broker import Broker
+from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.server.metrics import definitions as d
 from minikafka.server.metrics.broker_metrics import TOPIC_COUNTERS
 from minikafka.server.metrics.end_offsets import EndOffsets
 from minikafka.server.metrics.health import Health
-from minikafka.server.metrics.kafka_exporter import KafkaExporter, SeriesBudget
+from minikafka.server.metrics.kafka_exporter import KafkaExporter, Scrape, SeriesBudget
 from minikafka.server.metrics.process import expose_process
 from minikafka.server.metrics.zookeeper_groups import ZooKeeperGroups
 from minikafka.transactions.states import TransactionState
@@ -47,18 +48,20 @@ class BrokerCollector:
         """Add all metrics."""
         began_ns = time.perf_counter_ns()
         broker, metrics = self._broker, self._broker.metrics
-        budget = SeriesBudget(self._config.max_series)
+        metadata = broker.metadata_cache
+        scrape = Scrape(out, metadata, self._topic_labels(metadata), SeriesBudget(self._config.max_series))
+        budget = scrape.budget
         self._expose_broker(out)
-        topics = self._topic_labels()
-        self._exporter.expose(out, topics, budget)
+        self._exporter.expose_partitions(scrape)
         metrics.requests.expose(out)
         self._expose_network(out)
-        metrics.expose_topics(out, dict(budget.take_of(list(topics.items()), len(TOPIC_COUNTERS))))
+        metrics.expose_topics(out, dict(budget.take_of(list(scrape.topics.items()), len(TOPIC_COUNTERS))))
         self._expose_replicas(out)
-        self._expose_logs(out, topics, budget)
+        self._expose_logs(scrape)
         self._expose_waiting(out)
         self._expose_controller(out)
         self._expose_groups(out)
+        self._exporter.expose_groups(scrape)
         self._expose_transactions(out)
         out.add_histograms(d.ZOOKEEPER_LATENCY, metrics.zookeeper_requests.histograms())
         out.add(d.ZOOKEEPER_CONNECTED, int(broker.zk_client.connected))
@@ -74,10 +77,10 @@ class BrokerCollector:
         out.add(d.CLUSTER_INFO, 1, labels(cluster_id=self._broker.metadata_cache.cluster_id))
         out.add(d.BROKER_STATE, int(self._health.state))
 
-    def _topic_labels(self) -> Mapping[str, str]:
+    def _topic_labels(self, metadata: MetadataCache) -> Mapping[str, str]:
         """Return the labels of each topic with metrics of its own."""
-        wants, topics = self._config.wants_topic, self._broker.metadata_cache.topics
-        return {name: f'topic="{escape(name)}"' for name in topics if wants(name)}
+        wants = self._config.wants_topic
+        return {name: f'topic="{escape(name)}"' for name in metadata.topics if wants(name)}
 
     def _expose_network(self, out: MetricSink) -> None:
         server, broker = self._running.server, self._broker
@@ -103,14 +106,14 @@ class BrokerCollector:
                 lags[follower] = max(lag, lags.get(follower, 0))
         out.add_all(d.FOLLOWER_LAG, [(labels(follower=key), lag) for key, lag in sorted(lags.items())])
 
-    def _expose_logs(self, out: MetricSink, topics: Mapping[str, str], budget: SeriesBudget) -> None:
-        logs = self._broker.logs
+    def _expose_logs(self, scrape: Scrape) -> None:
+        out, topics, logs = scrape.out, scrape.topics, self._broker.logs
         rows = [
             (f'{topics[topic]},partition="{number}"', log.size_bytes, len(log.segments))
             for (topic, number), log in logs.logs().items()
             if topic in topics
         ]
-        out.add_rows((d.LOG_SIZE, d.LOG_SEGMENTS), budget.take_of(rows, 2))
+        out.add_rows((d.LOG_SIZE, d.LOG_SEGMENTS), scrape.budget.take_of(rows, 2))
         out.add_histograms(d.LOG_FLUSHES, self._broker.metrics.flushes.histograms())
         out.add(d.OFFLINE_DIRECTORIES, len(logs.offline_paths))
         self._broker.metrics.expose_events(out, (d.CLEANER_RUNS, d.CLEANED_BYTES))

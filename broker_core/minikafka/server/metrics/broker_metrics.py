@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.exposition import MetricSink, labels
@@ -15,7 +15,7 @@ from minikafka.base.metrics import (
     Metric,
     ThreadCounters,
     TimeHistogram,
-    count_in_bucket,
+    bucket_of,
     histogram,
     observe,
 )
@@ -38,9 +38,12 @@ _STAGES = (
     d.RESPONSE_QUEUE_TIME,
     d.RESPONSE_SEND_TIME,
 )
-_AT = tuple(len(_TOTALS) + number * HISTOGRAM_WIDTH for number in range(len(_STAGES)))
+_UNWAITED = len(_TOTALS)
+"""The requests that have waited nowhere, which are in the first bucket of three stages."""
+_AT = tuple(_UNWAITED + 1 + number * HISTOGRAM_WIDTH for number in range(len(_STAGES)))
 """Where the histograms of the stages begin in a row."""
 _TOTAL, _QUEUE, _LOCAL, _REMOTE, _THROTTLE, _RESPONSE_QUEUE, _RESPONSE_SEND = _AT
+_OF_WAITS = (_QUEUE, _REMOTE, _THROTTLE)
 _TOTAL_SUM, _LOCAL_SUM, _RESPONSE_QUEUE_SUM, _SEND_SUM = (
     at + SUM for at in (_TOTAL, _LOCAL, _RESPONSE_QUEUE, _RESPONSE_SEND)
 )
@@ -88,19 +91,17 @@ class RequestMetrics:
             self._observe_waits(row, times)
             total_ns += times.throttle_ms * 1_000_000
         else:
+            row[_UNWAITED] += 1
             local_ns = complete_ns - start_ns
             row[_LOCAL_SUM] += local_ns
-            if local_ns >= FIRST_NS:
-                count_in_bucket(row, _LOCAL, local_ns)
+            row[_LOCAL if local_ns < FIRST_NS else _LOCAL + bucket_of(local_ns)] += 1
+        queue_ns = dequeue_ns - complete_ns
         row[_TOTAL_SUM] += total_ns
+        row[_TOTAL if total_ns < FIRST_NS else _TOTAL + bucket_of(total_ns)] += 1
         row[_SEND_SUM] += send_ns
-        row[_RESPONSE_QUEUE_SUM] += dequeue_ns - complete_ns
-        if total_ns >= FIRST_NS:
-            count_in_bucket(row, _TOTAL, total_ns)
-            if send_ns >= FIRST_NS:
-                count_in_bucket(row, _RESPONSE_SEND, send_ns)
-            if dequeue_ns - complete_ns >= FIRST_NS:
-                count_in_bucket(row, _RESPONSE_QUEUE, dequeue_ns - complete_ns)
+        row[_RESPONSE_SEND if send_ns < FIRST_NS else _RESPONSE_SEND + bucket_of(send_ns)] += 1
+        row[_RESPONSE_QUEUE_SUM] += queue_ns
+        row[_RESPONSE_QUEUE if queue_ns < FIRST_NS else _RESPONSE_QUEUE + bucket_of(queue_ns)] += 1
         if times.errors:
             for code in times.errors:
                 self._errors.add((key, code))
@@ -127,7 +128,10 @@ class RequestMetrics:
             ],
         )
         for at, metric in zip(_AT, _STAGES, strict=True):
-            out.add_histograms(metric, {text: histogram(row, at, row[0]) for text, row in rows.items()})
+            waits = at in _OF_WAITS
+            out.add_histograms(
+                metric, {text: histogram(row, at, row[_UNWAITED] * waits) for text, row in rows.items()}
+            )
 
 
 TOPIC_COUNTERS = (
@@ -197,15 +201,14 @@ class BrokerMetrics:
             out.add_all(metric, samples or ([] if metric.labels else [("", 0)]))
 
     def expose_topics(self, out: MetricSink, label_texts: Mapping[str, str]) -> None:
-        """Add the counters of topics, in the order of their labels; topics without labels are left out.
-
-        Those that do not exist any more are forgotten.
-        """
+        """Add the counters of topics, in the order of their labels; topics without labels are left out."""
         totals = self.topics.totals()
-        self.topics.discard(totals.keys() - label_texts.keys())
-        rows = [(text, totals[topic]) for topic, text in label_texts.items() if topic in totals]
-        for number, metric in enumerate(TOPIC_COUNTERS):
-            out.add_all(metric, [(text, row[number]) for text, row in rows])
+        rows = [(text, *totals[topic]) for topic, text in label_texts.items() if topic in totals]
+        out.add_rows(TOPIC_COUNTERS, rows)
+
+    def forget_topics(self, existing: Container[str]) -> None:
+        """Forget the counters of topics that do not exist any more."""
+        self.topics.discard(lambda topic: topic not in existing)
 
 
 class GcPauses:

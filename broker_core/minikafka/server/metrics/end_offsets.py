@@ -1,7 +1,8 @@
 """The ends of partitions that other brokers lead, for the lag of groups that this broker coordinates.
 
-They are asked for while a scrape waits, one request to each broker at a time, and seldom more than once in
-``FRESH_MS``. A broker that does not answer in time is left out: what it said last counts until it answers.
+They are asked for while a scrape waits, all brokers at the same time, and at most once in ``FRESH_MS``. A
+broker that does not answer in time is not asked again before it has; what it said last counts for
+``KNOWN_MS``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from minikafka.base.errors import MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
@@ -23,8 +25,12 @@ _log = logging.getLogger(__name__)
 
 FRESH_MS = 1_000
 """The time for which answers are used again."""
+KNOWN_MS = 60_000
+"""The time after which an answer does not count any more."""
 TIMEOUT_MS = 1_500
-"""The longest wait for one broker. A scrape usually has ten seconds."""
+"""The longest wait for all brokers together. A scrape usually has ten seconds."""
+_THREADS = 8
+"""The most brokers that are asked at the same time."""
 
 
 class EndOffsets:
@@ -35,6 +41,9 @@ class EndOffsets:
         self._connector = connector
         self._lock = threading.Lock()
         self._peers: dict[int, Peer] = {}
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="end-offsets")
+        self._asking: dict[int, Future[Mapping[TopicPartition, int]]] = {}
+        """Broker -> the request that it has not answered yet."""
         self._known: dict[TopicPartition, tuple[int, int]] = {}
         """Partition -> its end, and when it was asked for (monotonic ms)."""
 
@@ -53,11 +62,14 @@ class EndOffsets:
         if elsewhere:
             with self._lock:
                 self._ask(elsewhere)
+                oldest_ms = broker.clock.monotonic_ms() - KNOWN_MS
+                self._known = {tp: pair for tp, pair in self._known.items() if pair[1] >= oldest_ms}
                 found |= {tp: self._known[tp][0] for tp in elsewhere if tp in self._known}
         return found
 
     def close(self) -> None:
         """Close the connections."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             for peer in self._peers.values():
                 peer.close()
@@ -70,15 +82,18 @@ class EndOffsets:
             leadership = metadata.leadership(topic_partition)
             if leadership is None:
                 self._known.pop(topic_partition, None)
-            elif leadership.leader != self._broker.broker_id and self._is_old(
-                topic_partition, offset, now_ms
-            ):
+            elif leadership.leader >= 0 and self._is_old(topic_partition, offset, now_ms):
                 by_leader.setdefault(leadership.leader, []).append(topic_partition)
+        by_leader.pop(self._broker.broker_id, None)
         for leader, asked in by_leader.items():
+            if leader not in self._asking:
+                self._asking[leader] = self._pool.submit(self._ask_leader, leader, asked)
+        wait([self._asking[leader] for leader in by_leader], TIMEOUT_MS / 1000)
+        for leader in [leader for leader, future in self._asking.items() if future.done()]:
             try:
-                found = self._ask_leader(leader, asked)
+                found = self._asking.pop(leader).result()
             except MinikafkaError as error:
-                _log.debug("no end offsets of %d partitions from broker %d: %s", len(asked), leader, error)
+                _log.debug("no end offsets from broker %d: %s", leader, error)
             else:
                 self._known |= {tp: (end, now_ms) for tp, end in found.items()}
 

@@ -7,7 +7,8 @@ So a sum over the brokers counts each once.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from minikafka.base.errors import RemoteWireError
@@ -17,6 +18,7 @@ from minikafka.groups.group import Group
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.config.metrics import MetricsConfig
 from minikafka.server.core.broker import Broker
+from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.metrics import definitions as d
 from minikafka.server.metrics.end_offsets import EndOffsets
@@ -36,14 +38,6 @@ class SeriesBudget:
     def __init__(self, count: int) -> None:
         self._left = count
         self.dropped = 0
-
-    def take(self, count: int) -> bool:
-        """Return True if there is room for ``count`` more series, which are then counted."""
-        if count > self._left:
-            self.dropped += count
-            return False
-        self._left -= count
-        return True
 
     def take_of(self, rows: list[T], width: int) -> list[T]:
         """Return the rows for which there is room, each of ``width`` series, which are then counted."""
@@ -69,6 +63,26 @@ def _values(leadership: LeaderAndIsr) -> tuple[int, int, int, int, int]:
     return leader, int(leader == replicas[0]), len(replicas), len(isr), int(len(isr) < len(replicas))
 
 
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """The state of the cluster for one scrape, and its output."""
+
+    out: MetricSink
+    metadata: MetadataCache
+    topics: Mapping[str, str]
+    """The topics of ``metadata`` with metrics of their own, and their labels."""
+    budget: SeriesBudget
+
+    def has(self, topic_partition: TopicPartition) -> bool:
+        """Return True for a partition that exists and has metrics of its own."""
+        topic, number = topic_partition
+        return topic in self.topics and number in self.metadata.topics[topic]
+
+
+_ASSIGNMENT_BYTES_MAX = 1 << 18
+"""The largest assignment that is read: it names 60,000 partitions."""
+
+
 class KafkaExporter:
     """Exposes brokers, partitions and groups under the names of kafka_exporter."""
 
@@ -86,25 +100,10 @@ class KafkaExporter:
         self._zookeeper_groups = zookeeper_groups
         self._config = config
 
-    def expose(self, out: MetricSink, topics: Mapping[str, str], budget: SeriesBudget) -> None:
-        """Add all of them. topics: those with metrics of their own, with their labels."""
+    def expose_partitions(self, scrape: Scrape) -> None:
+        """Add brokers, topics and partitions."""
+        out, broker, metadata, topics = scrape.out, self._broker, scrape.metadata, scrape.topics
         self._expose_brokers(out)
-        self._expose_partitions(out, topics, budget)
-        self._expose_groups(out, topics, budget)
-        if self._broker.controller.active:
-            self._expose_zookeeper_groups(out, topics, budget)
-
-    def _expose_brokers(self, out: MetricSink) -> None:
-        metadata = self._broker.metadata_cache
-        out.add(d.KAFKA_BROKERS, len(metadata.brokers))
-        own = metadata.brokers.get(self._broker.broker_id)
-        if own is not None and own.endpoints:
-            first = own.endpoints[0]
-            text = labels(id=self._broker.broker_id, address=host_port(first.host, first.port))
-            out.add(d.KAFKA_BROKER_INFO, 1, text)
-
-    def _expose_partitions(self, out: MetricSink, topics: Mapping[str, str], budget: SeriesBudget) -> None:
-        broker, metadata = self._broker, self._broker.metadata_cache
         rows: list[_Row] = []
         for (topic, number), partition in list(broker.partitions.items()):
             leadership, topic_text = partition.leadership, topics.get(topic)
@@ -120,20 +119,29 @@ class KafkaExporter:
                 for number, leadership in metadata.topics[topic].items()
                 if leadership.leader < 0
             ]
-        rows, leaderless = budget.take_of(rows, len(_OF_LED)), budget.take_of(leaderless, len(_OF_PARTITION))
+        take = scrape.budget.take_of
+        out.add_rows((d.TOPIC_PARTITIONS,), take(self._partition_counts(scrape), 1))
+        rows, leaderless = take(rows, len(_OF_LED)), take(leaderless, len(_OF_PARTITION))
         # One family for both: its samples must not stand apart.
         out.add_rows(_OF_PARTITION, [*rows, *leaderless])
         out.add_rows(_OF_LED[-2:], [(row[0], *row[-2:]) for row in rows])
-        out.add_all(d.TOPIC_PARTITIONS, self._partition_counts(topics))
 
-    def _partition_counts(self, topics: Mapping[str, str]) -> list[tuple[str, float]]:
+    def _expose_brokers(self, out: MetricSink) -> None:
+        metadata = self._broker.metadata_cache
+        out.add(d.KAFKA_BROKERS, len(metadata.brokers))
+        own = metadata.brokers.get(self._broker.broker_id)
+        if own is not None and own.endpoints:
+            first = own.endpoints[0]
+            text = labels(id=self._broker.broker_id, address=host_port(first.host, first.port))
+            out.add(d.KAFKA_BROKER_INFO, 1, text)
+
+    def _partition_counts(self, scrape: Scrape) -> list[_Row]:
         """Return the number of partitions of each topic whose first one this broker leads, or whose first one
         has no leader if this broker is the controller.
         """
-        broker, metadata = self._broker, self._broker.metadata_cache
-        found: list[tuple[str, float]] = []
-        for topic, topic_text in topics.items():
-            partitions = metadata.topics[topic]
+        broker, found = self._broker, list[_Row]()
+        for topic, topic_text in scrape.topics.items():
+            partitions = scrape.metadata.topics[topic]
             first = partitions.get(0)
             if first is not None and (
                 first.leader == broker.broker_id or (broker.controller.active and first.leader < 0)
@@ -141,67 +149,78 @@ class KafkaExporter:
                 found.append((topic_text, len(partitions)))
         return found
 
-    def _expose_groups(self, out: MetricSink, topics: Mapping[str, str], budget: SeriesBudget) -> None:
-        commits = self._commits(topics)
+    def expose_groups(self, scrape: Scrape) -> None:
+        """Add groups. What clients can make any number of comes last: it leaves the others their series."""
+        out, topics, take = scrape.out, scrape.topics, scrape.budget.take_of
+        out.add_rows((d.GROUP_MEMBERS,), take(self._members(), 1))
+        commits = self._commits(scrape)
         ends = self._ends.of(largest_offsets(commits.values()))
         rows: list[_Row] = []
-        sums: list[_Row] = []
+        current_sums: list[_Row] = []
+        lag_sums: list[_Row] = []
         for group_id, offsets in commits.items():
             group_text = f'consumergroup="{escape(group_id)}"'
             totals: dict[str, tuple[int, int]] = {}
+            unknown: set[str] = set()
             for tp, offset in sorted(offsets.items()):
                 topic, number = tp
-                lag = lag_of(offset, ends.get(tp))
+                end = ends.get(tp)
+                lag = lag_of(offset, end)
                 rows.append((f'{group_text},{topics[topic]},partition="{number}"', offset, lag))
                 current_sum, lag_sum = totals.get(topic, (0, 0))
                 totals[topic] = current_sum + max(0, offset), lag_sum + max(0, lag)
-            sums += [(f"{group_text},{topics[topic]}", *values) for topic, values in totals.items()]
-        out.add_rows((d.GROUP_CURRENT_OFFSET, d.GROUP_LAG), budget.take_of(rows, 2))
-        out.add_rows((d.GROUP_CURRENT_OFFSET_SUM, d.GROUP_LAG_SUM), budget.take_of(sums, 2))
-        out.add_all(d.GROUP_MEMBERS, self._members())
+                if end is None:
+                    unknown.add(topic)
+            current_sums += [(f"{group_text},{topics[topic]}", total) for topic, (total, _) in totals.items()]
+            # A sum without one of its parts would look like progress.
+            lag_sums += [
+                (f"{group_text},{topics[topic]}", lag_sum)
+                for topic, (_, lag_sum) in totals.items()
+                if topic not in unknown
+            ]
+        out.add_rows((d.GROUP_CURRENT_OFFSET_SUM,), take(current_sums, 1))
+        out.add_rows((d.GROUP_LAG_SUM,), take(lag_sums, 1))
+        out.add_rows((d.GROUP_CURRENT_OFFSET, d.GROUP_LAG), take(rows, 2))
+        if self._broker.controller.active:
+            self._expose_zookeeper_groups(scrape)
 
-    def _expose_zookeeper_groups(
-        self, out: MetricSink, topics: Mapping[str, str], budget: SeriesBudget
-    ) -> None:
-        rows = [
+    def _expose_zookeeper_groups(self, scrape: Scrape) -> None:
+        found = [
             (group_id, tp, offset)
             for group_id, offsets in self._zookeeper_groups.offsets().items()
             for tp, offset in sorted(offsets.items())
-            if tp.topic in topics
+            if scrape.has(tp)
         ]
-        ends = self._ends.of(largest_offsets({tp: offset} for _, tp, offset in rows))
-        out.add_all(
-            d.GROUP_ZOOKEEPER_LAG,
-            [
-                (
-                    labels(consumergroup=group_id, topic=tp.topic, partition=tp.partition),
-                    lag_of(offset, ends.get(tp)),
-                )
-                for group_id, tp, offset in rows
-                if budget.take(1)
-            ],
-        )
+        ends = self._ends.of(largest_offsets({tp: offset} for _, tp, offset in found))
+        rows = [
+            (
+                labels(consumergroup=group_id, topic=tp.topic, partition=tp.partition),
+                lag_of(offset, ends.get(tp)),
+            )
+            for group_id, tp, offset in found
+        ]
+        scrape.out.add_rows((d.GROUP_ZOOKEEPER_LAG,), scrape.budget.take_of(rows, 1))
 
-    def _commits(self, topics: Container[str]) -> dict[str, dict[TopicPartition, int]]:
-        """Return the committed offsets of each group, of topics with metrics.
+    def _commits(self, scrape: Scrape) -> dict[str, dict[TopicPartition, int]]:
+        """Return the committed offsets of each group, of partitions that exist and have metrics.
 
         A partition that a member reads, and that has no committed offset, has -1.
         """
-        config = self._config
+        wants_group = self._config.wants_group
         found: dict[str, dict[TopicPartition, int]] = {}
         for shard in list(self._coordinator.shards.values()):
             for group_id, offsets in shard.all_offsets().items():
-                if offsets and config.wants_group(group_id):
-                    found[group_id] = {tp: offset for tp, offset in offsets.items() if tp.topic in topics}
+                if offsets and wants_group(group_id):
+                    found[group_id] = {tp: offset for tp, offset in offsets.items() if scrape.has(tp)}
             for group in shard.groups():
-                if group.protocol_type == PROTOCOL_TYPE and config.wants_group(group.group_id):
+                if group.protocol_type == PROTOCOL_TYPE and wants_group(group.group_id):
                     rows = found.setdefault(group.group_id, {})
                     for tp in _assigned(group):
-                        if tp.topic in topics:
+                        if scrape.has(tp):
                             rows.setdefault(tp, NO_OFFSET)
         return found
 
-    def _members(self) -> list[tuple[str, float]]:
+    def _members(self) -> list[_Row]:
         shards = list(self._coordinator.shards.values())
         groups = (group for shard in shards for group in shard.groups())
         return [
@@ -212,10 +231,13 @@ class KafkaExporter:
 
 
 def _assigned(group: Group) -> list[TopicPartition]:
-    """Return the partitions that the members of a group read, as far as their assignments can be read."""
+    """Return the partitions that the members of a group read, as far as their assignments can be read.
+
+    These are bytes of clients: they may name anything.
+    """
     found: list[TopicPartition] = []
     for member in list(group.members):
-        if member.assignment:
+        if 0 < len(member.assignment) <= _ASSIGNMENT_BYTES_MAX:
             with contextlib.suppress(RemoteWireError):
                 for row in decode_assignment(member.assignment).assigned_partitions:
                     found += [TopicPartition(row.topic, number) for number in row.partitions]

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 
 from minikafka.base.exposition import Exposition, MetricSink, wants_openmetrics
 from minikafka.net.http_server import HttpServer, HttpText
 from minikafka.server.config.metrics import HttpAddress
+from minikafka.server.metrics.definitions import BROKER_STATE
 from minikafka.server.metrics.health import Health
 
 _log = logging.getLogger(__name__)
 
+_SHARE = 4
+"""A text is used again for so many times the time that it took: scrapes use a fifth of a core at most."""
 _INDEX = (
     b"<!doctype html><title>minikafka broker</title><ul><li><a href=/metrics>/metrics</a>"
     b"<li><a href=/livez>/livez</a><li><a href=/readyz>/readyz</a></ul>\n"
@@ -29,8 +34,12 @@ class MetricsEndpoint:
     def __init__(self, addresses: Iterable[HttpAddress], health: Health) -> None:
         """Raises NetworkError for an address that cannot be used."""
         self._health = health
-        self.collect: Callable[[MetricSink], None] = lambda out: None
+        self.collect: Callable[[MetricSink], None] = lambda out: out.add(BROKER_STATE, int(health.state))
         """Adds the metrics."""
+        self._scraping = threading.Lock()
+        """Held while a text is put together: one at a time, as it takes the broker's processor time."""
+        self._texts: dict[bool, tuple[HttpText, float]] = {}
+        """The last text in each form, and the time until which it is used again."""
         self._servers: list[HttpServer] = []
         try:
             for address in addresses:
@@ -49,14 +58,24 @@ class MetricsEndpoint:
     def respond(self, path: str, accept: str) -> HttpText | None:
         """Return the response to a request. accept: its header of that name."""
         if path == "/metrics":
-            out = Exposition(openmetrics=wants_openmetrics(accept))
-            self.collect(out)
-            return HttpText(200, out.content_type, out.encode())
+            return self._metrics(wants_openmetrics(accept))
         if path in {"/livez", "/healthz"}:
             return _checked(self._health.live())
         if path == "/readyz":
             return _checked(self._health.ready())
         return HttpText(200, "text/html; charset=utf-8", _INDEX) if path == "/" else None
+
+    def _metrics(self, openmetrics: bool) -> HttpText:
+        with self._scraping:
+            text, until_s = self._texts.get(openmetrics, (None, 0.0))
+            began_s = time.monotonic()
+            if text is None or began_s >= until_s:
+                out = Exposition(openmetrics=openmetrics)
+                self.collect(out)
+                text = HttpText(200, out.content_type, out.encode())
+                now_s = time.monotonic()
+                self._texts[openmetrics] = text, now_s + _SHARE * (now_s - began_s)
+            return text
 
     def stop(self) -> None:
         """Stop serving."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from minikafka.base.exposition import MetricSink
 from minikafka.server.metrics import health as health_module
 from minikafka.server.metrics.health import BrokerState, Health
 from minikafka.server.metrics.metrics_endpoint import MetricsEndpoint
@@ -92,3 +94,25 @@ def test_ended_thread_is_not_live_and_named() -> None:
 
 def test_unknown_path_has_no_response() -> None:
     assert MetricsEndpoint((), Health()).respond("/other", "") is None
+
+
+def test_starting_process_has_its_state_in_the_metrics() -> None:
+    response = MetricsEndpoint((), Health()).respond("/metrics", "")
+    assert response is not None
+    assert b"\nminikafka_broker_state 1\n" in response.body
+
+
+def test_text_of_an_expensive_scrape_is_used_again() -> None:
+    endpoint = MetricsEndpoint((), Health())
+    scrapes: list[MetricSink] = []
+
+    def collect(out: MetricSink) -> None:
+        scrapes.append(out)
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < 0.05:
+            pass
+
+    endpoint.collect = collect
+    for _ in range(3):
+        endpoint.respond("/metrics", "")
+    assert len(scrapes) == 1
