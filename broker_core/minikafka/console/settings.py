@@ -24,6 +24,8 @@ FORM_BYTES_MAX = 2 << 20
 """The largest form: a message of 1 MiB with its key, percent-encoded in part."""
 STREAMS_MAX = 8
 """Searches, exports and live tails at the same time."""
+STREAMS_OF_A_SESSION_MAX = 4
+"""Those of one browser: open tabs must not keep others out."""
 
 
 class Login(str, Enum):

@@ -1,7 +1,8 @@
 """Streams of messages that last: searches, exports and live tails, a few at a time; and exports themselves.
 
 Each is a generator that the server asks for the next part when the browser has taken the last one, and closes
-when the browser leaves. So a slow reader slows the stream, and nothing is read for nobody.
+when the browser leaves. So a slow reader slows the stream, and nothing is read for nobody. Each part costs a
+change of threads, so an export joins its lines to parts.
 
 An export is CSV or lines of JSON. A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` as
 a formula, so such text gets an apostrophe before it.
@@ -14,7 +15,11 @@ import csv
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.times import utc_text
@@ -22,7 +27,7 @@ from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.fetched_records import ConsumerRecord
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.console.messages import SEARCH_FETCH_BYTES, Ranges, fetch_sets, records_of
-from minikafka.console.settings import STREAMS_MAX
+from minikafka.console.settings import STREAMS_MAX, STREAMS_OF_A_SESSION_MAX
 
 CSV_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -35,28 +40,72 @@ class TooManyStreams(MinikafkaError):
 
 
 class StreamSlots:
-    """Counts the streams, and ends them with the console."""
+    """Counts the streams, of all sessions and of each, and ends them with the console. Thread-safe."""
 
-    def __init__(self, most: int = STREAMS_MAX) -> None:
-        self._slots = threading.BoundedSemaphore(most)
+    def __init__(self, most: int = STREAMS_MAX, most_of_a_session: int = STREAMS_OF_A_SESSION_MAX) -> None:
+        self._most = most
+        self._most_of_a_session = most_of_a_session
+        self._lock = threading.Lock()
+        self._taken: Counter[str] = Counter()
         self.closing = threading.Event()
 
-    def run(self, stream: Iterator[str]) -> Iterator[str]:
-        """Return ``stream`` in a slot that is free again at its end. Raises TooManyStreams."""
-        if not self._slots.acquire(blocking=False):
-            raise TooManyStreams(
-                f"{STREAMS_MAX} searches, exports and live tails are under way; end one of them first"
-            )
-        return self._held(stream)
+    def take(self, session_id: str) -> None:
+        """Take a slot for a session. Raises TooManyStreams."""
+        with self._lock:
+            if self._taken[session_id] >= self._most_of_a_session:
+                whose, count = "of this browser", self._most_of_a_session
+            elif self._taken.total() >= self._most:
+                whose, count = "of all browsers", self._most
+            else:
+                self._taken[session_id] += 1
+                return
+        raise TooManyStreams(
+            f"{count} searches, exports and live tails {whose} are under way; end one of them first"
+        )
 
-    def _held(self, stream: Iterator[str]) -> Iterator[str]:
+    def release(self, session_id: str) -> None:
+        """Give a slot back."""
+        with self._lock:
+            self._taken[session_id] -= 1
+            self._taken += Counter()  # drops sessions without a slot
+
+
+class Stream(StreamingResponse):
+    """A response in parts. It holds a slot until the last part is sent, or the browser has left."""
+
+    def __init__(
+        self,
+        slots: StreamSlots,
+        session_id: str,
+        parts: Iterator[str],
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._slots = slots
+        self._session_id = session_id
+        self._parts = self._until_closing(parts)
+        super().__init__(self._parts, media_type=media_type, headers=headers)
+        slots.take(session_id)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the parts. A browser may leave before the first one: the generator is not begun then."""
         try:
-            for part in stream:
-                yield part
-                if self.closing.is_set():
-                    return
+            if scope["method"] == "HEAD":
+                await send(
+                    {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+                )
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                await super().__call__(scope, receive, send)
         finally:
-            self._slots.release()
+            self._slots.release(self._session_id)
+            self._parts.close()
+
+    def _until_closing(self, parts: Iterator[str]) -> Generator[str, None, None]:
+        for part in parts:
+            yield part
+            if self._slots.closing.is_set():
+                return
 
 
 def export_records(

@@ -18,7 +18,7 @@ from minikafka.clients.fetch.read_ranges import ReadRange
 from minikafka.console.live_tail import tail
 from minikafka.console.messages import Message, Reader, log_ranges, newest, onward
 from minikafka.console.search import Pattern, Progress, search
-from minikafka.console.streams import StreamSlots, TooManyStreams, without_formula
+from minikafka.console.streams import without_formula
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
 from tests.support.broker_harness import BrokerHarness
@@ -195,16 +195,6 @@ def test_the_search_page_shows_what_it_finds_and_its_end(console: ConsoleClient)
         "/topics/orders/search?text=id&where=time&value=1970-01-01T00:00:01.002&until=1970-01-01T00:00:01.004"
     )
     assert offsets(text) == [(0, 2), (0, 3), (1, 2), (1, 3)]
-
-
-def test_more_streams_than_slots_are_refused() -> None:
-    slots = StreamSlots(1)
-    first = slots.run(iter(["a", "b"]))
-    assert next(first) == "a"
-    with pytest.raises(TooManyStreams):
-        slots.run(iter([]))
-    first.close()  # type: ignore[attr-defined]
-    assert list(slots.run(iter(["c"]))) == ["c"]
 
 
 # --- export

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
@@ -99,11 +99,6 @@ def selection(visit: Visit, default: Where = Where.NEWEST) -> Selection:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}-{number}: {topic.partition_range}"
         )
     return Selection(topic, number, where, text, wanted)
-
-
-def _no_partition(topic: TopicMetadata, number: int) -> BrokerError:
-    text = f"{topic.name}-{number}: {topic.partition_range}"
-    return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
 def _ranges(visit: Visit, chosen: Selection, until: Position | None = None) -> Ranges:
@@ -275,9 +270,7 @@ def search_page(visit: Visit) -> Response:
     results = ((isinstance(item, Progress), item) for item in found)
     values |= {"started": True, "results": results}
     parts = visit.stream("search.html", topic=topic, chosen=chosen, **values)
-    return StreamingResponse(
-        visit.console.slots.run(parts), media_type="text/html", headers={"x-accel-buffering": "no"}
-    )
+    return visit.streamed(parts, "text/html", {"x-accel-buffering": "no"})
 
 
 def _until(visit: Visit, text: str) -> Position | None:
@@ -333,11 +326,7 @@ def tail_events(visit: Visit) -> Response:
         pattern=pattern,
         wait=visit.console.slots.closing.wait,
     )
-    return StreamingResponse(
-        visit.console.slots.run(events(ticks)),
-        media_type="text/event-stream",
-        headers={"x-accel-buffering": "no"},
-    )
+    return visit.streamed(events(ticks), "text/event-stream", {"x-accel-buffering": "no"})
 
 
 def events(ticks: Iterator[Tick]) -> Iterator[str]:
@@ -384,10 +373,10 @@ def export(visit: Visit) -> Response:
     lines = csv_lines(records) if form == "csv" else json_lines(records)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     name = f"{chosen.topic.name}-{stamp}.{'csv' if form == 'csv' else 'jsonl'}"
-    return StreamingResponse(
-        visit.console.slots.run(lines),
-        media_type="text/csv; charset=utf-8" if form == "csv" else "application/x-ndjson",
-        headers={"content-disposition": f'attachment; filename="{name}"'},
+    return visit.streamed(
+        lines,
+        "text/csv; charset=utf-8" if form == "csv" else "application/x-ndjson",
+        {"content-disposition": f'attachment; filename="{name}"'},
     )
 
 
