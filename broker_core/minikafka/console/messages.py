@@ -1,7 +1,8 @@
 """Reads a few messages of a topic: the newest or the oldest, or from an offset or a time on.
 
 A topic is never read whole: each partition gives at most as many messages as the page shows, in small
-fetches, until the page is full, its time is up, or it has read ``PAGE_BYTES_MAX``.
+fetches, until the page is full, its time is up, or it has read ``PAGE_BYTES_MAX``. Only the messages that a
+page shows are kept and rendered, not those that were compared.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
 from minikafka.clients.group.rows import Rows
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
-from minikafka.console.payloads import Payload, payload
+from minikafka.console.payloads import Payload, payload, visible
 
 PAGE_BYTES_MAX = 32 << 20
 """The most bytes that one page fetches."""
@@ -27,6 +28,9 @@ FETCH_BYTES = 256 * 1024
 SEARCH_FETCH_BYTES = 1 << 20
 WINDOWS_MAX = 4
 """Looks back for the newest messages, each ten times as long: offsets may be without a message."""
+HEADERS_SHOWN = 20
+"""Headers of a message in a list."""
+HEADER_NAME_SHOWN = 200
 _BATCH_ROWS = 100
 
 
@@ -41,11 +45,17 @@ class Message:
     key: Payload
     value: Payload
     headers: tuple[tuple[str, Payload], ...]
+    more_headers: int = 0
+    """Headers that are not in ``headers``."""
 
     @classmethod
     def of(cls, record: ConsumerRecord, *, whole: bool = False) -> Message:
-        """Return a record as it is shown."""
-        headers = tuple((name, payload(value, whole=whole)) for name, value in record.headers)
+        """Return a record as it is shown: in a list, or as a whole."""
+        most = None if whole else HEADERS_SHOWN
+        headers = tuple(
+            (visible(name if whole else name[:HEADER_NAME_SHOWN]), payload(value, whole=whole))
+            for name, value in record.headers[:most]
+        )
         return cls(
             record.topic,
             record.partition,
@@ -54,6 +64,7 @@ class Message:
             payload(record.key, whole=whole),
             payload(record.value, whole=whole),
             headers,
+            len(record.headers) - len(headers),
         )
 
 
@@ -126,28 +137,29 @@ class Reader:
         self.is_cut = False
         """True if the time or the bytes were used up."""
 
-    def forward(self, tp: TopicPartition, start: int, end: int, most: int) -> tuple[list[Message], int]:
-        """Return the first messages from ``start`` on, and the offset after what was read."""
-        found: list[Message] = []
+    def forward(
+        self, tp: TopicPartition, start: int, end: int, most: int
+    ) -> tuple[list[ConsumerRecord], int]:
+        """Return the first records from ``start`` on, and the offset after what was read."""
+        found: list[ConsumerRecord] = []
         at = start
         for record in self._records(tp, start, end, most):
-            found.append(Message.of(record))
+            found.append(record)
             at = record.offset + 1
             if len(found) == most:
                 return found, at
         return found, at if self.is_cut else end
 
-    def backward(self, tp: TopicPartition, log_start: int, end: int, most: int) -> list[Message]:
-        """Return the last messages before ``end``, the newest first.
+    def backward(self, tp: TopicPartition, log_start: int, end: int, most: int) -> list[ConsumerRecord]:
+        """Return the last records before ``end``, the newest first.
 
         The range grows while it has too few, as offsets of compacted records and of markers have no message.
         """
         window, stop = most, end
-        found: list[Message] = []
+        found: list[ConsumerRecord] = []
         for _ in range(WINDOWS_MAX):
             start = max(log_start, stop - window)
-            part = [Message.of(record) for record in self._last_records(tp, start, stop, most - len(found))]
-            found += reversed(part)
+            found += reversed(self._last_records(tp, start, stop, most - len(found)))
             if len(found) >= most or start == log_start or self.is_cut:
                 break
             stop, window = start, window * 10
@@ -229,19 +241,18 @@ def newest(
         tp: min((ends or {}).get(tp, part.log_end), part.end) for tp, part in ranges.by_partition.items()
     }
     share = _share(limit, len(stops), page)
-    lists = [
-        reader.backward(tp, ranges.by_partition[tp].log_start, stop, share) for tp, stop in stops.items()
-    ]
-    page.messages = list(heapq.merge(*lists, key=lambda message: -message.timestamp_ms))[:limit]
+    shown: list[ConsumerRecord] = []
+    for tp, stop in stops.items():
+        found = reader.backward(tp, ranges.by_partition[tp].log_start, stop, share)
+        shown = list(heapq.merge(shown, found, key=lambda record: -record.timestamp))[:limit]
     oldest = dict(stops)
-    for message in page.messages:
-        tp = TopicPartition(message.topic, message.partition)
-        oldest[tp] = min(oldest[tp], message.offset)
+    for record in shown:
+        oldest[record.topic_partition] = min(oldest[record.topic_partition], record.offset)
     if any(stop > ranges.by_partition[tp].log_start for tp, stop in oldest.items()):
         page.older = oldest
     if ends is not None and any(stops[tp] < part.log_end for tp, part in ranges.by_partition.items()):
         page.newer = stops
-    _finish(page, reader)
+    _finish(page, reader, shown)
     return page
 
 
@@ -255,19 +266,19 @@ def onward(
         for tp, part in ranges.by_partition.items()
     }
     share = _share(limit, len(begins), page)
-    lists, after = [], {}
+    shown: list[ConsumerRecord] = []
+    after: dict[TopicPartition, int] = {}
     for tp, begin in begins.items():
         found, after[tp] = reader.forward(tp, begin, ranges.by_partition[tp].end, share)
-        lists.append(found)
-    merged = list(heapq.merge(*lists, key=lambda message: message.timestamp_ms))
-    page.messages = merged[:limit]
-    for message in reversed(merged[limit:]):  # these are on the next page
-        after[TopicPartition(message.topic, message.partition)] = message.offset
+        merged = list(heapq.merge(shown, found, key=lambda record: record.timestamp))
+        shown = merged[:limit]
+        for record in reversed(merged[limit:]):  # these are on the next page
+            after[record.topic_partition] = record.offset
     if any(at < ranges.by_partition[tp].end for tp, at in after.items()):
         page.newer = after
     if any(begin > ranges.by_partition[tp].log_start for tp, begin in begins.items()):
         page.older = begins
-    _finish(page, reader)
+    _finish(page, reader, shown)
     return page
 
 
@@ -283,7 +294,8 @@ def _share(limit: int, partitions: int, page: MessagePage) -> int:
     return share
 
 
-def _finish(page: MessagePage, reader: Reader) -> None:
+def _finish(page: MessagePage, reader: Reader, shown: list[ConsumerRecord]) -> None:
+    page.messages = [Message.of(record) for record in shown]
     page.notes += reader.notes
     if reader.is_cut:
         page.notes.append("the time for a page is up, so that messages are missing here; choose a partition")

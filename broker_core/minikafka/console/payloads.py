@@ -20,6 +20,10 @@ LONG_BYTES = 512 * 1024
 _ROW_BYTES = 16
 _HEX_SHORT = 64
 _INDENT = "  "
+_DEPTH_MAX = 100
+"""The deepest JSON that gets an indent."""
+_INDENTED_TIMES_MAX = 8
+"""The most that an indent makes of JSON, as a multiple of what is shown of other text."""
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}:,]|[^][{}:,\s"]+')
 
 
@@ -60,7 +64,7 @@ def payload(data: bytes | None, *, whole: bool = False) -> Payload:
     text = decoded(part, is_cut=is_cut)
     if text is None:
         return _binary(data, whole=whole)
-    if not is_cut and (pretty := _pretty_json(text)) is not None:
+    if not is_cut and (pretty := _pretty_json(text, most * _INDENTED_TIMES_MAX)) is not None:
         line = "" if whole else visible(" ".join(text.split("\n")))
         return Payload(Kind.JSON, visible(pretty), len(data), line=line)
     return Payload(Kind.TEXT, visible(text), len(data), is_cut)
@@ -95,8 +99,8 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def _pretty_json(text: str) -> str | None:
-    """Return an object or an array with an indent; None for other text.
+def _pretty_json(text: str, most: int) -> str | None:
+    """Return an object or an array with an indent; None for other text, and for what would be too large.
 
     Only blanks change: a number keeps its digits, and a name that comes twice stays.
     """
@@ -106,25 +110,32 @@ def _pretty_json(text: str) -> str | None:
         json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return _indented(_JSON_TOKEN.findall(text))
+    return _indented(text, most)
 
 
-def _indented(tokens: list[str]) -> str:
+def _indented(text: str, most: int) -> str | None:
+    """Return JSON with an indent; None if it is nested too deep, or has more than ``most`` characters then.
+
+    The indent grows with depth times tokens, so that a small text could fill the memory.
+    """
     parts: list[str] = []
-    depth = 0
-    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
-        if token in ("{", "["):
-            depth += 1
-            is_empty = following in ("}", "]")
-            parts.append(token if is_empty else f"{token}\n{_INDENT * depth}")
-        elif token in ("}", "]"):
+    depth = size = 0
+    is_opened = False
+    for found in _JSON_TOKEN.finditer(text):
+        token = found[0]
+        if token in ("}", "]"):
             depth -= 1
-            is_empty = bool(parts) and parts[-1] in ("{", "[")
-            parts.append(token if is_empty else f"\n{_INDENT * depth}{token}")
+            part = token if is_opened else f"\n{_INDENT * depth}{token}"
         elif token == ",":
-            parts.append(f",\n{_INDENT * depth}")
+            part = f",\n{_INDENT * depth}"
         else:
-            parts.append(": " if token == ":" else token)
+            part = (f"\n{_INDENT * depth}" if is_opened else "") + (": " if token == ":" else token)
+        is_opened = token in ("{", "[")
+        depth += is_opened
+        size += len(part)
+        if depth > _DEPTH_MAX or size > most:
+            return None
+        parts.append(part)
     return "".join(parts)
 
 

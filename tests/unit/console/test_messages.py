@@ -15,8 +15,9 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.read_ranges import ReadRange
+from minikafka.console import messages
 from minikafka.console.live_tail import tail
-from minikafka.console.messages import Message, Reader, log_ranges, newest, onward
+from minikafka.console.messages import Message, MessagePage, Reader, log_ranges, newest, onward
 from minikafka.console.search import Pattern, Progress, search
 from minikafka.console.streams import without_formula
 from minikafka.records.format.batch import build_batch
@@ -92,6 +93,28 @@ def test_a_page_holds_only_what_it_shows(brokers: BrokerHarness) -> None:
     found = onward(Reader(cluster, cluster.deadline()), ranges, 20)
     assert len(found.messages) == 20
     assert max(len(message.value.text) for message in found.messages) <= 1_000
+
+
+@pytest.mark.parametrize("read", [newest, onward])
+def test_only_messages_of_the_page_are_rendered(
+    brokers: BrokerHarness, read: Callable[..., MessagePage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[bytes | None] = []
+    monkeypatch.setattr(messages, "payload", lambda data, **_: rendered.append(data))
+    cluster = brokers.client()
+    ranges = log_ranges(cluster, [T0, T1], ReadRange(), cluster.deadline())
+    assert len(read(Reader(cluster, cluster.deadline()), ranges, 3).messages) == 3
+    assert len(rendered) == 6  # a key and a value each
+
+
+def test_a_message_with_many_headers_shows_some(console: ConsoleClient, brokers: BrokerHarness) -> None:
+    names = [f"name-{number}\u202e" for number in range(2_000)]
+    brokers.produce(T0, build_batch([Record(None, b"v", 2_000, tuple((name, b"x") for name in names))]))
+    text = console.page("/topics/orders/messages?limit=1")
+    assert text.count("<dt>name-") == 20
+    assert "and 1,980 more headers" in text
+    assert "name-19\\u202e" in text
+    assert console.page("/topics/orders/0/5").count("<dt>name-") == 2_000
 
 
 def test_a_long_value_links_to_its_page_and_its_bytes(console: ConsoleClient, brokers: BrokerHarness) -> None:

@@ -44,6 +44,19 @@ def test_deep_json_is_shown_as_text() -> None:
     assert payload(data, whole=True).kind is Kind.TEXT
 
 
+@pytest.mark.parametrize(
+    "data", [b"[" * 900 + b"1," * 120_000 + b"1" + b"]" * 900, b"[" * 90 + b"1," * 200_000 + b"1" + b"]" * 90]
+)
+def test_json_whose_indent_would_be_large_is_shown_as_text(data: bytes) -> None:
+    found = payload(data, whole=True)
+    assert (found.kind, len(found.text)) == (Kind.TEXT, len(data))
+
+
+def test_long_json_that_is_flat_has_an_indent() -> None:
+    data = b"[" + b"1," * 200_000 + b"1]"
+    assert payload(data, whole=True).text.startswith("[\n  1,\n  1,")
+
+
 def test_a_long_value_is_cut_between_characters() -> None:
     found = payload("ä".encode() * SHORT_BYTES + b"b")
     assert found.is_cut
