@@ -1,24 +1,73 @@
-"""Rows of results as CSV and as YAML, safe for spreadsheets and terminals.
+"""Rows of results, and messages as rows: as JSON, as CSV and as YAML, safe for spreadsheets and terminals.
 
 CSV is that of RFC 4180: lines end with CR LF, cells with commas, quotes or line breaks are quoted. A text
 that a spreadsheet would take for a formula gets an apostrophe before it, which spreadsheets do not show. YAML
 is a list of mappings, one for each row; a text that is not plainly a word is quoted as in JSON, which YAML
-includes. Control characters are escaped in both, but for line breaks in the cells of CSV.
+includes. Control characters are escaped in all, but for line breaks in the cells of CSV.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from minikafka.base.printable import UNPRINTABLE, printable
 
-_FORMULA = frozenset("=+-@\t\r")
+_FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+"""The first characters of a formula; the last four are the wide forms of the first."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 _QUOTED = re.compile('[",\r\n]|^\\s|\\s$')
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*", re.ASCII)
 _RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"})
+
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def json_line(value: object) -> str:
+    """Return a line of JSON, without its end."""
+    return escaped_json(_as_json(value))
+
+
+def escaped_json(line: str) -> str:
+    """Return JSON with control characters as JSON escapes, so that a terminal ignores them."""
+    if line.isascii() and "\x7f" not in line:
+        return line
+    return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+
+
+def message_row(
+    topic: str,
+    partition: int,
+    offset: int,
+    timestamp_ms: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[str, bytes | None]],
+) -> dict[str, object]:
+    """Return a message as an object for programs. Bytes that are not UTF-8 are base64 in ``key_base64`` or
+    ``value_base64``. timestamp_ms: -1 for none.
+    """
+    row: dict[str, object] = {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "timestamp": timestamp_ms if timestamp_ms >= 0 else None,
+    }
+    row |= _text_or_base64("key", key) | _text_or_base64("value", value)
+    if headers:
+        row["headers"] = [{"key": name, **_text_or_base64("value", data)} for name, data in headers]
+    return row
+
+
+def _text_or_base64(name: str, data: bytes | None) -> dict[str, object]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
 
 
 def csv_line(cells: Iterable[object]) -> str:

@@ -6,15 +6,13 @@ All output of commands goes through here; control characters of names and texts 
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from minikafka.base.printable import UNPRINTABLE, printable
-from minikafka.base.row_formats import csv_line, yaml_item
+from minikafka.base.printable import printable
+from minikafka.base.row_formats import csv_line, escaped_json, json_line, yaml_item
 from minikafka.cli.options import Format
 
 Row = Mapping[str, object]
@@ -70,13 +68,9 @@ def _cell(value: object) -> str:
     return printable(str(value))
 
 
-_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
 def print_json(value: Row) -> None:
     """Print one line of JSON, in UTF-8 regardless of the locale."""
-    line = _as_json(value)
-    sys.stdout.buffer.write(json_bytes(line) + b"\n")
+    sys.stdout.buffer.write(json_line(value).encode("utf-8") + b"\n")
 
 
 _csv_header: list[str] = []
@@ -105,9 +99,7 @@ def print_object(value: Row, style: Format) -> None:
 
 def json_bytes(line: str) -> bytes:
     """Encode JSON as UTF-8. Control characters become JSON escapes, so that a terminal ignores them."""
-    if not line.isascii() or "\x7f" in line:
-        line = UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
-    return line.encode("utf-8")
+    return escaped_json(line).encode("utf-8")
 
 
 def note(text: str) -> None:
@@ -150,11 +142,6 @@ def warnings_as_notes(logger: str, *, once: bool = False) -> Iterator[None]:
         yield
     finally:
         clients.removeHandler(notes)
-
-
-def base64_or_none(data: bytes | None) -> str | None:
-    """Encode as standard base64 with padding; None stays None."""
-    return None if data is None else base64.b64encode(data).decode("ascii")
 
 
 def text_or_none(data: bytes | None) -> str | None:

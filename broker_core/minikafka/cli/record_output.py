@@ -7,10 +7,11 @@ from typing import Protocol
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
+from minikafka.base.row_formats import message_row
 from minikafka.base.times import utc_text
 from minikafka.base.values import fast_value
 from minikafka.cli.options import Format
-from minikafka.cli.output import base64_or_none, print_object, text_or_none
+from minikafka.cli.output import print_object, text_or_none
 
 
 class Message(Protocol):
@@ -73,34 +74,27 @@ def show_object(topic_partition: TopicPartition, record: Message, *, style: Form
     """Print an object for programs. Bytes that are not UTF-8 are base64 in ``key_base64`` or
     ``value_base64``; in CSV they are escaped, as the columns are the same in all lines.
     """
-    row: dict[str, object] = {
+    control = control_name(record) if getattr(record, "control", False) else None
+    if style is Format.CSV:
+        print_object(_csv_row(topic_partition, record) | {"control": control}, style)
+        return
+    row = message_row(
+        *topic_partition, record.offset, record.timestamp_ms, record.key, record.value, record.headers
+    )
+    print_object(row if control is None else row | {"control": control}, style)
+
+
+def _csv_row(topic_partition: TopicPartition, record: Message) -> dict[str, object]:
+    headers = {name: text_or_none(value) for name, value in record.headers}
+    return {
         "topic": topic_partition.topic,
         "partition": topic_partition.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms if record.timestamp_ms >= 0 else None,
+        "key": text_or_none(record.key),
+        "value": text_or_none(record.value),
+        "headers": headers or None,
     }
-    control = control_name(record) if getattr(record, "control", False) else None
-    if style is Format.CSV:
-        headers = {name: text_or_none(value) for name, value in record.headers}
-        row |= {"key": text_or_none(record.key), "value": text_or_none(record.value)}
-        print_object(row | {"headers": headers or None, "control": control}, style)
-        return
-    row |= as_text("key", record.key) | as_text("value", record.value)
-    if record.headers:
-        row["headers"] = [{"key": name, **as_text("value", value)} for name, value in record.headers]
-    if control is not None:
-        row["control"] = control
-    print_object(row, style)
-
-
-def as_text(name: str, data: bytes | None) -> dict[str, object]:
-    """Return ``{name: text}``, or ``{name_base64: …}`` for bytes that are not UTF-8."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64_or_none(data)}
 
 
 def control_name(record: object) -> str:

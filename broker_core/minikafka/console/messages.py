@@ -212,11 +212,17 @@ def fetch_sets(
 
 
 def records_of(fetched: Fetched, rows: int) -> Iterator[ConsumerRecord]:
+    """Yield the records of a set, made a few at a time."""
+    for batch in batches_of(fetched, rows):
+        yield from batch
+
+
+def batches_of(fetched: Fetched, rows: int) -> Iterator[list[ConsumerRecord]]:
     """Yield the records of a set, a few at a time, so that a large set is not copied whole."""
     decoder = Rows(fetched, headers=True)
     while decoder.available():
         batch = decoder.records(max(1, rows))
-        yield from batch
+        yield batch
         decoder.skip(len(batch))
 
 

@@ -4,35 +4,32 @@ Each is a generator that the server asks for the next part when the browser has 
 when the browser leaves. So a slow reader slows the stream, and nothing is read for nobody. Each part costs a
 change of threads, so an export joins its lines to parts.
 
-An export is CSV or lines of JSON. A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` as
-a formula, so such text gets an apostrophe before it.
+An export is CSV or lines of JSON (``base.row_formats``).
 """
 
 from __future__ import annotations
 
 import base64
-import csv
-import io
-import json
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from minikafka.base.errors import MinikafkaError
+from minikafka.base.errors import MinikafkaError, OffsetOutOfRange
+from minikafka.base.row_formats import csv_line, json_line, message_row
+from minikafka.base.secrets import redact_text
 from minikafka.base.times import utc_text
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.fetched_records import ConsumerRecord
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.console.messages import SEARCH_FETCH_BYTES, Ranges, fetch_sets, records_of
+from minikafka.console.messages import SEARCH_FETCH_BYTES, Ranges, batches_of, fetch_sets
 from minikafka.console.settings import STREAMS_MAX, STREAMS_OF_A_SESSION_MAX
 
 CSV_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""The first characters of a formula; the last four are the wide forms of the first."""
-_ROWS_A_PART = 100
+_ROWS_A_BATCH = 100
+_PART_CHARACTERS = 64 * 1024
 
 
 class TooManyStreams(MinikafkaError):
@@ -108,41 +105,82 @@ class Stream(StreamingResponse):
                 return
 
 
-def export_records(
+def export_batches(
     cluster: ClusterClient, ranges: Ranges, *, most: int, isolation: IsolationLevel, timeout_ms: int
-) -> Iterator[ConsumerRecord]:
-    """Yield the records of the ranges, a partition after the other, at most ``most``."""
+) -> Iterator[list[ConsumerRecord]]:
+    """Yield the records of the ranges, a partition after the other, at most ``most``.
+
+    A batch is empty where a fetch had no record, so that a browser can leave in between. Where the log was
+    deleted meanwhile, it goes on at the new start.
+    """
     left = most
     for tp, part in ranges.by_partition.items():
-        for fetched in fetch_sets(
-            cluster, tp, part.start, part.end, isolation, timeout_ms, SEARCH_FETCH_BYTES
-        ):
-            for record in records_of(fetched, 100):
-                yield record
-                left -= 1
-                if not left:
-                    return
+        at = part.start
+        while at < part.end:
+            try:
+                for fetched in fetch_sets(
+                    cluster, tp, at, part.end, isolation, timeout_ms, SEARCH_FETCH_BYTES
+                ):
+                    yield []
+                    for batch in batches_of(fetched, _ROWS_A_BATCH):
+                        yield batch[:left]
+                        left -= len(batch)
+                        if left <= 0:
+                            return
+                    at = fetched.next_offset
+                break
+            except OffsetOutOfRange as error:
+                if error.start_offset <= at:
+                    raise
+                at = error.start_offset
 
 
-def csv_lines(records: Iterator[ConsumerRecord]) -> Iterator[str]:
-    """Yield a header, and a line for each record. Bytes that are not UTF-8 are base64 after ``base64:``."""
-    yield _csv_line(CSV_COLUMNS)
-    for record in records:
-        when = utc_text(record.timestamp) or ""
-        headers = json.dumps([[name, _text(value)] for name, value in record.headers], ensure_ascii=False)
-        texts = [_text(record.key) or "", _text(record.value) or "", headers if record.headers else ""]
-        yield _csv_line([record.topic, record.partition, record.offset, when, *map(without_formula, texts)])
+def csv_parts(batches: Iterable[list[ConsumerRecord]], notes: Iterable[str] = ()) -> Iterator[str]:
+    """Yield a header, and a line for each record. Bytes that are not UTF-8 are base64 after ``base64:``.
+
+    notes: about data that is missing; they are lines at the end, as the error is that ends an export.
+    """
+    yield csv_line(CSV_COLUMNS)
+    yield from _parts(batches, _csv_record, lambda note: csv_line([f"# incomplete: {note}"]), notes)
 
 
-def without_formula(text: str) -> str:
-    """Return a cell that no spreadsheet takes as a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+def json_parts(batches: Iterable[list[ConsumerRecord]], notes: Iterable[str] = ()) -> Iterator[str]:
+    """Yield a line of JSON for each record, as ``minikafka consume --format json`` prints it.
+
+    notes: as for ``csv_parts``; lines with an ``error`` only.
+    """
+    yield from _parts(
+        batches, _json_record, lambda note: json_line({"error": f"incomplete: {note}"}) + "\n", notes
+    )
 
 
-def _csv_line(cells: object) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\r\n").writerow(cells)  # type: ignore[arg-type]
-    return out.getvalue()
+def _parts(
+    batches: Iterable[list[ConsumerRecord]],
+    line_of: Callable[[ConsumerRecord], str],
+    line_of_note: Callable[[str], str],
+    notes: Iterable[str],
+) -> Iterator[str]:
+    """Yield the lines of each batch as one part, or as several large ones."""
+    problems = list(notes)
+    try:
+        for batch in batches:
+            lines, size = [], 0
+            for record in batch:
+                lines.append(line_of(record))
+                size += len(lines[-1])
+                if size >= _PART_CHARACTERS:
+                    yield "".join(lines)
+                    lines, size = [], 0
+            yield "".join(lines)
+    except MinikafkaError as error:
+        problems.append(redact_text(" ".join(str(error).split())))
+    yield "".join(map(line_of_note, problems))
+
+
+def _csv_record(record: ConsumerRecord) -> str:
+    headers = [[name, _text(value)] for name, value in record.headers]
+    when, key, value = utc_text(record.timestamp), _text(record.key), _text(record.value)
+    return csv_line([record.topic, record.partition, record.offset, when, key, value, headers])
 
 
 def _text(data: bytes | None) -> str | None:
@@ -154,25 +192,5 @@ def _text(data: bytes | None) -> str | None:
         return "base64:" + base64.b64encode(data).decode("ascii")
 
 
-def json_lines(records: Iterator[ConsumerRecord]) -> Iterator[str]:
-    """Yield a line of JSON for each record, as ``minikafka consume --format json`` prints it."""
-    for record in records:
-        row: dict[str, object] = {
-            "topic": record.topic,
-            "partition": record.partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp if record.timestamp >= 0 else None,
-        }
-        row |= _json_bytes("key", record.key) | _json_bytes("value", record.value)
-        if record.headers:
-            row["headers"] = [{"key": name} | _json_bytes("value", value) for name, value in record.headers]
-        yield json.dumps(row, ensure_ascii=False) + "\n"
-
-
-def _json_bytes(name: str, data: bytes | None) -> dict[str, object]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
+def _json_record(record: ConsumerRecord) -> str:
+    return json_line(message_row(*record)) + "\n"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from minikafka.base.row_formats import csv_line, yaml_item
+from minikafka.base.row_formats import csv_line, json_line, message_row, yaml_item
 
 NASTY = 'a\x1b[2J\u202e,"b"\r\nc'
 
@@ -34,7 +34,7 @@ def test_a_cell_of_csv_is_quoted_where_it_must_be(value: object, cell: str) -> N
     assert csv_line([value]) == f"{cell}\r\n"
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+SUM(A1)", "-2+3", "@x", "\tx", "\rx"])
+@pytest.mark.parametrize("text", ["=1+1", "+SUM(A1)", "-2+3", "@x", "\tx", "\rx", "\n=1", "\uff1d1"])
 def test_a_formula_in_csv_is_a_text(text: str) -> None:
     (row,) = csv.reader(io.StringIO(csv_line([text, "b"]), newline=""))
     assert row == [f"'{text}", "b"]
@@ -43,6 +43,21 @@ def test_a_formula_in_csv_is_a_text(text: str) -> None:
 def test_csv_is_read_again_with_control_characters_escaped() -> None:
     (row,) = csv.reader(io.StringIO(csv_line([NASTY, "x"]), newline=""))
     assert row == ['a\\x1b[2J\\u202e,"b"\r\nc', "x"]
+
+
+def test_a_message_is_json_without_control_characters() -> None:
+    row = message_row("t", 0, 5, -1, b"\xff", NASTY.encode(), (("h", None), ("\u202e", b"\xfe")))
+    line = json_line(row)
+    assert line.isprintable()
+    assert json.loads(line) == {
+        "topic": "t",
+        "partition": 0,
+        "offset": 5,
+        "timestamp": None,
+        "key_base64": "/w==",
+        "value": NASTY,
+        "headers": [{"key": "h", "value": None}, {"key": "\u202e", "value_base64": "/g=="}],
+    }
 
 
 def test_yaml_is_a_list_of_mappings() -> None:

@@ -12,7 +12,6 @@ from minikafka.base.text import counted
 from minikafka.cli import output
 from minikafka.cli.options import Format
 from minikafka.cli.output import (
-    base64_or_none,
     note,
     print_json,
     print_rows,
@@ -66,8 +65,6 @@ def test_one_is_told_as_one() -> None:
 def test_bytes_that_are_no_text_are_escaped_and_none_stays_none() -> None:
     assert text_or_none(b"a\xffb") == "a\\xffb"
     assert text_or_none(None) is None
-    assert base64_or_none(b"\x00\xff") == "AP8="
-    assert base64_or_none(None) is None
 
 
 NASTY = "t\n\x1b[2J\x9b1m\u202e"

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from minikafka.console.streams import Stream, StreamSlots, TooManyStreams
+from minikafka.base.errors import MinikafkaError, OffsetOutOfRange
+from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.read_ranges import ReadRange
+from minikafka.clients.group.fetched_records import ConsumerRecord
+from minikafka.console import streams
+from minikafka.console.messages import log_ranges
+from minikafka.console.streams import (
+    Stream,
+    StreamSlots,
+    TooManyStreams,
+    csv_parts,
+    export_batches,
+    json_parts,
+)
+from tests.support.broker_harness import BrokerHarness
+from tests.unit.console.conftest import T0, T1
 
 
 def serve(response: Stream, *, leaves: bool = False, method: str = "GET") -> str:
@@ -80,3 +96,63 @@ def test_streams_end_with_the_console() -> None:
     slots = StreamSlots()
     slots.closing.set()
     assert serve(stream(slots, parts=("a", "b"))) == "a"
+
+
+# --- exports
+
+
+def exported(brokers: BrokerHarness, most: int = 1_000) -> list[list[ConsumerRecord]]:
+    cluster = brokers.client()
+    ranges = log_ranges(cluster, [T0, T1], ReadRange(), cluster.deadline())
+    isolation = IsolationLevel.READ_UNCOMMITTED
+    return list(export_batches(cluster, ranges, most=most, isolation=isolation, timeout_ms=1_000))
+
+
+def places(batches: list[list[ConsumerRecord]]) -> list[tuple[int, int]]:
+    return [(record.partition, record.offset) for batch in batches for record in batch]
+
+
+def test_an_export_has_few_parts(brokers: BrokerHarness) -> None:
+    brokers.fill(T0, *[b"v"] * 2_000)
+    batches = exported(brokers)
+    assert sum(map(len, batches)) == 1_000
+    parts = list(json_parts(batches))
+    assert len(parts) < 20
+    assert sum(part.count("\n") for part in parts) == 1_000
+
+
+def test_an_export_ends_after_its_limit(brokers: BrokerHarness) -> None:
+    assert places(exported(brokers, 7)) == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 1)]
+
+
+def test_large_messages_are_parts_of_their_own() -> None:
+    record = ConsumerRecord("t", 0, 0, 0, None, b"x" * 100_000)
+    parts = list(csv_parts([[record] * 3]))
+    assert max(map(len, parts)) < 101_000
+
+
+def test_an_export_goes_on_where_a_log_begins_now(
+    brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch: Callable[..., object] = streams.fetch_sets
+
+    def trimmed(cluster: object, tp: object, start: int, end: int, *rest: object) -> object:
+        if tp == T0 and start < 3:
+            raise OffsetOutOfRange(start, 3, 5)
+        return fetch(cluster, tp, start, end, *rest)
+
+    monkeypatch.setattr(streams, "fetch_sets", trimmed)
+    assert places(exported(brokers))[:3] == [(0, 3), (0, 4), (1, 0)]
+
+
+def test_an_export_that_fails_ends_with_a_line_that_says_so() -> None:
+    def failing() -> Iterator[list[ConsumerRecord]]:
+        yield [ConsumerRecord("t", 0, 0, 0, None, b"x")]
+        raise MinikafkaError("t-0: no broker answers")
+
+    assert "".join(csv_parts(failing())).endswith(",x,\r\n# incomplete: t-0: no broker answers\r\n")
+    lines = "".join(json_parts(failing(), ["t-1 is missing"])).splitlines()
+    assert [json.loads(line) for line in lines[1:]] == [
+        {"error": "incomplete: t-1 is missing"},
+        {"error": "incomplete: t-0: no broker answers"},
+    ]

@@ -32,7 +32,7 @@ from minikafka.console.messages import (
 )
 from minikafka.console.search import FIELDS, Pattern, Progress, search
 from minikafka.console.settings import CHANGE_TIMEOUT_MS, PAGE_TIMEOUT_MS
-from minikafka.console.streams import csv_lines, export_records, json_lines
+from minikafka.console.streams import csv_parts, export_batches, json_parts
 from minikafka.console.texts import parse_number, path
 from minikafka.console.visit import Visit, error_text, status_of
 
@@ -367,14 +367,14 @@ def export(visit: Visit) -> Response:
     if chosen.where is Where.NEWEST:
         share = -(-most // max(1, len(ranges.by_partition)))
         ranges = ranges.last(share)
-    records = export_records(
+    batches = export_batches(
         visit.access.cluster, ranges, most=most, isolation=visit.isolation, timeout_ms=_EXPORT_IDLE_MS
     )
-    lines = csv_lines(records) if form == "csv" else json_lines(records)
+    parts = csv_parts(batches, ranges.notes) if form == "csv" else json_parts(batches, ranges.notes)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     name = f"{chosen.topic.name}-{stamp}.{'csv' if form == 'csv' else 'jsonl'}"
     return visit.streamed(
-        lines,
+        parts,
         "text/csv; charset=utf-8" if form == "csv" else "application/x-ndjson",
         {"content-disposition": f'attachment; filename="{name}"'},
     )
