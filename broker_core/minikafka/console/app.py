@@ -44,22 +44,26 @@ PAGES: Mapping[str, View] = {
     "/topics/{topic}/{partition:int}/{offset:int}": messages.message,
     "/topics/{topic}/{partition:int}/{offset:int}/{part}": messages.message_bytes,
     "/groups": groups.groups,
-    "/groups/{group}": groups.group,
-    "/groups/{group}/reset": groups.reset,
+    "/group": groups.group,
+    "/group/reset": groups.reset,
     "/brokers": brokers.brokers,
     "/brokers/{broker}": brokers.broker,
     "/access": security.access_rules,
     "/reassignments": brokers.reassignments,
     "/transactions": security.transactions,
     "/transactions/hanging": security.hanging_transactions,
-    "/transactions/id/{id}": security.transaction,
+    "/transaction": security.transaction,
 }
-"""Address -> what it shows. None of them changes anything."""
+"""Address -> what it shows. None of them changes anything.
+
+Ids of groups and transactions may be any text, so they stand in the query: in a path ``/`` and ``..`` would
+name another page.
+"""
 PAGES_FOR_CHANGES: Mapping[str, View] = {"/topics/{topic}/produce": messages.produce_page}
 """Forms that only a console with --allow-changes has."""
 CHANGES: Mapping[str, View] = {
     "/topics/{topic}/produce": messages.produce,
-    "/groups/{group}/reset": groups.make_reset,
+    "/group/reset": groups.make_reset,
     "/reassignments/elect": brokers.elect,
 }
 """Address -> the change that its form makes."""

@@ -123,6 +123,10 @@ class Visit:
         """Return a parameter of the address, without blanks around it."""
         return self.request.query_params.get(name, default).strip()
 
+    def any_text(self, name: str) -> str:
+        """Return a parameter of the address as it is: an id may be empty, or begin with a blank."""
+        return self.request.query_params.get(name, "")
+
     def number(self, name: str, default: int, least: int = 0, most: int = 2**31 - 1) -> int:
         """Return a number of the address. Raises ConfigError."""
         text = self.param(name)

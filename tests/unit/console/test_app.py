@@ -67,7 +67,7 @@ def test_every_response_restricts_the_browser(console: ConsoleClient) -> None:
 
 def test_pages_have_no_inline_script_or_style(console: ConsoleClient, brokers: BrokerHarness) -> None:
     brokers.commit("g", {T0: 1})
-    for address in ("/", "/topics", "/topics/orders/tail", "/topics/orders/messages", "/groups/g"):
+    for address in ("/", "/topics", "/topics/orders/tail", "/topics/orders/messages", "/group?id=g"):
         text = console.page(address)
         assert "style=" not in text
         assert "<style" not in text
@@ -83,7 +83,7 @@ def test_the_cookie_is_strict_and_hidden_from_scripts(console: ConsoleClient) ->
     assert "set-cookie" not in console.get("/").headers
 
 
-@pytest.mark.parametrize("address", ["/topics/orders/produce", "/groups/g/reset", "/reassignments/elect"])
+@pytest.mark.parametrize("address", ["/topics/orders/produce", "/group/reset?id=g", "/reassignments/elect"])
 def test_a_read_only_console_refuses_every_change(console: ConsoleClient, address: str) -> None:
     response = console.post(address, {"csrf": "x"})
     assert response.status_code == 403
@@ -190,17 +190,17 @@ def test_a_reset_is_shown_first_and_made_after_the_name_was_typed(
     changing: ConsoleClient, brokers: BrokerHarness
 ) -> None:
     brokers.commit("billing", {T0: 4, TopicPartition("orders", 1): 5})
-    text = changing.page("/groups/billing/reset?rule=shift&value=-3")
+    text = changing.page("/group/reset?id=billing&rule=shift&value=-3")
     assert "Dry run: 2 partitions" in text
     assert brokers.committed("billing") == {T0: 4, TopicPartition("orders", 1): 5}
     form = {
-        "csrf": changing.csrf("/groups/billing/reset?rule=shift&value=-3"),
+        "csrf": changing.csrf("/group/reset?id=billing&rule=shift&value=-3"),
         "plan": "orders,0,1\norders,1,2",
     }
-    response = changing.post("/groups/billing/reset", form | {"confirm": "biling"})
+    response = changing.post("/group/reset?id=billing", form | {"confirm": "biling"})
     assert response.status_code == 403
     assert brokers.committed("billing")[T0] == 4
-    response = changing.post("/groups/billing/reset", form | {"confirm": "billing"})
+    response = changing.post("/group/reset?id=billing", form | {"confirm": "billing"})
     assert response.status_code == 303
     assert brokers.committed("billing") == {T0: 1, TopicPartition("orders", 1): 2}
 
@@ -220,7 +220,7 @@ def test_a_reset_that_cannot_be_says_why(
     changing: ConsoleClient, brokers: BrokerHarness, query: str, problem: str
 ) -> None:
     brokers.commit("billing", {T0: 4})
-    response = changing.get(f"/groups/billing/reset?{query}")
+    response = changing.get(f"/group/reset?id=billing&{query}")
     assert response.status_code == 400
     assert problem in response.text
 

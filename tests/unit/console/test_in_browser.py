@@ -41,8 +41,8 @@ PAGES = (
     "/topics/orders/groups",
     f"/topics/{LONG_NAME}",
     "/groups",
-    "/groups/billing",
-    "/groups/billing/reset?rule=latest",
+    "/group?id=billing",
+    "/group/reset?id=billing&rule=latest",
     "/brokers",
     "/brokers/0?q=log.dir",
     "/access",
@@ -190,7 +190,7 @@ def test_a_message_is_sent_and_a_group_is_reset(browser: Browser, address: str) 
         page.get_by_role("status").get_by_role("link").click()
         expect(page.locator("main")).to_contain_text("a new order")
 
-        page.goto("/groups/billing")
+        page.goto("/group?id=billing")
         page.get_by_role("link", name="Reset offsets").click()
         page.get_by_label("Set the offsets").select_option("shift")
         page.get_by_label("Offset, time, duration or number").fill("-2")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable
 
 import pytest
@@ -45,8 +47,8 @@ def test_each_page_shows_its_noun(console: ConsoleClient, address: str, shown: s
 
 
 def test_all_addresses_are_of_tested_kinds() -> None:
-    assert all(address.split("/")[1] in {"", "topics", "groups", "brokers"} or address in {
-        "/access", "/reassignments", "/transactions", "/transactions/hanging", "/transactions/id/{id}",
+    assert all(address.split("/")[1] in {"", "topics", "group", "groups", "brokers"} or address in {
+        "/access", "/reassignments", "/transactions", "/transactions/hanging", "/transaction",
     } for address in PAGES)  # fmt: skip
 
 
@@ -57,9 +59,9 @@ def test_all_addresses_are_of_tested_kinds() -> None:
         ("/topics/nope", 404),
         ("/topics/orders/7/0", 404),
         ("/topics/orders/0/99", 404),
-        ("/groups/nope", 404),
+        ("/group?id=nope", 404),
         ("/brokers/9", 404),
-        ("/transactions/id/nope", 404),
+        ("/transaction?id=nope", 404),
         ("/topics/orders/messages?partition=x", 400),
         ("/topics/orders/messages?where=time&value=yesterday", 400),
         ("/topics/orders/messages?where=offset&value=-1", 400),
@@ -75,7 +77,12 @@ def test_an_error_is_a_page_with_its_status(console: ConsoleClient, address: str
 
 
 def test_a_page_changes_nothing_in_the_cluster(console: ConsoleClient, brokers: BrokerHarness) -> None:
-    for address in ("/groups/nope", "/groups/nope/reset", "/topics/nope/messages", "/transactions/id/nope"):
+    for address in (
+        "/group?id=nope",
+        "/group/reset?id=nope",
+        "/topics/nope/messages",
+        "/transaction?id=nope",
+    ):
         assert console.get(address).status_code == 404
     text = console.page("/topics?internal=1")
     assert "__consumer_offsets" not in text
@@ -145,9 +152,9 @@ def test_groups_show_lag_members_and_the_topics_they_read(
 ) -> None:
     brokers.commit("billing", {T0: 2, T1: 5})
     text = console.page("/groups")
-    assert 'href="/groups/billing"' in text
+    assert 'href="/group?id=billing"' in text
     assert '<td class="num">3</td>' in text
-    text = console.page("/groups/billing")
+    text = console.page("/group?id=billing")
     assert "Lag by partition" in text
     assert "<strong>3</strong>" in text
     assert "billing" in console.page("/topics/orders/groups")
@@ -155,13 +162,31 @@ def test_groups_show_lag_members_and_the_topics_they_read(
     assert "billing" in console.page("/groups?state=Empty")
 
 
+@pytest.mark.parametrize("name", ["a/b", "orders/reset", ".", "..", " a", "a?b=c&d#e", "\u00e4%2F", "<b>"])
+def test_a_group_may_have_any_name(console: ConsoleClient, brokers: BrokerHarness, name: str) -> None:
+    brokers.commit("orders", {T0: 1})
+    brokers.commit(name, {T0: 2})
+    (address,) = (
+        html.unescape(found)
+        for found in re.findall(r'href="(/group\?id=[^"]+)"', console.page("/groups"))
+        if not found.endswith("=orders")
+    )
+    text = console.page(address)
+    assert f"<h1>{html.escape(name)}</h1>" in text
+    reset = re.search(r'href="(/group/reset\?[^"]+)"', text)
+    assert reset is not None
+    text = console.page(html.unescape(reset[1]) + "&rule=latest")
+    assert f'name="id" value="{html.escape(name)}"' in text
+    assert "Dry run: 1 partition" in text
+
+
 def test_lag_over_time_is_drawn_from_the_second_look_on(
     console: ConsoleClient, brokers: BrokerHarness
 ) -> None:
     brokers.commit("billing", {T0: 2})
-    assert "<svg" not in console.page("/groups/billing")
+    assert "<svg" not in console.page("/group?id=billing")
     brokers.fill(T0, b"v")
-    text = console.page("/groups/billing")
+    text = console.page("/group?id=billing")
     assert "<polyline" in text
     assert "Total lag from 3 to 4" in text
 
@@ -192,13 +217,13 @@ def test_groups_in_zookeeper_stand_beside_those_at_brokers(
     console = serve(brokers, store=store)
     text = console.page("/groups")
     assert "ZooKeeper" in text
-    assert text.index('href="/groups/billing"') < text.index('href="/groups/old"')
-    text = console.page("/groups/old")
+    assert text.index('href="/group?id=billing"') < text.index('href="/group?id=old"')
+    text = console.page("/group?id=old")
     assert "In ZooKeeper: Empty, 0 consumers" in text
     assert '<td class="num">2</td>' in text  # its lag
-    assert "Lag by partition" in console.page("/groups/billing")
-    assert console.get("/groups/nope").status_code == 404
-    assert "Dry run: 1 partition" in console.page("/groups/old/reset?rule=earliest")
+    assert "Lag by partition" in console.page("/group?id=billing")
+    assert console.get("/group?id=nope").status_code == 404
+    assert "Dry run: 1 partition" in console.page("/group/reset?id=old&rule=earliest")
 
 
 def test_brokers_that_are_too_old_are_named(console: ConsoleClient, brokers: BrokerHarness) -> None:

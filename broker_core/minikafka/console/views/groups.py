@@ -87,7 +87,7 @@ def groups(visit: Visit) -> Response:
 
 def group(visit: Visit) -> Response:
     """Show one group: its lag in each partition and over time, and its members."""
-    name = visit.part("group")
+    name = visit.any_text("id")
     found = _described(visit, name)
     visit.access.lag_history.add(name, found.lags)
     samples = visit.access.lag_history.samples(name)
@@ -108,7 +108,7 @@ def group(visit: Visit) -> Response:
         unknown=sum(row.lag is None for row in found.lags),
         chart=LineChart.of([(sample.time_ms, sample.lag) for sample in samples]),
         samples=samples,
-        parameters={"sort": visit.param("sort")},
+        parameters={"id": name, "sort": visit.param("sort")},
     )
 
 
@@ -151,7 +151,7 @@ RULES = {
 
 def reset(visit: Visit) -> Response:
     """Show the form of a reset, and the new offsets that it would set: a dry run, which changes nothing."""
-    name = visit.part("group")
+    name = visit.any_text("id")
     rule, value, topic = visit.param("rule"), visit.param("value"), visit.param("topic")
     planned: PlannedReset | None = None
     problem = ""
@@ -213,7 +213,7 @@ def _plan_text(planned: PlannedReset) -> str:
 
 def make_reset(visit: Visit) -> Response:
     """Set the offsets that the dry run has shown, after the group's name was typed."""
-    name = visit.part("group")
+    name = visit.any_text("id")
     if visit.form.get("confirm", "") != name:
         raise NotAllowed("nothing was changed: the name of the group was not typed as it is")
     _check_exists(visit, name)
@@ -235,4 +235,4 @@ def make_reset(visit: Visit) -> Response:
             if tp.topic == topic and known.partition(tp.partition) is None:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {known.partition_range}")
     stores.set_offsets(name, plan, storages)
-    return RedirectResponse(path("groups", name, done=f"{len(plan)}"), 303)
+    return RedirectResponse(path("group", id=name, done=f"{len(plan)}"), 303)

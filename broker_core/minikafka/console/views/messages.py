@@ -234,7 +234,7 @@ def search_page(visit: Visit) -> Response:
         "seconds_choices": SEARCH_SECONDS,
         "wheres": [where.value for where in Where if where is not Where.NEWEST],
         "fields": ("any", *FIELDS),
-        "text": visit.request.query_params.get("text", ""),
+        "text": visit.any_text("text"),
         "field_chosen": visit.param("field", "any"),
         "is_regex": visit.param("regex") == "1",
         "ignore_case": visit.param("case") == "ignore",
@@ -306,7 +306,7 @@ def tail_page(visit: Visit) -> Response:
         chosen=chosen,
         rates=RATES,
         rate=visit.number("rate", RATES[1], 1, RATES[-1]),
-        text=visit.request.query_params.get("text", ""),
+        text=visit.any_text("text"),
         isolation=visit.param("isolation"),
     )
 
@@ -314,7 +314,7 @@ def tail_page(visit: Visit) -> Response:
 def tail_events(visit: Visit) -> Response:
     """Return the live tail as server-sent events, each with the messages of half a second."""
     chosen = selection(visit)
-    text = visit.request.query_params.get("text", "")
+    text = visit.any_text("text")
     pattern = Pattern(text) if text else None
     if pattern is not None:
         pattern.check()

@@ -78,7 +78,7 @@ def transactions(visit: Visit) -> Response:
 
 def transaction(visit: Visit) -> Response:
     """Show the transaction of one transactional id."""
-    wanted = visit.part("id")
+    wanted = visit.any_text("id")
     # A look-up of the coordinator would make the topic of transactions.
     listed = visit.access.transactions.list_transactions(timeout_ms=PAGE_TIMEOUT_MS)
     if all(row.transactional_id != wanted for row in listed):
