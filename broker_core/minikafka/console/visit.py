@@ -114,11 +114,6 @@ class Visit:
         value: str = self.request.path_params[name]
         return value
 
-    def integer(self, name: str) -> int:
-        """Return a part of the path that is a number."""
-        value: int = self.request.path_params[name]
-        return value
-
     def param(self, name: str, default: str = "") -> str:
         """Return a parameter of the address, without blanks around it."""
         return self.request.query_params.get(name, default).strip()

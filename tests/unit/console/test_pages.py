@@ -68,6 +68,11 @@ def test_all_addresses_are_of_tested_kinds() -> None:
         ("/topics/orders/search?text=(&regex=1", 400),
         ("/topics/orders/export?format=xls", 400),
         ("/topics/bad%20name", 400),
+        (f"/topics/orders/0/{'9' * 5_000}", 400),
+        (f"/topics/orders/{'9' * 5_000}/0", 400),
+        (f"/topics/orders/messages?partition={'9' * 5_000}", 400),
+        (f"/brokers/{'1' * 5_000}", 404),
+        ("/brokers/%C2%B2", 404),
     ],
 )
 def test_an_error_is_a_page_with_its_status(console: ConsoleClient, address: str, status: int) -> None:

@@ -65,7 +65,7 @@ def broker(visit: Visit) -> Response:
     """Show one broker: its data directories and its settings. Secrets have no value in the response."""
     name = visit.part("broker")
     known = visit.metadata
-    if not name.isdigit() or int(name) not in known.brokers:
+    if name not in map(str, known.brokers):
         living = ", ".join(map(str, sorted(known.brokers)))
         raise NoSuchBroker(f"no live broker {name!r}; there are {living}")
     settings = visit.attempt(

@@ -18,13 +18,12 @@ from minikafka.clients.admin.offset_resets import (
     out_of_range_offset,
     plan_reset,
 )
+from minikafka.clients.fetch.read_ranges import OFFSET_MAX
 from minikafka.console.lag_history import LineChart
 from minikafka.console.settings import PAGE_TIMEOUT_MS
 from minikafka.console.texts import parse_number, path
 from minikafka.console.views.topics import paged
 from minikafka.console.visit import NotAllowed, Visit
-
-OFFSET_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,12 +216,12 @@ def message_bytes(visit: Visit) -> Response:
 
 def _place(visit: Visit) -> tuple[TopicPartition, int]:
     topic = visit.topic(visit.part("topic"))
-    number = visit.integer("partition")
+    number = parse_number("partition", visit.part("partition"))
     if topic.partition(number) is None:
         raise BrokerError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}-{number}: {topic.partition_range}"
         )
-    return TopicPartition(topic.name, number), min(visit.integer("offset"), OFFSET_MAX)
+    return TopicPartition(topic.name, number), parse_number("offset", visit.part("offset"), 0, OFFSET_MAX)
 
 
 # --- search -------------------------------------------------------------------------------------------------
