@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -127,8 +128,9 @@ def up(
 
 def note_addresses(cluster: Cluster, host: str, ports: Sequence[int], config: Mapping[str, str]) -> None:
     """Print what is to be said of the addresses of a cluster that is ready."""
-    for url in cluster.metrics_urls:
-        note(f"minikafka: metrics at {url}")
+    if sys.stderr.isatty():  # programs that start a cluster expect only what needs attention
+        for url in cluster.metrics_urls:
+            note(f"minikafka: metrics at {url}")
     secured = bool(cluster.client_properties)
     for warning in advertised_address_warnings(cluster.data_dir, host, ports, config, secured=secured):
         note(f"minikafka: {warning}")
