@@ -13,6 +13,7 @@ import uvicorn
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import host_port
 from minikafka.console.app import make_app
+from minikafka.console.connections import BrowserConnection
 from minikafka.console.settings import ConsoleSettings
 
 GRACE_S = 2
@@ -36,6 +37,7 @@ class ConsoleServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            http=BrowserConnection,
             ws="none",
             limit_concurrency=CONNECTIONS_MAX,
             h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
