@@ -47,13 +47,18 @@ def tail(
     """
     positions = _ends(cluster, partitions, isolation)[0]
     budget = max(1, int(rate * TICK_S))
+    first = 0
     while True:
         ends, note = _ends(cluster, partitions, isolation)
         behind = {tp: end for tp, end in ends.items() if end > positions.get(tp, end)}
         messages: list[Message] = []
         skipped = 0
         share = max(1, budget // max(1, len(behind)))
-        for number, (tp, end) in enumerate(behind.items()):
+        # With more partitions than the budget has messages, each look begins after those of the last one.
+        order = list(behind.items())
+        at = first % max(1, len(order))
+        first = at + budget
+        for number, (tp, end) in enumerate(order[at:] + order[:at]):
             start = max(positions[tp], end - share)
             if number >= budget:
                 start = end

@@ -278,6 +278,21 @@ def test_a_tail_skips_what_is_more_than_its_rate(brokers: BrokerHarness) -> None
     assert max(message.offset for message in tick.messages if message.partition == 0) == 5_004
 
 
+def test_a_tail_shows_all_of_many_partitions_in_turn() -> None:
+    brokers = BrokerHarness(1, {"wide": 25})
+    partitions = [TopicPartition("wide", number) for number in range(25)]
+    ticks = tail(brokers.client(), partitions, rate=20, isolation=ANY, wait=lambda _: None)
+    next(ticks)
+    shown: list[int] = []
+    for _ in range(3):
+        for tp in partitions:
+            brokers.fill(tp, b"v")
+        tick = next(ticks)
+        assert (len(tick.messages), tick.skipped) == (10, 15)
+        shown += [message.partition for message in tick.messages]
+    assert set(shown) == set(range(25))
+
+
 def test_a_tail_shows_only_messages_with_the_text(brokers: BrokerHarness) -> None:
     ticks = tail(brokers.client(), [T0], rate=20, isolation=ANY, pattern=Pattern("yes"), wait=lambda _: None)
     next(ticks)
