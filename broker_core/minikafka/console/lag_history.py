@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -37,7 +37,11 @@ class Groups(Protocol):
     """The groups of a cluster (``GroupAdmin``)."""
 
     def describe_all(
-        self, *, timeout_ms: int | None = None, failed: list[MinikafkaError] | None = None
+        self,
+        *,
+        names: Container[str] | None = None,
+        timeout_ms: int | None = None,
+        failed: list[MinikafkaError] | None = None,
     ) -> list[GroupDescription]: ...
 
     def all_lags(
@@ -95,7 +99,9 @@ class LagHistory:
                 self._watched.popitem(last=False)
             self._add(watched, lags)
             if self._thread is None and self._threads and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._run, name="console-lag-history", daemon=True)
+                self._thread = threading.Thread(
+                    target=self.sample_until_closed, name="console-lag-history", daemon=True
+                )
                 self._thread.start()
 
     def samples(self, group: str) -> list[LagSample]:
@@ -114,8 +120,7 @@ class LagHistory:
         if not names:
             return
         failed: list[MinikafkaError] = []
-        described = self._groups.describe_all(timeout_ms=_TIMEOUT_MS, failed=failed)
-        wanted = [group for group in described if group.group_id in names]
+        wanted = self._groups.describe_all(names=names, timeout_ms=_TIMEOUT_MS, failed=failed)
         for name, lags in self._groups.all_lags(wanted, timeout_ms=_TIMEOUT_MS, failed=failed).items():
             with self._lock:
                 if name in self._watched:
@@ -133,12 +138,15 @@ class LagHistory:
         if lag is not None:
             watched.samples.append(LagSample(round(self._now() * 1000), lag))
 
-    def _run(self) -> None:
-        while not self._closed.wait(INTERVAL_S):
+    def sample_until_closed(self, interval_s: float = INTERVAL_S) -> None:
+        """Add samples until ``close``, whatever fails."""
+        while not self._closed.wait(interval_s):
             try:
                 self.sample_all()
             except MinikafkaError as error:
                 _log.debug("no sample of the lag: %s", error)
+            except Exception:  # noqa: BLE001  # the thread must outlive it
+                _log.exception("unexpected error while looking up the lag of groups; trying again later")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ class Groups:
         self.looks = 0
         self.asked: list[list[str]] = []
 
-    def describe_all(self, **_: object) -> list[GroupDescription]:
+    def describe_all(self, names: set[str], **_: object) -> list[GroupDescription]:
         self.looks += 1
         coordinator = BrokerAddress(0, "h", 1)
-        return [GroupDescription(name, "Stable", "consumer", "range", coordinator, ()) for name in "ab"]
+        return [GroupDescription(name, "Stable", "consumer", "range", coordinator, ()) for name in names]
 
     def all_lags(self, groups: object, **_: object) -> dict[str, tuple[PartitionLag, ...]]:
         names = [group.group_id for group in groups]  # type: ignore[attr-defined]
@@ -65,6 +65,21 @@ def test_a_group_that_nobody_looks_at_is_forgotten() -> None:
     clock.now += WATCHED_S + 1
     found.sample_all()
     assert (groups.looks, found.samples("a")) == (0, [])
+
+
+def test_samples_go_on_after_an_unexpected_error() -> None:
+    class Failing(Groups):
+        def describe_all(self, names: set[str], **_: object) -> list[GroupDescription]:
+            super().describe_all(names)
+            if self.looks == 2:
+                found.close()
+            raise ValueError("unexpected")
+
+    groups = Failing()
+    found = history(groups, Clock())
+    found.add("a", lag(7))
+    found.sample_until_closed(0.001)
+    assert groups.looks == 2
 
 
 def test_the_memory_is_bounded() -> None:

@@ -7,7 +7,7 @@ removes all its offsets; single ones, of topics that it does not consume, can be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.config.unknown_names import near_matches
@@ -123,19 +123,24 @@ class GroupAdmin:
         return self._cluster.retry(f"listing the groups of {broker}", deadline, attempt)
 
     def describe_all(
-        self, *, timeout_ms: int | None = None, failed: list[MinikafkaError] | None = None
+        self,
+        *,
+        names: Container[str] | None = None,
+        timeout_ms: int | None = None,
+        failed: list[MinikafkaError] | None = None,
     ) -> list[GroupDescription]:
         """Return all groups with states and members, by name; one more request per broker than a list.
 
-        ``failed``: as for ``list_groups``.
+        names: of the groups that are wanted; others are not described. ``failed``: as for ``list_groups``.
         """
         deadline = self._cluster.deadline(timeout_ms)
         coordinated: dict[BrokerAddress, list[str]] = {}
         for group in self.list_groups(timeout_ms=timeout_ms, failed=failed):
-            coordinated.setdefault(group.coordinator, []).append(group.group_id)
+            if names is None or group.group_id in names:
+                coordinated.setdefault(group.coordinator, []).append(group.group_id)
         found = []
-        for broker, names in coordinated.items():
-            request = DescribeGroupsRequest(tuple(names))
+        for broker, group_ids in coordinated.items():
+            request = DescribeGroupsRequest(tuple(group_ids))
             try:
                 response = self._cluster.call(
                     broker.broker_id, DESCRIBE_GROUPS, request, timeout_ms=deadline.remaining_ms()

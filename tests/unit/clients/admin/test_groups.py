@@ -90,3 +90,10 @@ def test_lags_of_all_groups_come_with_the_errors_of_brokers(harness: GroupHarnes
     harness.brokers.always(ApiKey.LIST_GROUPS, lambda *_: None)
     assert admin.describe_all(failed=failed, timeout_ms=1_000) == []
     assert len(failed) >= 2
+
+
+def test_only_groups_that_are_wanted_are_described(harness: GroupHarness, admin: GroupAdmin) -> None:
+    harness.brokers.commit("g", {T0: 3})
+    harness.brokers.commit("h", {T1: 5})
+    assert [group.group_id for group in admin.describe_all(names={"h", "i"})] == ["h"]
+    assert [request.groups for request in harness.brokers.asked(ApiKey.DESCRIBE_GROUPS)] == [("h",)]
