@@ -218,7 +218,10 @@ def _login(console: Console) -> Endpoint:
 async def _log_in(console: Console, request: Request, session_id: str, target: str) -> Response:
     def attempt(form: Mapping[str, str]) -> Session:
         return console.sessions.log_in(
-            token=form.get("token", ""), user=form.get("user", ""), password=form.get("password", "")
+            token=form.get("token", ""),
+            user=form.get("user", ""),
+            password=form.get("password", ""),
+            address=request.client.host if request.client else "",
         )
 
     user = ""

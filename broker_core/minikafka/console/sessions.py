@@ -11,8 +11,9 @@ import hmac
 import secrets
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from minikafka.base.errors import AuthenticationFailed, MinikafkaError
@@ -21,8 +22,10 @@ from minikafka.console.settings import PAGE_TIMEOUT_MS, ConsoleSettings, Login
 
 SESSIONS_MAX = 50
 IDLE_S = 8 * 3600.0
-LOGINS_MAX = 4
+LOGINS_MAX = 16
 """Logins at the same time: each waits for a broker."""
+LOGINS_OF_AN_ADDRESS_MAX = 4
+"""Those from one address, which must not keep others out."""
 ID_BYTES = 32
 
 
@@ -49,7 +52,7 @@ class Sessions:
         self._monotonic = monotonic
         self._secret = secrets.token_bytes(ID_BYTES)
         self._lock = threading.Lock()
-        self._logins = threading.BoundedSemaphore(LOGINS_MAX)
+        self._logins: Counter[str] = Counter()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._shared: Access | None = None
         if settings.login is not Login.SASL:
@@ -80,23 +83,31 @@ class Sessions:
         """Return True for the token of a session's forms."""
         return hmac.compare_digest(self.csrf_token(session_id).encode(), token.encode("utf-8"))
 
-    def log_in(self, *, token: str = "", user: str = "", password: str = "") -> Session:
-        """Return a new session. Raises LoginRefused."""
-        if not self._logins.acquire(blocking=False):
-            raise LoginRefused("too many logins at the same time; try again in a moment")
-        try:
-            if self._settings.login is Login.TOKEN:
-                access, name = self._by_token(token), None
-            else:
+    def log_in(self, *, token: str = "", user: str = "", password: str = "", address: str = "") -> Session:
+        """Return a new session of a browser at an address. Raises LoginRefused."""
+        if self._settings.login is Login.TOKEN:
+            access, name = self._by_token(token), None
+        else:
+            with self._one_login(address):
                 access, name = self._by_sasl(user, password), user
-        finally:
-            self._logins.release()
         session = Session(self.new_id(), access, name, self._monotonic())
         with self._lock:
             self._sessions[session.session_id] = session
             while len(self._sessions) > SESSIONS_MAX:
                 self._end(next(iter(self._sessions)))
         return session
+
+    @contextmanager
+    def _one_login(self, address: str) -> Iterator[None]:
+        with self._lock:
+            if self._logins[address] >= LOGINS_OF_AN_ADDRESS_MAX or sum(self._logins.values()) >= LOGINS_MAX:
+                raise LoginRefused("too many logins at the same time; try again in a moment")
+            self._logins[address] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._logins -= Counter([address])  # drops addresses without a login
 
     def _by_token(self, token: str) -> Access:
         assert self._shared is not None

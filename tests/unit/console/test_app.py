@@ -9,6 +9,8 @@ import pytest
 from minikafka.base.errors import AuthenticationFailed, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.console.sessions import LOGINS_OF_AN_ADDRESS_MAX, LoginRefused, Sessions
 from minikafka.console.settings import FORM_BYTES_MAX, ConsoleSettings, Login
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness, produce_error
@@ -303,6 +305,34 @@ def test_after_the_logout_a_login_is_needed_again(guarded: ConsoleClient) -> Non
 def test_without_a_login_no_change_and_no_event_is_served(guarded: ConsoleClient) -> None:
     assert guarded.get("/topics/orders/tail/events").status_code == 401
     assert guarded.post("/topics/orders/produce", {"value": "v"}).status_code == 401
+
+
+def test_logins_from_one_address_do_not_keep_others_out(brokers: BrokerHarness) -> None:
+    checks: list[int] = []
+
+    def check(timeout_ms: int) -> bool:
+        checks.append(timeout_ms)
+        if len(checks) < LOGINS_OF_AN_ADDRESS_MAX:
+            attempt("a")
+        elif len(checks) == LOGINS_OF_AN_ADDRESS_MAX:
+            with pytest.raises(LoginRefused, match="too many logins"):
+                attempt("a")
+            attempt("b")
+        return True
+
+    def connect(user: str | None, password: str | None) -> ClusterClient:
+        client = brokers.client(creates_topics=False)
+        client.check_login = check  # type: ignore[method-assign]
+        return client
+
+    def attempt(address: str) -> None:
+        sessions.log_in(user="alice", password="right", address=address)
+
+    sessions = Sessions(ConsoleSettings(connect, login=Login.SASL))
+    attempt("a")
+    attempt("a")
+    assert len(checks) == LOGINS_OF_AN_ADDRESS_MAX + 2
+    sessions.close()
 
 
 def test_users_of_the_cluster_log_in_with_their_own_access(brokers: BrokerHarness, serve: Serve) -> None:
