@@ -57,7 +57,7 @@ _LEVEL = one_of(READ_UNCOMMITTED, READ_COMMITTED)
 
 TopicNames = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)]
 From = Annotated[
-    str, typer.Option("--from", metavar="WHERE", help="beginning, end, an offset, or a time (ISO 8601, UTC).")
+    str, typer.Option("--from", metavar="WHERE", help="beginning, end, an offset, or a time as in `-o`.")
 ]
 Offset = Annotated[
     str | None,
@@ -66,7 +66,7 @@ Offset = Annotated[
         "-o",
         metavar="RANGE",
         help="Instead of --from: start, end, 47, +2 (from the start), -3 (from the end), 10:20, :end, "
-        "@TIME, @TIME:TIME. A time is ISO 8601 in UTC, ms or s since 1970, or -1h for an hour ago.",
+        "@TIME, @TIME:TIME. A time is ISO 8601 in UTC, ms or s since 1970, or a duration ago: 1h, PT1H.",
         show_default=False,
     ),
 ]
@@ -191,7 +191,7 @@ def consume(
         _check_no_group(wanted, zookeeper)
     else:
         alone = {"--partition": partitions, "--print-control-records": control or None}
-        _check_group(group, start if offset is None else offset, where, alone)
+        _check_group(group, ("--from", start) if offset is None else ("--offset", offset), where, alone)
     if zookeeper:
         _check_zookeeper(wanted, where, level)
 
@@ -250,7 +250,7 @@ def _range(start: str, offset: str | None, exits: bool, group: str | None) -> Re
     )
 
     if offset is None:
-        found = ReadRange(parse_position("--from", start))
+        found = ReadRange(parse_position("--from", start, SystemClock().now_ms()))
     elif start != BEGINNING:
         raise ConfigError("--offset", offset, f"conflicts with --from {start}; set only one of them")
     elif offset == STORED:
@@ -272,10 +272,11 @@ def _check_no_group(wanted: Topics | TopicFilter, zookeeper: str | None) -> None
         raise ConfigError("--group", None, "required with --whitelist and --blacklist")
 
 
-def _check_group(group: str, start: str, where: ReadRange, alone: Mapping[str, object]) -> None:
+def _check_group(group: str, start: tuple[str, str], where: ReadRange, alone: Mapping[str, object]) -> None:
     """Raise ConfigError for an invalid group, and for options that a group does not have.
 
-    alone: the values of options that need a read without a group; None for those not set.
+    start: the option that says where to begin, and its value. alone: the values of options that need a read
+    without a group; None for those not set.
     """
     if group == "":
         raise ConfigError("--group", group, "must not be empty")
@@ -288,8 +289,7 @@ def _check_group(group: str, start: str, where: ReadRange, alone: Mapping[str, o
     begin, end = Position(Anchor.START), Position(Anchor.END)
     if where.start not in (begin, end) or where.end not in (None, end):
         raise ConfigError(
-            "--from" if where.end is None and ":" not in start and start[:1] not in "@+-" else "--offset",
-            start,
+            *start,
             "with --group must be beginning or end, the start in partitions without a committed offset; "
             "`group reset` sets other offsets",
         )

@@ -17,7 +17,7 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition, check_topic_name
 from minikafka.base.text import counted, first_of
-from minikafka.base.times import parse_time, time_before
+from minikafka.base.times import parse_moment, time_before
 from minikafka.cli import connect
 from minikafka.cli.elect import read_file
 from minikafka.cli.group_reset import (
@@ -183,7 +183,7 @@ ToCurrent = Annotated[
 ByDuration = Annotated[
     str | None,
     value_option(
-        "--by-duration", "D", "The first message of the last hour (PT1H), half hour (PT30M), week (P7D)."
+        "--by-duration", "D", "The first message of the last hour (1h or PT1H), half hour (30m), week (7d)."
     ),
 ]
 ToOffset = Annotated[int | None, value_option("--to-offset", "N", "An offset.", parser=parse_offset)]
@@ -193,7 +193,7 @@ ToTime = Annotated[
         "--to-time",
         "--to-datetime",
         metavar="T",
-        help="The first message at or after a time (ISO 8601, UTC).",
+        help="The first message at or after a time, as in `group seek --to`.",
         show_default=False,
     ),
 ]
@@ -256,7 +256,7 @@ def reset(
         latest=to_latest,
         current=to_current,
         offset=to_offset,
-        time_ms=None if to_time is None else parse_time("--to-time", to_time),
+        time_ms=None if to_time is None else parse_moment("--to-time", to_time, now_ms),
         since_ms=None if by_duration is None else time_before("--by-duration", by_duration, now_ms),
         shift=shift_by,
         file=from_file is not None,
@@ -275,7 +275,7 @@ def seek(
         typer.Option(
             "--to",
             metavar="WHERE",
-            help="start, end, or a time: ISO 8601 in UTC, ms or s since 1970, or -1h for an hour ago.",
+            help="start, end, or a time: ISO 8601 in UTC, ms or s since 1970, or a duration ago: 1h, PT1H.",
             show_default=False,
         ),
     ],

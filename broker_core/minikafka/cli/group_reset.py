@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.times import MOMENTS, parse_moment
 from minikafka.cli.options import NotExactlyOne
 
 if TYPE_CHECKING:
@@ -59,19 +60,14 @@ def parse_target(
 def parse_seek(text: str, now_ms: int) -> ResetTarget:
     """Parse ``group seek --to``: start, end or a time. Raise ConfigError."""
     from minikafka.clients.admin.offset_resets import ResetTarget, Rule
-    from minikafka.clients.fetch.read_ranges import parse_read_range
 
     word = text.strip()
     if word in {"start", "end"}:
         return ResetTarget(Rule.EARLIEST if word == "start" else Rule.LATEST)
     try:
-        found = parse_read_range("--to", "@" + word.removeprefix("@"), now_ms)
+        return ResetTarget(Rule.TIME, parse_moment("--to", word.removeprefix("@"), now_ms))
     except ConfigError:
-        found = None
-    if found is None or found.end is not None:
-        allowed = "must be start, end, or a time such as 2013-01-01T05:00, 1357016400000 or -1h"
-        raise ConfigError("--to", text, allowed)
-    return ResetTarget(Rule.TIME, found.start.value)
+        raise ConfigError("--to", text, f"must be start, end, {MOMENTS}") from None
 
 
 def parse_offset(text: str) -> int:

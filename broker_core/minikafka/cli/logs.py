@@ -46,12 +46,9 @@ def _level(text: str) -> int:
 
 
 def _since(text: str) -> int:
-    from minikafka.base.times import TIMES, parse_time, short_duration_ms
+    from minikafka.base.times import parse_moment
 
-    ago_ms = short_duration_ms(text.strip())
-    if ago_ms is not None:
-        return time.time_ns() // 1_000_000 - ago_ms
-    return parse_time("--since", text, f"must be {TIMES}, or how long ago: 10m, 1h30m")
+    return parse_moment("--since", text, time.time_ns() // 1_000_000)
 
 
 def _format(text: str | LogFormat) -> LogFormat:

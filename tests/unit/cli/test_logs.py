@@ -70,7 +70,7 @@ def test_lines_are_chosen(
     ("options", "message"),
     [
         (("--level", "loud"), "--level='loud': must be debug, info, warning or error"),
-        (("--since", "soon"), "or how long ago: 10m, 1h30m"),
+        (("--since", "soon"), "or how long ago (1h, 1h30m, PT1H)"),
         (("--broker", "x"), "--broker='x': must be a whole number"),
         (("--broker", "7"), "has no log of broker-7"),
         (("--format", "xml"), "--format='xml': must be text or json"),

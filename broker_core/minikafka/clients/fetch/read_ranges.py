@@ -8,8 +8,8 @@ A user says it once for all partitions of a read::
     10:20, :20, :end      from a position up to another one, which is not read itself
     @2013-01-01T05:00     the first message at or after a time; without a zone it is UTC
     @1357016400000        the same in ms, or with 10 digits in seconds, since the epoch
-    @-1h                  an hour ago; units are ms, s, m, h and d
-    @2013-01-01:1h        one hour from that time on (after a duration, a duration counts from now as well)
+    @-1h, @1h, @PT1H      an hour ago; units are ms, s, m, h and d
+    @2013-01-01:1h        one hour from that time on; also @-2h:1h. With a minus it ends that long ago
     @-1h:end, @:-1h       from an hour ago to the current end; from the start to an hour ago
 
 ``parse_read_range`` is pure. ``find_ranges`` asks for the offsets of all partitions at once, at most four
@@ -29,7 +29,7 @@ from enum import Enum, auto
 
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.base.times import TIMES, parse_time, short_duration_ms
+from minikafka.base.times import MOMENTS, duration_ms, parse_moment
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_known_offsets, list_offsets
 from minikafka.clients.network.cluster import ClusterClient
@@ -37,11 +37,10 @@ from minikafka.clients.network.retry import Deadline
 
 OFFSET_MAX = 2**63 - 1
 _ALLOWED = "must be start, end, 47, +2, -3, 10:20, :end, or @time, @time:time with a time such as "
-ALLOWED_RANGES = _ALLOWED + "2013-01-01T05:00, 1357016400000, or -1h"
-ALLOWED_POSITIONS = f"must be beginning, end, an offset (12345), or {TIMES}"
+ALLOWED_RANGES = _ALLOWED + "2013-01-01T05:00, 1357016400000, or 1h (ago)"
+ALLOWED_POSITIONS = f"must be beginning, end, an offset (12345), or {MOMENTS}"
 _START_WORDS = frozenset({"start", "beginning", "earliest", "oldest"})
 _END_WORDS = frozenset({"end", "latest", "newest"})
-_MS_DIGITS, _S_DIGITS = 13, 10
 
 
 class Anchor(Enum):
@@ -87,8 +86,10 @@ class PartitionRange:
     """The start that was requested, perhaps outside the log; None if no message is as late as the time."""
 
 
-def parse_position(option: str, text: str) -> Position:
-    """Parse beginning (earliest), end (latest), an offset, or a time. Raise ConfigError."""
+def parse_position(option: str, text: str, now_ms: int) -> Position:
+    """Parse beginning (earliest), end (latest), an offset, which every bare number is, or a time. Raise
+    ConfigError.
+    """
     word = text.strip()
     if word in {"beginning", "earliest"}:
         return Position(Anchor.START)
@@ -96,7 +97,7 @@ def parse_position(option: str, text: str) -> Position:
         return Position(Anchor.END)
     if _is_number(word):
         return Position(Anchor.OFFSET, _offset(option, text, word))
-    return Position(Anchor.TIME, parse_time(option, text, ALLOWED_POSITIONS))
+    return Position(Anchor.TIME, parse_moment(option, text, now_ms, ALLOWED_POSITIONS))
 
 
 def parse_read_range(option: str, text: str, now_ms: int) -> ReadRange:
@@ -134,7 +135,7 @@ def _time_range(option: str, text: str, word: str, now_ms: int) -> ReadRange:
     """Parse T, T:, T:T or :T. A time may contain colons: the whole text is tried first, then each split."""
     for colon in [len(word), *(at for at, char in enumerate(word) if char == ":")]:
         first, last = word[:colon], word[colon + 1 :]
-        start_ms, is_relative = _time(first, now_ms)
+        start_ms = _time(first, now_ms)
         if (first and start_ms is None) or not (first or last):
             continue
         start = Position(Anchor.START) if start_ms is None else Position(Anchor.TIME, start_ms)
@@ -142,7 +143,8 @@ def _time_range(option: str, text: str, word: str, now_ms: int) -> ReadRange:
             return ReadRange(start)
         if last in _END_WORDS:
             return ReadRange(start, Position(Anchor.END))
-        end_ms, _ = _time(last, now_ms if start_ms is None or is_relative else start_ms)
+        length_ms = None if start_ms is None else duration_ms(last.removeprefix("+"))
+        end_ms = _time(last, now_ms) if start_ms is None or length_ms is None else start_ms + length_ms
         if end_ms is None:
             continue
         if start_ms is not None and end_ms <= start_ms:
@@ -151,19 +153,12 @@ def _time_range(option: str, text: str, word: str, now_ms: int) -> ReadRange:
     raise ConfigError(option, text, ALLOWED_RANGES)
 
 
-def _time(word: str, base_ms: int) -> tuple[int | None, bool]:
-    """Return ms since the epoch and whether the time was a duration from ``base_ms``; None for no time."""
-    if _is_number(word):
-        scale = {_MS_DIGITS: 1, _S_DIGITS: 1_000}.get(len(word))
-        return (None if scale is None else int(word) * scale), False
-    sign = -1 if word.startswith("-") else 1
-    duration_ms = short_duration_ms(word[1:] if word[:1] in {"-", "+"} else word)
-    if duration_ms is not None:
-        return max(0, base_ms + sign * duration_ms), True
+def _time(word: str, now_ms: int) -> int | None:
+    """Return ms since the epoch; None for no time."""
     try:
-        return parse_time("", word), False
+        return parse_moment("", word, now_ms)
     except ConfigError:
-        return None, False
+        return None
 
 
 def _is_number(word: str) -> bool:

@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.base.times import parse_duration, parse_time, short_duration_ms
+from minikafka.base.times import parse_moment, time_before
 from minikafka.clients.admin.group_stores import OffsetsStorage, StoredGroup
 from minikafka.clients.admin.groups import no_such_group, total_lag
 from minikafka.clients.admin.offset_resets import (
@@ -190,11 +190,9 @@ def _target(rule: str, value: str, now_ms: int) -> ResetTarget:
     if rule == "shift":
         return ResetTarget(kind, parse_number("value", value, -OFFSET_MAX, OFFSET_MAX))
     if rule == "time":
-        return ResetTarget(kind, parse_time("value", value))
+        return ResetTarget(kind, parse_moment("value", value, now_ms))
     if rule == "back":
-        duration_ms = short_duration_ms(value)
-        since_ms = parse_duration("value", value) if duration_ms is None else duration_ms
-        return ResetTarget(kind, max(0, now_ms - since_ms))
+        return ResetTarget(kind, time_before("value", value, now_ms))
     return ResetTarget(kind)
 
 

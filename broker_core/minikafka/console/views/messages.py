@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.base.times import utc_text
+from minikafka.base.times import parse_moment, utc_text
 from minikafka.clients.fetch.read_ranges import OFFSET_MAX, Anchor, Position, ReadRange, parse_read_range
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.produce.config import BatchingConfig
@@ -277,7 +277,7 @@ def _until(visit: Visit, text: str) -> Position | None:
     """Parse the time before which a search ends."""
     if not text:
         return None
-    return parse_read_range("until", f"@{text}", visit.access.cluster.clock.now_ms()).start
+    return Position(Anchor.TIME, parse_moment("until", text, visit.access.cluster.clock.now_ms()))
 
 
 def _pattern(values: Mapping[str, object]) -> Pattern:

@@ -54,10 +54,13 @@ def time(value: int) -> Position:
         ("2013-01-01T05:15:00Z", time(1_357_017_300_000)),
         ("2013-01-01 05:15:00.250", time(1_357_017_300_250)),
         ("2013-01-01T05:15:00-05:00", time(1_357_035_300_000)),
+        ("1357016400000", offset(1_357_016_400_000)),
+        ("1h", time(NOW - HOUR)),
+        ("-PT1H", time(NOW - HOUR)),
     ],
 )
 def test_a_position_is_a_word_an_offset_or_a_time(text: str, position: Position) -> None:
-    assert parse_position("--from", text) == position
+    assert parse_position("--from", text, NOW) == position
 
 
 @pytest.mark.parametrize(
@@ -65,7 +68,7 @@ def test_a_position_is_a_word_an_offset_or_a_time(text: str, position: Position)
 )
 def test_another_position_is_refused_with_its_value(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_position("--from", text)
+        parse_position("--from", text, NOW)
     assert str(caught.value).startswith(f"--from={text!r}: ")
 
 
@@ -98,6 +101,12 @@ def test_another_position_is_refused_with_its_value(text: str) -> None:
         ("@-2h:-1h", time(NOW - 2 * HOUR), time(NOW - HOUR)),
         ("@-1h:end", time(NOW - HOUR), END),
         ("@:-1h", START, time(NOW - HOUR)),
+        ("@:1h", START, time(NOW - HOUR)),
+        ("@1h", time(NOW - HOUR), None),
+        ("@PT1H", time(NOW - HOUR), None),
+        ("@2h:-1h", time(NOW - 2 * HOUR), time(NOW - HOUR)),
+        ("@-3h:1h", time(NOW - 3 * HOUR), time(NOW - 2 * HOUR)),
+        ("@2013-01-01:PT1H", time(DAY_2013), time(DAY_2013 + HOUR)),
     ],
 )
 def test_a_range_is_what_rpk_and_kcat_users_type(text: str, start: Position, end: Position | None) -> None:
@@ -122,6 +131,8 @@ def test_a_range_is_what_rpk_and_kcat_users_type(text: str, start: Position, end
         "@end",
         "@12345",
         "@1h:x",
+        "@+1h",
+        "@:+1h",
     ],
 )
 def test_another_range_is_refused_with_its_value(text: str) -> None:
