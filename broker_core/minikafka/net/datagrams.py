@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
 
 from minikafka.base.errors import NetworkError
@@ -15,22 +16,71 @@ from minikafka.net.network_send import error_reason
 DATAGRAM_BYTES_MAX = 1 << 16
 
 
-@lru_cache(maxsize=16)
-def _resolved(host: str, port: int) -> tuple[int, int, int, Any]:
-    """Return family, kind, protocol and address of a socket. A process looks each name up once."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-    return family, kind, protocol, address
+class _LookUp:
+    """The look-up of a name on a thread of its own, which may take as long as it likes."""
+
+    WAIT_S = 1.0
+    """The longest wait for the answer, which is there at once for addresses and most names."""
+    AGAIN_S = 60.0
+    """A name that is not known is looked up again after this time."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Begin. Raises RuntimeError if no thread can be had."""
+        self.found: tuple[int, int, int, Any] | None = None
+        """Family, kind, protocol and address of a socket."""
+        self.done = threading.Event()
+        self._name = host, port
+        self._began_s = time.monotonic()
+        threading.Thread(target=self._run, name="datagrams-name", daemon=True).start()
+
+    @property
+    def is_over(self) -> bool:
+        """True if the name was not known, and may be now."""
+        return self.done.is_set() and self.found is None and time.monotonic() - self._began_s >= self.AGAIN_S
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError, UnicodeError):
+            family, kind, protocol, _, address = socket.getaddrinfo(*self._name, type=socket.SOCK_DGRAM)[0]
+            self.found = family, kind, protocol, address
+        self.done.set()
+
+
+_look_ups: dict[tuple[str, int], _LookUp] = {}
+_look_ups_lock = threading.Lock()
+_LOOK_UPS_MAX = 16
+
+
+def _resolved(host: str, port: int) -> tuple[int, int, int, Any] | None:
+    """Return family, kind, protocol and address of a socket; None for a name that is not known, or not yet.
+
+    A process looks a name up once, and only that caller waits for it.
+    """
+    with _look_ups_lock:
+        look_up = _look_ups.get((host, port))
+        is_new = look_up is None or look_up.is_over
+        if look_up is None or is_new:
+            if len(_look_ups) >= _LOOK_UPS_MAX:
+                _look_ups.clear()
+            look_up = _look_ups[host, port] = _LookUp(host, port)
+    if is_new:
+        look_up.done.wait(look_up.WAIT_S)
+    return look_up.found
 
 
 def send_datagrams(host: str, port: int, datagrams: Iterable[bytes]) -> None:
-    """Send datagrams without waiting for room. Raise nothing: what cannot be sent is dropped."""
+    """Send datagrams without waiting for room, and at most a second for the look-up of a name, once. Raise
+    nothing: what cannot be sent is dropped.
+    """
     try:
-        family, kind, protocol, address = _resolved(host, port)
+        found = _resolved(host, port)
+        if found is None:
+            return
+        family, kind, protocol, address = found
         with socket.socket(family, kind, protocol) as out:
             out.setblocking(False)
             for datagram in datagrams:
                 out.sendto(datagram, address)
-    except (OSError, UnicodeError):
+    except (OSError, UnicodeError, RuntimeError):
         return
 
 

@@ -5,8 +5,9 @@ datagrams (UDP) to the address in its reader's option, which ``MetricsListener.r
 
     TOKEN {"query": ID, "first": true, "ranges": [[TOPIC, PARTITION, ROWS, BYTES, FETCH_NS, …], …]}
 
-A task never waits for it, and never fails because of it: a datagram that is lost is not counted. The token
-tells the listener's own datagrams from others. They hold names of topics, in the clear.
+A task never fails because of it: a datagram that is lost is not counted. It waits for nothing but the look-up
+of the listener's name: at most a second, once in a process, and once a minute if that name is not known. The
+token tells the listener's own datagrams from others. They hold names of topics, in the clear.
 """
 
 from __future__ import annotations
