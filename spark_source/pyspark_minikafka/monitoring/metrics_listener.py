@@ -7,7 +7,8 @@
     listener.metrics()["counts"].sources[0].max_offsets_behind_latest
 
 Threads: Spark calls a listener in a thread of the user's program; the HTTP server has its own; one more takes
-the reports of tasks. A lock guards the sums of the queries, which is never held during a look-up.
+the reports of tasks. A lock guards the sums of the queries, which is never held during a look-up. Another one
+guards the look-ups: those who ask meanwhile wait for the same answer, at most two seconds.
 
 Memory: queries that have ended are dropped, but for the last ``ENDED_MAX``; a query has a few hundred bytes
 for each partition that it reads.
@@ -24,6 +25,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.exposition import Exposition, wants_openmetrics
+from minikafka.clients.network.retry import Deadline
 from minikafka.net.datagrams import DatagramReceiver
 from minikafka.net.http_server import HttpServer, HttpText
 from pyspark_minikafka import report
@@ -84,6 +86,8 @@ class MetricsListener(StreamingQueryListener):
         """By the id of the query, the last one to start or to end at the end."""
         self._present: dict[str, tuple[int, QueryProgress]] = {}
         """By the id of the query, the present ends, and the time at which they were looked up."""
+        self._look_up_lock = threading.Lock()
+        """Guards ``_present``."""
         self._token = task_reports.new_token()
         self._reports: DatagramReceiver | None = None
         self._server = None if port is None else HttpServer(host, port, self._respond)
@@ -107,7 +111,10 @@ class MetricsListener(StreamingQueryListener):
         """Return the metrics of each query by its name, or its id without one: of those that run, and of the
         last ones that have ended. Thread-safe.
         """
-        present = self._present_ends() if self._options else {}
+        present: dict[str, QueryProgress] = {}
+        if self._options:
+            with self._look_up_lock:
+                present = self._present_ends()
         found: dict[str, QueryMetrics] = {}
         with self._lock:
             for query_id, totals in self._queries.items():
@@ -178,7 +185,10 @@ class MetricsListener(StreamingQueryListener):
     # --- the present ends, and Prometheus
 
     def _present_ends(self) -> dict[str, QueryProgress]:
-        """Return what the queries with sources have read, with the present ends of the logs."""
+        """Return what the queries with sources have read, with the present ends of the logs. Those that are
+        not known within the time for all of them are those of the last batch.
+        """
+        deadline = Deadline(self._clock, _LOOK_UP_TIMEOUT_MS)
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             wanted = {
@@ -196,18 +206,20 @@ class MetricsListener(StreamingQueryListener):
             ):
                 present[query_id] = known[1]
                 continue
-            try:
-                found = self._look_up(progress, self._options, times=False, timeout_ms=_LOOK_UP_TIMEOUT_MS)
-            except Exception as problem:  # noqa: BLE001  # the program has asked for metrics, not for this
-                report.warn_once(
-                    f"cannot look up the lag of a query: {str(problem) or type(problem).__name__}"
-                )
-                found = progress
-            self._present[query_id] = now_ms, found
-            present[query_id] = found
-        for query_id in [query_id for query_id in self._present if query_id not in wanted]:
-            self._present.pop(query_id, None)
+            self._present[query_id] = now_ms, self._looked_up(progress, deadline)
+            present[query_id] = self._present[query_id][1]
+        for query_id in self._present.keys() - wanted.keys():
+            del self._present[query_id]
         return present
+
+    def _looked_up(self, progress: QueryProgress, deadline: Deadline) -> QueryProgress:
+        if deadline.expired:
+            return progress
+        try:
+            return self._look_up(progress, self._options, times=False, timeout_ms=deadline.remaining_ms())
+        except Exception as problem:  # noqa: BLE001  # the program has asked for metrics, not for this
+            report.warn_once(f"cannot look up the lag of a query: {str(problem) or type(problem).__name__}")
+            return progress
 
     def _respond(self, path: str, accept: str) -> HttpText | None:
         if path == "/metrics":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 from urllib.request import urlopen
@@ -181,6 +183,44 @@ def test_with_options_the_lag_is_looked_up_for_all_who_ask_within_5_s() -> None:
     session.clock.advance(5_000)
     session.listener.metrics()
     assert len(asked) == 2
+
+
+def test_one_time_limit_holds_for_the_look_ups_of_all_queries() -> None:
+    limits: list[int] = []
+
+    def look_up(*_: Any, timeout_ms: int, **__: Any) -> Any:
+        limits.append(timeout_ms)
+        clock.advance(1_500)
+        raise NetworkError("no broker")
+
+    session = Session({"subscribe": "t"}, look_up=look_up)
+    clock = session.clock
+    for query in ("q1", "q2", "q3"):
+        session.batch(0, {"0": 0}, {"0": 1}, {"0": 9}, query=query, name=query)
+    found = session.listener.metrics()
+    assert limits == [2_000, 500]
+    assert [each.sources[0].max_offsets_behind_latest for each in found.values()] == [8, 8, 8]
+
+
+def test_those_who_ask_at_once_share_a_look_up() -> None:
+    asked: list[Any] = []
+    entered, release = threading.Event(), threading.Event()
+
+    def look_up(progress: Any, *_: Any, **__: Any) -> Any:
+        asked.append(progress)
+        entered.set()
+        release.wait(10)
+        return progress
+
+    session = Session({"subscribe": "t"}, look_up=look_up)
+    session.batch(0, {"0": 0}, {"0": 1}, {"0": 9})
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(session.listener.metrics)
+        assert entered.wait(10)
+        second = pool.submit(session.listener.metrics)
+        release.set()
+        assert first.result(10) == second.result(10)
+    assert len(asked) == 1
 
 
 def test_an_event_that_cannot_be_read_is_no_error(session: Session) -> None:
