@@ -54,7 +54,7 @@ def parse_object(name: str, value: str, allowed: str) -> dict[str, Any]:
 
     try:
         document = json.loads(value, object_pairs_hook=unique)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise ConfigError(name, value, f"{allowed}; not JSON: {problem}") from None
     if not isinstance(document, dict):
         raise ConfigError(name, value, allowed)

@@ -37,3 +37,8 @@ MESSAGE_CHARS = 1_000
 def shorten(text: str) -> str:
     """Return the text, cut to MESSAGE_CHARS."""
     return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 1] + "…"
+
+
+def is_unicode(text: str) -> bool:
+    """Return False for text with half a surrogate pair: Python keeps bytes that are not UTF-8 as such."""
+    return text.encode("utf-8", "ignore").decode("utf-8") == text

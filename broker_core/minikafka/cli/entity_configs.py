@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from minikafka.base.config.config_def import Faults
+from minikafka.base.config.types import INT_MAX, digits
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import HIDDEN, redact
 from minikafka.registry import paths
@@ -84,7 +85,7 @@ class Owner:
             _check_address(self.name)
         elif self.kind == paths.BROKERS:
             known = dict.fromkeys(BROKER_RATES, RATE)
-            if not (self.name.isascii() and self.name.isdecimal()):
+            if digits(self.name, INT_MAX) is None:
                 raise ConfigError("NAME", self.name, "must be a broker id")
         else:
             known = {quota.value: quota.new_type for quota in QuotaType}

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
+from minikafka.base.config.types import digit_list, digits
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.times import MOMENTS, parse_moment
@@ -72,18 +73,18 @@ def parse_seek(text: str, now_ms: int) -> ResetTarget:
 
 def parse_offset(text: str) -> int:
     """Parse ``--to-offset N``. Raise ConfigError."""
-    number = _digits(text.strip())
-    if not _is_number(number, OFFSET_MAX):
+    number = digits(text.strip(), OFFSET_MAX)
+    if number is None:
         raise ConfigError("--to-offset", text, "must be an offset, a whole number of at least 0")
     return number
 
 
 def parse_shift(text: str) -> int:
     """Parse ``--shift-by N``. Raise ConfigError."""
-    digits = _digits(text.strip().removeprefix("-"))
-    if not _is_number(digits, OFFSET_MAX):
+    number = digits(text.strip().removeprefix("-"), OFFSET_MAX)
+    if number is None:
         raise ConfigError("--shift-by", text, "must be a number of messages, such as 10 or -10")
-    return -digits if text.strip().startswith("-") else digits
+    return -number if text.strip().startswith("-") else number
 
 
 def parse_file(text: str) -> Path:
@@ -98,10 +99,10 @@ def parse_topic(text: str) -> tuple[str, tuple[int, ...] | None]:
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None
-    parts = [part.strip() for part in numbers.split(",")]
-    if not topic or not all(part.isascii() and part.isdigit() for part in parts):
+    partitions = digit_list(numbers)
+    if not topic or partitions is None:
         raise ConfigError("--topic", text, "must be a topic, or topic:partition,partition")
-    return topic, tuple(dict.fromkeys(map(int, parts)))
+    return topic, tuple(dict.fromkeys(partitions))
 
 
 def read_plan(data: bytes, path: str) -> Plan:
@@ -144,12 +145,13 @@ def _lines(text: str, path: str) -> list[tuple[str, object, object, object]]:
         if len(parts) != 3:
             raise ConfigError(FROM_FILE, path, f"line {number}: expected topic,partition,offset")
         topic, partition, offset = parts
-        rows.append((f"line {number}", topic, _digits(partition), _digits(offset)))
+        rows.append((f"line {number}", topic, _number(partition), _number(offset)))
     return rows
 
 
-def _digits(text: str) -> object:
-    return int(text) if text.isascii() and text.isdigit() else text
+def _number(text: str) -> object:
+    number = digits(text)
+    return text if number is None else number
 
 
 def _is_number(value: object, most: int) -> TypeGuard[int]:

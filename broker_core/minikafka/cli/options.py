@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from minikafka.base.cache_dirs import make_private
-from minikafka.base.config.types import integer
+from minikafka.base.config.types import digit_list, integer
 from minikafka.base.errors import ConfigError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -84,10 +84,10 @@ def number_option(
 
 def parse_partitions(text: str, option: str = "--partition") -> frozenset[int]:
     """Parse numbers of partitions, separated by commas. Raise ConfigError."""
-    numbers = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) < 11 for word in numbers):
+    found = digit_list(text)
+    if found is None:
         raise ConfigError(option, text, "must be numbers of partitions, such as 0 or 0,1")
-    return frozenset(map(int, numbers))
+    return frozenset(found)
 
 
 def value_option(name: str, metavar: str, text: str, parser: Callable[[str], object] | None = None) -> object:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from minikafka.base.config.types import integer, one_of
+from minikafka.base.config.types import digits, integer, one_of
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import check_topic_name
 from minikafka.base.text import counted
@@ -66,9 +66,8 @@ def parse_input(text: str) -> str:
 def parse_timestamp(text: str) -> int:
     """Parse ``--timestamp``: ms since the epoch, or a time. Raise ConfigError."""
     word = text.strip()
-    if word.isascii() and word.isdigit() and int(word) < 2**63:
-        return int(word)
-    return parse_time("--timestamp", text)
+    number = digits(word)
+    return number if number is not None else parse_time("--timestamp", text)
 
 
 KeySeparator = Annotated[

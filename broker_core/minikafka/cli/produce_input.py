@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from minikafka.base.errors import ConfigError
+from minikafka.base.text import is_unicode
 
 Headers = tuple[tuple[str, bytes | None], ...]
 STDIN = "-"
@@ -131,7 +132,7 @@ def check_files(names: Iterable[str]) -> None:
 def _text_message(place: Place, data: bytes, form: InputForm) -> GivenMessage:
     key, value = form.key, data
     if form.key_separator is not None:
-        key, found, value = data.partition(form.key_separator.encode("utf-8"))
+        key, found, value = data.partition(form.key_separator.encode("utf-8", "surrogateescape"))
         if not found:
             shown = data[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
             allowed = f"not found in {place}, which starts with {shown!r}; {LEFT_OUT}"
@@ -149,7 +150,7 @@ def _json_message(place: Place, data: bytes, form: InputForm) -> GivenMessage | 
         if not isinstance(row, dict):
             raise _Invalid("must be a JSON object")
         return _from_object(place, row, form)
-    except (_Invalid, ValueError) as error:  # a syntax error, or bytes that are not UTF-8
+    except (_Invalid, ValueError, RecursionError) as error:  # a syntax error, or bytes that are not UTF-8
         problem = str(error) if isinstance(error, _Invalid) else f"is not JSON: {error}"
         shown = data[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
         allowed = f"{place}, which starts with {shown!r}, {problem}; {LEFT_OUT}"
@@ -218,4 +219,6 @@ def parse_header(text: str) -> tuple[str, bytes]:
     name, found, value = text.partition("=")
     if not found or not name:
         raise ConfigError("--header", text, "must be NAME=VALUE")
+    if not is_unicode(name):
+        raise ConfigError("--header", text, "must have a name in UTF-8")
     return name, value.encode("utf-8", "surrogateescape")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from minikafka.base.config.types import digit_list
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted, first_of
 from minikafka.cli import connect
@@ -329,10 +330,10 @@ def throttle_text(backend: PartitionsBackend, verdicts: Iterable[PartitionReassi
 
 def parse_broker_ids(text: str) -> list[int]:
     """Parse the broker ids of ``1,2``. Raise ConfigError."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
+    found = digit_list(text)
+    if found is None:
         raise ConfigError("--brokers", text, "must be broker ids separated by commas, such as 1,2")
-    return [int(part) for part in parts]
+    return found
 
 
 def wait_for_end(

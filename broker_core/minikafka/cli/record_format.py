@@ -23,6 +23,7 @@ from typing import NamedTuple
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
+from minikafka.base.text import is_unicode
 from minikafka.base.times import utc_text
 from minikafka.cli.record_output import Message
 
@@ -112,7 +113,7 @@ class _Parser:
                 part, at = self._escape(at, end)
             else:
                 stop = next((i for i in range(at, end) if self._text[i] in "%\\"), end)
-                part, at = _literal(self._text[at:stop].encode("utf-8")), stop
+                part, at = _literal(_bytes(self._text[at:stop])), stop
             yield part
 
     def _fault(self, at: int, why: str) -> ConfigError:
@@ -182,6 +183,8 @@ class _Parser:
         if found is None:
             raise self._fault(at, "must have {iso} or {strftime[…]} after it, or nothing")
         pattern = found[1]
+        if not is_unicode(pattern):
+            raise self._fault(at, "must have UTF-8 in {strftime[…]}")
         return lambda row: _strftime(row.timestamp_ms, pattern)
 
     def _headers_part(self, at: int, end: int) -> _Part:
@@ -197,6 +200,11 @@ class _Parser:
             return separator.join([b"".join([part(header) for part in form]) for header in rows])
 
         return headers
+
+
+def _bytes(text: str) -> bytes:
+    """Return the bytes that the user has typed, also those that are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _literal(data: bytes) -> _Part:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minikafka.base.config.property_files import key_values
+from minikafka.base.config.types import digit_list
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, topic_id_text
 from minikafka.base.secrets import redact_all
@@ -127,16 +128,16 @@ def create_topic(admin: Admin, topic: NewTopic) -> CreatedTopic:
 def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
     """Parse ``0:1,1:2``, the form of 0.10.1's tool, into partition -> brokers. Raise ConfigError."""
     option = "--replica-assignment"
-    try:
-        found = {
-            number: tuple(int(broker) for broker in part.split(":"))
-            for number, part in enumerate(text.split(","))
-        }
-    except ValueError:
-        allowed = (
-            "must be broker ids, with a colon between those of one partition and a comma between partitions"
-        )
-        raise ConfigError(option, text, allowed) from None
+    found: dict[int, tuple[int, ...]] = {}
+    for number, part in enumerate(text.split(",")):
+        brokers = digit_list(part, ":")
+        if brokers is None:
+            allowed = (
+                "must be broker ids, with a colon between those of one partition and a comma between "
+                "partitions"
+            )
+            raise ConfigError(option, text, allowed)
+        found[number] = tuple(brokers)
     for number, replicas in found.items():
         if len(set(replicas)) < len(replicas):
             raise ConfigError(option, text, f"partition {number} names a broker twice: {list(replicas)}")

@@ -14,6 +14,7 @@ import typer
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
+from minikafka.base.text import is_unicode
 from minikafka.cli import connect
 from minikafka.cli.options import (
     Bootstrap,
@@ -233,6 +234,8 @@ def _new_password(user: str, given: str | None, iterations: int, *, from_stdin: 
         password = _line_of_stdin() if from_stdin else _typed_password(user)
     if not password:
         raise ConfigError("NAME", user, "needs a password that is not empty")
+    if not is_unicode(password):
+        raise ConfigError("NAME", user, "needs a password in UTF-8")
     return NewPassword(Password(password), iterations)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from minikafka.base.config.config_def import ConfigKey, Faults
-from minikafka.base.config.types import LONG_MAX, TEXT, choice, int64
+from minikafka.base.config.types import INT_MAX, LONG_MAX, TEXT, choice, digits, int64
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import TopicPartition, check_topic_name
 from pyspark_minikafka.offsets import EARLIEST, LATEST, Offsets, parse_object, to_json
@@ -273,11 +273,12 @@ def _numbers(name: str, value: str, partitions: object, form: str) -> Iterable[t
     if not isinstance(partitions, dict) or not partitions:
         raise ConfigError(name, value, form)
     for partition, number in partitions.items():
-        if not partition.isdecimal() or isinstance(number, bool) or not isinstance(number, int):
+        partition_id = digits(partition, INT_MAX)
+        if partition_id is None or isinstance(number, bool) or not isinstance(number, int):
             raise ConfigError(name, value, form)
         if number > LONG_MAX:
             raise ConfigError(name, value, f"{number} does not fit in 64 bits")
-        yield int(partition), number
+        yield partition_id, number
 
 
 def _check_topic(name: str, value: str, topic: str) -> None:

@@ -127,7 +127,7 @@ class FetchOptions:
 
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
+_DURATION = re.compile(r"([0-9]{1,19})\s*([a-z]*)")
 
 
 def duration(low: int) -> Type:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from minikafka.base.config.types import text_type
+from minikafka.base.config.types import digits, text_type
 from minikafka.base.ids import TopicPartition, host_port
 
 RANGES_MAX = 32
@@ -49,9 +49,10 @@ def new_token() -> str:
 def _address(text: str) -> ReportAddress:
     address, _, token = text.strip().partition("/")
     host, _, port = address.rpartition(":")
-    if not (host and token.isalnum() and port.isdecimal() and 0 < int(port) < 65_536):
+    number = digits(port, 65_535)
+    if not (host and token.isalnum() and number):
         raise ValueError
-    return ReportAddress(host.removeprefix("[").removesuffix("]"), int(port), token)
+    return ReportAddress(host.removeprefix("[").removesuffix("]"), number, token)
 
 
 ADDRESS = text_type("HOST:PORT/TOKEN, from reader_options() of a MetricsListener", _address)

@@ -218,6 +218,8 @@ def test_replica_assignment_has_colons_and_commas() -> None:
     [
         ("0:1,2:2", "partition 1 names a broker twice"),
         ("0:1,2", "partition 1 has 1 replicas, partition 0 has 2"),
+        ("0:99999999999", "a colon between those of one partition"),
+        ("9" * 5_000, "a colon between those of one partition"),
         ("0:x", "a colon between those of one partition"),
         ("", "a colon between those of one partition"),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.cli.produce import INTERRUPTED_TIMEOUT_MS, SendResults, send_all
-from minikafka.cli.produce_input import GivenMessage, InputForm, Place, messages_in
+from minikafka.cli.produce_input import GivenMessage, InputForm, Place, messages_in, parse_header
 from minikafka.cli.progress import Progress
 from minikafka.clients.produce import BatchingProducer
 from tests.support.broker_harness import BrokerHarness
@@ -181,6 +181,14 @@ def test_a_line_loses_its_newline_and_nothing_else() -> None:
 
 def test_what_comes_before_the_first_separator_is_the_key() -> None:
     assert list(pairs([b"k:v:w\n", b":v\n", b"k:\n"], ":")) == [(b"k", b"v:w"), (b"", b"v"), (b"k", b"")]
+
+
+def test_what_is_not_utf8_on_the_command_line_is_sent_as_it_is() -> None:
+    assert parse_header("a=\udcff") == ("a", b"\xff")
+    (message,) = messages_in([b"a\xffb\n"], InputForm(key_separator="\udcff"))
+    assert (message.key, message.value) == (b"a", b"b")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        parse_header("\udcff=a")
 
 
 def test_a_separator_may_be_any_text() -> None:

@@ -77,6 +77,8 @@ def test_an_empty_value_is_a_tombstone_when_asked_for() -> None:
     ("line", "problem"),
     [
         (b"no", "is not JSON: "),
+        (b"[" * 200_000, "is not JSON: "),
+        (b'{"partition": ' + b"9" * 5_000 + b"}", "is not JSON: "),
         (b'"text"', "must be a JSON object"),
         (b'{"vale": "x"}', "has the field 'vale'; allowed are headers, key, "),
         (b'{"control": "commit"}', "has the field 'control'"),

@@ -47,6 +47,7 @@ def formatted(text: str, *, terminal: bool = False) -> bytes:
         ("%d{iso} %T{strftime[%H:%M:%S]}", b"1970-01-01T00:00:01.500Z 00:00:01"),
         (r"\t\n\r\\\0\x41\xff", b"\t\n\r\\\0A\xff"),
         ("%%p %{%} é", "%p {} é".encode()),
+        ("%p\udcff", b"3\xff"),
         ("", b""),
     ],
 )
@@ -82,6 +83,7 @@ def test_a_terminal_gets_control_characters_escaped() -> None:
         ("%k{rot13}", 1, "{hex} or {base64}"),
         ("%o{hex}", 1, "must be % and one of"),
         ("%d{go[2006]}", 1, "{iso} or {strftime"),
+        ("%d{strftime[\udcff]}", 1, "UTF-8"),
         ("%h{%t}", 4, "in the form of headers"),
     ],
 )

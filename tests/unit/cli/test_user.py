@@ -178,6 +178,7 @@ def test_a_user_who_exists_is_not_added_again(store: Store, cli: CommandLine) ->
     [
         (("--password", ""), b"", "NAME='a': needs a password that is not empty"),
         (("--password-stdin",), b"\n", "NAME='a': needs a password that is not empty"),
+        (("--password", "\udcff"), b"", "NAME='a': needs a password in UTF-8"),
         (
             ("--password-stdin",),
             b"a\nsecond-secret\n",

@@ -23,7 +23,9 @@ from minikafka.base.secrets import Password
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 
-_RELEASE = re.compile(r"((?:0|[1-9][0-9]*)(?:\.(?:0|[1-9][0-9]*))+)(?:-IV(0|[1-9][0-9]*))?")
+_RELEASE = re.compile(r"((?:0|[1-9][0-9]{0,8})(?:\.(?:0|[1-9][0-9]{0,8}))+)(?:-IV(0|[1-9][0-9]{0,8}))?")
+_DIGITS_MAX = 19
+"""The digits of 64 bits. ``int`` refuses thousands of them, with an error of its own."""
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -102,6 +104,21 @@ def whole_number(text: str) -> int | None:
     """
     stripped = text.strip()
     return int(stripped) if _WHOLE_NUMBER.fullmatch(stripped) else None
+
+
+def digits(text: str, most: int = LONG_MAX) -> int | None:
+    """Return the number that consists of the digits 0 to 9 alone, if it is at most ``most``; else None."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX:
+        return None
+    value = int(text)
+    return value if value <= most else None
+
+
+def digit_list(text: str, separator: str = ",", most: int = INT_MAX) -> list[int] | None:
+    """Return the numbers of a list, which may have blanks around them; None if one is no number."""
+    found = [digits(word.strip(), most) for word in text.split(separator)]
+    known = [number for number in found if number is not None]
+    return known if len(known) == len(found) else None
 
 
 def integer(low: int, high: int | None = None) -> Type:

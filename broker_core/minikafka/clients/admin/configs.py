@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from minikafka.base.config.types import INT_MAX, digits
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.response_errors import raise_for_code
@@ -138,7 +139,8 @@ def _broker_for(
     """Return the broker to send a request to: the named one, or None (any) for topics and all brokers."""
     if kind is ConfigResourceType.TOPIC or not name:
         return None
-    if not name.isdigit():
+    broker_id = digits(name, INT_MAX)
+    if broker_id is None:
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"expected a broker id, got {name!r}")
     cluster.metadata(None, timeout_ms=deadline.remaining_ms())
-    return int(name)
+    return broker_id

@@ -27,6 +27,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from minikafka.base.config.types import digits
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.times import MOMENTS, duration_ms, parse_moment
@@ -166,9 +167,10 @@ def _is_number(word: str) -> bool:
 
 
 def _offset(option: str, text: str, number: str) -> int:
-    if int(number) > OFFSET_MAX:
+    value = digits(number, OFFSET_MAX)
+    if value is None:
         raise ConfigError(option, text, f"an offset must be at most {OFFSET_MAX}")
-    return int(number)
+    return value
 
 
 def find_ranges(

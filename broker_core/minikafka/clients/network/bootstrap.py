@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from minikafka.base.config.types import digits
 from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
@@ -58,7 +59,7 @@ def _endpoint(entry: str, text: str, option: str, protocol: SecurityProtocol | N
     host = match["six"] or match["host"]
     if not host:
         raise ConfigError(option, text, f"{entry!r} has no host; expected {_ALLOWED}")
-    port = match["port"]
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    port = digits(match["port"], 65535)
+    if not port:
         raise ConfigError(option, text, f"{entry!r}: the port must be a number from 1 to 65535")
-    return HostPort(host, int(port))
+    return HostPort(host, port)

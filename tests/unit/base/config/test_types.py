@@ -22,6 +22,7 @@ from minikafka.base.config.types import (
     capped_int64,
     checked,
     choice,
+    digit_list,
     int32,
     int64,
     integer,
@@ -65,6 +66,25 @@ def refuse_b(text: str) -> None:
 )
 def test_whole_number_is_read_as_java_reads_it(text: str, number: int | None) -> None:
     assert whole_number(text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("7", [7]),
+        ("1, 2 ,03", [1, 2, 3]),
+        ("2147483647", [INT_MAX]),
+        ("2147483648", None),
+        ("9" * 5_000, None),
+        ("1,", None),
+        ("", None),
+        ("-1", None),
+        ("1_0", None),
+        ("\u0665", None),
+    ],
+)
+def test_a_list_of_digits_has_nothing_else(text: str, found: list[int] | None) -> None:
+    assert digit_list(text) == found
 
 
 @pytest.mark.parametrize(

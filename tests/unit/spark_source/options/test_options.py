@@ -375,6 +375,7 @@ def test_a_limit_per_trigger_is_for_streams_and_a_batch_warns() -> None:
         ("maxRecordsPerPartition", "-1"),
         ("maxTriggerDelay", "soon"),
         ("maxTriggerDelay", "-1s"),
+        ("maxTriggerDelay", "9" * 5_000),
         ("maxOffsetsPerTrigger", "9223372036854775808"),
         ("kafkaConsumer.pollTimeoutMs", "-1"),
         ("fetchOffset.numRetries", "x"),
