@@ -43,6 +43,7 @@ _minikafka() {
     for line in "${(@f)$(minikafka complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
         [[ -n $line ]] && found+=("${line%%$'\\t'*}")
     done
+    compset -P 1 '--*='  # a value completes without its option
     if (( $#found )); then compadd -- "$found[@]"; else _files; fi
 }
 if [[ $funcstack[1] == _minikafka ]]; then _minikafka "$@"; else compdef _minikafka minikafka; fi
@@ -50,9 +51,14 @@ if [[ $funcstack[1] == _minikafka ]]; then _minikafka "$@"; else compdef _minika
 FISH = """\
 function __minikafka_words
     set -l words (commandline -opc) (commandline -ct)
-    minikafka complete -- $words[2..-1] 2>/dev/null
+    set -l option (string match -r -- '^--[^=]*=' $words[-1])  # stands before each value
+    set -l found (minikafka complete -- $words[2..-1] 2>/dev/null)
+    if not set -q found[1]
+        set found (__fish_complete_path (string replace -- "$option" '' $words[-1]))
+    end
+    printf '%s\\n' "$option"$found
 end
-complete -c minikafka -a '(__minikafka_words)'
+complete -c minikafka -f -a '(__minikafka_words)'
 """
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 ANSWER_MS = 1_000

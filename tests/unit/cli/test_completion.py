@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -86,6 +88,67 @@ def bash_completes(line: str, folder: Path) -> Iterable[str]:
         ["bash", "--norc", "-c", script, "bash", line], capture_output=True, text=True, check=True, cwd=folder
     )
     return done.stdout.split()
+
+
+ZSH = """\
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1=; autoload -U compinit; compinit -u -D; minikafka() { $PYTHON -m minikafka \\"\\$@\\" }"
+zpty -w shell "source <(minikafka completion zsh)"
+zpty -w shell "show() { print -r -- \\"<\\$BUFFER>\\" }; zle -N show; bindkey -e; bindkey '^X' show"
+zpty -w shell "print READ''Y"
+zpty -r shell found '*READY*'
+for typed; do
+    zpty -w -n shell $'\\x15'"$typed"$'\\t\\x18'
+    zpty -r shell found '*<*>*'
+    print -r -- "${${found##*<}%%>*}"
+done
+zpty -d shell
+"""
+"""Types lines in an interactive zsh, each with a tab behind it, and prints the lines that come of it."""
+FISH = """\
+function minikafka; $PYTHON -m minikafka $argv; end
+minikafka completion fish | source
+for typed in $argv
+    complete -C $typed
+end
+"""
+"""Prints the words that fish offers at the end of each line."""
+
+
+def shell_output(command: list[str], folder: Path) -> list[str]:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"needs {command[0]}")
+    (folder / "some-folder").mkdir()
+    environment = {**os.environ, "PYTHON": sys.executable, "HOME": str(folder)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=folder, timeout=120, env=environment
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.process
+def test_zsh_completes_by_the_script(tmp_path: Path) -> None:
+    typed = ["topic --bootstrap 127.0.0.1:1 des", "topic list --format=y", "up --data-dir=some"]
+    lines = [f"minikafka {line}" for line in typed]
+    assert shell_output(["zsh", "-f", "-c", ZSH, "zsh", *lines], tmp_path) == [
+        "minikafka topic --bootstrap 127.0.0.1:1 describe ",
+        "minikafka topic list --format=yaml ",
+        "minikafka up --data-dir=some-folder/",
+    ]
+
+
+@pytest.mark.process
+def test_fish_completes_by_the_script(tmp_path: Path) -> None:
+    typed = ["topic tr", "topic list --format=y", "up --data-dir=some", "up --data-dir some"]
+    lines = [f"minikafka {line}" for line in typed]
+    found = shell_output(["fish", "--no-config", "-c", FISH, *lines], tmp_path)
+    assert [word.partition("\t")[0] for word in found] == [
+        "trim",
+        "--format=yaml",
+        "--data-dir=some-folder/",
+        "some-folder/",
+    ]
 
 
 @pytest.mark.process
