@@ -78,7 +78,6 @@ SHORT_MODULES = {
     "broker_core/minikafka/clients/network/used_versions.py": "a table",
     "broker_core/minikafka/clients/produce/partitioner.py": "a plug-in point",
     "broker_core/minikafka/console/access.py": "shared by sessions and pages",
-    "broker_core/minikafka/console/texts.py": "shared by all pages",
     "broker_core/minikafka/embedded/pytest_plugin.py": "an entry point",
     "broker_core/minikafka/groups/states.py": "a table",
     "broker_core/minikafka/server/config/releases.py": "a table",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 from minikafka.base.config.types import INT_MAX
@@ -10,6 +11,7 @@ from minikafka.base.errors import ConfigError
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _AGES = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_TYPED_SHOWN = 100
 
 
 def number(value: int | None) -> str:
@@ -42,6 +44,22 @@ def parse_number(name: str, text: str, least: int = 0, most: int = INT_MAX) -> i
     if digits.isascii() and digits.isdigit() and len(digits) < 20 and least <= int(word) <= most:
         return int(word)
     raise ConfigError(name, text, f"must be a whole number from {least} to {most}")
+
+
+def field_problem(error: ConfigError, labels: Mapping[str, str]) -> str:
+    """Return the message of an error in a form: the label of the field, the text in it, and what it takes.
+
+    labels: name of a field -> its label on the page.
+    """
+    label = labels.get(error.name)
+    if label is None:
+        return str(error)
+    if error.value is None:
+        return f"{label}: {error.allowed}"
+    typed = repr(
+        error.value if len(str(error.value)) <= _TYPED_SHOWN else str(error.value)[:_TYPED_SHOWN] + "…"
+    )
+    return f"{label} ({typed if error.value else 'empty'}): {error.allowed}"
 
 
 def path(*parts: object, **query: object) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable
 
 import pytest
@@ -199,20 +201,33 @@ def test_a_reset_is_shown_first_and_made_after_the_name_was_typed(
         "csrf": changing.csrf("/group/reset?id=billing&rule=shift&value=-3"),
         "plan": "orders,0,1\norders,1,2",
     }
-    response = changing.post("/group/reset?id=billing", form | {"confirm": "biling"})
-    assert response.status_code == 403
-    assert brokers.committed("billing")[T0] == 4
     response = changing.post("/group/reset?id=billing", form | {"confirm": "billing"})
     assert response.status_code == 303
     assert brokers.committed("billing") == {T0: 1, TopicPartition("orders", 1): 2}
+    assert re.search(r'role="status"><p>2 offsets set\.', changing.page(response.headers["location"]))
+
+
+def test_a_mistyped_group_name_keeps_the_dry_run(changing: ConsoleClient, brokers: BrokerHarness) -> None:
+    brokers.commit("billing", {T0: 4})
+    text = changing.page("/group/reset?id=billing&rule=shift&value=-3&topic=orders:0")
+    address = html.unescape(re.findall(r'method="post" action="(/group/reset[^"]+)"', text)[0])
+    form = {"csrf": changing.csrf("/topics/orders/produce"), "plan": "orders,0,1", "confirm": "biling<"}
+    response = changing.post(address, form)
+    assert response.status_code == 400
+    assert "Nothing was changed" in response.text
+    assert 'value="biling&lt;" aria-invalid="true"' in response.text
+    assert "Dry run: 1 partition" in response.text
+    assert '<option value="shift" selected>' in response.text
+    assert brokers.committed("billing") == {T0: 4}
 
 
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        ("rule=offset&value=x", "whole number"),
+        ("rule=offset&value=x", "Offset, time, duration or number (&#39;x&#39;): must be a whole number"),
         ("rule=time&value=noon", "must be a time"),
-        ("rule=back&value=1", "duration"),
+        ("rule=back&value=1", "duration such as 30m, 1h"),
+        ("rule=offset", "Offset, time, duration or number (empty)"),
         ("rule=magic", "must be one of"),
         ("rule=earliest&topic=orders:9", "orders-9"),
         ("rule=earliest&topic=nope", "nope"),

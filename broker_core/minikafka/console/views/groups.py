@@ -21,9 +21,9 @@ from minikafka.clients.admin.offset_resets import (
 from minikafka.clients.fetch.read_ranges import OFFSET_MAX
 from minikafka.console.lag_history import LineChart
 from minikafka.console.settings import PAGE_TIMEOUT_MS
-from minikafka.console.texts import parse_number, path
+from minikafka.console.texts import field_problem, parse_number, path
 from minikafka.console.views.topics import paged
-from minikafka.console.visit import NotAllowed, Visit
+from minikafka.console.visit import Visit
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,7 @@ def group(visit: Visit) -> Response:
         unknown=sum(row.lag is None for row in found.lags),
         chart=LineChart.of([(sample.time_ms, sample.lag) for sample in samples]),
         samples=samples,
+        done=visit.number("done", 0),
         parameters={"id": name, "sort": visit.param("sort")},
     )
 
@@ -146,10 +147,16 @@ RULES = {
     "shift": ("by a number of messages", Rule.SHIFT),
 }
 """Name in the form -> label, and rule."""
+_LABELS = {"rule": "Set the offsets", "value": "Offset, time, duration or number", "topic": "Topic"}
 
 
 def reset(visit: Visit) -> Response:
     """Show the form of a reset, and the new offsets that it would set: a dry run, which changes nothing."""
+    return _reset_page(visit)
+
+
+def _reset_page(visit: Visit, confirm_problem: str = "") -> Response:
+    """Return the page of a reset. confirm_problem: the fault of the name that was typed to confirm it."""
     name = visit.any_text("id")
     rule, value, topic = visit.param("rule"), visit.param("value"), visit.param("topic")
     planned: PlannedReset | None = None
@@ -164,11 +171,13 @@ def reset(visit: Visit) -> Response:
             clipped = [
                 str(tp) for tp, log in planned.logs.items() if out_of_range_offset(target, log) is not None
             ]
-        except (ConfigError, BrokerError) as error:
+        except ConfigError as error:
+            problem = field_problem(error, _LABELS)
+        except BrokerError as error:
             problem = str(error)
     return visit.page(
         "group_reset.html",
-        400 if problem else 200,
+        400 if problem or confirm_problem else 200,
         name=name,
         rules=RULES,
         rule=rule or "earliest",
@@ -176,6 +185,8 @@ def reset(visit: Visit) -> Response:
         topic=topic,
         planned=planned,
         problem=problem,
+        confirm=visit.form.get("confirm", ""),
+        confirm_problem=confirm_problem,
         clipped=clipped,
         plan=_plan_text(planned) if planned else "",
     )
@@ -209,10 +220,12 @@ def _plan_text(planned: PlannedReset) -> str:
 
 
 def make_reset(visit: Visit) -> Response:
-    """Set the offsets that the dry run has shown, after the group's name was typed."""
+    """Set the offsets that the dry run has shown, after the group's name was typed. With another name the dry
+    run is shown again.
+    """
     name = visit.any_text("id")
     if visit.form.get("confirm", "") != name:
-        raise NotAllowed("nothing was changed: the name of the group was not typed as it is")
+        return _reset_page(visit, "Nothing was changed: this is not the name of the group.")
     _check_exists(visit, name)
     plan: dict[TopicPartition, int] = {}
     for line in visit.form.get("plan", "").splitlines():
