@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.times import utc_text
 from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.read_ranges import Anchor, ReadRange
 from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
 from minikafka.clients.group.rows import Rows
 from minikafka.clients.network.cluster import ClusterClient
@@ -95,6 +97,27 @@ class Progress:
     elapsed_s: float
     note: str = ""
     is_end: bool = False
+
+
+def empty_reason(ranges: Ranges, wanted: ReadRange) -> str:
+    """Return the reason for which a range has no offsets; an empty text if it has some, or if a partition is
+    missing in it.
+    """
+    parts = ranges.by_partition
+    if ranges.offsets or ranges.notes:
+        return ""
+    if all(part.log_start == part.log_end for part in parts.values()):
+        return "there are no messages"
+    if all(part.start == part.log_end for part in parts.values()):
+        if wanted.start.anchor is Anchor.OFFSET:
+            tp, longest = max(parts.items(), key=lambda item: item[1].log_end)
+            last = longest.log_end - 1
+            return f"offset {wanted.start.value} is after the last message ({tp} ends with offset {last})"
+        if wanted.start.anchor is Anchor.TIME:
+            return f"no message is of {utc_text(wanted.start.value)} or later"
+    if wanted.end is not None and wanted.end.anchor is Anchor.TIME:
+        return f"no message from there on is before {utc_text(wanted.end.value)}"
+    return "no message is in it"
 
 
 def search(

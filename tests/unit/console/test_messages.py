@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import itertools
 import json
@@ -206,6 +207,52 @@ def test_a_search_ends_after_its_time(brokers: BrokerHarness) -> None:
 def test_a_pattern_that_cannot_be_used_is_refused(pattern: Pattern) -> None:
     with pytest.raises(ConfigError):
         pattern.check()
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("where=offset&value=5", "offset 5 is after the last message (orders-0 ends with offset 4)"),
+        ("where=time&value=1970-01-02", "no message is of 1970-01-02T00:00:00.000Z or later"),
+        ("where=offset&value=3&until=1970-01-01T00:00:01", "no message from there on is before 1970"),
+        ("where=offset&value=5&partition=1", "orders-1 ends with offset 4"),
+        ("where=oldest&value=1970-01-02", "no message is of 1970-01-02"),  # the choice was left alone
+    ],
+)
+def test_a_search_of_an_empty_range_says_why(console: ConsoleClient, query: str, reason: str) -> None:
+    text = console.page(f"/topics/orders/search?text=id&{query}")
+    assert "the range is empty, " in text
+    assert reason in text
+    assert "All was searched" not in text
+
+
+def test_a_search_of_an_empty_topic_says_so(console: ConsoleClient) -> None:
+    assert "the range is empty, there are no messages" in console.page("/topics/empty/search?text=id")
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "problem"),
+    [
+        ("messages", "where=time&value=yesterday", "Offset or time ('yesterday'): must be a time such as"),
+        ("messages", "value=noon", "Offset or time ('noon'): must be an offset such as 47, or a time"),
+        ("messages", "where=offset&value=", "Offset or time (empty): must be a whole number"),
+        ("messages", "limit=9999", "Messages ('9999'): must be"),
+        ("search", "text=a&until=soon", "Until a time ('soon'): must be a time such as"),
+        (
+            "search",
+            "text=a&where=time&value=2013-01-02&until=2013-01-01",
+            "Until a time ('2013-01-01'): must be later than the time to search from, 2013-01-02",
+        ),
+        ("search", "text=(&regex=1", "Text or expression ('('): is not a regular expression"),
+    ],
+)
+def test_a_fault_in_a_form_names_the_field(
+    console: ConsoleClient, page: str, query: str, problem: str
+) -> None:
+    response = console.get(f"/topics/orders/{page}?partition=1&{query}")
+    assert response.status_code == 400
+    assert problem in html.unescape(response.text)
+    assert '<option value="1" selected>' in response.text
 
 
 def test_the_search_page_shows_what_it_finds_and_its_end(console: ConsoleClient) -> None:

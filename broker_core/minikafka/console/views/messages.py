@@ -30,10 +30,10 @@ from minikafka.console.messages import (
     one_message,
     onward,
 )
-from minikafka.console.search import FIELDS, Pattern, Progress, search
+from minikafka.console.search import FIELDS, Pattern, Progress, empty_reason, search
 from minikafka.console.settings import CHANGE_TIMEOUT_MS, PAGE_TIMEOUT_MS
 from minikafka.console.streams import csv_parts, export_batches, json_parts
-from minikafka.console.texts import parse_number, path
+from minikafka.console.texts import field_problem, parse_number, path
 from minikafka.console.visit import Visit, error_text, status_of
 
 LIMITS = (20, 50, 100, 200)
@@ -44,6 +44,17 @@ RATES = (5, 20, 100)
 POSITIONS_MAX = 60
 """Partitions whose positions fit into an address: with more there are no links to older and newer ones."""
 _EXPORT_IDLE_MS = 30_000
+_LABELS = {"where": "From", "value": "Offset or time", "partition": "Partition", "limit": "Messages"}
+_SEARCH_LABELS = _LABELS | {
+    "text": "Text or expression",
+    "field": "In",
+    "until": "Until a time",
+    "limit": "At most",
+    "seconds": "Seconds",
+}
+_PRODUCE_LABELS = {"partition": "Partition", "key": "Key", "value": "Value", "headers": "Headers"}
+_TIMES = "a time such as 2026-01-31T12:00 (UTC unless it names a zone) or -1h for an hour ago"
+_TIME_RANGES = f"{_TIMES}, or 2026-01-31T12:00:1h for one hour from then on"
 
 
 class Where(str, Enum):
@@ -91,7 +102,10 @@ def selection(visit: Visit, default: Where = Where.NEWEST) -> Selection:
     if where is Where.OFFSET:
         wanted = ReadRange(Position(Anchor.OFFSET, parse_number("value", text, 0, OFFSET_MAX)))
     elif where is Where.TIME:
-        wanted = parse_read_range("value", f"@{text}", visit.access.cluster.clock.now_ms())
+        is_chosen = word == Where.TIME.value
+        wanted = _time_range(
+            visit, "value", text, f"must be {'' if is_chosen else 'an offset such as 47, or '}{_TIME_RANGES}"
+        )
     chosen = visit.param("partition")
     number = parse_number("partition", chosen) if chosen not in ("", "all") else None
     if number is not None and topic.partition(number) is None:
@@ -99,6 +113,22 @@ def selection(visit: Visit, default: Where = Where.NEWEST) -> Selection:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}-{number}: {topic.partition_range}"
         )
     return Selection(topic, number, where, text, wanted)
+
+
+def _time_range(visit: Visit, name: str, text: str, allowed: str) -> ReadRange:
+    try:
+        return parse_read_range(name, f"@{text}", visit.access.cluster.clock.now_ms())
+    except ConfigError:
+        raise ConfigError(name, text, allowed) from None
+
+
+def _as_typed(visit: Visit, topic: TopicMetadata, default: Where) -> Selection:
+    """Return the selection of an address with a fault, so that the form keeps what was typed."""
+    word, number = visit.param("where"), visit.param("partition")
+    where = Where(word) if word in {where.value for where in Where} else default
+    chosen = [part.topic_partition.partition for part in topic.partitions]
+    partition = next((found for found in chosen if str(found) == number), None)
+    return Selection(topic, partition, where, visit.param("value"))
 
 
 def _ranges(visit: Visit, chosen: Selection, until: Position | None = None) -> Ranges:
@@ -115,14 +145,14 @@ def messages(visit: Visit) -> Response:
         limit = visit.number("limit", LIMITS[1], 1, LIMITS[-1])
     except ConfigError as error:
         topic = visit.topic(visit.part("topic"))
-        blank = Selection(topic, None, Where.NEWEST, visit.param("value"))
         return visit.page(
             "messages.html",
             400,
             topic=topic,
-            chosen=blank,
+            chosen=_as_typed(visit, topic, Where.NEWEST),
             page=None,
-            problem=str(error),
+            problem=field_problem(error, _LABELS),
+            isolation=visit.param("isolation"),
             **values,
             **_links(),
         )
@@ -243,6 +273,7 @@ def search_page(visit: Visit) -> Response:
         "started": False,
         "results": (),
         "problem": "",
+        "empty": "",
         "limit": SEARCH_LIMITS[1],
         "seconds": SEARCH_SECONDS[1],
     }
@@ -255,13 +286,20 @@ def search_page(visit: Visit) -> Response:
         values["limit"] = visit.number("limit", SEARCH_LIMITS[1], 1, SEARCH_LIMITS[-1])
         values["seconds"] = visit.number("seconds", SEARCH_SECONDS[1], 1, SEARCH_SECONDS[-1])
         pattern = _pattern(values)
-        until = _until(visit, str(values["until"]))
+        until = _until(visit, str(values["until"]), chosen.wanted.start)
     except ConfigError as error:
-        blank = Selection(topic, None, Where.OLDEST, visit.param("value"))
-        return visit.page("search.html", 400, topic=topic, chosen=blank, **values | {"problem": str(error)})
+        values["problem"] = field_problem(error, _SEARCH_LABELS)
+        typed = _as_typed(visit, topic, Where.OLDEST)
+        return visit.page("search.html", 400, topic=topic, chosen=typed, **values)
+    ranges = _ranges(visit, chosen, until)
+    values["empty"] = empty_reason(
+        ranges, chosen.wanted if until is None else replace(chosen.wanted, end=until)
+    )
+    if values["empty"]:
+        return visit.page("search.html", topic=topic, chosen=chosen, **values)
     found = search(
         visit.access.cluster,
-        _ranges(visit, chosen, until),
+        ranges,
         pattern,
         most=values["limit"],  # type: ignore[arg-type]
         seconds=values["seconds"],  # type: ignore[arg-type]
@@ -273,11 +311,16 @@ def search_page(visit: Visit) -> Response:
     return visit.streamed(parts, "text/html", {"x-accel-buffering": "no"})
 
 
-def _until(visit: Visit, text: str) -> Position | None:
+def _until(visit: Visit, text: str, start: Position) -> Position | None:
     """Parse the time before which a search ends."""
     if not text:
         return None
-    return Position(Anchor.TIME, parse_moment("until", text, visit.access.cluster.clock.now_ms()))
+    until_ms = parse_moment("until", text, visit.access.cluster.clock.now_ms(), f"must be {_TIMES}")
+    if start.anchor is Anchor.TIME and until_ms <= start.value:
+        raise ConfigError(
+            "until", text, f"must be later than the time to search from, {utc_text(start.value)}"
+        )
+    return Position(Anchor.TIME, until_ms)
 
 
 def _pattern(values: Mapping[str, object]) -> Pattern:
@@ -399,7 +442,8 @@ def produce(visit: Visit) -> Response:
         number = parse_number("partition", chosen) if chosen else None
         headers = _headers(visit.form.get("headers", ""))
     except ConfigError as error:
-        return visit.page("produce.html", 400, topic=topic, form=visit.form, problem=str(error), done="")
+        problem = field_problem(error, _PRODUCE_LABELS)
+        return visit.page("produce.html", 400, topic=topic, form=visit.form, problem=problem, done="")
     config = BatchingConfig(
         acks=-1,
         max_block_ms=CHANGE_TIMEOUT_MS,
