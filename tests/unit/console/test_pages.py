@@ -193,7 +193,9 @@ def test_lag_over_time_is_drawn_from_the_second_look_on(
     brokers.fill(T0, b"v")
     text = console.page("/group?id=billing")
     assert "<polyline" in text
-    assert "Total lag from 3 to 4" in text
+    assert "Total lag from 3 to 4, at most 4" in text
+    assert '<span class="highest">5</span>' in text
+    assert "Messages of lag: 4 at most, 4 now." in text
 
 
 def test_secret_settings_have_no_value(console: ConsoleClient, monkeypatch: pytest.MonkeyPatch) -> None:

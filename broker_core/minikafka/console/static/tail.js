@@ -15,6 +15,7 @@
   const cell = (row, name, content) => {
     const made = document.createElement("td");
     made.className = name;
+    made.setAttribute("role", "cell");
     made.append(content);
     row.append(made);
   };
@@ -41,6 +42,7 @@
 
   const add = (message) => {
     const row = document.createElement("tr");
+    row.setAttribute("role", "row");
     const link = document.createElement("a");
     link.href = message.href;
     link.textContent = String(message.offset);
