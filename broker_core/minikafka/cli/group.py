@@ -291,7 +291,7 @@ def seek(
     target = parse_seek(to, SystemClock().now_ms())
     chosen = [parse_topic(text) for text in topics or ()]
     at = (zookeeper, bootstrap, data_dir, command_config)
-    _reset(name, target, chosen, None, at, style, execute=not dry_run, export=False)
+    _reset(name, target, chosen, None, at, style, execute=not dry_run, todo="leave out --dry-run")
 
 
 def _reset(
@@ -303,10 +303,12 @@ def _reset(
     style: Format,
     *,
     execute: bool,
-    export: bool,
+    export: bool = False,
+    todo: str = "add --execute",
 ) -> None:
-    """Plan a reset, execute it if asked to, and print it."""
+    """Plan a reset, execute it if asked to, and print it. todo: the way to execute it."""
     from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.admin.group_stores import OffsetsStorage
     from minikafka.clients.admin.offset_resets import plan_reset
 
     with connect.group_access(*at) as places, spinner(f"resetting {name}"):
@@ -316,11 +318,12 @@ def _reset(
             groups.set_offsets(name, done.offsets, done.storages)
     _note_out_of_range(target, done.logs)
     _show(done, name, style, execute=execute, export=export)
+    if not execute and not export:
+        where = f" {_where(done.storages)}" if OffsetsStorage.ZOOKEEPER in done.storages else ""
+        note(f"minikafka: nothing was changed; {todo} to set the offsets{where}")
 
 
 def _show(done: PlannedReset, name: str, style: Format, *, execute: bool, export: bool) -> None:
-    from minikafka.clients.admin.group_stores import OffsetsStorage
-
     if export and style in {Format.JSON, Format.YAML}:
         print_object(plan_json(done.offsets), style)
     elif export:
@@ -343,9 +346,6 @@ def _show(done: PlannedReset, name: str, style: Format, *, execute: bool, export
     if execute:
         count = counted(len(done.offsets), "partition")
         note(f"minikafka: set the offsets of {count} {_where(done.storages)}")
-    elif not export:
-        where = f" {_where(done.storages)}" if OffsetsStorage.ZOOKEEPER in done.storages else ""
-        note(f"minikafka: nothing was changed; add --execute to set the offsets{where}")
 
 
 def _where(places: OffsetsStorages) -> str:

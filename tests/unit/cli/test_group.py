@@ -300,6 +300,7 @@ def test_a_group_is_set_at_once_to_where_rpk_says(
 
 def test_a_seek_can_be_only_shown_and_needs_a_place(brokers: BrokerHarness, cli: CommandLine) -> None:
     assert cli.run("group", "seek", "g", "--to", "end", "--dry-run") == 0
+    assert cli.err == "minikafka: nothing was changed; leave out --dry-run to set the offsets\n"
     assert offsets_of(brokers) == {T0: 2}
     for word in ("47", "-1h:end", "noon", ""):
         assert cli.run("group", "seek", "g", "--to", word) == 2
