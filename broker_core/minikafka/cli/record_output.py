@@ -85,7 +85,7 @@ def show_object(topic_partition: TopicPartition, record: Message, *, style: Form
 
 
 def _csv_row(topic_partition: TopicPartition, record: Message) -> dict[str, object]:
-    headers = {name: text_or_none(value) for name, value in record.headers}
+    headers = [[name, text_or_none(value)] for name, value in record.headers]
     return {
         "topic": topic_partition.topic,
         "partition": topic_partition.partition,
