@@ -87,8 +87,8 @@ def summary(health: ClusterHealth) -> str:
 
 
 def health_lines(health: ClusterHealth, at: str = "") -> Iterator[str]:
-    """Yield the summary, the brokers, the partitions and directories with problems, and advice for internal
-    topics with too few replicas.
+    """Yield the summary, the brokers, the partitions and directories with problems, and what to do about each
+    problem, as the console says it.
     """
     yield summary(health)
     if health.access_rules:
@@ -106,13 +106,13 @@ def health_lines(health: ClusterHealth, at: str = "") -> Iterator[str]:
     if health.offline_log_dirs:
         yield "offline, or with an offline log (see the broker's log for the reason):"
         yield from table_lines(log_dir_rows(health), LOG_DIR_COLUMNS)
-    yield from _internal_topic_lines(health, at)
+    yield from _finding_lines(health, at)
 
 
-def _internal_topic_lines(health: ClusterHealth, at: str) -> Iterator[str]:
-    from minikafka.clients.admin.health import internal_topic_findings
+def _finding_lines(health: ClusterHealth, at: str) -> Iterator[str]:
+    from minikafka.clients.admin.health import findings
 
-    for finding in internal_topic_findings(health, at):
+    for finding in findings(health, at):
         yield finding.text
         yield from (f"  {command}" for command in finding.commands)
 

@@ -26,6 +26,14 @@ from tests.unit.clients.admin.test_health import metadata, with_internal
 
 WELL = metadata((0, (0, 1), (0, 1)), (1, (1, 2), (2, 1)))
 ILL = metadata((0, (0, 1), (0,)), (-1, (2, 1), (2,)), brokers=2)
+LEADERLESS = (
+    "1 partition (t-1) without a leader, which nobody can read or write: start a broker that has a replica "
+    "in sync: 2"
+)
+LATE = (
+    "2 partitions (t-0, t-1) under-replicated: not in sync at broker 1; start the broker, or if it runs, see "
+    "its log for the reason"
+)
 
 
 @pytest.fixture
@@ -58,10 +66,13 @@ def test_what_is_wrong_is_named_and_is_status_one(known: list[ClusterMetadata], 
         "cluster c is not healthy: 2 brokers, 2 partitions, 1 partition without a leader, 2 partitions "
         "under-replicated, dead: 2"
     )
-    assert cli.lines[-3:] == [
+    assert cli.lines[-6:] == [
         "TOPIC  PARTITION  LEADER  REPLICAS  IN SYNC",
         "t              0  0       0,1       0",
         "t              1  -       2,1       2",
+        LEADERLESS,
+        "dead, but with replicas: broker 2; start it, or move its replicas with minikafka reassign",
+        LATE,
     ]
     assert cli.run("cluster", "health", "--format", "json") == 1
     found = json.loads(cli.out)
@@ -79,7 +90,8 @@ def test_offline_directories_are_listed(
     assert cli.run("cluster", "health") == 1
     lines = cli.lines
     assert lines[0] == "cluster c is not healthy: 3 brokers, 2 partitions, 1 offline log dir"
-    assert lines[-2:] == ["BROKER  LOG DIR", "     0  /data"]
+    assert lines[-3:-1] == ["BROKER  LOG DIR", "     0  /data"]
+    assert lines[-1].startswith("log dir /data of broker 0 is offline")
     assert cli.run("cluster", "health", "--format", "json") == 1
     assert json.loads(cli.out)["offline_log_dirs"] == [{"broker": 0, "log_dir": "/data"}]
 
@@ -162,8 +174,9 @@ def test_rules_that_may_hide_topics_are_told_of(
 
 def test_a_table_of_many_partitions_has_an_end() -> None:
     many = metadata(*[(0, (0, 1), (0,))] * 50)
-    *_, last = health.health_lines(health_of(many))
-    assert last == "and 30 more"
+    *_, end, problem = health.health_lines(health_of(many))
+    assert end == "and 30 more"
+    assert problem.startswith("50 partitions (t-0, t-1, t-2, t-3, t-4 and 45 more) under-replicated")
 
 
 def test_watching_tells_each_change_once(
