@@ -15,7 +15,7 @@ import typer
 from minikafka.base.config.types import integer
 from minikafka.base.errors import ConfigError
 from minikafka.base.log_lines import LogFormat
-from minikafka.cli.options import number_option, parse_data_dir, value_option
+from minikafka.cli.options import DEFAULT_DATA_DIR, number_option, parse_data_dir, value_option
 from minikafka.cli.output import print_json, say
 from minikafka.cli.signals import stop_on_signal
 
@@ -60,8 +60,8 @@ def _format(text: str | LogFormat) -> LogFormat:
 
 def logs(
     data_dir: Annotated[
-        Path, typer.Argument(parser=_data_dir, metavar="D", help="The data directory.", show_default=False)
-    ],
+        Path, typer.Argument(parser=_data_dir, metavar="[D]", help="The data directory.")
+    ] = DEFAULT_DATA_DIR,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False,
     brokers: Annotated[
         list[int] | None,

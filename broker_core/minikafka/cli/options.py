@@ -20,6 +20,8 @@ BOOTSTRAP_VARIABLE = "MINIKAFKA_BOOTSTRAP"
 COMMAND_CONFIG_OPTION = "--command-config"
 COMMAND_CONFIG_VARIABLE = "MINIKAFKA_CONFIG"
 DATA_DIR_OPTION = "--data-dir"
+DEFAULT_DATA_DIR = Path("minikafka-data")
+"""The data directory of ``minikafka up``."""
 
 
 class NotExactlyOne(ConfigError):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
     from minikafka.clients.fetch.read_ranges import PartitionRange, Position
 
+ALLOWED = "must be an offset (47), @time such as @2013-01-01T05:00 or @1h (ago), end, or -N for the last N"
 NAMED_MAX = 4
 """The most partitions that a message names."""
 COLUMNS = ["topic", "partition", "start_offset", "new_start_offset", "end_offset"]
@@ -55,7 +56,10 @@ def trim(
     from minikafka.clients.admin.record_deletion import delete_records
     from minikafka.clients.fetch.read_ranges import find_ranges, parse_read_range
 
-    wanted = parse_read_range("--offset", offset, SystemClock().now_ms())
+    try:
+        wanted = parse_read_range("--offset", offset, SystemClock().now_ms())
+    except ConfigError:
+        raise ConfigError("--offset", offset, ALLOWED) from None
     if wanted.end is not None:
         raise ConfigError("--offset", offset, "must be one offset or time, not a range")
     with connect.cluster_client(bootstrap, data_dir, command_config) as cluster:

@@ -21,6 +21,7 @@ from minikafka.base.ids import host_port
 from minikafka.base.printable import printable
 from minikafka.base.secrets import redact
 from minikafka.cli.options import (
+    DEFAULT_DATA_DIR,
     Settings,
     check_data_dir,
     make_data_dir,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from minikafka.embedded.cluster import Cluster
     from minikafka.embedded.live_brokers import Addresses, LiveBrokers
 
-DEFAULT_DATA_DIR = Path("minikafka-data")
 LOCALHOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 DEFAULT_METRICS_PORT = 9308

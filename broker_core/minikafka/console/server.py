@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -73,10 +74,26 @@ def serve(settings: ConsoleSettings, on_ready: Callable[[str], None]) -> None:
     settings.check()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = ConsoleServer(settings, on_ready)
+    log, errors = logging.getLogger("uvicorn.error"), _ListenErrors()
+    log.addFilter(errors)
     try:
         server.run()
     except SystemExit:
         address = host_port(settings.host.strip("[]"), settings.port)
-        raise MinikafkaError(
-            f"cannot listen at {address}; see the message above, or choose another --port"
-        ) from None
+        reason = errors.reason or "see the message above"
+        raise MinikafkaError(f"cannot listen at {address}: {reason}; choose another --port") from None
+    finally:
+        log.removeFilter(errors)
+
+
+class _ListenErrors(logging.Filter):
+    """Keeps the reason for which uvicorn cannot listen, in place of its line."""
+
+    reason = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not isinstance(record.msg, OSError):
+            return True
+        number = record.msg.errno or 0  # asyncio puts a sentence of its own into the error
+        self.reason = os.strerror(number) if number > 0 else str(record.msg)
+        return False

@@ -53,7 +53,9 @@ def test_a_port_that_is_taken_is_named(cli: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert cli.run("console", "--port", str(port)) == 1
-    assert f"cannot listen at 127.0.0.1:{port}" in cli.err
+    assert cli.err.splitlines()[-1:] == [
+        f"minikafka: cannot listen at 127.0.0.1:{port}: Address already in use; choose another --port"
+    ]
 
 
 def test_a_file_without_a_user_serves_users_who_log_in(tmp_path: Path) -> None:

@@ -65,6 +65,8 @@ def test_an_offset_that_a_partition_lacks_deletes_nothing(brokers: BrokerHarness
     assert "--offset='3': is beyond the end of t-1 (ends at 2); set -p P for others" in cli.err
     assert cli.run("topic", "trim", "t", "-o", "1:2", "--execute") == 2
     assert "--offset='1:2': must be one offset or time, not a range" in cli.err
+    assert cli.run("topic", "trim", "t", "-o", "1h", "--execute") == 2
+    assert "--offset='1h': must be an offset (47), @time" in cli.err
     assert starts(brokers) == [0, 0]
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.cli.up import DEFAULT_DATA_DIR, restart_command
+from minikafka.cli.options import DEFAULT_DATA_DIR
+from minikafka.cli.up import restart_command
 
 ONE: Any = SimpleNamespace(count=1, bootstrap_servers="127.0.0.1:9092")
 ON_A_FREE_PORT: Any = SimpleNamespace(count=1, bootstrap_servers="127.0.0.1:21007")

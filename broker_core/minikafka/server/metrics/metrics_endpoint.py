@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from minikafka.base.errors import NetworkError
 from minikafka.base.exposition import Exposition, MetricSink, wants_openmetrics
 from minikafka.net.http_server import HttpServer, HttpText
 from minikafka.server.config.metrics import HttpAddress
@@ -43,12 +44,19 @@ class MetricsEndpoint:
         self._servers: list[HttpServer] = []
         try:
             for address in addresses:
-                self._servers.append(HttpServer(address.host, address.port, self.respond))
+                self._servers.append(self._server_at(address))
         except BaseException:
             self.stop()
             raise
         for server in self._servers:
             _log.info("metrics at %s/metrics", server.url)
+
+    def _server_at(self, address: HttpAddress) -> HttpServer:
+        try:
+            return HttpServer(address.host, address.port, self.respond)
+        except NetworkError as error:
+            todo = "perhaps this broker already runs; if not, set another port in metrics.listeners"
+            raise NetworkError(f"{error}; {todo}") from None
 
     @property
     def urls(self) -> list[str]:
