@@ -93,10 +93,15 @@ def read_command_config(path: str) -> Mapping[str, str]:
     """
     typed = path != os.environ.get(COMMAND_CONFIG_VARIABLE)
     found = read_properties(path, COMMAND_CONFIG_OPTION if typed else COMMAND_CONFIG_VARIABLE)
-    others = tuple(name.name for name in definition_of(CommandConfig).unknown(found))
+    warn_of_unknown_names(found, path)
+    return found
+
+
+def warn_of_unknown_names(properties: Mapping[str, str], path: str) -> None:
+    """Log a warning for each property of ``path`` that no client knows."""
+    others = tuple(name.name for name in definition_of(CommandConfig).unknown(properties))
     if others:
         _warn_of_unknown(path, others)
-    return found
 
 
 @functools.cache  # several parts of one command read the file

@@ -59,7 +59,7 @@ def create(
 
     Its properties are those of --command-config: bootstrap.servers, security.protocol, ssl.*, sasl.*.
     """
-    from minikafka.cli.command_config import CommandConfig
+    from minikafka.cli.command_config import CommandConfig, warn_of_unknown_names
 
     profile = Profile(check_name(name))
     before = profile.path.read_text(encoding="utf-8") if profile.path.exists() else None
@@ -72,6 +72,7 @@ def create(
     if not properties.get(BOOTSTRAP_SERVERS):
         raise ConfigError("--bootstrap", None, "required, unless the file has bootstrap.servers")
     CommandConfig.of(properties, f"profile {name}")
+    warn_of_unknown_names(properties, f"profile {name}")
     profiles.write(profile, properties)
     if use:
         profiles.use(profile)

@@ -129,6 +129,13 @@ def test_what_cannot_be_is_told(two: None, cli: CommandLine, command: str, messa
     assert cli.err.count("\n") == 1
 
 
+def test_a_property_that_no_client_knows_is_told_at_once(
+    cli: CommandLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert cli.run("profile", "create", "bad", "-b", "h:1", "--set", "clientid=x") == 0
+    assert caplog.messages == ["property clientid in profile bad is not valid; did you mean client.id?"]
+
+
 def test_secrets_that_others_can_read_are_told(
     two: None, cli: CommandLine, home: Path, reached: list[tuple[str, SecurityProtocol]]
 ) -> None:
