@@ -68,6 +68,7 @@ _NUMBERS: dict[str, Callable[[_Row], int]] = {
     "y": lambda row: row.producer_epoch,
     "i": lambda row: row.number,
 }
+_BRACED_CODE = re.compile(r"%\{([a-zA-Z])\}")
 _OF_HEADERS = frozenset("kvsKVS")
 """The codes that the form of a header may have."""
 
@@ -130,6 +131,8 @@ class _Parser:
 
     def _code(self, at: int, end: int, codes: frozenset[str] | None) -> tuple[_Part, int]:
         code = self._text[at + 1 : min(at + 2, end)]
+        if found := _BRACED_CODE.match(self._text, at, end):
+            raise self._fault(at, f"must be %{found[1]}; for a brace, %{{ and %}}")
         if code and code in "%{}":
             return _literal(code.encode()), at + 2
         form_at, after = at + 2, at + 2
@@ -146,7 +149,7 @@ class _Parser:
             return self._time_part(at, form), after
         if code == "h":
             return self._headers_part(form_at, after - 1 if form else form_at), after
-        known = "".join(sorted({*_TEXTS, *_NUMBERS, "d", "T", "h"}, key=str.lower))
+        known = "".join(sorted({*_TEXTS, *_NUMBERS, "d", "T", "h"}, key=lambda known: (known.lower(), known)))
         raise self._fault(at, f"must be % and one of {' '.join(known)}, or %%")
 
     def _closing(self, at: int, end: int) -> int:

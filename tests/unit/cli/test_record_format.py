@@ -77,6 +77,8 @@ def test_a_terminal_gets_control_characters_escaped() -> None:
     [
         ("%", 1, "must be % and one of"),
         ("a%q", 2, "must be % and one of"),
+        ("a%q", 2, "one of d H h i K k o p S s T t V v x y, or %%"),
+        ("%{k}", 1, "must be %k; for a brace, %{ and %}"),
         (r"\q", 1, "must be an escape"),
         (r"\x4", 1, "must be an escape"),
         ("%k{", 3, "closing brace"),
