@@ -185,8 +185,8 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["group", "reset", "g", "--from-file", ""], "--from-file='': must name a file"),
         (["group", "reset", "g", "--to-time", "noon"], "--to-time='noon': must be a time (2013-01-01"),
         (
-            ["group", "reset", "g", "--by-duration", "1h"],
-            "--by-duration='1h': must be a duration such as PT30M",
+            ["group", "reset", "g", "--by-duration", "1x"],
+            "--by-duration='1x': must be a duration such as 30m, 1h",
         ),
         (
             ["group", "reset", "g", "--to-latest", "--all-topics", "--topic", "t"],
