@@ -16,6 +16,7 @@ from typing import Any
 from minikafka.base.endpoints import LiveBroker, addresses_on
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.text import counted
 from minikafka.controller import events
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.registry import paths
@@ -67,7 +68,11 @@ class ControllerEventManager:
     def post(self, event: events.Event) -> None:
         """Pass an event to the controller, and submit the effects of its decision."""
         broker = self._broker
+        before = broker.controller.brokers
+        led: dict[int, int] = {}
         if isinstance(event, events.BrokersChanged):
+            gone = before.keys() - event.brokers.keys()
+            led = {number: len(broker.controller.partitions_still_led_by(number)) for number in gone}
             unseen = broker.controller.partitions_with_stale_isr(event.brokers, event.sessions)
             if unseen:
                 broker.zk_client.refresh(unseen)
@@ -77,6 +82,8 @@ class ControllerEventManager:
             broker.controller.brokers,
             broker.controller.sessions,
         )
+        if isinstance(event, events.BrokersChanged):
+            _log_changed_brokers(before, brokers, led)
         # Runs after the effects of earlier decisions and before the requests of this one: all are jobs.
         broker.worker.submit(partial(self._channels.keep, brokers, sessions))
         for effect in _local_broker_last(effects, broker.broker_id):
@@ -369,6 +376,15 @@ class ControllerEventManager:
             else:
                 self._failed_deletions[broker_id, topic_partition] = None
                 self.post(events.ReplicaNotDeleted(broker_id, topic_partition))
+
+
+def _log_changed_brokers(before: _Brokers, after: _Brokers, led: Mapping[int, int]) -> None:
+    """Log the brokers that are gone or back. led: the replicated partitions that each led before."""
+    for broker_id in sorted(before.keys() - after.keys()):
+        partitions = counted(led.get(broker_id, 0), "replicated partition")
+        _log.info("broker %d is gone: it led %s, for which in-sync replicas take over", broker_id, partitions)
+    for broker_id in sorted(after.keys() - before.keys()):
+        _log.info("broker %d has joined", broker_id)
 
 
 def _partitions_with_newer_epoch(codes: Mapping[TopicPartition, ErrorCode]) -> frozenset[TopicPartition]:
