@@ -122,6 +122,10 @@ class GroupCoordinatorShard:
         """Return the committed offsets of each group. Any thread may call this."""
         return {group_id: entry.offsets.snapshot() for group_id, entry in list(self._entries.items())}
 
+    def offset_count(self) -> int:
+        """Return the number of committed offsets of all groups. Any thread may call this."""
+        return sum(len(entry.offsets) for entry in list(self._entries.values()))
+
     def has_group(self, group_id: str) -> bool:
         """Return whether the group exists."""
         return group_id in self._entries

@@ -143,8 +143,7 @@ class BrokerCollector:
         shards = list(self._running.coordinator.shards.values())
         states = Counter(group.state.value for shard in shards for group in shard.groups())
         out.add_all(d.GROUPS, [(labels(state=state), count) for state, count in sorted(states.items())])
-        offsets = sum(len(found) for shard in shards for found in shard.all_offsets().values())
-        out.add(d.GROUP_OFFSETS, offsets)
+        out.add(d.GROUP_OFFSETS, sum(shard.offset_count() for shard in shards))
         self._broker.metrics.expose_events(out, (d.REBALANCES,))
 
     def _expose_transactions(self, out: MetricSink) -> None:
