@@ -56,7 +56,7 @@ KAFKA_EXPORTER = [
     'sum by(topic) (kafka_topic_partitions{topic!="__consumer_offsets"})',
     'sum by(topic) (kafka_topic_partitions{instance=~"$i", topic=~"$t"})',
 ]
-"""What dashboards ask an exporter that speaks for the whole cluster."""
+"""The queries of dashboards to an exporter that speaks for the whole cluster."""
 
 
 def configuration(targets: list[str]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ BOUNDS_S = tuple(FIRST_NS * (1 << number) / 1e9 for number in range(BUCKETS))
 HISTOGRAM_WIDTH = BUCKETS + 2
 """The counters of a histogram of times: the buckets, and the sum in nanoseconds."""
 SUM = BUCKETS + 1
-"""Where the sum of a histogram is."""
+"""The place of the sum in a histogram's row."""
 
 
 def observe(row: list[int], at: int, elapsed_ns: int) -> None:

@@ -41,7 +41,7 @@ _STAGES = (
 _UNWAITED = len(_TOTALS)
 """The requests that have waited nowhere, which are in the first bucket of three stages."""
 _AT = tuple(_UNWAITED + 1 + number * HISTOGRAM_WIDTH for number in range(len(_STAGES)))
-"""Where the histograms of the stages begin in a row."""
+"""The beginning of each stage's histogram in a row."""
 _TOTAL, _QUEUE, _LOCAL, _REMOTE, _THROTTLE, _RESPONSE_QUEUE, _RESPONSE_SEND = _AT
 _OF_WAITS = (_QUEUE, _REMOTE, _THROTTLE)
 _TOTAL_SUM, _LOCAL_SUM, _RESPONSE_QUEUE_SUM, _SEND_SUM = (
@@ -71,7 +71,7 @@ class RequestMetrics:
 
     def completed(self, exchange: Exchange, sent_ns: int) -> None:
         """Count a request whose response was sent."""
-        # Every request passes here: the usual case does no more than it must, and calls nothing.
+        # Every request passes here: the usual case calls little.
         times = exchange.times
         header = times.header
         if header is None:
