@@ -193,8 +193,8 @@ def test_hung_zookeeper_and_its_recovery_are_each_reported_once(
     pid = cluster._zookeeper.process.pid  # type: ignore[union-attr]
     os.kill(pid, signal.SIGSTOP)
     try:
-        for _ in range(3):
-            cluster.restart_zookeeper(messages.append)
+        assert wait_until(lambda: not cluster.restart_zookeeper(messages.append) and bool(messages), 30)
+        cluster.restart_zookeeper(messages.append)
     finally:
         os.kill(pid, signal.SIGCONT)
     at = f"ZooKeeper at {cluster.zookeeper_connect}"
