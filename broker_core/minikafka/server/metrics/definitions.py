@@ -389,6 +389,14 @@ OLDEST_TRANSACTION = Metric(
     GAUGE,
     "Age of the oldest of these transactions that is open; 0 without one.",
 )
+LAST_STABLE_OFFSET_LAG = Metric(
+    "minikafka_last_stable_offset_lag",
+    GAUGE,
+    "Offsets that open transactions hold back from consumers with isolation.level=read_committed, from the "
+    "leader; a partition without any is left out.",
+    _PARTITION,
+    "kafka.cluster:type=Partition,topic=…,partition=…,name=LastStableOffsetLag",
+)
 
 # --- ZooKeeper and the process ------------------------------------------------------------------------------
 

@@ -105,12 +105,17 @@ class KafkaExporter:
         out, broker, metadata, topics = scrape.out, self._broker, scrape.metadata, scrape.topics
         self._expose_brokers(out)
         rows: list[_Row] = []
+        held_back: list[_Row] = []
         for (topic, number), partition in list(broker.partitions.items()):
             leadership, topic_text = partition.leadership, topics.get(topic)
             if topic_text is None or leadership is None or leadership.leader != broker.broker_id:
                 continue
             offsets = partition.high_watermark, partition.log.start_offset
-            rows.append((f'{topic_text},partition="{number}"', *_values(leadership), *offsets))
+            text = f'{topic_text},partition="{number}"'
+            rows.append((text, *_values(leadership), *offsets))
+            stable_lag = partition.last_stable_offset_lag
+            if stable_lag:
+                held_back.append((text, stable_lag))
         leaderless: list[_Row] = []
         if broker.controller.active:
             leaderless = [
@@ -125,6 +130,7 @@ class KafkaExporter:
         # One family for both: its samples must not stand apart.
         out.add_rows(_OF_PARTITION, [*rows, *leaderless])
         out.add_rows(_OF_LED[-2:], [(row[0], *row[-2:]) for row in rows])
+        out.add_rows((d.LAST_STABLE_OFFSET_LAG,), take(held_back, 1))
 
     def _expose_brokers(self, out: MetricSink) -> None:
         metadata = self._broker.metadata_cache

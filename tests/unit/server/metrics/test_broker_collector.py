@@ -21,6 +21,7 @@ from minikafka.wire.consumer_protocol import Assignment, ConsumerPartitions, enc
 from tests.support import requests
 from tests.support.coordinated_transactions import T0, CoordinatedTransactions
 from tests.support.simulation import Machine, Simulation
+from tests.support.transactions import end_transaction, write_in_transaction
 
 SET = build_message_set([Record(None, value, 0) for value in (b"x", b"y", b"z")])
 OFFSETS = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
@@ -81,6 +82,19 @@ def test_partition_has_the_series_of_kafka_exporter(one: Simulation) -> None:
         "in_sync_replica": 1,
         "under_replicated_partition": 0,
     }
+
+
+def test_open_transaction_shows_the_offsets_it_holds_back(one: Simulation) -> None:
+    name = "minikafka_last_stable_offset_lag"
+    one.produce("t", b"a")
+    assert name not in scrape(one.machine)
+    log = one.machine.broker.partitions[TopicPartition("t", 0)].log
+    write_in_transaction(log, 7, 3)
+    one.produce("t", b"b", b"c")
+    assert scrape(one.machine)[name] == {("t", "0"): 5}
+    end_transaction(log, 7, commit=True)
+    one.produce("t", b"d")
+    assert name not in scrape(one.machine)
 
 
 def test_group_has_its_offsets_and_lag(one: Simulation) -> None:

@@ -10,9 +10,12 @@ import pytest
 import pyspark_minikafka
 from minikafka.base.errors import BrokerError, ConfigErrors, ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.isolation_level import IsolationLevel
 from pyspark_minikafka.monitoring import lag
 from pyspark_minikafka.monitoring.query_progress import PartitionProgress, QueryProgress, SourceProgress
 from pyspark_minikafka.planning.transaction_waits import TransactionWait, Waits
+from tests.support.broker_harness import BrokerHarness
+from tests.support.transactions import write_in_transaction
 
 NOW_MS = 1_000_000
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -42,6 +45,18 @@ def source(*ends: int) -> SourceProgress:
     """A source that has read partitions of the topic ``a`` to these offsets, which were their ends."""
     partitions = (PartitionProgress("a", number, 0, end, end) for number, end in enumerate(ends))
     return SourceProgress(10, 5.0, 2.5, tuple(partitions))
+
+
+@pytest.mark.parametrize(("level", "lag_now"), [("read_uncommitted", 5), ("read_committed", 2)])
+def test_the_lag_ends_where_the_isolation_level_does(level: str, lag_now: int) -> None:
+    brokers = BrokerHarness(1, {"a": 1})
+    brokers.fill(A0, b"x", b"y", magic=2)
+    write_in_transaction(brokers.simulation.machine_of(brokers.leader(A0)).broker.partition(A0).log, 7, 2)
+    brokers.fill(A0, b"z", magic=2)
+    with brokers.client(creates_topics=False) as cluster:
+        isolation = IsolationLevel[level.upper()]
+        found = lag.present(source(0), lag.ClusterLogs(cluster, isolation, cluster.deadline(1_000)), None)
+    assert [partition.lag for partition in found.partitions] == [lag_now]
 
 
 def test_the_present_ends_take_the_place_of_the_reported_ones() -> None:
