@@ -1,21 +1,26 @@
 """Reads a few messages of a topic: the newest or the oldest, or from an offset or a time on.
 
 A topic is never read whole: each partition gives at most as many messages as the page shows, in small
-fetches, until the page is full, its time is up, or it has read ``PAGE_BYTES_MAX``. Only the messages that a
-page shows are kept and rendered, not those that were compared.
+fetches, until the page is full, its time is up, or it has read ``PAGE_BYTES_MAX``. The first fetches of
+partitions with one leader share requests. Only the messages that a page shows are kept and rendered, not
+those that were compared.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch.fetch_state import FetchSettings
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.clients.fetch.read_ranges import ReadRange, find_ranges
+from minikafka.clients.fetch.shared_fetch import Beginning, FirstFetch, SharedFetch
 from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
 from minikafka.clients.group.rows import Rows
 from minikafka.clients.network.cluster import ClusterClient
@@ -25,6 +30,10 @@ from minikafka.console.payloads import Payload, payload, visible
 PAGE_BYTES_MAX = 32 << 20
 """The most bytes that one page fetches."""
 FETCH_BYTES = 256 * 1024
+FIRST_FETCH_BYTES_MIN = 4 * 1024
+"""The least that the first fetch of each of many partitions gets."""
+RESPONSE_BYTES = 2 << 20
+"""The most of a response to a request for many partitions."""
 SEARCH_FETCH_BYTES = 1 << 20
 WINDOWS_MAX = 4
 """Looks back for the newest messages, each ten times as long: offsets may be without a message."""
@@ -32,6 +41,8 @@ HEADERS_SHOWN = 20
 """Headers of a message in a list."""
 HEADER_NAME_SHOWN = 200
 _BATCH_ROWS = 100
+Span = tuple[int, int]
+"""The first offset to read, and the one after the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,47 +149,86 @@ class Reader:
         """True if the time or the bytes were used up."""
 
     def forward(
-        self, tp: TopicPartition, start: int, end: int, most: int
-    ) -> tuple[list[ConsumerRecord], int]:
-        """Return the first records from ``start`` on, and the offset after what was read."""
-        found: list[ConsumerRecord] = []
-        at = start
-        for record in self._records(tp, start, end, most):
-            found.append(record)
-            at = record.offset + 1
-            if len(found) == most:
-                return found, at
-        return found, at if self.is_cut else end
+        self, spans: Mapping[TopicPartition, Span], most: int
+    ) -> Iterator[tuple[TopicPartition, list[ConsumerRecord], int]]:
+        """Yield of each partition the first records of a span, and the offset after what was read."""
+        for tp, first in self._firsts(spans):
+            start, end = spans[tp]
+            found = list(islice(self._records(tp, start, end, most, first), most))
+            at = found[-1].offset + 1 if found else start
+            yield tp, found, at if len(found) == most or self.is_cut else end
 
-    def backward(self, tp: TopicPartition, log_start: int, end: int, most: int) -> list[ConsumerRecord]:
-        """Return the last records before ``end``, the newest first.
+    def backward(
+        self, spans: Mapping[TopicPartition, Span], most: int
+    ) -> Iterator[tuple[TopicPartition, list[ConsumerRecord]]]:
+        """Yield the last records of spans, the newest first; the older ones of a partition may follow.
 
-        The range grows while it has too few, as offsets of compacted records and of markers have no message.
+        The range grows for those with too few, as offsets of compacted records and of markers have no
+        message.
         """
-        window, stop = most, end
-        found: list[ConsumerRecord] = []
+        missing = dict.fromkeys(spans, most)
+        stops = {tp: end for tp, (_, end) in spans.items()}
+        window = most
         for _ in range(WINDOWS_MAX):
-            start = max(log_start, stop - window)
-            found += reversed(self._last_records(tp, start, stop, most - len(found)))
-            if len(found) >= most or start == log_start or self.is_cut:
-                break
-            stop, window = start, window * 10
-        return found
+            looks = {tp: (max(spans[tp][0], stop - window), stop) for tp, stop in stops.items()}
+            for tp, first in self._firsts(looks):
+                start, stop = looks[tp]
+                found = self._last_records(tp, start, stop, missing[tp], first)
+                yield tp, found
+                missing[tp] -= len(found)
+                stops[tp] = start
+                if not missing[tp] or start == spans[tp][0]:
+                    del stops[tp]
+            if not stops or self.is_cut:
+                return
+            window *= 10
 
-    def _last_records(self, tp: TopicPartition, start: int, end: int, most: int) -> list[ConsumerRecord]:
-        kept: list[ConsumerRecord] = []
-        for record in self._records(tp, start, end, _BATCH_ROWS):
-            kept.append(record)
-            if len(kept) > most:
-                del kept[0]
-        return kept
+    def _last_records(
+        self, tp: TopicPartition, start: int, end: int, most: int, first: FirstFetch | None
+    ) -> list[ConsumerRecord]:
+        kept = deque(self._records(tp, start, end, _BATCH_ROWS, first), maxlen=most)
+        return list(reversed(kept))
 
-    def _records(self, tp: TopicPartition, start: int, end: int, rows: int) -> Iterator[ConsumerRecord]:
+    def _firsts(
+        self, spans: Mapping[TopicPartition, Span]
+    ) -> Iterator[tuple[TopicPartition, FirstFetch | None]]:
+        """Yield each partition, with the first fetch of its span where it was shared with others."""
+        wanted = {tp: start for tp, (start, end) in spans.items() if start < end}
+        yield from ((tp, None) for tp in spans if tp not in wanted)
+        if len(wanted) < 2:
+            yield from dict.fromkeys(wanted).items()
+            return
+        # Half of the bytes for a page at most, so that partitions may be read on.
+        size = min(FETCH_BYTES, max(FIRST_FETCH_BYTES_MIN, PAGE_BYTES_MAX // 2 // len(wanted)))
+        settings = FetchSettings(
+            partition_max_bytes=size,
+            max_bytes=RESPONSE_BYTES,
+            message_max_bytes=RESPONSE_BYTES,
+            max_wait_ms=0,
+            isolation=self._isolation,
+            retry_backoff=self._cluster.backoff,
+        )
+        shared = SharedFetch(
+            self._cluster,
+            {tp: Beginning(start, size) for tp, start in wanted.items()},
+            settings,
+            timeout_ms=max(1, self._deadline.remaining_ms()),
+        )
+        for tp, first in shared:
+            self.is_cut = self.is_cut or self._deadline.expired or self._left_bytes <= 0
+            if self.is_cut:
+                shared.stop()  # the partitions that are left have no records then
+            yield tp, first
+
+    def _records(
+        self, tp: TopicPartition, start: int, end: int, rows: int, first: FirstFetch | None
+    ) -> Iterator[ConsumerRecord]:
         if start >= end or self.is_cut:
             return
+        timeout_ms = self._deadline.remaining_ms()
         try:
             for fetched in fetch_sets(
-                self._cluster, tp, start, end, self._isolation, self._deadline.remaining_ms(), FETCH_BYTES
+                self._cluster, tp, start, end, self._isolation, timeout_ms, FETCH_BYTES, first
             ):
                 self._left_bytes -= len(fetched.data)
                 yield from records_of(fetched, rows)
@@ -199,10 +249,18 @@ def fetch_sets(
     isolation: IsolationLevel,
     timeout_ms: int,
     max_bytes: int,
+    first: FirstFetch | None = None,
 ) -> Iterator[Fetched]:
-    """Yield the message sets of a range as they are fetched."""
+    """Yield the message sets of a range as they are fetched. first: the first one, if it was fetched."""
     fetcher = RangeFetcher(
-        cluster, tp, start, end, max_bytes=max_bytes, timeout_ms=max(1, timeout_ms), isolation=isolation
+        cluster,
+        tp,
+        start,
+        end,
+        max_bytes=max_bytes,
+        timeout_ms=max(1, timeout_ms),
+        isolation=isolation,
+        first=first,
     )
     at = start
     for data in fetcher:
@@ -248,9 +306,11 @@ def newest(
     }
     share = _share(limit, len(stops), page)
     shown: list[ConsumerRecord] = []
-    for tp, stop in stops.items():
-        found = reader.backward(tp, ranges.by_partition[tp].log_start, stop, share)
-        shown = list(heapq.merge(shown, found, key=lambda record: -record.timestamp))[:limit]
+    spans = {tp: (ranges.by_partition[tp].log_start, stop) for tp, stop in stops.items()}
+    for _, found in reader.backward(spans, share):
+        shown = list(heapq.merge(shown, found, key=lambda record: (-record.timestamp, record.partition)))[
+            :limit
+        ]
     oldest = dict(stops)
     for record in shown:
         oldest[record.topic_partition] = min(oldest[record.topic_partition], record.offset)
@@ -273,10 +333,11 @@ def onward(
     }
     share = _share(limit, len(begins), page)
     shown: list[ConsumerRecord] = []
-    after: dict[TopicPartition, int] = {}
-    for tp, begin in begins.items():
-        found, after[tp] = reader.forward(tp, begin, ranges.by_partition[tp].end, share)
-        merged = list(heapq.merge(shown, found, key=lambda record: record.timestamp))
+    after = dict(begins)
+    spans = {tp: (begin, ranges.by_partition[tp].end) for tp, begin in begins.items()}
+    for tp, found, read_to in reader.forward(spans, share):
+        after[tp] = read_to
+        merged = list(heapq.merge(shown, found, key=lambda record: (record.timestamp, record.partition)))
         shown = merged[:limit]
         for record in reversed(merged[limit:]):  # these are on the next page
             after[record.topic_partition] = record.offset

@@ -22,6 +22,7 @@ from minikafka.console.messages import Message, MessagePage, Reader, log_ranges,
 from minikafka.console.search import Pattern, Progress, search
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
+from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import BrokerHarness
 from tests.unit.console.conftest import T0, T1, ConsoleClient
 
@@ -105,6 +106,20 @@ def test_only_messages_of_the_page_are_rendered(
     ranges = log_ranges(cluster, [T0, T1], ReadRange(), cluster.deadline())
     assert len(read(Reader(cluster, cluster.deadline()), ranges, 3).messages) == 3
     assert len(rendered) == 6  # a key and a value each
+
+
+@pytest.mark.parametrize("where", ["newest", "oldest"])
+def test_a_page_asks_each_leader_once_for_all_partitions(
+    serve: Callable[..., ConsoleClient], where: str
+) -> None:
+    brokers = BrokerHarness(2, {"orders": 10})
+    for number in range(10):
+        brokers.fill(TopicPartition("orders", number), b"a", b"b", b"c")
+    text = serve(brokers).page(f"/topics/orders/messages?limit=10&where={where}")
+    last = 2 if where == "newest" else 0
+    assert offsets(text) == [(number, last) for number in range(10)]
+    assert len(brokers.asked(ApiKey.FETCH)) == 2
+    assert "is up" not in text
 
 
 def test_a_message_with_many_headers_shows_some(console: ConsoleClient, brokers: BrokerHarness) -> None:
