@@ -195,7 +195,7 @@ LISTENER_SETTINGS = ("ssl.client.auth", "ssl.principal.mapping.rules")
 def client_properties() -> str:
     """Return the page of settings of the Python clients."""
     from minikafka.base.config.config_def import definition_of
-    from minikafka.cli.command_config import CommandConfig
+    from minikafka.cli.connection.command_config import CommandConfig
     from minikafka.clients.consumer.config import ConsumerConfig
     from minikafka.clients.group.config import GroupConsumerConfig
     from minikafka.clients.produce.config import BatchingConfig, TransactionalConfig

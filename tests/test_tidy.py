@@ -68,7 +68,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/base/values.py": "a decorator for all floors",
     "broker_core/minikafka/cli/broker.py": "a command",
     "broker_core/minikafka/spark/metrics.py": "names of the Spark source under minikafka",
-    "broker_core/minikafka/cli/signals.py": "imported by commands that run until stopped",
+    "broker_core/minikafka/cli/terminal/signals.py": "imported by commands that run until stopped",
     "broker_core/minikafka/clients/admin/controller_requests.py": "shared by all administration",
     "broker_core/minikafka/clients/admin/zookeeper/reassignments.py": "a noun of the administration",
     "broker_core/minikafka/clients/admin/zookeeper/topics.py": "a noun of the administration",

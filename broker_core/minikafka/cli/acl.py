@@ -12,7 +12,6 @@ import typer
 from minikafka.base.acls import CLUSTER, AclFilter, PatternType, Resource
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.text import counted
-from minikafka.cli import connect
 from minikafka.cli.acl_options import (
     AclSelection,
     ResourcePattern,
@@ -23,6 +22,7 @@ from minikafka.cli.acl_options import (
     parse_resources,
     rule_filter,
 )
+from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
     CommandConfig,
@@ -32,7 +32,7 @@ from minikafka.cli.options import (
     value_option,
     zookeeper_option,
 )
-from minikafka.cli.output import note, print_rows
+from minikafka.cli.terminal.output import note, print_rows
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.acls import AclBackend, AclBinding

@@ -11,8 +11,8 @@ import typer
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import topic_id_text
 from minikafka.base.text import counted
-from minikafka.cli import connect
-from minikafka.cli.health import partition_rows
+from minikafka.cli import cluster_health
+from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     COMMAND_CONFIG_OPTION,
     Bootstrap,
@@ -24,8 +24,8 @@ from minikafka.cli.options import (
     ZooKeeperDataDir,
     number_option,
 )
-from minikafka.cli.output import note, print_object, print_rows, say
-from minikafka.cli.signals import stop_on_signal
+from minikafka.cli.terminal.output import note, print_object, print_rows, say
+from minikafka.cli.terminal.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from minikafka.clients.network.metadata import TopicMetadata
@@ -105,13 +105,13 @@ def metadata(
         say()
     partitions = [partition for topic in described for partition in topic.partitions]
     columns = ["topic", "partition", "leader", "replicas", "in_sync"]
-    print_rows(partition_rows(partitions), columns, style, nothing="there are no topics")
+    print_rows(cluster_health.partition_rows(partitions), columns, style, nothing="there are no topics")
 
 
 def _topic_object(topic: TopicMetadata) -> dict[str, object]:
     partitions = [
         {name: value for name, value in row.items() if name != "topic"}
-        for row in partition_rows(topic.partitions)
+        for row in cluster_health.partition_rows(topic.partitions)
     ]
     return {
         "topic": topic.name,
@@ -191,21 +191,19 @@ def health(
 
     Status 0: healthy. 1: not.
     """
-    from minikafka.cli import health as found
-
     at = f" --bootstrap {bootstrap}" if connect.is_typed(bootstrap) else ""
     if data_dir is not None:
         at = f" --data-dir {shlex.quote(str(data_dir))}"
     with connect.admin_client(bootstrap, data_dir, command_config) as admin:
         if not watch:
             now = admin.health()
-            found.print_health(now, style, at)
+            cluster_health.print_health(now, style, at)
             return 0 if now.healthy else 1
         healthy = False
         with stop_on_signal():
-            for state in found.changes(admin):
+            for state in cluster_health.changes(admin):
                 healthy = state is not None and state.healthy
-                found.print_change(state, style, at)
+                cluster_health.print_change(state, style, at)
     return 0 if healthy else 1
 
 

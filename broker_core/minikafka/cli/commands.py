@@ -45,14 +45,14 @@ from minikafka.cli import (
     perf,
     produce,
     profile,
-    profiles,
     reassign,
     topic,
     txn,
     up,
     user,
 )
-from minikafka.cli.output import NoteHandler, note, start_output
+from minikafka.cli.connection import profiles
+from minikafka.cli.terminal.output import NoteHandler, note, start_output
 
 BAD_INPUT = frozenset(
     {

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from minikafka.base.errors import ConfigError
-from minikafka.cli.output import say
+from minikafka.cli.terminal.output import say
 
 BASH = """\
 _minikafka() {
@@ -191,7 +191,7 @@ def _values(parameter: Any, typed: _Typed) -> Iterable[tuple[str, str]]:
 
 
 def _profiles(typed: _Typed) -> Iterable[str]:
-    from minikafka.cli import profiles
+    from minikafka.cli.connection import profiles
 
     return profiles.names()
 
@@ -211,8 +211,8 @@ def _groups(typed: _Typed) -> Iterable[str]:
 @contextlib.contextmanager
 def _cluster(typed: _Typed) -> Iterator[Any]:
     """Yield a client of the cluster that the typed options name, which has little time to answer."""
-    from minikafka.cli import connect, profiles
-    from minikafka.cli.command_config import CommandConfig
+    from minikafka.cli.connection import connect, profiles
+    from minikafka.cli.connection.command_config import CommandConfig
     from minikafka.cli.options import BOOTSTRAP_VARIABLE, COMMAND_CONFIG_VARIABLE, DEFAULT_BOOTSTRAP
     from minikafka.clients.network.cluster import ClusterClient
 

@@ -15,7 +15,7 @@ from minikafka.base.config.types import whole_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import redact, redact_all
 from minikafka.base.text import counted
-from minikafka.cli import connect
+from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
     CommandConfig,
@@ -25,7 +25,7 @@ from minikafka.cli.options import (
     ZooKeeper,
     value_option,
 )
-from minikafka.cli.output import note, print_object, print_rows, say
+from minikafka.cli.terminal.output import note, print_object, print_rows, say
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
@@ -99,7 +99,7 @@ def get(
     all without their own.
     With --zookeeper, the settings of a broker that are stored there: replication throttles.
     """
-    from minikafka.cli.entity_configs import Owner
+    from minikafka.cli.config_entities import Owner
 
     if is_entity(kind, user, zookeeper):
         owner = Owner(kind.plural, name, user)
@@ -180,7 +180,7 @@ def set_(
     if not changes:
         raise ConfigError("K=V", None, "required; or set --delete K")
 
-    from minikafka.cli.entity_configs import Owner
+    from minikafka.cli.config_entities import Owner
     from minikafka.wire.apis.describe_configs import ConfigResourceType
 
     named: dict[str, object] = {kind.value: name}

@@ -15,7 +15,7 @@ import typer
 
 from minikafka.base.config.types import one_of
 from minikafka.base.errors import ConfigError, MinikafkaError
-from minikafka.cli import connect
+from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
     CommandConfig,
@@ -24,7 +24,7 @@ from minikafka.cli.options import (
     number_option,
     value_option,
 )
-from minikafka.cli.output import note, say
+from minikafka.cli.terminal.output import note, say
 
 if TYPE_CHECKING:
     from minikafka.clients.network.cluster import ClusterClient

@@ -17,7 +17,7 @@ from minikafka.base.config.property_files import key_values
 from minikafka.base.config.types import one_of
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.cli import connect
+from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
     CommandConfig,
@@ -29,13 +29,13 @@ from minikafka.cli.options import (
     value_option,
     zookeeper_option,
 )
-from minikafka.cli.output import note, warnings_as_notes
-from minikafka.cli.progress import Progress
-from minikafka.cli.record_output import Message, show_line, show_line_of_many, show_object
-from minikafka.cli.signals import stop_on_signal
+from minikafka.cli.records.output import Message, show_line, show_line_of_many, show_object
+from minikafka.cli.terminal.output import note, warnings_as_notes
+from minikafka.cli.terminal.progress import Progress
+from minikafka.cli.terminal.signals import stop_on_signal
 
 if TYPE_CHECKING:
-    from minikafka.cli.record_format import Formatter
+    from minikafka.cli.records.format import Formatter
     from minikafka.clients.consumer.topic_filter import TopicFilter
     from minikafka.clients.fetch.isolation_level import IsolationLevel
     from minikafka.clients.fetch.read_ranges import ReadRange
@@ -203,7 +203,7 @@ def consume(
         bootstrap, command_config = connect.with_profile(bootstrap, command_config, data_dir, zookeeper)
         at = (bootstrap, data_dir, command_config)
         if group is not None and zookeeper:
-            from minikafka.cli.command_config import security_properties
+            from minikafka.cli.connection.command_config import security_properties
 
             secure = security_properties(command_config)
             _read_zookeeper_group(wanted, group, where, (zookeeper, *at), {**secure, **given}, out)
@@ -315,7 +315,7 @@ def _shown(wanted: Topics | TopicFilter, style: Format, record_format: str | Non
     if record_format is not None:
         if style is not Format.TABLE:
             raise ConfigError("--record-format", record_format, f"conflicts with --format {style}")
-        from minikafka.cli.record_format import compile_format
+        from minikafka.cli.records.format import compile_format
 
         form = compile_format("--record-format", record_format, terminal=terminal)
         return functools.partial(_write, form)
@@ -357,7 +357,7 @@ def _read_alone(
     out: _Output,
 ) -> None:
     """Print partitions of topics without a group."""
-    from minikafka.cli.partition_reader import ReadOptions, read_partitions, read_positions
+    from minikafka.cli.records.partition_reader import ReadOptions, read_partitions, read_positions
 
     options = ReadOptions(level, _rack(at), whole)
     with connect.cluster_client(*at) as cluster:
@@ -371,7 +371,7 @@ def _read_alone(
 
 def _rack(at: Place) -> str:
     """Return the rack of the reader, ``client.rack`` of --command-config; empty for none."""
-    from minikafka.cli.command_config import CommandConfig
+    from minikafka.cli.connection.command_config import CommandConfig
 
     return CommandConfig.read(at[2]).client_rack
 
@@ -380,7 +380,7 @@ def _read_as_member(
     wanted: Topics | TopicFilter, group: str, where: ReadRange, at: Place, level: IsolationLevel, out: _Output
 ) -> None:
     """Print the messages of a member of a group that a broker coordinates."""
-    from minikafka.cli.group_reader import GroupReader
+    from minikafka.cli.records.group_reader import GroupReader
     from minikafka.clients.fetch.read_ranges import Anchor
     from minikafka.clients.group.config import Reset
 
@@ -406,7 +406,7 @@ def _read_zookeeper_group(
     out: _Output,
 ) -> None:
     """Print the messages of a consumer in a ZooKeeper group."""
-    from minikafka.cli.zookeeper_group_reader import ZooKeeperGroupReader, consumer_config
+    from minikafka.cli.records.zookeeper_group_reader import ZooKeeperGroupReader, consumer_config
     from minikafka.clients.admin.partitions import why_unknown
     from minikafka.clients.admin.zookeeper.partitions import ZooKeeperPartitions
     from minikafka.clients.consumer.assignment import list_topics

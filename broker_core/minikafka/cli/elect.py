@@ -12,7 +12,7 @@ from minikafka.base.config.types import one_of, real_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
-from minikafka.cli import connect
+from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
     CommandConfig,
@@ -22,10 +22,11 @@ from minikafka.cli.options import (
     OutputFormat,
     ZooKeeper,
     number_option,
+    read_file,
     value_option,
 )
-from minikafka.cli.output import note, print_rows
-from minikafka.cli.progress import spinner
+from minikafka.cli.terminal.output import note, print_rows
+from minikafka.cli.terminal.progress import spinner
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.leader_elections import Candidate
@@ -180,14 +181,6 @@ def election_rows(found: Iterable[Candidate]) -> list[dict[str, object]]:
         }
         for candidate in found
     ]
-
-
-def read_file(file: Path, option: str = "--file") -> bytes:
-    """Return the bytes of a file that an option names. Raise ConfigError if it cannot be read."""
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise ConfigError(option, str(file), f"cannot be read: {error.strerror}") from None
 
 
 def forecast(found: Sequence[Candidate]) -> str:

@@ -18,8 +18,7 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, Minikafka
 from minikafka.base.ids import TopicPartition, check_topic_name
 from minikafka.base.text import counted, first_of
 from minikafka.base.times import parse_moment, time_before
-from minikafka.cli import connect
-from minikafka.cli.elect import read_file
+from minikafka.cli.connection import connect
 from minikafka.cli.group_reset import (
     parse_file,
     parse_offset,
@@ -38,13 +37,14 @@ from minikafka.cli.options import (
     Format,
     GroupsZooKeeper,
     OutputFormat,
+    read_file,
     value_option,
 )
-from minikafka.cli.output import note, print_object, print_rows, say
-from minikafka.cli.progress import Progress, spinner
+from minikafka.cli.terminal.output import note, print_object, print_rows, say
+from minikafka.cli.terminal.progress import Progress, spinner
 
 if TYPE_CHECKING:
-    from minikafka.cli.connect import GroupAccess
+    from minikafka.cli.connection.connect import GroupAccess
     from minikafka.clients.admin.group_stores import OffsetsStorages
     from minikafka.clients.admin.offset_resets import LogOffsets, Plan, PlannedReset, ResetTarget
 

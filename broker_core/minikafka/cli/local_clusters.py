@@ -10,7 +10,7 @@ import typer
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.cli.options import Format, OutputFormat, parse_data_dir
-from minikafka.cli.output import note, print_rows, say
+from minikafka.cli.terminal.output import note, print_rows, say
 
 if TYPE_CHECKING:
     from minikafka.embedded.local_files import LocalCluster

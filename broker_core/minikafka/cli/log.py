@@ -16,8 +16,8 @@ import typer
 from minikafka.base.errors import StorageError
 from minikafka.cli.cluster import log_dirs
 from minikafka.cli.options import Format, OutputFormat
-from minikafka.cli.output import json_bytes, note, print_json, print_rows
-from minikafka.cli.progress import Progress
+from minikafka.cli.terminal.output import json_bytes, note, print_json, print_rows
+from minikafka.cli.terminal.progress import Progress
 
 if TYPE_CHECKING:
     from minikafka.log.tools.verify import Finding, PartitionReport

@@ -16,8 +16,8 @@ from minikafka.base.config.types import integer
 from minikafka.base.errors import ConfigError
 from minikafka.base.log_lines import LogFormat
 from minikafka.cli.options import DEFAULT_DATA_DIR, number_option, parse_data_dir, value_option
-from minikafka.cli.output import print_json, say
-from minikafka.cli.signals import stop_on_signal
+from minikafka.cli.terminal.output import print_json, say
+from minikafka.cli.terminal.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from minikafka.embedded.log_files import LogEntry

@@ -190,6 +190,14 @@ Settings = Annotated[
 ]
 
 
+def read_file(file: Path, option: str = "--file") -> bytes:
+    """Return the bytes of a file that an option names. Raise ConfigError if it cannot be read."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(option, str(file), f"cannot be read: {error.strerror}") from None
+
+
 def check_data_dir(data_dir: Path) -> None:
     """Raise ConfigError unless the directory is usable for a cluster. It need not exist yet."""
     path = data_dir.absolute()

@@ -1,11 +1,13 @@
 """``minikafka perf``: measures the throughput and latency of a cluster, on the bulk paths that Spark uses.
 
+``perf latency`` measures the time of a message to a consumer, as Kafka's EndToEndLatency.
 A rate is measured from the first message to the last acknowledgement, or to the last decoded message, with
 checksums computed and checked. MB are 10**6 bytes of keys and values.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -15,8 +17,7 @@ import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli import connect
-from minikafka.cli.latency import latency
+from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
     CodecName,
@@ -27,22 +28,24 @@ from minikafka.cli.options import (
     Topic,
     number_option,
 )
-from minikafka.cli.output import print_rows
 from minikafka.cli.produce import INTERRUPTED_TIMEOUT_MS
-from minikafka.cli.progress import Progress
+from minikafka.cli.terminal.output import print_rows
+from minikafka.cli.terminal.progress import Progress
 
 if TYPE_CHECKING:
     from minikafka.clients.network.cluster import ClusterClient
+    from minikafka.clients.produce.producer import BatchingProducer
     from minikafka.clients.produce.send_future import SendFuture
     from minikafka.records.columns import EncodedRecords
     from minikafka.records.format.message_set import Codec
 
 app = typer.Typer(help="Measure the throughput and latency of a cluster.", no_args_is_help=True)
-app.command("latency", short_help="Measure the time until a message is read.")(latency)
 
 CHUNK_RECORDS = 10_000
 FETCH_BYTES = 4 << 20
 ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
+WARM_UP_ROUND_TRIPS = 100
+MAX_OFFSET = 1 << 62
 
 
 class Latencies:
@@ -176,6 +179,45 @@ def consume(
     print_rows([row], list(row), style)
 
 
+@app.command(short_help="Measure the time until a message is read.")
+def latency(
+    topic: Topic,
+    records: Annotated[int, number_option("--records", "N", "Number of messages.", 1)] = 10_000,
+    size: Annotated[int, number_option("--size", "BYTES", "Size of each value, at least 8.", 8)] = 100,
+    acks: Annotated[str, typer.Option("--acks", metavar="A", help="1 or all.")] = "1",
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    style: OutputFormat = Format.TABLE,
+) -> None:
+    """Send one message at a time to partition 0, and wait until it is read. 100 messages before them are not
+    measured.
+    """
+    if not ACKS.get(acks):
+        raise ConfigError("--acks", acks, "must be 1 or all")
+
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.produce.config import BatchingConfig
+    from minikafka.clients.produce.producer import BatchingProducer
+
+    with (
+        connect.cluster_client(bootstrap, data_dir, command_config, writes=True) as cluster,
+        Progress(f"through {topic}", records, lines=True) as progress,
+    ):
+        partition = connect.existing_topic(Admin(cluster), topic).partitions[0].topic_partition
+        times_ms = []
+        with BatchingProducer(cluster, BatchingConfig(acks=ACKS[acks])) as producer:
+            passes = round_trips(cluster, producer, partition, size)
+            # The first round trips open connections and load code.
+            for _ in itertools.islice(passes, WARM_UP_ROUND_TRIPS):
+                pass
+            for time_ms in itertools.islice(passes, records):
+                times_ms.append(time_ms)
+                progress.advance(1)
+    row = latency_summary(times_ms)
+    print_rows([row], list(row), style)
+
+
 def rates(records: int, size_bytes: int, elapsed_s: float) -> dict[str, object]:
     """Return the row that both measurements print."""
     elapsed_s = max(elapsed_s, 1e-9)
@@ -257,3 +299,45 @@ def warm_up(codec: Codec, magic: int) -> None:
 
     for batch in random_batches(1, 1, codec, 1024, magic, 1):
         decode(batch.data, 0, 1)
+
+
+def round_trips(
+    cluster: ClusterClient, producer: BatchingProducer, partition: TopicPartition, size: int
+) -> Iterator[float]:
+    """Yield the ms from ``send`` to the read of each message, without end."""
+    from minikafka.clients.admin.admin import LATEST, Admin
+    from minikafka.clients.fetch.range_fetcher import RangeFetcher
+    from minikafka.records.format.message_set import iterate
+
+    start = Admin(cluster).offsets({partition: LATEST})[partition] or 0
+    sets = RangeFetcher(cluster, partition, start, MAX_OFFSET)
+    for number in itertools.count():
+        value = number.to_bytes(8, "big") + bytes(size - 8)
+        began_s = time.perf_counter()
+        sent = producer.send(partition.topic, value, partition=partition.partition)
+        producer.flush()
+        sent.result()
+        found = [record.value for record in iterate(next(sets))]
+        elapsed_s = time.perf_counter() - began_s
+        if found != [value]:
+            raise MinikafkaError(
+                f"another client writes to {partition}; use a topic that no other client writes to"
+            )
+        yield elapsed_s * 1000
+
+
+def latency_summary(times_ms: list[float]) -> dict[str, object]:
+    """Return mean, median, 99th and 99.9th percentile and maximum of ``times_ms``, which is not empty."""
+    times = sorted(times_ms)
+
+    def percentile(per_mille: int) -> float:
+        return round(times[len(times) * per_mille // 1000], 3)
+
+    return {
+        "records": len(times),
+        "mean_ms": round(sum(times) / len(times), 3),
+        "p50_ms": percentile(500),
+        "p99_ms": percentile(990),
+        "p999_ms": percentile(999),
+        "max_ms": round(times[-1], 3),
+    }

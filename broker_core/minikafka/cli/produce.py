@@ -17,10 +17,9 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, Minikafka
 from minikafka.base.ids import check_topic_name
 from minikafka.base.text import counted
 from minikafka.base.times import parse_time
-from minikafka.cli import connect
+from minikafka.cli.connection import connect
 from minikafka.cli.options import Bootstrap, CodecName, CommandConfig, DataDir, Format, OutputFormat, Topic
-from minikafka.cli.output import note, print_object, warnings_as_notes
-from minikafka.cli.produce_input import (
+from minikafka.cli.records.input import (
     STDIN,
     GivenMessage,
     InputForm,
@@ -29,7 +28,8 @@ from minikafka.cli.produce_input import (
     given_messages,
     parse_header,
 )
-from minikafka.cli.progress import Progress
+from minikafka.cli.terminal.output import note, print_object, warnings_as_notes
+from minikafka.cli.terminal.progress import Progress
 
 if TYPE_CHECKING:
     from minikafka.clients.produce.producer import BatchingProducer

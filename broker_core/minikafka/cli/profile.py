@@ -9,10 +9,10 @@ import typer
 from minikafka.base.config.property_files import key_values, read_properties
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import redact_all
-from minikafka.cli import profiles
+from minikafka.cli.connection import profiles
+from minikafka.cli.connection.profiles import BOOTSTRAP_SERVERS, Profile, check_name
 from minikafka.cli.options import Format, OutputFormat, value_option
-from minikafka.cli.output import print_object, print_rows, say
-from minikafka.cli.profiles import BOOTSTRAP_SERVERS, Profile, check_name
+from minikafka.cli.terminal.output import print_object, print_rows, say
 
 app = typer.Typer(help="Name clusters, and choose the one that commands use.", no_args_is_help=True)
 
@@ -59,7 +59,7 @@ def create(
 
     Its properties are those of --command-config: bootstrap.servers, security.protocol, ssl.*, sasl.*.
     """
-    from minikafka.cli.command_config import CommandConfig, warn_of_unknown_names
+    from minikafka.cli.connection.command_config import CommandConfig, warn_of_unknown_names
 
     profile = Profile(check_name(name))
     before = profile.path.read_text(encoding="utf-8") if profile.path.exists() else None

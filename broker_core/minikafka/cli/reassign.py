@@ -12,8 +12,7 @@ import typer
 from minikafka.base.config.types import digit_list
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted, first_of
-from minikafka.cli import connect
-from minikafka.cli.elect import read_file
+from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
     CommandConfig,
@@ -24,10 +23,11 @@ from minikafka.cli.options import (
     OutputFormat,
     ZooKeeper,
     number_option,
+    read_file,
     value_option,
 )
-from minikafka.cli.output import note, print_rows, say
-from minikafka.cli.progress import Progress
+from minikafka.cli.terminal.output import note, print_rows, say
+from minikafka.cli.terminal.progress import Progress
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.log_moves import LogMove

@@ -13,8 +13,9 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, topic_id_text
 from minikafka.base.secrets import redact_all
 from minikafka.base.text import counted
-from minikafka.cli import connect, topic_trim
+from minikafka.cli import topic_trim
 from minikafka.cli.config import changes_of, check_settings_exist, format_changes, warn_of_too_few_replicas
+from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
     CommandConfig,
@@ -26,7 +27,7 @@ from minikafka.cli.options import (
     number_option,
     value_option,
 )
-from minikafka.cli.output import note, print_object, print_rows, say
+from minikafka.cli.terminal.output import note, print_object, print_rows, say
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.base.ids import topic_id_text
 from minikafka.base.secrets import redact
-from minikafka.cli import health
+from minikafka.cli import cluster_health
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
 from minikafka.clients.admin.health import is_leaderless, is_under_replicated
 from minikafka.clients.network.metadata import ClusterMetadata, PartitionMetadata
@@ -12,7 +12,7 @@ from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSourc
 
 Rows = list[dict[str, object]]
 
-FILTERED_COLUMNS = health.PARTITION_COLUMNS
+FILTERED_COLUMNS = cluster_health.PARTITION_COLUMNS
 PARTITION_COLUMNS = [*FILTERED_COLUMNS, "start_offset", "end_offset"]
 OVERRIDE_COLUMNS = ["topic", "partitions", "replicas", "config"]
 
@@ -30,13 +30,13 @@ def all_partition_rows(admin: Admin, known: ClusterMetadata) -> Rows:
             "start_offset": first.get(partition.topic_partition),
             "end_offset": end.get(partition.topic_partition),
         }
-        for partition, row in zip(found, health.partition_rows(found), strict=True)
+        for partition, row in zip(found, cluster_health.partition_rows(found), strict=True)
     ]
 
 
 def filtered_partition_rows(known: ClusterMetadata, *, unavailable: bool) -> Rows:
     """Return the partitions without a live leader, or those with a replica out of sync."""
-    return health.partition_rows(
+    return cluster_health.partition_rows(
         [
             partition
             for partition in _partitions(known)

@@ -9,9 +9,9 @@ import typer
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted, first_of
-from minikafka.cli import connect
+from minikafka.cli.connection import connect
 from minikafka.cli.options import Bootstrap, CommandConfig, DataDir, Format, OutputFormat, SomePartitions
-from minikafka.cli.output import note, print_rows
+from minikafka.cli.terminal.output import note, print_rows
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition

@@ -11,7 +11,7 @@ from minikafka.base.config.types import one_of
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.times import utc_text
-from minikafka.cli import connect
+from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
     CommandConfig,
@@ -21,8 +21,8 @@ from minikafka.cli.options import (
     number_option,
     value_option,
 )
-from minikafka.cli.output import print_object, print_rows, say
-from minikafka.cli.progress import spinner
+from minikafka.cli.terminal.output import print_object, print_rows, say
+from minikafka.cli.terminal.progress import spinner
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.transactions import (

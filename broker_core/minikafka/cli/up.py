@@ -29,9 +29,9 @@ from minikafka.cli.options import (
     parse_data_dir,
     zookeeper_option,
 )
-from minikafka.cli.output import note, say
-from minikafka.cli.progress import spinner
-from minikafka.cli.signals import stop_on_signal
+from minikafka.cli.terminal.output import note, say
+from minikafka.cli.terminal.progress import spinner
+from minikafka.cli.terminal.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from minikafka.embedded.cluster import Cluster

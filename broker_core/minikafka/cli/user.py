@@ -15,7 +15,7 @@ import typer
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import Password
 from minikafka.base.text import is_unicode
-from minikafka.cli import connect
+from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
     CommandConfig,
@@ -26,7 +26,7 @@ from minikafka.cli.options import (
     number_option,
     value_option,
 )
-from minikafka.cli.output import note, print_object, print_rows, say
+from minikafka.cli.terminal.output import note, print_object, print_rows, say
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.users import NewPassword, UsersBackend

@@ -36,7 +36,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[[BrokerHarness], BrokerHa
             client.metadata()
             yield client
 
-        monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
+        monkeypatch.setattr("minikafka.cli.connection.connect.cluster_client", connected)
         return brokers
 
     return served_by

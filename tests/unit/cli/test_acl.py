@@ -43,7 +43,8 @@ def acl(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> A
     made = AclCommands(capfd)
 
     monkeypatch.setattr(
-        "minikafka.cli.connect.zookeeper_store", lambda *_, **__: contextlib.nullcontext(made.store)
+        "minikafka.cli.connection.connect.zookeeper_store",
+        lambda *_, **__: contextlib.nullcontext(made.store),
     )
     return made
 

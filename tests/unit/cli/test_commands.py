@@ -272,7 +272,7 @@ def test_a_properties_file_that_is_no_text_is_named(tmp_path: Path, cli: Command
 def test_a_cluster_that_is_not_there_is_a_failure_that_names_the_address(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minikafka.cli.connect.REACH_TIMEOUT_MS", 200)
+    monkeypatch.setattr("minikafka.cli.connection.connect.REACH_TIMEOUT_MS", 200)
     assert cli.run("topic", "list", "--bootstrap", "127.0.0.1:1") == 1
     assert "127.0.0.1:1" in cli.err
     assert cli.err.count("\n") == 1

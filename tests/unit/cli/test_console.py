@@ -59,7 +59,7 @@ def test_a_port_that_is_taken_is_named(cli: CommandLine) -> None:
 
 
 def test_a_file_without_a_user_serves_users_who_log_in(tmp_path: Path) -> None:
-    from minikafka.cli.command_config import CommandConfig
+    from minikafka.cli.connection.command_config import CommandConfig
 
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n")

@@ -1,26 +1,19 @@
-"""``minikafka group``, ``consume --group`` and ``perf latency`` on brokers in memory."""
+"""``minikafka group`` on brokers in memory."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from minikafka.base.errors import ErrorCode, MinikafkaError
+from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
-from minikafka.cli.group_reader import GroupReader
-from minikafka.cli.latency import round_trips, summary
-from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
-from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.clients.produce import BatchingProducer
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.offset_fetch import (
     OffsetFetchRequest,
@@ -30,7 +23,6 @@ from minikafka.wire.apis.offset_fetch import (
 )
 from tests.support.broker_harness import OFFSETS, BrokerHarness, commit_error
 from tests.support.command_line import CommandLine
-from tests.support.transactions import part_of_transaction
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -65,6 +57,10 @@ def join(brokers: BrokerHarness, group: str = "g") -> GroupConsumer:
     (consumer,) = members(brokers, 1, group)
     assert consumer.assignment
     return consumer
+
+
+def offsets_of(brokers: BrokerHarness) -> dict[TopicPartition, int]:
+    return brokers.committed("g")
 
 
 def rows(cli: CommandLine, *arguments: str) -> list[dict[str, Any]]:
@@ -332,182 +328,6 @@ def test_a_summary_is_one_row_with_the_total_lag(brokers: BrokerHarness, cli: Co
                 "total_lag": 3,
             }
         ]
-
-
-# consume --group
-
-
-def read(member: GroupReader, count: int) -> list[bytes | None]:
-    found = []
-    for tp, record in itertools.islice(member.messages(), count):
-        found.append(record.value)
-        member.shown(tp, record)
-    return found
-
-
-def follower(brokers: BrokerHarness, reset: Reset = Reset.EARLIEST) -> GroupReader:
-    return GroupReader(client(brokers), ("t",), "g", reset, threads=False)
-
-
-def offsets_of(brokers: BrokerHarness) -> dict[TopicPartition, int]:
-    return brokers.committed("g")
-
-
-def test_exactly_what_was_shown_is_committed_and_the_group_is_left(brokers: BrokerHarness) -> None:
-    with follower(brokers) as member:
-        assert sorted(read(member, 5)) == [b"0-2", b"0-3", b"0-4", b"1-0", b"1-1"]
-    assert offsets_of(brokers) == {T0: 5, T1: 2}
-    assert brokers.group("g").group_state == "Empty"
-    with follower(brokers) as member:
-        assert read(member, 3) == [b"1-2", b"1-3", b"1-4"]
-
-
-def test_a_member_that_was_given_nothing_keeps_its_place_for_the_next(brokers: BrokerHarness) -> None:
-    with follower(brokers, Reset.LATEST) as member:
-        read(member, 3)
-        messages = member.messages()
-        brokers.fill(T0, b"0-5")
-        next(messages)  # what is printed last may not be said to be
-    assert offsets_of(brokers) == {T0: 5, T1: 5}
-    brokers.fill(T1, b"1-5")
-    with follower(brokers, Reset.LATEST) as member:
-        assert sorted(read(member, 2)) == [b"0-5", b"1-5"]
-
-
-def test_where_a_member_starts_is_kept_before_anything_is_printed(brokers: BrokerHarness) -> None:
-    with follower(brokers) as member:
-        next(member.messages())
-    assert offsets_of(brokers) == {T0: 2, T1: 0}
-
-
-def test_what_was_given_and_not_shown_comes_again(brokers: BrokerHarness) -> None:
-    with follower(brokers) as member:
-        messages = member.messages()
-        tp, record = next(messages)
-        member.shown(tp, record)
-        next(messages)
-        messages.close()
-    assert offsets_of(brokers)[tp] == record.offset + 1
-
-
-def test_what_was_shown_is_committed_while_it_goes_on(brokers: BrokerHarness) -> None:
-    with follower(brokers) as member:
-        messages = member.messages()
-        for _ in range(8):
-            member.shown(*next(messages))
-        brokers.fill(T1, b"1-5")
-        next(messages)
-        assert offsets_of(brokers) == {T0: 5, T1: 5}
-
-
-def test_a_commit_that_is_refused_is_told_and_does_not_end_it(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
-    code = ErrorCode.REBALANCE_IN_PROGRESS
-    brokers.script(ApiKey.OFFSET_COMMIT, commit_error(code))
-    with follower(brokers) as member:
-        read(member, 8)
-    assert (
-        "failed to commit offsets; printed messages will be read again: REBALANCE_IN_PROGRESS"
-        in capfd.readouterr().err
-    )
-    assert brokers.group("g").group_state == "Empty"
-
-
-def test_messages_lost_with_closed_output_are_read_again(brokers: BrokerHarness) -> None:
-    with contextlib.suppress(BrokenPipeError), follower(brokers) as member:
-        read(member, 3)
-        raise BrokenPipeError
-    assert offsets_of(brokers) == {T0: 2, T1: 0}
-    assert brokers.group("g").group_state == "Empty"
-
-
-def test_a_topic_that_is_not_there_is_told_before_the_group_is_joined(brokers: BrokerHarness) -> None:
-    with pytest.raises(MinikafkaError, match="there is no topic 'u'"):
-        GroupReader(client(brokers), ("u",), "g", Reset.EARLIEST, threads=False).__enter__()
-    assert brokers.asked(ApiKey.JOIN_GROUP) == []
-
-
-@pytest.mark.parametrize(
-    ("wanted", "topics"),
-    [
-        (Whitelist("t|u.*"), {"t", "u1", "u2"}),
-        (Blacklist("t,u1"), {"u2", "v"}),
-        (Blacklist("u"), {"t", "u1", "u2", "v"}),
-    ],
-)
-def test_all_topics_that_a_filter_chooses_are_read(
-    brokers: BrokerHarness, wanted: TopicFilter, topics: set[str]
-) -> None:
-    for name in ("u1", "u2", "v"):
-        brokers.add_topic(name, 1)
-        brokers.fill(TopicPartition(name, 0), b"x")
-    with GroupReader(client(brokers), wanted, "all", Reset.EARLIEST, threads=False) as member:
-        count = sum(10 if name == "t" else 1 for name in topics)
-        assert {tp.topic for tp, _ in itertools.islice(member.messages(), count)} == topics
-    assert {tp.topic for tp in brokers.committed("all")} == topics
-
-
-def test_a_filter_that_chooses_nothing_yet_is_told(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with GroupReader(client(brokers), Whitelist("x.*"), "all", Reset.EARLIEST, threads=False):
-        pass
-    assert capfd.readouterr().err == "minikafka: no topic matches x.* yet; waiting for one\n"
-
-
-def test_a_member_at_an_open_transaction_says_so_once(
-    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
-) -> None:
-    partition = brokers.simulation.machine_of(brokers.leader(T1)).broker.partition(T1)
-    partition.append(part_of_transaction(7, 1))
-    committed = IsolationLevel.READ_COMMITTED
-    reader = GroupReader(
-        client(brokers), ("t",), "g", Reset.EARLIEST, isolation=committed, to_end=True, threads=False
-    )
-    with reader as member:
-        assert len(list(member.messages())) == 8
-    told = "minikafka: an open transaction holds back messages of t-1 (which ends at 6): ending before it; "
-    assert capfd.readouterr().err.count(told) == 1
-
-
-def test_a_topic_that_is_deleted_ends_it(brokers: BrokerHarness) -> None:
-    with follower(brokers) as member:
-        read(member, 8)
-        brokers.delete_topic("t")
-        with pytest.raises(MinikafkaError, match=r"^topic 't' was deleted while it was read$"):
-            read(member, 1)
-
-
-# perf latency
-
-
-def test_a_trip_ends_when_the_message_was_read(brokers: BrokerHarness) -> None:
-    cluster = client(brokers)
-    producer = BatchingProducer(cluster, threads=False)
-    times_ms = list(itertools.islice(round_trips(cluster, producer, T0, 20), 5))
-    assert all(time_ms > 0 for time_ms in times_ms)
-    assert [value and len(value) for value in brokers.logs[T0].values()[5:]] == [20] * 5
-
-
-def test_a_topic_that_others_write_to_is_refused(brokers: BrokerHarness) -> None:
-    cluster = client(brokers)
-    passes = round_trips(cluster, BatchingProducer(cluster, threads=False), T0, 20)
-    next(passes)
-    brokers.fill(T0, b"not ours")
-    with pytest.raises(MinikafkaError, match="another client writes to t-0"):
-        list(itertools.islice(passes, 3))
-
-
-def test_the_summary_has_the_percentiles() -> None:
-    assert summary([float(number) for number in range(1, 1001)]) == {
-        "records": 1_000,
-        "mean_ms": 500.5,
-        "p50_ms": 501.0,
-        "p99_ms": 991.0,
-        "p999_ms": 1000.0,
-        "max_ms": 1000.0,
-    }
 
 
 def test_a_cluster_without_groups_or_topics_says_so_and_prints_nothing(

@@ -12,7 +12,7 @@ import pytest
 from minikafka.base.endpoints import LiveBroker
 from minikafka.base.errors import CoordinationError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
-from minikafka.cli.connect import GroupAccess, group_access
+from minikafka.cli.connection.connect import GroupAccess, group_access
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.network.cluster import ClusterClient
@@ -93,7 +93,7 @@ def harness(monkeypatch: pytest.MonkeyPatch, cli: CommandLine) -> GroupsHarness:
             else GroupAccess(None, store, "none is registered")
         )
 
-    monkeypatch.setattr("minikafka.cli.connect.group_access", group_access)
+    monkeypatch.setattr("minikafka.cli.connection.connect.group_access", group_access)
     return made
 
 
@@ -113,9 +113,9 @@ def named(monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryStore, list[str | None
         yield bootstrap
 
     monkeypatch.setattr(
-        "minikafka.cli.connect.zookeeper_store", lambda *_, **__: contextlib.nullcontext(store)
+        "minikafka.cli.connection.connect.zookeeper_store", lambda *_, **__: contextlib.nullcontext(store)
     )
-    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
+    monkeypatch.setattr("minikafka.cli.connection.connect.cluster_client", connected)
     monkeypatch.setenv("MINIKAFKA_BOOTSTRAP", "env:1")
     return store, asked
 

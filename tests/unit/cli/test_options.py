@@ -4,7 +4,7 @@ import pytest
 
 from minikafka.base.errors import ConfigErrors
 from minikafka.cli.config import EntityType
-from minikafka.cli.entity_configs import Owner
+from minikafka.cli.config_entities import Owner
 from minikafka.cli.options import Format
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.cli.produce import INTERRUPTED_TIMEOUT_MS, SendResults, send_all
-from minikafka.cli.produce_input import GivenMessage, InputForm, Place, messages_in, parse_header
-from minikafka.cli.progress import Progress
+from minikafka.cli.records.input import GivenMessage, InputForm, Place, messages_in, parse_header
+from minikafka.cli.terminal.progress import Progress
 from minikafka.clients.produce import BatchingProducer
 from tests.support.broker_harness import BrokerHarness
 from tests.support.command_line import CommandLine

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.config.property_files import write_properties
 from minikafka.base.endpoints import SecurityProtocol
-from minikafka.cli.profiles import Profile
+from minikafka.cli.connection.profiles import Profile
 from minikafka.clients.network.cluster import ClusterClient
 from tests.support.command_line import CommandLine
 

@@ -79,7 +79,8 @@ def harness(
     made = ReassignHarness(capfd, tmp_path, monkeypatch)
 
     monkeypatch.setattr(
-        "minikafka.cli.connect.zookeeper_store", lambda *_, **__: contextlib.nullcontext(made.store)
+        "minikafka.cli.connection.connect.zookeeper_store",
+        lambda *_, **__: contextlib.nullcontext(made.store),
     )
     return made
 

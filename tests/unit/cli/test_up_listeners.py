@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.cli import connect
 from minikafka.cli.commands import error_line
+from minikafka.cli.connection import connect
 from minikafka.net.ports import free_port
 from tests.support.secured_kafka import jaas
 

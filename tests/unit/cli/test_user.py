@@ -38,7 +38,9 @@ def store(
     store = serve(BrokerHarness()).zookeeper.connect()
     if request.param == "zookeeper":
         cli.options = ("--zookeeper", "memory")
-        monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", lambda *_, **__: nullcontext(store))
+        monkeypatch.setattr(
+            "minikafka.cli.connection.connect.zookeeper_store", lambda *_, **__: nullcontext(store)
+        )
     return store
 
 
@@ -233,6 +235,6 @@ def test_a_failure_does_not_show_the_password(cli: CommandLine, monkeypatch: pyt
     def fail(*_: object, **__: object) -> None:
         raise ConfigError("--zookeeper", "h:1", "--password tiger-7 is what was given")
 
-    monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", fail)
+    monkeypatch.setattr("minikafka.cli.connection.connect.zookeeper_store", fail)
     assert cli.run("user", "add", "a", "--password", "tiger-7", "--zookeeper", "h:1") == 2
     assert "tiger-7" not in cli.err

@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError, NetworkError
 from minikafka.base.ids import TRANSACTION_STATE_TOPIC
-from minikafka.cli import health
+from minikafka.cli import cluster_health
 from minikafka.cli.options import Format
 from minikafka.cli.topic import replica_assignment
 from minikafka.clients.admin.admin import Admin
@@ -174,7 +174,7 @@ def test_rules_that_may_hide_topics_are_told_of(
 
 def test_a_table_of_many_partitions_has_an_end() -> None:
     many = metadata(*[(0, (0, 1), (0,))] * 50)
-    *_, end, problem = health.health_lines(health_of(many))
+    *_, end, problem = cluster_health.health_lines(health_of(many))
     assert end == "and 30 more"
     assert problem.startswith("50 partitions (t-0, t-1, t-2, t-3, t-4 and 45 more) under-replicated")
 
@@ -192,13 +192,13 @@ def test_watching_tells_each_change_once(
                 raise NetworkError("nobody")
             return health_of(state)
 
-    seen = list(itertools.islice(health.changes(Watched()), 4))  # type: ignore[arg-type]
+    seen = list(itertools.islice(cluster_health.changes(Watched()), 4))  # type: ignore[arg-type]
     assert [None if state is None else state.healthy for state in seen] == [True, None, False, True]
     for state in seen:
-        health.print_change(state, Format.JSON)
+        cluster_health.print_change(state, Format.JSON)
     printed = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [row["healthy"] for row in printed] == [True, False, False, True]
-    health.print_change(None, Format.TABLE)
+    cluster_health.print_change(None, Format.TABLE)
     assert capfd.readouterr().out.endswith("Z  no broker answers\n")
 
 

@@ -25,7 +25,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
 from minikafka.base.text import is_unicode
 from minikafka.base.times import utc_text
-from minikafka.cli.record_output import Message
+from minikafka.cli.records.output import Message
 
 Formatter = Callable[[TopicPartition, Message], bytes]
 

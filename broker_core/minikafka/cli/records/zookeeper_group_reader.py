@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from minikafka.base.errors import CommitFailed, ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.output import note
-from minikafka.cli.record_output import MessageLine
+from minikafka.cli.records.output import MessageLine
+from minikafka.cli.terminal.output import note
 from minikafka.clients.consumer.assignment import ConsumerThreadId
 from minikafka.clients.consumer.config import LARGEST, SMALLEST, ConsumerConfig
 from minikafka.clients.consumer.connector import ConsumerConnector

@@ -13,9 +13,9 @@ from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import first_of
 from minikafka.base.times import utc_text
-from minikafka.cli.connect import existing_topic
-from minikafka.cli.output import note
-from minikafka.cli.record_output import Message, MessageLine
+from minikafka.cli.connection.connect import existing_topic
+from minikafka.cli.records.output import Message, MessageLine
+from minikafka.cli.terminal.output import note
 from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, check_readable

@@ -9,8 +9,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.connect import UNKNOWN_TOPIC_TIMEOUT_MS
-from minikafka.cli.partition_reader import ReadOptions, read_partitions, read_positions
+from minikafka.cli.connection.connect import UNKNOWN_TOPIC_TIMEOUT_MS
+from minikafka.cli.records.partition_reader import ReadOptions, read_partitions, read_positions
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.read_ranges import Anchor, Position, ReadRange
 from minikafka.partition.partition import Partition

@@ -11,7 +11,7 @@ from minikafka.base.row_formats import message_row
 from minikafka.base.times import utc_text
 from minikafka.base.values import fast_value
 from minikafka.cli.options import Format
-from minikafka.cli.output import print_object, text_or_none
+from minikafka.cli.terminal.output import print_object, text_or_none
 
 
 class Message(Protocol):

@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.record_format import compile_format
+from minikafka.cli.records.format import compile_format
 from minikafka.records.format.compression import Codec
 from minikafka.records.format.record import StoredRecord, TimestampType
 

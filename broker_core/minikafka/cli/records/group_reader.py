@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.connect import existing_topic
-from minikafka.cli.output import note
-from minikafka.cli.partition_reader import lines_of, note_open_transactions
-from minikafka.cli.record_output import Message
+from minikafka.cli.connection.connect import existing_topic
+from minikafka.cli.records.output import Message
+from minikafka.cli.records.partition_reader import lines_of, note_open_transactions
+from minikafka.cli.terminal.output import note
 from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.config import GroupConsumerConfig, Reset

@@ -15,7 +15,7 @@ from minikafka.base.ids import host_port
 from minikafka.base.text import counted
 from minikafka.base.times import utc_text
 from minikafka.cli.options import Format
-from minikafka.cli.output import print_object, say, table_lines
+from minikafka.cli.terminal.output import print_object, say, table_lines
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin

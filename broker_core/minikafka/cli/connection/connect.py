@@ -28,10 +28,10 @@ from minikafka.cli.options import (
     check_has_cluster,
     make_data_dir,
 )
-from minikafka.cli.output import note
+from minikafka.cli.terminal.output import note
 
 if TYPE_CHECKING:
-    from minikafka.cli.command_config import CommandConfig
+    from minikafka.cli.connection.command_config import CommandConfig
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.group_stores import GroupStores
     from minikafka.clients.admin.partitions import PartitionsBackend
@@ -92,7 +92,7 @@ def target_of(
 
     Without ``own_login`` the file of properties may lack the user: others will log in.
     """
-    from minikafka.cli.command_config import CommandConfig
+    from minikafka.cli.connection.command_config import CommandConfig
 
     bootstrap, command_config = with_profile(bootstrap, command_config, data_dir)
     config = CommandConfig.read(command_config, own_login=own_login)
@@ -140,7 +140,7 @@ def with_profile(
     """Return ``bootstrap`` and ``command_config``, or in their place those of the profile that applies.
     Raise ConfigError for a profile that does not exist, or that conflicts with other options.
     """
-    from minikafka.cli import profiles
+    from minikafka.cli.connection import profiles
 
     names_cluster = bool(bootstrap or command_config or data_dir or zookeeper)
     profile = profiles.active(names_cluster=names_cluster)
@@ -254,7 +254,7 @@ def zookeeper_store(
 
 def _zookeeper_security(data_dir: Path | None, command_config: str | None) -> ZooKeeperSecurity:
     """Return the security of ZooKeeper's client: that of the data directory, or of the file of properties."""
-    from minikafka.cli.command_config import read_command_config
+    from minikafka.cli.connection.command_config import read_command_config
     from minikafka.embedded import zookeeper_access
     from minikafka.net.zookeeper_tls import zookeeper_security
     from minikafka.security.zookeeper_config import ZooKeeperClientConfig
@@ -375,7 +375,7 @@ def _with_registered_brokers(
 
 def registered_brokers(store: Store, zookeeper: str, command_config: str | None) -> str:
     """Return the addresses of the brokers that are registered in ZooKeeper. Raises NetworkError for none."""
-    from minikafka.cli.command_config import CommandConfig
+    from minikafka.cli.connection.command_config import CommandConfig
     from minikafka.registry.brokers import addresses_with
 
     protocol = CommandConfig.read(command_config).security.protocol

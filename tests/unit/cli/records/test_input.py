@@ -12,7 +12,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.produce_input import GivenMessage, InputForm, Place, given_messages, messages_in
+from minikafka.cli.records.input import GivenMessage, InputForm, Place, given_messages, messages_in
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
 from tests.support.broker_harness import BrokerHarness

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from minikafka.cli import progress
-from minikafka.cli.progress import Progress
+from minikafka.cli.terminal import progress
+from minikafka.cli.terminal.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from minikafka.cli.signals import stop_on_signal
+from minikafka.cli.terminal.signals import stop_on_signal
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 

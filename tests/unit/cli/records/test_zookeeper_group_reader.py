@@ -13,9 +13,9 @@ import pytest
 
 from minikafka.base.errors import ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.output import warnings_as_notes
-from minikafka.cli.record_output import MessageLine
-from minikafka.cli.zookeeper_group_reader import ZooKeeperGroupReader, consumer_config
+from minikafka.cli.records.output import MessageLine
+from minikafka.cli.records.zookeeper_group_reader import ZooKeeperGroupReader, consumer_config
+from minikafka.cli.terminal.output import warnings_as_notes
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.records.format.record import Headers
 from tests.support.command_line import CommandLine
@@ -144,7 +144,7 @@ def test_it_commits_now_and_then_while_it_reads_and_while_nothing_comes(
         now_s += 1
         return now_s
 
-    monkeypatch.setattr("minikafka.cli.zookeeper_group_reader.time.monotonic", monotonic)
+    monkeypatch.setattr("minikafka.cli.records.zookeeper_group_reader.time.monotonic", monotonic)
     connector = Connector(Message("t", 0, 5), Message("t", 0, 6), IDLE)
     with follower(connector, interval_ms=1_000) as member:
         print_all(member)

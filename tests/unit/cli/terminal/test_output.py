@@ -9,9 +9,10 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
-from minikafka.cli import output
 from minikafka.cli.options import Format
-from minikafka.cli.output import (
+from minikafka.cli.records.output import MessageLine, show_line, show_object
+from minikafka.cli.terminal import output
+from minikafka.cli.terminal.output import (
     note,
     print_json,
     print_rows,
@@ -20,7 +21,6 @@ from minikafka.cli.output import (
     text_or_none,
     warnings_as_notes,
 )
-from minikafka.cli.record_output import MessageLine, show_line, show_object
 
 ROWS = [{"name": "flights", "partitions": 4, "more": 1}, {"name": "a", "partitions": 12, "more": 2}]
 

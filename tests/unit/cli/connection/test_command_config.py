@@ -13,9 +13,9 @@ import typer.main
 from minikafka.base.config.property_files import write_properties
 from minikafka.base.endpoints import SecurityProtocol
 from minikafka.base.errors import ConfigError
-from minikafka.cli import connect
-from minikafka.cli.command_config import CommandConfig, security_properties
 from minikafka.cli.commands import app
+from minikafka.cli.connection import connect
+from minikafka.cli.connection.command_config import CommandConfig, security_properties
 from minikafka.clients.network.cluster import ClusterClient
 from tests.support.command_line import CommandLine
 from tests.support.tls import client_properties

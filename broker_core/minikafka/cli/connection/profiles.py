@@ -25,7 +25,7 @@ from minikafka.base.config.property_files import read_properties, write_properti
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import is_secret
 from minikafka.base.text import first_of
-from minikafka.cli.output import note
+from minikafka.cli.terminal.output import note
 
 HOME_VARIABLE = "MINIKAFKA_CONFIG_HOME"
 PROFILE_OPTION = "--profile"
