@@ -45,6 +45,12 @@ class Rate:
             return 0
         return min(round(over / limit * 1000), _LONGEST_MS) if limit else self.window_ms
 
+    def per_second(self, now_ms: int) -> float:
+        """Return what was recorded in the windows that count, a second."""
+        if self.idle(now_ms):
+            return 0.0
+        return sum(window.total for window in self._windows) * 1000 / self._span_ms(now_ms)
+
     def idle(self, now_ms: int) -> bool:
         """Drop windows that have passed; return True if none is left."""
         while self._windows and now_ms - self._windows[0].began_ms >= self._count * self.window_ms:

@@ -114,11 +114,21 @@ class MetricsConfig:
     group_exclude: re.Pattern[str] = setting(
         "metrics.group.exclude", _PATTERN, _NOTHING, "Groups among these without metrics of their own."
     )
+    client_filter: re.Pattern[str] = setting(
+        "metrics.client.filter",
+        _PATTERN,
+        ".*",
+        "Clients whose use of quotas has metrics: a regular expression that matches any part of "
+        "`user=USER,client-id=ID`. USER or ID is empty where all of them share a quota.",
+    )
+    client_exclude: re.Pattern[str] = setting(
+        "metrics.client.exclude", _PATTERN, _NOTHING, "Clients among these without such metrics."
+    )
     max_series: int = setting(
         "metrics.max.series",
         int32(0),
         200_000,
-        "The most series of topics, partitions and groups. What is above is left out and counted.",
+        "The most series of topics, partitions, groups and quotas. What is above is left out and counted.",
     )
 
     def wants_topic(self, topic: str) -> bool:
@@ -128,3 +138,8 @@ class MetricsConfig:
     def wants_group(self, group_id: str) -> bool:
         """Return True for a group with metrics of its own."""
         return self.group_filter.search(group_id) is not None and self.group_exclude.search(group_id) is None
+
+    def wants_client(self, user: str, client_id: str) -> bool:
+        """Return True for clients whose use of quotas has metrics; "" for all users, or all client ids."""
+        text = f"user={user},client-id={client_id}"
+        return self.client_filter.search(text) is not None and self.client_exclude.search(text) is None

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from minikafka.base import __version__
 from minikafka.base.exposition import MetricSink, escape, labels
 from minikafka.partition.partition import Partition
+from minikafka.registry.users import ClientEntity, desanitize
 from minikafka.server.assembly import RunningBroker
 from minikafka.server.config.metrics import MetricsConfig
 from minikafka.server.core.broker import Broker
@@ -26,6 +27,8 @@ from minikafka.server.metrics.kafka_exporter import KafkaExporter, Scrape, Serie
 from minikafka.server.metrics.process import expose_process
 from minikafka.server.metrics.zookeeper_groups import ZooKeeperGroups
 from minikafka.transactions.states import TransactionState
+
+_OF_QUOTA = (d.QUOTA_RATE, d.QUOTA_LIMIT, d.QUOTA_PAUSE)
 
 
 class BrokerCollector:
@@ -62,6 +65,7 @@ class BrokerCollector:
         self._expose_controller(out)
         self._expose_groups(out)
         self._exporter.expose_groups(scrape)
+        self._expose_quotas(scrape)
         self._expose_transactions(out)
         out.add_histograms(d.ZOOKEEPER_LATENCY, metrics.zookeeper_requests.histograms())
         out.add(d.ZOOKEEPER_CONNECTED, int(broker.zk_client.connected))
@@ -91,6 +95,27 @@ class BrokerCollector:
         out.add_all(d.NETWORK_IDLE, [(labels(thread=name), seconds) for name, seconds in idle])
         out.add(d.POOL_QUEUE, broker.pool.queued())
         broker.metrics.expose_events(out, (d.THROTTLED, d.AUTHENTICATIONS))
+
+    def _expose_quotas(self, scrape: Scrape) -> None:
+        usages = self._broker.quotas.usages(self._broker.clock.monotonic_ms(), self._wants_client)
+        rows = [
+            (
+                labels(
+                    quota=usage.quota.value,
+                    user=_name(usage.entity.user),
+                    client_id=_name(usage.entity.client_id),
+                ),
+                usage.per_second,
+                usage.limit,
+                usage.pause_ms / 1000,
+            )
+            for usage in usages
+        ]
+        rows = scrape.budget.take_of(sorted(rows), len(_OF_QUOTA))
+        scrape.out.add_rows(_OF_QUOTA, rows)
+
+    def _wants_client(self, entity: ClientEntity) -> bool:
+        return self._config.wants_client(_name(entity.user), _name(entity.client_id))
 
     def _expose_replicas(self, out: MetricSink) -> None:
         partitions = list(self._broker.partitions.values())
@@ -155,6 +180,11 @@ class BrokerCollector:
         now_ms = self._broker.clock.now_ms()
         open_ms = [now_ms - begun_ms for state, begun_ms in coordinated if state is TransactionState.ONGOING]
         out.add(d.OLDEST_TRANSACTION, max(0, *open_ms, 0) / 1000)
+
+
+def _name(encoded: str | None) -> str:
+    """Return the name of a user or client id; "" for all of them together."""
+    return "" if encoded is None else desanitize(encoded)
 
 
 def _is_under_replicated(partition: Partition) -> bool:

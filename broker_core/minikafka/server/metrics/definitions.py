@@ -14,7 +14,8 @@ COUNTER, GAUGE, HISTOGRAM = Kind
 
 _TOPIC, _PARTITION = ("topic",), ("topic", "partition")
 _GROUP_TOPIC, _GROUP = ("consumergroup", "topic"), ("consumergroup", "topic", "partition")
-_API = ("api",)
+_API, _QUOTA = ("api",), ("quota", "user", "client_id")
+_QUOTAS = "kafka.server:type={Produce|Fetch|Request},user=…,client-id=…,name="
 _REQUESTS = "kafka.network:type=RequestMetrics,request=…,name="
 _TOPICS = "kafka.server:type=BrokerTopicMetrics,topic=…,name="
 _REPLICAS = "kafka.server:type=ReplicaManager,name="
@@ -183,7 +184,21 @@ THROTTLED = Metric(
     COUNTER,
     "Requests whose connection is paused, by the quota of the client.",
     ("quota",),
-    "kafka.server:type={Produce|Fetch|Request},user=…,client-id=…,name=throttle-time",
+)
+QUOTA_RATE = Metric(
+    "minikafka_client_quota_rate",
+    GAUGE,
+    "Use of a quota by those who share it: bytes a second, or for request_percentage percent of a thread.",
+    _QUOTA,
+    _QUOTAS + "{byte-rate|request-time}",
+)
+QUOTA_LIMIT = Metric("minikafka_client_quota_limit", GAUGE, "Limit of the quota, in the same unit.", _QUOTA)
+QUOTA_PAUSE = Metric(
+    "minikafka_client_quota_pause_seconds",
+    GAUGE,
+    "Pause that a request of these clients gets now.",
+    _QUOTA,
+    _QUOTAS + "throttle-time",
 )
 AUTHENTICATIONS = Metric(
     "minikafka_authentications_total",

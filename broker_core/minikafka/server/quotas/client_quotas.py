@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -75,6 +75,19 @@ class QuotaConfig:
     controller_window_ms: int = setting(
         "controller.quota.window.size.seconds", seconds(int32(1)), 1, "The length of such a window."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUsage:
+    """The use of one quota by those who share it."""
+
+    entity: ClientEntity
+    quota: QuotaType
+    per_second: float
+    """Bytes, or for REQUEST hundredths of a second."""
+    limit: float
+    pause_ms: int
+    """The pause that a request gets now."""
 
 
 class ClientQuotaManager:
@@ -134,8 +147,24 @@ class ClientQuotaManager:
                 self._forget_idle(now_ms)
                 rate = self._rates[sharing, quota] = Rate(self._config.windows, self._config.window_ms)
             rate.record(count, now_ms)
-            pause_ms = rate.throttle_ms(limit, now_ms)
-            return min(pause_ms, self._config.window_ms) if quota is QuotaType.REQUEST else pause_ms
+            return self._pause_ms(rate, quota, limit, now_ms)
+
+    def usages(self, now_ms: int, wants: Callable[[ClientEntity], bool]) -> list[QuotaUsage]:
+        """Return the use of each quota of bytes or time that was used lately, by those who are wanted.
+
+        The mutex is held for one of them at a time, so that requests do not wait.
+        """
+        with self._lock:
+            rates = list(self._rates.items())
+        found = []
+        for (entity, quota), rate in rates:
+            if wants(entity):
+                with self._lock:
+                    limit = self._shared_limit(entity, quota)
+                    if limit != UNLIMITED and not rate.idle(now_ms):
+                        pause_ms = self._pause_ms(rate, quota, limit, now_ms)
+                        found.append(QuotaUsage(entity, quota, rate.per_second(now_ms), limit, pause_ms))
+        return found
 
     def record_mutations(
         self, user: str, client_id: str, count: int, now_ms: int, *, strict: bool
@@ -177,6 +206,18 @@ class ClientQuotaManager:
                 return limit, sharing
         return self._defaults.get(quota, UNLIMITED), levels[-1][1]
 
+    def _shared_limit(self, sharing: ClientEntity, quota: QuotaType) -> float:
+        """Return the limit that holds for those who share a quota."""
+        for entity, shared in _levels(*sharing):
+            limit = self._limits.get(entity, {}).get(quota)
+            if shared == sharing and limit is not None:
+                return limit
+        return self._defaults.get(quota, UNLIMITED) if sharing.user is None else UNLIMITED
+
+    def _pause_ms(self, rate: Rate, quota: QuotaType, limit: float, now_ms: int) -> int:
+        pause_ms = rate.throttle_ms(limit, now_ms)
+        return min(pause_ms, self._config.window_ms) if quota is QuotaType.REQUEST else pause_ms
+
     def _forget_idle(self, now_ms: int) -> None:
         # Clients can use any number of ids.
         if len(self._rates) + len(self._mutations) >= self._purge_at:
@@ -216,7 +257,10 @@ def precedence(user: str, client_id: str) -> tuple[tuple[ClientEntity, ClientEnt
     """Return the entities whose quotas may hold for a client, the one that wins first, each with those who
     share its quota.
     """
-    own, client = sanitize(user), sanitize(client_id)
+    return _levels(sanitize(user), sanitize(client_id))
+
+
+def _levels(own: str | None, client: str | None) -> tuple[tuple[ClientEntity, ClientEntity], ...]:
     both, of_user, of_client = ClientEntity(own, client), ClientEntity(own, None), ClientEntity(None, client)
     return (
         (both, both),

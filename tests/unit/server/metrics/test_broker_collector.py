@@ -11,6 +11,7 @@ from minikafka.base.exposition import Exposition
 from minikafka.base.ids import TopicPartition
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.registry.consumer_offsets import write_offsets
+from minikafka.registry.users import ClientEntity
 from minikafka.server.metrics.broker_collector import BrokerCollector
 from minikafka.server.metrics.definitions import all_metrics
 from minikafka.server.metrics.end_offsets import EndOffsets
@@ -358,3 +359,25 @@ def test_requests_that_a_quota_pauses_are_counted() -> None:
     simulation.produce("t", b"x" * 20_000)
     found = scrape(simulation.machine, "minikafka_throttled")
     assert found["minikafka_throttled_requests_total"] == {("producer_byte_rate",): 1}
+
+
+def test_use_of_a_quota_is_that_of_those_who_share_it() -> None:
+    simulation = Simulation.serving("t", properties={"quota.producer.default": "1000"})
+    simulation.machine.broker.quotas.change(ClientEntity("ANONYMOUS", None), {"consumer_byte_rate": "500"})
+    simulation.produce("t", b"x" * 20_000)
+    simulation.fetch("t")
+    found = scrape(simulation.machine, "minikafka_client_quota")
+    produced, fetched = ("producer_byte_rate", "", "simulation"), ("consumer_byte_rate", "ANONYMOUS", "")
+    assert found["minikafka_client_quota_limit"] == {produced: 1000, fetched: 500}
+    rates, pauses = found["minikafka_client_quota_rate"], found["minikafka_client_quota_pause_seconds"]
+    assert rates[produced] == pytest.approx(2000, rel=0.05)
+    assert pauses[produced] == pytest.approx(10, rel=0.05)
+    simulation.pass_time(20_000)
+    assert scrape(simulation.machine, "minikafka_client_quota") == {}
+
+
+def test_filter_leaves_clients_with_quotas_out() -> None:
+    properties = {"quota.producer.default": "1000", "metrics.client.exclude": "client-id=simulation$"}
+    simulation = Simulation.serving("t", properties=properties)
+    simulation.produce("t", b"x")
+    assert scrape(simulation.machine, "minikafka_client_quota") == {}

@@ -289,3 +289,34 @@ def test_an_invalid_limit_with_a_fraction_is_ignored(
     made.change(A, {key: text})
     assert not made.limited
     assert f"ignored {key}" in caplog.text
+
+
+def test_use_of_a_quota_has_the_limit_of_those_who_share_it() -> None:
+    limits = quotas(consumer_default=9)
+    changes = {
+        ClientEntity("alice", "a"): "1",
+        ClientEntity("alice", None): "2",
+        ClientEntity("<default>", "b"): "3",
+        ClientEntity(None, "c"): "4",
+    }
+    for entity, limit in changes.items():
+        limits.change(entity, {"consumer_byte_rate": limit})
+    for user, client_id in (("alice", "a"), ("alice", "x"), ("bob", "b"), ("bob", "c"), ("bob", "d")):
+        limits.record(user, client_id, QuotaType.FETCH, 100, 0)
+    found = {usage.entity: usage.limit for usage in limits.usages(0, lambda _: True)}
+    assert found == {
+        ClientEntity("alice", "a"): 1,
+        ClientEntity("alice", None): 2,
+        ClientEntity("bob", "b"): 3,
+        ClientEntity(None, "c"): 4,
+        ClientEntity(None, "d"): 9,
+    }
+
+
+def test_use_of_a_quota_without_a_limit_any_more_is_left_out() -> None:
+    limits = quotas()
+    limits.change(A, {"consumer_byte_rate": "10"})
+    limits.record(USER, "a", QuotaType.FETCH, 100, 0)
+    assert [usage.per_second for usage in limits.usages(0, lambda _: True)] == [10]
+    limits.change(A, {})
+    assert limits.usages(0, lambda _: True) == []
