@@ -1,7 +1,8 @@
 """The connections of browsers: each must send a request, and take its response, in time.
 
 The server itself waits for ever for the first request of a connection, and for a reader. Connections that
-nobody uses would add up to its limit, beyond which it refuses all.
+nobody uses would add up to its limit, beyond which it refuses all. So at the limit a new connection takes the
+place of the one that waits the longest for a whole request.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class BrowserConnection(H11Protocol):
     """A connection that is closed if its browser neither sends nor reads."""
 
     _request_timer: Timer | None = None
+    _waiting_since: float = 0.0
+    """The time of the loop from which on a request is waited for, while its timer runs."""
     _write_timer: Timer | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -44,7 +47,26 @@ class BrowserConnection(H11Protocol):
         if hosts.count(host) > OF_AN_ADDRESS_MAX and not _is_loopback(host):
             transport.abort()
             return
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            self._replace_another()
         self._watch_request()
+
+    def _replace_another(self) -> None:
+        """Close the connection that waits the longest for a whole request; first one without a part of it."""
+        waiting = [
+            other
+            for other in self.connections
+            if isinstance(other, BrowserConnection) and other._request_timer is not None
+        ]
+        if waiting:
+            oldest = min(waiting, key=lambda other: (other._has_begun, other._waiting_since))
+            oldest._stop_watching_request()
+            oldest.transport.abort()
+
+    @property
+    def _has_begun(self) -> bool:
+        """True if a part of a request has come."""
+        return self.conn.their_state is not h11.IDLE or bool(self.conn.trailing_data[0])
 
     def data_received(self, data: bytes) -> None:
         """Take a part of a request, or all of it."""
@@ -76,6 +98,7 @@ class BrowserConnection(H11Protocol):
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._stop_watching_request()
         elif self._request_timer is None:
+            self._waiting_since = self.loop.time()
             self._request_timer = self.loop.call_later(REQUEST_S, self.transport.abort)
 
     def _stop_watching_request(self) -> None:

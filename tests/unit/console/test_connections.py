@@ -32,6 +32,11 @@ class Loop:
     def __init__(self) -> None:
         self.timers: list[Timer] = []
         self.tasks: list[Any] = []
+        self.now_s = 0.0
+
+    def time(self) -> float:
+        self.now_s += 1
+        return self.now_s
 
     def call_later(self, delay_s: float, call: Callable[..., object], *arguments: object) -> Timer:
         self.timers.append(Timer(delay_s, lambda: call(*arguments)))
@@ -84,10 +89,16 @@ class Transport:
 class Browsers:
     """Connections at one server, whose application returns an empty page."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
         self.loop = Loop()
         self.config = uvicorn.Config(
-            self.app, log_config=None, ws="none", lifespan="off", interface="asgi3", proxy_headers=False
+            self.app,
+            log_config=None,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            proxy_headers=False,
+            limit_concurrency=most,
         )
         self.config.load()
         self.state = ServerState()
@@ -161,3 +172,23 @@ def test_one_address_cannot_have_all_connections() -> None:
     assert browsers.connect()[1].is_aborted
     assert not browsers.connect("192.0.2.2")[1].is_aborted
     assert not browsers.connect("127.0.0.1")[1].is_aborted
+
+
+def test_a_new_connection_replaces_the_one_idle_for_longest() -> None:
+    browsers = Browsers(most=5)
+    sent = [REQUEST, b"GET / HT", b"", b""]
+    held = [browsers.connect("127.0.0.1") for _ in sent]
+    for (connection, _), data in zip(held, sent, strict=True):
+        if data:
+            connection.data_received(data)
+    for expected in ([2], [2, 3]):
+        connection, transport = browsers.connect("127.0.0.1")
+        connection.data_received(REQUEST)
+        assert [number for number, (_, other) in enumerate(held) if other.is_aborted] == expected
+        assert not transport.is_aborted
+    _, transport = browsers.connect("127.0.0.1")
+    assert held[1][1].is_aborted  # with a part of a request only
+    assert not held[0][1].is_aborted
+    assert not transport.is_aborted
+    for task in browsers.loop.tasks:
+        task.close()
