@@ -128,11 +128,12 @@ def search(
     most: int,
     seconds: float,
     isolation: IsolationLevel,
+    ended: Callable[[], str] = str,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[Message | Progress]:
     """Yield messages that match, of all partitions in turn, and the progress in between.
 
-    It ends with the ranges, after ``most`` messages, or after ``seconds``.
+    It ends with the ranges, after ``most`` messages, after ``seconds``, or once ``ended`` returns a reason.
     """
     started = reported = monotonic()
     searched = found = 0
@@ -168,8 +169,9 @@ def search(
         except MinikafkaError as error:
             yield progress(f"{tp}: {error}")
         now = monotonic()
-        if now - started >= seconds:
-            yield progress(f"the limit of {seconds:g} s is reached", is_end=True)
+        reason = f"the limit of {seconds:g} s is reached" if now - started >= seconds else ended()
+        if reason:
+            yield progress(reason, is_end=True)
             return
         if now - reported >= PROGRESS_S:
             reported = now

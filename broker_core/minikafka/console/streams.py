@@ -13,6 +13,9 @@ import base64
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -30,59 +33,123 @@ from minikafka.console.settings import STREAMS_MAX, STREAMS_OF_A_SESSION_MAX
 CSV_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _ROWS_A_BATCH = 100
 _PART_CHARACTERS = 64 * 1024
+T = TypeVar("T")
 
 
 class TooManyStreams(MinikafkaError):
     """All streams of this console are in use."""
 
 
+class GaveWay(MinikafkaError):
+    """A stream that was ended for a newer one."""
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """The place of one stream. Its parts must end soon after ``ended`` gives a reason."""
+
+    session_id: str
+    address: str
+    closing: threading.Event
+    """Set when the console ends."""
+    drop: Callable[[], object] = lambda: None
+    """Frees what the stream holds, in any thread."""
+    _reason: str = ""
+
+    def ended(self) -> str:
+        """Return the reason for which the stream must end; an empty text while it may go on."""
+        return self._reason or ("the console was stopped" if self.closing.is_set() else "")
+
+    def until_ended(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield the items. Raises GaveWay, or MinikafkaError if the console ends."""
+        for item in items:
+            yield item
+            if reason := self.ended():
+                raise (GaveWay if self._reason else MinikafkaError)(reason)
+
+    def give_way(self, most: int) -> None:
+        """End the stream for a newer one."""
+        self._reason = (
+            f"ended for a newer search, export or live tail: {most} run at the same time, and this was the "
+            f"oldest of {self.address or 'its address'}"
+        )
+
+
 class StreamSlots:
-    """Counts the streams, of all sessions and of each, and ends them with the console. Thread-safe."""
+    """The slots of streams, and the bounds of their numbers. Thread-safe.
+
+    A session has a part of them, so that the tabs of one browser do not keep others out. A program without
+    cookies has a new session with each request. So, if all slots are taken, the oldest stream of the address
+    that has the most of them gives way; among equals that of the newcomer. As many again may be ending: one
+    that nobody reads is dropped then.
+    """
 
     def __init__(self, most: int = STREAMS_MAX, most_of_a_session: int = STREAMS_OF_A_SESSION_MAX) -> None:
         self._most = most
         self._most_of_a_session = most_of_a_session
         self._lock = threading.Lock()
-        self._taken: Counter[str] = Counter()
+        self._open: list[Slot] = []
+        """The oldest first."""
+        self._ending: list[Slot] = []
+        """Those that gave way, the oldest first."""
         self.closing = threading.Event()
 
-    def take(self, session_id: str) -> None:
-        """Take a slot for a session. Raises TooManyStreams."""
+    def take(self, session_id: str, address: str = "") -> Slot:
+        """Return a slot for a stream of a session, at an address. Raises TooManyStreams."""
+        slot = Slot(session_id, address, self.closing)
         with self._lock:
-            if self._taken[session_id] >= self._most_of_a_session:
-                whose, count = "of this browser", self._most_of_a_session
-            elif self._taken.total() >= self._most:
-                whose, count = "of all browsers", self._most
-            else:
-                self._taken[session_id] += 1
-                return
-        raise TooManyStreams(
+            if sum(other.session_id == session_id for other in self._open) >= self._most_of_a_session:
+                raise self._too_many(self._most_of_a_session, "of this browser")
+            if len(self._open) >= self._most:
+                oldest = self._replaceable(address)
+                self._open.remove(oldest)
+                self._ending.append(oldest)
+                oldest.give_way(self._most)
+            self._open.append(slot)
+            dropped = [self._ending.pop(0) for _ in range(len(self._ending) - self._most)]
+        for stream in dropped:
+            stream.drop()
+        return slot
+
+    def _replaceable(self, newcomer: str) -> Slot:
+        taken = Counter(slot.address for slot in self._open)
+        most = max(taken, key=lambda address: (taken[address], address == newcomer))
+        if taken[most] <= 1 and most != newcomer:
+            raise self._too_many(self._most, "of all browsers")
+        return next(slot for slot in self._open if slot.address == most)
+
+    def _too_many(self, count: int, whose: str) -> TooManyStreams:
+        return TooManyStreams(
             f"{count} searches, exports and live tails {whose} are under way; end one of them first"
         )
 
-    def release(self, session_id: str) -> None:
-        """Give a slot back."""
+    def release(self, slot: Slot) -> None:
+        """Give a slot back, also one that was taken away."""
         with self._lock:
-            self._taken[session_id] -= 1
-            self._taken += Counter()  # drops sessions without a slot
+            for slots in (self._open, self._ending):
+                if slot in slots:
+                    slots.remove(slot)
 
 
 class Stream(StreamingResponse):
-    """A response in parts. It holds a slot until the last part is sent, or the browser has left."""
+    """A response in parts. It holds a slot until the last part is sent, or the browser has left.
+
+    make_parts: returns the parts, which end when the slot says so.
+    """
 
     def __init__(
         self,
         slots: StreamSlots,
-        session_id: str,
-        parts: Iterator[str],
+        visitor: tuple[str, str],
+        make_parts: Callable[[Slot], Iterator[str]],
         media_type: str,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._slots = slots
-        self._session_id = session_id
-        self._parts = self._until_closing(parts)
+        self._slot = slots.take(*visitor)
+        self._parts = self._made(make_parts)
+        self._slot.drop = self._drop
         super().__init__(self._parts, media_type=media_type, headers=headers)
-        slots.take(session_id)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the parts. A browser may leave before the first one: the generator is not begun then."""
@@ -95,14 +162,15 @@ class Stream(StreamingResponse):
             else:
                 await super().__call__(scope, receive, send)
         finally:
-            self._slots.release(self._session_id)
+            self._slots.release(self._slot)
             self._parts.close()
 
-    def _until_closing(self, parts: Iterator[str]) -> Generator[str, None, None]:
-        for part in parts:
-            yield part
-            if self._slots.closing.is_set():
-                return
+    def _made(self, make_parts: Callable[[Slot], Iterator[str]]) -> Generator[str, None, None]:
+        yield from make_parts(self._slot)
+
+    def _drop(self) -> None:
+        with suppress(ValueError):  # a part is being made: it is the last one
+            self._parts.close()
 
 
 def export_batches(

@@ -30,7 +30,7 @@ from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata
 from minikafka.console import texts
 from minikafka.console.settings import PAGE_TIMEOUT_MS, ConsoleSettings
-from minikafka.console.streams import Stream, StreamSlots, TooManyStreams
+from minikafka.console.streams import Slot, Stream, StreamSlots, TooManyStreams
 
 if TYPE_CHECKING:
     from minikafka.console.access import Access
@@ -151,10 +151,15 @@ class Visit:
         return HTMLResponse(_template(template).render(self._values(values)), status)
 
     def streamed(
-        self, parts: Iterator[str], media_type: str, headers: Mapping[str, str] | None = None
+        self,
+        make_parts: Callable[[Slot], Iterator[str]],
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
     ) -> Response:
         """Return a response in parts, as they are made. Raises TooManyStreams."""
-        return Stream(self.console.slots, self.session.session_id, parts, media_type, headers)
+        client = self.request.client
+        visitor = self.session.session_id, client.host if client else ""
+        return Stream(self.console.slots, visitor, make_parts, media_type, headers)
 
     def stream(self, template: str, **values: object) -> Iterator[str]:
         """Yield a page in parts; a part ends where the template waits for a value."""

@@ -196,6 +196,18 @@ def test_a_search_ends_after_its_limit(brokers: BrokerHarness) -> None:
     assert "limit of 3" in items[-1].note
 
 
+def test_a_search_ends_where_its_stream_gives_way(brokers: BrokerHarness) -> None:
+    cluster = brokers.client()
+    ranges = log_ranges(cluster, [T0, T1], ReadRange(), cluster.deadline())
+    found = search(
+        cluster, ranges, Pattern("id"), most=20, seconds=5, isolation=ANY, ended=lambda: "ended for a newer"
+    )
+    *matches, end = found
+    assert len(matches) == 5
+    assert isinstance(end, Progress)
+    assert (end.note, end.is_end) == ("ended for a newer", True)
+
+
 def test_a_search_ends_after_its_time(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     ranges = log_ranges(cluster, [T0, T1], ReadRange(), cluster.deadline())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pytest
+from starlette.requests import ClientDisconnect
 
 from minikafka.base.errors import MinikafkaError, OffsetOutOfRange
 from minikafka.clients.fetch.isolation_level import IsolationLevel
@@ -15,6 +17,7 @@ from minikafka.clients.group.fetched_records import ConsumerRecord
 from minikafka.console import streams
 from minikafka.console.messages import log_ranges
 from minikafka.console.streams import (
+    Slot,
     Stream,
     StreamSlots,
     TooManyStreams,
@@ -43,8 +46,10 @@ def serve(response: Stream, *, leaves: bool = False, method: str = "GET") -> str
     return body.decode()
 
 
-def stream(slots: StreamSlots, session_id: str = "a", parts: tuple[str, ...] = ("x",)) -> Stream:
-    return Stream(slots, session_id, iter(parts), "text/plain")
+def stream(
+    slots: StreamSlots, session_id: str = "a", parts: Iterable[str] = ("x",), address: str = ""
+) -> Stream:
+    return Stream(slots, (session_id, address or session_id), lambda _: iter(parts), "text/plain")
 
 
 def test_a_browser_that_leaves_at_once_frees_its_slot() -> None:
@@ -80,7 +85,7 @@ def test_a_stream_that_fails_frees_its_slot() -> None:
 
     slots = StreamSlots(1)
     with pytest.raises(ValueError, match="b"):
-        serve(Stream(slots, "a", failing(), "text/plain"))
+        serve(stream(slots, parts=failing()))
     stream(slots)
 
 
@@ -89,13 +94,70 @@ def test_a_head_request_makes_no_parts() -> None:
         while True:
             yield "a"
 
-    assert serve(Stream(StreamSlots(), "a", endless(), "text/plain"), method="HEAD") == ""
+    assert serve(stream(StreamSlots(), parts=endless()), method="HEAD") == ""
+
+
+def until_ended(slot: Slot) -> Iterator[str]:
+    """Yield ``a`` for as long as the slot may be held, at most 100 times, and then the reason."""
+    try:
+        yield from slot.until_ended("a" * 100)
+    except MinikafkaError as error:
+        yield f" {type(error).__name__}: {error}"
 
 
 def test_streams_end_with_the_console() -> None:
     slots = StreamSlots()
     slots.closing.set()
-    assert serve(stream(slots, parts=("a", "b"))) == "a"
+    ended = Stream(slots, ("a", ""), until_ended, "text/plain")
+    assert serve(ended) == "a MinikafkaError: the console was stopped"
+
+
+def test_a_client_without_cookies_replaces_its_own_oldest_stream() -> None:
+    slots = StreamSlots(3)
+    stream(slots, "z", address="::1")
+    oldest = Stream(slots, ("a", "127.0.0.1"), until_ended, "text/plain")
+    for session_id in "bcde":
+        stream(slots, session_id, address="127.0.0.1")
+    assert serve(oldest) == (
+        "a GaveWay: ended for a newer search, export or live tail: 3 run at the same time, and this was the "
+        "oldest of 127.0.0.1"
+    )
+
+
+def test_the_address_with_most_streams_makes_room_for_another() -> None:
+    slots = StreamSlots(3)
+    held = [slots.take(name, address) for name, address in (("a", "x"), ("b", "y"), ("c", "y"))]
+    slots.take("d", "z")
+    assert [bool(slot.ended()) for slot in held] == [False, True, False]
+    with pytest.raises(TooManyStreams, match="3 searches, exports and live tails of all browsers"):
+        slots.take("e", "w")
+
+
+def test_a_replaced_stream_that_nobody_reads_is_dropped() -> None:
+    slots, dropped = StreamSlots(1), []
+
+    def parts(slot: Slot) -> Iterator[str]:
+        try:
+            while True:
+                yield "a"
+        finally:
+            dropped.append(slot)
+
+    async def read_once() -> None:
+        async def send(message: dict[str, object]) -> None:
+            if message.get("body"):
+                stream(slots, "b", address="x")  # replaces this one, which is ending then
+                assert dropped == []
+                stream(slots, "c", address="x")  # replaces "b", and one may be ending
+                raise OSError
+
+        scope = {"type": "http", "method": "GET", "asgi": {"spec_version": "2.4"}}
+        receive: Any = None
+        await Stream(slots, ("a", "x"), parts, "text/plain")(scope, receive, send)  # type: ignore[arg-type]
+
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(read_once())
+    assert len(dropped) == 1
 
 
 # --- exports

@@ -85,6 +85,9 @@
       skipped += tick.skipped;
       say(tick.note || "running");
       count();
+      if (tick.ended) {
+        stop();
+      }
     };
     pause.textContent = "Pause";
   };

@@ -32,7 +32,7 @@ from minikafka.console.messages import (
 )
 from minikafka.console.search import FIELDS, Pattern, Progress, empty_reason, search
 from minikafka.console.settings import CHANGE_TIMEOUT_MS, PAGE_TIMEOUT_MS
-from minikafka.console.streams import csv_parts, export_batches, json_parts
+from minikafka.console.streams import GaveWay, Slot, csv_parts, export_batches, json_parts
 from minikafka.console.texts import field_problem, parse_number, path
 from minikafka.console.visit import Visit, error_text, status_of
 
@@ -297,17 +297,21 @@ def search_page(visit: Visit) -> Response:
     )
     if values["empty"]:
         return visit.page("search.html", topic=topic, chosen=chosen, **values)
-    found = search(
-        visit.access.cluster,
-        ranges,
-        pattern,
-        most=values["limit"],  # type: ignore[arg-type]
-        seconds=values["seconds"],  # type: ignore[arg-type]
-        isolation=visit.isolation,
-    )
-    results = ((isinstance(item, Progress), item) for item in found)
-    values |= {"started": True, "results": results}
-    parts = visit.stream("search.html", topic=topic, chosen=chosen, **values)
+
+    def parts(slot: Slot) -> Iterator[str]:
+        found = search(
+            visit.access.cluster,
+            ranges,
+            pattern,
+            most=values["limit"],  # type: ignore[arg-type]
+            seconds=values["seconds"],  # type: ignore[arg-type]
+            isolation=visit.isolation,
+            ended=slot.ended,
+        )
+        results = ((isinstance(item, Progress), item) for item in found)
+        given = values | {"started": True, "results": results}
+        return visit.stream("search.html", topic=topic, chosen=chosen, **given)
+
     return visit.streamed(parts, "text/html", {"x-accel-buffering": "no"})
 
 
@@ -369,7 +373,9 @@ def tail_events(visit: Visit) -> Response:
         pattern=pattern,
         wait=visit.console.slots.closing.wait,
     )
-    return visit.streamed(events(ticks), "text/event-stream", {"x-accel-buffering": "no"})
+    return visit.streamed(
+        lambda slot: events(slot.until_ended(ticks)), "text/event-stream", {"x-accel-buffering": "no"}
+    )
 
 
 def events(ticks: Iterator[Tick]) -> Iterator[str]:
@@ -381,7 +387,9 @@ def events(ticks: Iterator[Tick]) -> Iterator[str]:
             event = {"messages": rows, "skipped": tick.skipped, "note": tick.note}
             yield f"data: {json.dumps(event)}\n\n"
     except MinikafkaError as error:
-        yield f"data: {json.dumps({'messages': [], 'skipped': 0, 'note': error_text(error)})}\n\n"
+        # The script of the page asks again after an error, but not where that would end another tail.
+        last = {"messages": [], "skipped": 0, "note": error_text(error), "ended": isinstance(error, GaveWay)}
+        yield f"data: {json.dumps(last)}\n\n"
 
 
 def _event_row(row: Message) -> dict[str, object]:
@@ -413,11 +421,11 @@ def export(visit: Visit) -> Response:
     batches = export_batches(
         visit.access.cluster, ranges, most=most, isolation=visit.isolation, timeout_ms=_EXPORT_IDLE_MS
     )
-    parts = csv_parts(batches, ranges.notes) if form == "csv" else json_parts(batches, ranges.notes)
+    lines = csv_parts if form == "csv" else json_parts
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     name = f"{chosen.topic.name}-{stamp}.{'csv' if form == 'csv' else 'jsonl'}"
     return visit.streamed(
-        parts,
+        lambda slot: lines(slot.until_ended(batches), ranges.notes),
         "text/csv; charset=utf-8" if form == "csv" else "application/x-ndjson",
         {"content-disposition": f'attachment; filename="{name}"'},
     )
