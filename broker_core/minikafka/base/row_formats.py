@@ -61,13 +61,43 @@ def message_row(
     return row
 
 
-def _text_or_base64(name: str, data: bytes | None) -> dict[str, object]:
+def _text_or_base64(name: str, data: bytes | None) -> dict[str, str | None]:
     if data is None:
         return {name: None}
     try:
         return {name: data.decode("utf-8")}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
+
+
+CSV_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers", "control")
+"""The columns of messages in CSV, the same for all of them."""
+
+
+def message_cells(
+    topic: str,
+    partition: int,
+    offset: int,
+    timestamp_ms: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[str, bytes | None]],
+    control: str | None = None,
+) -> tuple[object, ...]:
+    """Return a message as cells of CSV_COLUMNS. Bytes that are not UTF-8 are base64 after ``base64:``, and
+    headers are pairs in JSON.
+
+    control: of a marker of a transaction: commit or abort.
+    """
+    pairs = [[name, _text_or_prefixed(data)] for name, data in headers]
+    when = timestamp_ms if timestamp_ms >= 0 else None
+    texts = _text_or_prefixed(key), _text_or_prefixed(value)
+    return topic, partition, offset, when, *texts, pairs or None, control
+
+
+def _text_or_prefixed(data: bytes | None) -> str | None:
+    found = _text_or_base64("", data)
+    return found[""] if "" in found else f"base64:{found['_base64']}"
 
 
 def csv_line(cells: Iterable[object]) -> str:

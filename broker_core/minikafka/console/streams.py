@@ -9,7 +9,6 @@ An export is CSV or lines of JSON (``base.row_formats``).
 
 from __future__ import annotations
 
-import base64
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -21,16 +20,14 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from minikafka.base.errors import MinikafkaError, OffsetOutOfRange
-from minikafka.base.row_formats import csv_line, json_line, message_row
+from minikafka.base.row_formats import CSV_COLUMNS, csv_line, json_line, message_cells, message_row
 from minikafka.base.secrets import redact_text
-from minikafka.base.times import utc_text
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.fetched_records import ConsumerRecord
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.console.messages import SEARCH_FETCH_BYTES, Ranges, batches_of, fetch_sets
 from minikafka.console.settings import STREAMS_MAX, STREAMS_OF_A_SESSION_MAX
 
-CSV_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _ROWS_A_BATCH = 100
 _PART_CHARACTERS = 64 * 1024
 T = TypeVar("T")
@@ -204,7 +201,7 @@ def export_batches(
 
 
 def csv_parts(batches: Iterable[list[ConsumerRecord]], notes: Iterable[str] = ()) -> Iterator[str]:
-    """Yield a header, and a line for each record. Bytes that are not UTF-8 are base64 after ``base64:``.
+    """Yield a header, and a line for each record, as ``minikafka consume --format csv`` prints them.
 
     notes: about data that is missing; they are lines at the end, as the error is that ends an export.
     """
@@ -246,18 +243,7 @@ def _parts(
 
 
 def _csv_record(record: ConsumerRecord) -> str:
-    headers = [[name, _text(value)] for name, value in record.headers]
-    when, key, value = utc_text(record.timestamp), _text(record.key), _text(record.value)
-    return csv_line([record.topic, record.partition, record.offset, when, key, value, headers])
-
-
-def _text(data: bytes | None) -> str | None:
-    if data is None:
-        return None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(data).decode("ascii")
+    return csv_line(message_cells(*record))
 
 
 def _json_record(record: ConsumerRecord) -> str:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from minikafka.base.row_formats import csv_line, json_line, message_row, yaml_item
+from minikafka.base.row_formats import CSV_COLUMNS, csv_line, json_line, message_cells, message_row, yaml_item
 
 NASTY = 'a\x1b[2J\u202e,"b"\r\nc'
 
@@ -98,3 +98,11 @@ def test_a_text_that_yaml_could_read_otherwise_is_quoted(text: str) -> None:
     line = yaml_item({"key": text})
     assert line.isprintable() or line.rstrip("\n").isprintable()
     assert json.loads(line.removeprefix("- key: ")) == text
+
+
+def test_a_message_in_csv_has_the_same_columns_always() -> None:
+    plain = message_cells("t", 0, 1, -1, None, b"", ())
+    full = message_cells("t", 0, 1, 5, b"\xff", b"v", (("h", b"\xfe"), ("none", None)), "commit")
+    assert plain == ("t", 0, 1, None, None, "", None, None)
+    assert full == ("t", 0, 1, 5, "base64:/w==", "v", [["h", "base64:/g=="], ["none", None]], "commit")
+    assert len(plain) == len(full) == len(CSV_COLUMNS)

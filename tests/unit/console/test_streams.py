@@ -212,7 +212,7 @@ def test_an_export_that_fails_ends_with_a_line_that_says_so() -> None:
         yield [ConsumerRecord("t", 0, 0, 0, None, b"x")]
         raise MinikafkaError("t-0: no broker answers")
 
-    assert "".join(csv_parts(failing())).endswith(",x,\r\n# incomplete: t-0: no broker answers\r\n")
+    assert "".join(csv_parts(failing())).endswith(",x,,\r\n# incomplete: t-0: no broker answers\r\n")
     lines = "".join(json_parts(failing(), ["t-1 is missing"])).splitlines()
     assert [json.loads(line) for line in lines[1:]] == [
         {"error": "incomplete: t-1 is missing"},

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
-from minikafka.base.row_formats import message_row
+from minikafka.base.row_formats import CSV_COLUMNS, message_cells, message_row
 from minikafka.base.times import utc_text
 from minikafka.base.values import fast_value
 from minikafka.cli.options import Format
@@ -71,30 +71,15 @@ def line_of(topic_partition: TopicPartition, record: Message, terminal: bool) ->
 
 
 def show_object(topic_partition: TopicPartition, record: Message, *, style: Format = Format.JSON) -> None:
-    """Print an object for programs. Bytes that are not UTF-8 are base64 in ``key_base64`` or
-    ``value_base64``; in CSV they are escaped, as the columns are the same in all lines.
-    """
+    """Print an object for programs, as ``message_row`` returns it, or in CSV a line of ``message_cells``."""
     control = control_name(record) if getattr(record, "control", False) else None
+    place = *topic_partition, record.offset, record.timestamp_ms
     if style is Format.CSV:
-        print_object(_csv_row(topic_partition, record) | {"control": control}, style)
+        cells = message_cells(*place, record.key, record.value, record.headers, control)
+        print_object(dict(zip(CSV_COLUMNS, cells, strict=True)), style)
         return
-    row = message_row(
-        *topic_partition, record.offset, record.timestamp_ms, record.key, record.value, record.headers
-    )
+    row = message_row(*place, record.key, record.value, record.headers)
     print_object(row if control is None else row | {"control": control}, style)
-
-
-def _csv_row(topic_partition: TopicPartition, record: Message) -> dict[str, object]:
-    headers = [[name, text_or_none(value)] for name, value in record.headers]
-    return {
-        "topic": topic_partition.topic,
-        "partition": topic_partition.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp_ms if record.timestamp_ms >= 0 else None,
-        "key": text_or_none(record.key),
-        "value": text_or_none(record.value),
-        "headers": headers or None,
-    }
 
 
 def control_name(record: object) -> str:
