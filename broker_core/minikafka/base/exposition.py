@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from minikafka.base.metrics import BOUNDS_S, Histogram, Kind, Metric
+from minikafka.base.metrics import BOUNDS_S, Histogram, Kind, LabelValues, Metric
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -23,77 +23,90 @@ def wants_openmetrics(accept: str) -> bool:
     return _WANTS_OPENMETRICS.search(accept) is not None
 
 
-def escape(value: str) -> str:
-    """Return the value of a label as it stands between the quotation marks."""
-    return value.translate(_LABEL_ESCAPES)
-
-
-def labels(**values: object) -> str:
-    """Return labels, as ``Exposition.add`` takes them."""
-    return ",".join(f'{name}="{escape(str(value))}"' for name, value in values.items())
-
-
-def _head(text: str) -> str:
-    return f"{{{text}}}" if text else ""
-
-
 class MetricSink(Protocol):
-    """Takes metrics in some form; ``label_text`` is from ``labels``. Metrics without samples are left out."""
+    """Takes metrics in some form. Labels are given by their values: a metric's definition has the names.
 
-    def add(self, metric: Metric, value: float, label_text: str = "") -> None:
+    Metrics without samples are left out.
+    """
+
+    def add(self, metric: Metric, value: float, *label_values: object) -> None:
         """Add a metric with one sample."""
 
-    def add_all(self, metric: Metric, samples: Iterable[tuple[str, float]]) -> None:
-        """Add a metric with its samples, each with its labels."""
+    def add_all(self, metric: Metric, samples: Iterable[tuple[LabelValues, float]]) -> None:
+        """Add a metric with its samples, each with the values of its labels."""
 
     def add_rows(self, metrics: Sequence[Metric], rows: Sequence[tuple[Any, ...]]) -> None:
-        """Add several metrics of the same things: each row has the labels, and the value of each metric."""
+        """Add several metrics with the same labels: a row has their values, and that of each metric."""
 
-    def add_histograms(self, metric: Metric, samples: Mapping[str, Histogram]) -> None:
-        """Add a histogram of times, by labels."""
+    def add_histograms(self, metric: Metric, samples: Mapping[LabelValues, Histogram]) -> None:
+        """Add a histogram of times, by the values of its labels."""
+
+
+def _label_texts(names: Sequence[str], samples: Iterable[LabelValues]) -> list[str]:
+    """Return the labels of samples in their brackets; "" without names."""
+    template = "{" + ",".join(f'{name}="%s"' for name in names) + "}" if names else ""
+    texts = [template % values for values in samples]
+    joined = "".join(texts)
+    if "\\" in joined or "\n" in joined or joined.count('"') != 2 * len(names) * len(texts):
+        return [template % tuple(map(_escape, values)) for values in samples]
+    return texts
+
+
+def _escape(value: object) -> str:
+    return str(value).translate(_LABEL_ESCAPES)
 
 
 class Exposition:
-    """The text of metrics, which is put together in the order of the calls."""
+    """The text of metrics, which is put together in the order of the calls. See ``MetricSink``."""
 
     def __init__(self, *, openmetrics: bool = False) -> None:
         self._openmetrics = openmetrics
         self._lines: list[str] = []
+        self._known: dict[tuple[str, ...], dict[LabelValues, str]] = {}
+        """The labels that are in the text already, by their names and values."""
 
-    def add(self, metric: Metric, value: float, label_text: str = "") -> None:
-        """Add a metric with one sample. label_text: from ``labels``."""
-        self.add_all(metric, ((label_text, value),))
+    def add(self, metric: Metric, value: float, *label_values: object) -> None:
+        """Add a metric with one sample."""
+        self.add_all(metric, ((label_values, value),))
 
-    def add_all(self, metric: Metric, samples: Iterable[tuple[str, float]]) -> None:
-        """Add a metric with its samples, each with its labels; without samples it is left out."""
-        name = metric.name
-        lines = [f"{name}{{{text}}} {value}" if text else f"{name} {value}" for text, value in samples]
-        if lines:
-            self._begin(metric)
-            self._lines += lines
+    def add_all(self, metric: Metric, samples: Iterable[tuple[LabelValues, float]]) -> None:
+        """Add a metric with its samples, each with the values of its labels."""
+        self.add_rows((metric,), list(samples))
 
     def add_rows(self, metrics: Sequence[Metric], rows: Sequence[tuple[Any, ...]]) -> None:
-        """Add several metrics of the same things: each row has the labels, and the value of each metric."""
+        """Add several metrics with the same labels: a row has their values, and that of each metric."""
+        if not rows:
+            return
+        texts = self._labels(metrics[0], [row[0] for row in rows])
         for column, metric in enumerate(metrics, 1):
-            if rows:
-                name = metric.name
-                self._begin(metric)
-                self._lines += [f"{name}{{{row[0]}}} {row[column]}" for row in rows]
+            name = metric.name
+            self._begin(metric)
+            self._lines += [f"{name}{text} {row[column]}" for text, row in zip(texts, rows, strict=True)]
 
-    def add_histograms(self, metric: Metric, samples: Mapping[str, Histogram]) -> None:
-        """Add a histogram of times, by labels; without samples it is left out."""
+    def add_histograms(self, metric: Metric, samples: Mapping[LabelValues, Histogram]) -> None:
+        """Add a histogram of times, by the values of its labels."""
         if not samples:
             return
         self._begin(metric)
-        name = metric.name
-        for text, histogram in samples.items():
-            before = f"{text}," if text else ""
+        name, texts = metric.name, self._labels(metric, list(samples))
+        for text, histogram in zip(texts, samples.values(), strict=True):
+            before = f"{text[1:-1]}," if text else ""
             self._lines += [
                 f'{name}_bucket{{{before}le="{bound}"}} {count}'
                 for bound, count in zip(_BOUNDS, (*histogram.cumulative, histogram.count), strict=True)
             ]
-            self._lines.append(f"{name}_sum{_head(text)} {histogram.sum_s}")
-            self._lines.append(f"{name}_count{_head(text)} {histogram.count}")
+            self._lines.append(f"{name}_sum{text} {histogram.sum_s}")
+            self._lines.append(f"{name}_count{text} {histogram.count}")
+
+    def _labels(self, metric: Metric, samples: list[LabelValues]) -> list[str]:
+        """Return the text of the labels of samples; that of one partition, for example, is made once."""
+        known = self._known.setdefault(metric.labels, {})
+        try:
+            return [known[values] for values in samples]
+        except KeyError:
+            texts = _label_texts(metric.labels, samples)
+            known.update(zip(samples, texts, strict=True))
+            return texts
 
     def _begin(self, metric: Metric) -> None:
         name = metric.name

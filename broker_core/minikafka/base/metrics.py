@@ -144,14 +144,14 @@ def histogram(row: Sequence[int], at: int, more: int = 0) -> Histogram:
 
 
 class TimeHistogram:
-    """A histogram of times that any thread adds to, by the text of its labels."""
+    """A histogram of times that any thread adds to."""
 
     def __init__(self) -> None:
-        self._rows: ThreadCounters[str] = ThreadCounters(HISTOGRAM_WIDTH)
+        self._rows: ThreadCounters[None] = ThreadCounters(HISTOGRAM_WIDTH)
 
-    def observe(self, elapsed_ns: int, label_text: str = "") -> None:
-        """Add a time. label_text: of few different values."""
-        observe(self._rows.row(label_text), 0, elapsed_ns)
+    def observe(self, elapsed_ns: int) -> None:
+        """Add a time."""
+        observe(self._rows.row(None), 0, elapsed_ns)
 
     @contextmanager
     def measure(self) -> Iterator[None]:
@@ -162,10 +162,13 @@ class TimeHistogram:
         finally:
             self.observe(perf_counter_ns() - began_ns)
 
-    def histograms(self) -> dict[str, Histogram]:
-        """Return the histogram of each text of labels; an empty one, without labels, if there is nothing."""
-        totals = self._rows.totals() or {"": [0] * HISTOGRAM_WIDTH}
-        return {text: histogram(row, 0) for text, row in sorted(totals.items())}
+    def read(self) -> Histogram:
+        """Return the histogram."""
+        return histogram(self._rows.totals().get(None, [0] * HISTOGRAM_WIDTH), 0)
+
+
+LabelValues = tuple[object, ...]
+"""The values of a metric's labels, in the order of their names in its definition."""
 
 
 class Kind(Enum):

@@ -21,7 +21,6 @@ from typing import Protocol
 from minikafka.base.clock import Clock
 from minikafka.base.endpoints import LiveBroker, addresses_on
 from minikafka.base.errors import ConfigError, CoordinationLost, InconsistentClusterId, SessionExpired
-from minikafka.base.exposition import labels
 from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress
 from minikafka.log.checkpoints.data_directory import contents
@@ -325,11 +324,10 @@ def _log_manager(config: BrokerConfig, ports: Ports) -> LogManager:
 
 def _zk_client(config: BrokerConfig, ports: Ports, store: Store, logs: LogManager) -> ZooKeeperClient:
     """Return the ZooKeeper client. Raises InconsistentClusterId with the contents of the data directories."""
-    events = {state: labels(event=state.value) for state in SessionState}
-    for text in events.values():
+    for state in SessionState:
         # A counter that began with 1 would hide its first event from every rate.
-        ports.metrics.count(ZOOKEEPER_SESSION_EVENTS, text, 0)
-    store.on_session(lambda state: ports.metrics.count(ZOOKEEPER_SESSION_EVENTS, events[state]))
+        ports.metrics.count(ZOOKEEPER_SESSION_EVENTS, state.value, count=0)
+    store.on_session(lambda state: ports.metrics.count(ZOOKEEPER_SESSION_EVENTS, state.value))
     try:
         return ZooKeeperClient(
             store,

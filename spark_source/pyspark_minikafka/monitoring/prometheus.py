@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from minikafka.base.exposition import Exposition, labels
-from minikafka.base.metrics import Kind, Metric
+from minikafka.base.exposition import Exposition
+from minikafka.base.metrics import Kind, LabelValues, Metric
 from pyspark_minikafka.monitoring.query_metrics import (
     PartitionMetrics,
     QueryMetrics,
@@ -107,36 +107,38 @@ def add(out: Exposition, queries: Mapping[str, QueryMetrics]) -> None:
     """Add the metrics of queries, by title."""
     active = {title: query for title, query in queries.items() if query.is_active}
     for metric, of_query in OF_QUERY:
-        _add(out, metric, ((labels(query=title), of_query(query)) for title, query in active.items()))
+        _add(out, metric, (((title,), of_query(query)) for title, query in active.items()))
     durations = (
-        (labels(query=title, phase=phase), milliseconds / 1000)
+        ((title, phase), milliseconds / 1000)
         for title, query in active.items()
         for phase, milliseconds in query.durations_ms.items()
     )
     _add(out, DURATION, durations)
     sources = [
-        (labels(query=title, source=number), source)
+        ((title, number), source)
         for title, query in active.items()
         for number, source in enumerate(query.sources)
     ]
     for metric, of_source in OF_SOURCE:
-        _add(out, metric, ((text, of_source(source)) for text, source in sources))
+        _add(out, metric, ((values, of_source(source)) for values, source in sources))
     partitions = list(_partitions(active))
     for metric, of_partition in OF_PARTITION:
-        _add(out, metric, ((text, of_partition(partition)) for text, partition in partitions))
-    read = [(text, partition.read) for text, partition in partitions if partition.read is not None]
+        _add(out, metric, ((values, of_partition(partition)) for values, partition in partitions))
+    read = [(values, partition.read) for values, partition in partitions if partition.read is not None]
     for metric, of_read in OF_READ:
-        _add(out, metric, ((text, of_read(totals)) for text, totals in read))
+        _add(out, metric, ((values, of_read(totals)) for values, totals in read))
 
 
-def _add(out: Exposition, metric: Metric, samples: Iterable[tuple[str, float | None]]) -> None:
-    out.add_all(metric, ((text, value) for text, value in samples if value is not None))
+def _add(out: Exposition, metric: Metric, samples: Iterable[tuple[LabelValues, float | None]]) -> None:
+    out.add_all(metric, ((values, value) for values, value in samples if value is not None))
 
 
-def _partitions(active: Mapping[str, QueryMetrics]) -> Iterator[tuple[str, PartitionMetrics]]:
-    """Yield the partitions of the queries that do not have too many, each once, with its labels."""
+def _partitions(active: Mapping[str, QueryMetrics]) -> Iterator[tuple[LabelValues, PartitionMetrics]]:
+    """Yield the partitions of the queries that do not have too many, each once, with the values of its
+    labels.
+    """
     for title, query in active.items():
         found = {(each.topic, each.partition): each for source in query.sources for each in source.partitions}
         if len(found) <= PARTITIONS_MAX:
             for (topic, number), partition in found.items():
-                yield labels(query=title, topic=topic, partition=number), partition
+                yield (title, topic, number), partition

@@ -9,7 +9,7 @@ from prometheus_client import Metric as ParsedMetric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from minikafka.base.exposition import Exposition, labels, wants_openmetrics
+from minikafka.base.exposition import Exposition, wants_openmetrics
 from minikafka.base.metrics import BOUNDS_S, Kind, Metric, TimeHistogram
 
 SENT = Metric("sent_total", Kind.COUNTER, "Messages\nsent \\ all.", ("topic",))
@@ -33,9 +33,9 @@ def test_parsers_read_counters_gauges_and_histograms(is_openmetrics: bool, parse
     times = TimeHistogram()
     times.observe(1_000_000)
     out = Exposition(openmetrics=is_openmetrics)
-    out.add_all(SENT, [(labels(topic="t"), 3), (labels(topic="u"), 0)])
+    out.add_all(SENT, [(("t",), 3), (("u",), 0)])
     out.add(TEMPERATURE, -1.5)
-    out.add_histograms(TIMES, times.histograms())
+    out.add_histograms(TIMES, {(): times.read()})
     found = parsed(out, parse)
     assert {name: family.type for name, family in found.items()} == {
         "sent": "counter",
@@ -55,9 +55,31 @@ def test_parsers_read_counters_gauges_and_histograms(is_openmetrics: bool, parse
 @pytest.mark.parametrize("value", ['a"b', "back\\slash", "two\nlines", "naïve \U0001f600", "}{,=", ""])
 def test_any_label_value_survives(is_openmetrics: bool, parse: Parse, value: str) -> None:
     out = Exposition(openmetrics=is_openmetrics)
-    out.add(SENT, 1, labels(topic=value))
+    out.add(SENT, 1, value)
     (sample,) = parsed(out, parse)["sent"].samples
     assert sample.labels == {"topic": value}
+
+
+@FORMS
+def test_rows_have_the_labels_of_their_own_metrics(is_openmetrics: bool, parse: Parse) -> None:
+    read = Metric("read_total", Kind.COUNTER, "Messages.", ("group", "topic"))
+    lost = Metric("lost_total", Kind.COUNTER, "Messages.", ("group", "topic"))
+    out = Exposition(openmetrics=is_openmetrics)
+    out.add_rows((read, lost), [(("g", "t"), 1, 2), (('"', 7), 3, 4)])
+    out.add(SENT, 5, "t")
+    found = parsed(out, parse)
+    samples = {
+        (name, *sample.labels.items()): sample.value
+        for name, family in found.items()
+        for sample in family.samples
+    }
+    assert samples == {
+        ("read", ("group", "g"), ("topic", "t")): 1,
+        ("read", ("group", '"'), ("topic", "7")): 3,
+        ("lost", ("group", "g"), ("topic", "t")): 2,
+        ("lost", ("group", '"'), ("topic", "7")): 4,
+        ("sent", ("topic", "t")): 5,
+    }
 
 
 @FORMS

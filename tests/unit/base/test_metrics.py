@@ -51,7 +51,7 @@ def test_each_time_is_in_the_bucket_of_its_bound() -> None:
         times = TimeHistogram()
         just_below_ns = round(bound_s * 1e9) - 1
         times.observe(just_below_ns)
-        cumulative = times.histograms()[""].cumulative
+        cumulative = times.read().cumulative
         assert cumulative == [0] * number + [1] * (len(BOUNDS_S) - number), bound_s
 
 
@@ -59,13 +59,13 @@ def test_histogram_counts_all_and_sums() -> None:
     times = TimeHistogram()
     for elapsed_ns in (1, 64_000, 70_000, 10**9, 3600 * 10**9):
         times.observe(elapsed_ns)
-    found = times.histograms()[""]
+    found = times.read()
     assert (found.count, found.sum_s) == (5, 3601.000134001)
     assert (found.cumulative[0], found.cumulative[1], found.cumulative[-1]) == (1, 3, 4)
 
 
 def test_histogram_without_times_is_empty() -> None:
-    found = TimeHistogram().histograms()[""]
+    found = TimeHistogram().read()
     assert (found.count, found.sum_s, set(found.cumulative)) == (0, 0.0, {0})
 
 

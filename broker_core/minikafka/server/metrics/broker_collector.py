@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from minikafka.base import __version__
-from minikafka.base.exposition import MetricSink, escape, labels
+from minikafka.base.exposition import MetricSink
 from minikafka.partition.partition import Partition
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry.users import ClientEntity, desanitize
 from minikafka.server.assembly import RunningBroker
 from minikafka.server.config.metrics import MetricsConfig
@@ -52,13 +53,13 @@ class BrokerCollector:
         began_ns = time.perf_counter_ns()
         broker, metrics = self._broker, self._broker.metrics
         metadata = broker.metadata_cache
-        scrape = Scrape(out, metadata, self._topic_labels(metadata), SeriesBudget(self._config.max_series))
+        scrape = Scrape(out, metadata, self._topics(metadata), SeriesBudget(self._config.max_series))
         budget = scrape.budget
         self._expose_broker(out)
         self._exporter.expose_partitions(scrape)
         metrics.requests.expose(out)
         self._expose_network(out)
-        metrics.expose_topics(out, dict(budget.take_of(list(scrape.topics.items()), len(TOPIC_COUNTERS))))
+        metrics.expose_topics(out, budget.take_of(list(scrape.topics), len(TOPIC_COUNTERS)))
         self._expose_replicas(out)
         self._expose_logs(scrape)
         self._expose_waiting(out)
@@ -67,32 +68,30 @@ class BrokerCollector:
         self._exporter.expose_groups(scrape)
         self._expose_quotas(scrape)
         self._expose_transactions(out)
-        out.add_histograms(d.ZOOKEEPER_LATENCY, metrics.zookeeper_requests.histograms())
+        out.add_histograms(d.ZOOKEEPER_LATENCY, {(): metrics.zookeeper_requests.read()})
         out.add(d.ZOOKEEPER_CONNECTED, int(broker.zk_client.connected))
         metrics.expose_events(out, (d.ZOOKEEPER_SESSION_EVENTS,))
-        out.add_histograms(d.GC_PAUSES, metrics.gc_pauses.histograms())
+        out.add_histograms(d.GC_PAUSES, {(): metrics.gc_pauses.read()})
         expose_process(out, self._started_s)
         out.add(d.DROPPED_SERIES, budget.dropped)
         out.add(d.SCRAPE_TIME, (time.perf_counter_ns() - began_ns) / 1e9)
 
     def _expose_broker(self, out: MetricSink) -> None:
-        text = labels(version=__version__, python=platform.python_version(), broker_id=self._broker.broker_id)
-        out.add(d.BUILD_INFO, 1, text)
-        out.add(d.CLUSTER_INFO, 1, labels(cluster_id=self._broker.metadata_cache.cluster_id))
+        out.add(d.BUILD_INFO, 1, __version__, platform.python_version(), self._broker.broker_id)
+        out.add(d.CLUSTER_INFO, 1, self._broker.metadata_cache.cluster_id)
         out.add(d.BROKER_STATE, int(self._health.state))
 
-    def _topic_labels(self, metadata: MetadataCache) -> Mapping[str, str]:
-        """Return the labels of each topic with metrics of its own."""
+    def _topics(self, metadata: MetadataCache) -> Mapping[str, Mapping[int, LeaderAndIsr]]:
+        """Return the topics with metrics of their own."""
         wants = self._config.wants_topic
-        return {name: f'topic="{escape(name)}"' for name in metadata.topics if wants(name)}
+        return {name: partitions for name, partitions in metadata.topics.items() if wants(name)}
 
     def _expose_network(self, out: MetricSink) -> None:
         server, broker = self._running.server, self._broker
-        counts = {labels(listener=name): pair for name, pair in sorted(server.connections().items())}
-        out.add_all(d.CONNECTIONS, [(text, count) for text, (count, _) in counts.items()])
-        out.add_all(d.CONNECTIONS_ACCEPTED, [(text, accepted) for text, (_, accepted) in counts.items()])
+        counts = sorted(server.connections().items())
+        out.add_rows((d.CONNECTIONS, d.CONNECTIONS_ACCEPTED), [((name,), *pair) for name, pair in counts])
         idle = server.idle_seconds().items()
-        out.add_all(d.NETWORK_IDLE, [(labels(thread=name), seconds) for name, seconds in idle])
+        out.add_all(d.NETWORK_IDLE, [((name,), seconds) for name, seconds in idle])
         out.add(d.POOL_QUEUE, broker.pool.queued())
         broker.metrics.expose_events(out, (d.THROTTLED, d.AUTHENTICATIONS))
 
@@ -100,11 +99,7 @@ class BrokerCollector:
         usages = self._broker.quotas.usages(self._broker.clock.monotonic_ms(), self._wants_client)
         rows = [
             (
-                labels(
-                    quota=usage.quota.value,
-                    user=_name(usage.entity.user),
-                    client_id=_name(usage.entity.client_id),
-                ),
+                (usage.quota.value, _name(usage.entity.user), _name(usage.entity.client_id)),
                 usage.per_second,
                 usage.limit,
                 usage.pause_ms / 1000,
@@ -129,17 +124,17 @@ class BrokerCollector:
         for partition in led:
             for follower, lag in partition.follower_lags().items():
                 lags[follower] = max(lag, lags.get(follower, 0))
-        out.add_all(d.FOLLOWER_LAG, [(labels(follower=key), lag) for key, lag in sorted(lags.items())])
+        out.add_all(d.FOLLOWER_LAG, [((key,), lag) for key, lag in sorted(lags.items())])
 
     def _expose_logs(self, scrape: Scrape) -> None:
         out, topics, logs = scrape.out, scrape.topics, self._broker.logs
         rows = [
-            (f'{topics[topic]},partition="{number}"', log.size_bytes, len(log.segments))
-            for (topic, number), log in logs.logs().items()
-            if topic in topics
+            (topic_partition, log.size_bytes, len(log.segments))
+            for topic_partition, log in logs.logs().items()
+            if topic_partition.topic in topics
         ]
         out.add_rows((d.LOG_SIZE, d.LOG_SEGMENTS), scrape.budget.take_of(rows, 2))
-        out.add_histograms(d.LOG_FLUSHES, self._broker.metrics.flushes.histograms())
+        out.add_histograms(d.LOG_FLUSHES, {(): self._broker.metrics.flushes.read()})
         out.add(d.OFFLINE_DIRECTORIES, len(logs.offline_paths))
         self._broker.metrics.expose_events(out, (d.CLEANER_RUNS, d.CLEANED_BYTES))
         cleaning = self._running.cleaning
@@ -149,7 +144,7 @@ class BrokerCollector:
         names = (type(ticket).__name__.lstrip("_") for ticket in self._broker.purgatory.tickets())
         kinds = Counter({"Fetch": 0, "Produce": 0})
         kinds.update(name.removeprefix("Delayed") for name in names)
-        out.add_all(d.PURGATORY, [(labels(operation=kind), count) for kind, count in sorted(kinds.items())])
+        out.add_all(d.PURGATORY, [((kind,), count) for kind, count in sorted(kinds.items())])
 
     def _expose_controller(self, out: MetricSink) -> None:
         controller = self._broker.controller
@@ -167,7 +162,7 @@ class BrokerCollector:
     def _expose_groups(self, out: MetricSink) -> None:
         shards = list(self._running.coordinator.shards.values())
         states = Counter(group.state.value for shard in shards for group in shard.groups())
-        out.add_all(d.GROUPS, [(labels(state=state), count) for state, count in sorted(states.items())])
+        out.add_all(d.GROUPS, [((state,), count) for state, count in sorted(states.items())])
         out.add(d.GROUP_OFFSETS, sum(shard.offset_count() for shard in shards))
         self._broker.metrics.expose_events(out, (d.REBALANCES,))
 
@@ -176,7 +171,7 @@ class BrokerCollector:
             found for led in list(self._running.transactions.led.values()) for found in led.shard.states()
         ]
         states = Counter(state.label for state, _ in coordinated)
-        out.add_all(d.TRANSACTIONS, [(labels(state=name), count) for name, count in sorted(states.items())])
+        out.add_all(d.TRANSACTIONS, [((name,), count) for name, count in sorted(states.items())])
         now_ms = self._broker.clock.now_ms()
         open_ms = [now_ms - begun_ms for state, begun_ms in coordinated if state is TransactionState.ONGOING]
         out.add(d.OLDEST_TRANSACTION, max(0, *open_ms, 0) / 1000)

@@ -7,11 +7,12 @@ import time
 from collections.abc import Container, Iterable, Mapping
 
 from minikafka.base.errors import ErrorCode
-from minikafka.base.exposition import MetricSink, labels
+from minikafka.base.exposition import MetricSink
 from minikafka.base.metrics import (
     FIRST_NS,
     HISTOGRAM_WIDTH,
     SUM,
+    LabelValues,
     Metric,
     ThreadCounters,
     TimeHistogram,
@@ -116,21 +117,17 @@ class RequestMetrics:
 
     def expose(self, out: MetricSink) -> None:
         """Add the metrics of requests."""
-        rows = {labels(api=api_name(key)): row for key, row in sorted(self._rows.totals().items())}
-        for number, metric in enumerate(_TOTALS):
-            out.add_all(metric, [(text, row[number]) for text, row in rows.items()])
+        rows = {(api_name(key),): row for key, row in sorted(self._rows.totals().items())}
+        out.add_rows(_TOTALS, [(values, *row[: len(_TOTALS)]) for values, row in rows.items()])
         errors = sorted(self._errors.totals().items())
         out.add_all(
             d.REQUEST_ERRORS,
-            [
-                (labels(api=api_name(key), error=ErrorCode.of(code).name), count)
-                for (key, code), (count,) in errors
-            ],
+            [((api_name(key), ErrorCode.of(code).name), count) for (key, code), (count,) in errors],
         )
         for at, metric in zip(_AT, _STAGES, strict=True):
             waits = at in _OF_WAITS
             out.add_histograms(
-                metric, {text: histogram(row, at, row[_UNWAITED] * waits) for text, row in rows.items()}
+                metric, {values: histogram(row, at, row[_UNWAITED] * waits) for values, row in rows.items()}
             )
 
 
@@ -170,15 +167,15 @@ class BrokerMetrics:
         """Of logs."""
         self.zookeeper_requests = TimeHistogram()
         self.gc_pauses = TimeHistogram()
-        self._events: ThreadCounters[tuple[Metric, str]] = ThreadCounters()
+        self._events: ThreadCounters[tuple[Metric, LabelValues]] = ThreadCounters()
 
-    def count(self, metric: Metric, label_text: str = "", count: int = 1) -> None:
-        """Add to a counter of what happens seldom. label_text: from ``labels``, of few different values."""
-        self._events.add((metric, label_text), count)
+    def count(self, metric: Metric, *label_values: str, count: int = 1) -> None:
+        """Add to a counter of what happens seldom. label_values: few different ones."""
+        self._events.add((metric, label_values), count)
 
     def count_throttled(self, quota: str) -> None:
         """Count a request that a quota pauses. quota: Kafka's name of its config."""
-        self.count(d.THROTTLED, labels(quota=quota))
+        self.count(d.THROTTLED, quota)
 
     def produced(self, topic: str, messages: int, size_bytes: int) -> None:
         """Count a partition of a produce request that was appended."""
@@ -197,14 +194,13 @@ class BrokerMetrics:
         """Add counters; those without labels are 0 if nothing has happened."""
         totals = self._events.totals()
         for metric in metrics:
-            samples = sorted((text, row[0]) for (counted, text), row in totals.items() if counted is metric)
-            out.add_all(metric, samples or ([] if metric.labels else [("", 0)]))
+            samples = [(values, row[0]) for (counted, values), row in totals.items() if counted is metric]
+            out.add_all(metric, sorted(samples) or ([] if metric.labels else [((), 0)]))
 
-    def expose_topics(self, out: MetricSink, label_texts: Mapping[str, str]) -> None:
-        """Add the counters of topics, in the order of their labels; topics without labels are left out."""
+    def expose_topics(self, out: MetricSink, topics: Iterable[str]) -> None:
+        """Add the counters of topics, in their order."""
         totals = self.topics.totals()
-        rows = [(text, *totals[topic]) for topic, text in label_texts.items() if topic in totals]
-        out.add_rows(TOPIC_COUNTERS, rows)
+        out.add_rows(TOPIC_COUNTERS, [((topic,), *totals[topic]) for topic in topics if topic in totals])
 
     def forget_topics(self, existing: Container[str]) -> None:
         """Forget the counters of topics that do not exist any more."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from minikafka.base.errors import RemoteWireError
-from minikafka.base.exposition import MetricSink, escape, labels
+from minikafka.base.exposition import MetricSink
 from minikafka.base.ids import TopicPartition, host_port
 from minikafka.groups.group import Group
 from minikafka.partition.replica import LeaderAndIsr
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 NO_OFFSET = -1
 _Row = tuple[Any, ...]
-"""Labels, and the values of several metrics."""
+"""The values of labels, and those of several metrics."""
 
 
 class SeriesBudget:
@@ -69,14 +69,14 @@ class Scrape:
 
     out: MetricSink
     metadata: MetadataCache
-    topics: Mapping[str, str]
-    """The topics of ``metadata`` with metrics of their own, and their labels."""
+    topics: Mapping[str, Mapping[int, LeaderAndIsr]]
+    """Those of ``metadata`` with metrics of their own."""
     budget: SeriesBudget
 
     def has(self, topic_partition: TopicPartition) -> bool:
         """Return True for a partition that exists and has metrics of its own."""
         topic, number = topic_partition
-        return topic in self.topics and number in self.metadata.topics[topic]
+        return number in self.topics.get(topic, ())
 
 
 _ASSIGNMENT_BYTES_MAX = 1 << 18
@@ -102,34 +102,38 @@ class KafkaExporter:
 
     def expose_partitions(self, scrape: Scrape) -> None:
         """Add brokers, topics and partitions."""
-        out, broker, metadata, topics = scrape.out, self._broker, scrape.metadata, scrape.topics
+        out, broker, topics = scrape.out, self._broker, scrape.topics
         self._expose_brokers(out)
         rows: list[_Row] = []
         held_back: list[_Row] = []
-        for (topic, number), partition in list(broker.partitions.items()):
-            leadership, topic_text = partition.leadership, topics.get(topic)
-            if topic_text is None or leadership is None or leadership.leader != broker.broker_id:
+        for topic_partition, partition in list(broker.partitions.items()):
+            leadership = partition.leadership
+            if leadership is None or leadership.leader != broker.broker_id:
+                continue
+            if topic_partition.topic not in topics:
                 continue
             offsets = partition.high_watermark, partition.log.start_offset
-            text = f'{topic_text},partition="{number}"'
-            rows.append((text, *_values(leadership), *offsets))
+            rows.append((topic_partition, *_values(leadership), *offsets))
             stable_lag = partition.last_stable_offset_lag
             if stable_lag:
-                held_back.append((text, stable_lag))
+                held_back.append((topic_partition, stable_lag))
         leaderless: list[_Row] = []
         if broker.controller.active:
             leaderless = [
-                (f'{topic_text},partition="{number}"', *_values(leadership))
-                for topic, topic_text in topics.items()
-                for number, leadership in metadata.topics[topic].items()
+                ((topic, number), *_values(leadership))
+                for topic, partitions in topics.items()
+                for number, leadership in partitions.items()
                 if leadership.leader < 0
             ]
         take = scrape.budget.take_of
         out.add_rows((d.TOPIC_PARTITIONS,), take(self._partition_counts(scrape), 1))
         rows, leaderless = take(rows, len(_OF_LED)), take(leaderless, len(_OF_PARTITION))
-        # One family for both: its samples must not stand apart.
-        out.add_rows(_OF_PARTITION, [*rows, *leaderless])
-        out.add_rows(_OF_LED[-2:], [(row[0], *row[-2:]) for row in rows])
+        if leaderless:
+            # One family for both: its samples must not stand apart.
+            out.add_rows(_OF_PARTITION, [*rows, *leaderless])
+            out.add_rows(_OF_LED[-2:], [(row[0], *row[-2:]) for row in rows])
+        else:
+            out.add_rows(_OF_LED, rows)
         out.add_rows((d.LAST_STABLE_OFFSET_LAG,), take(held_back, 1))
 
     def _expose_brokers(self, out: MetricSink) -> None:
@@ -138,26 +142,24 @@ class KafkaExporter:
         own = metadata.brokers.get(self._broker.broker_id)
         if own is not None and own.endpoints:
             first = own.endpoints[0]
-            text = labels(id=self._broker.broker_id, address=host_port(first.host, first.port))
-            out.add(d.KAFKA_BROKER_INFO, 1, text)
+            out.add(d.KAFKA_BROKER_INFO, 1, self._broker.broker_id, host_port(first.host, first.port))
 
     def _partition_counts(self, scrape: Scrape) -> list[_Row]:
         """Return the number of partitions of each topic whose first one this broker leads, or whose first one
         has no leader if this broker is the controller.
         """
         broker, found = self._broker, list[_Row]()
-        for topic, topic_text in scrape.topics.items():
-            partitions = scrape.metadata.topics[topic]
+        for topic, partitions in scrape.topics.items():
             first = partitions.get(0)
             if first is not None and (
                 first.leader == broker.broker_id or (broker.controller.active and first.leader < 0)
             ):
-                found.append((topic_text, len(partitions)))
+                found.append(((topic,), len(partitions)))
         return found
 
     def expose_groups(self, scrape: Scrape) -> None:
         """Add groups. What clients can make any number of comes last: it leaves the others their series."""
-        out, topics, take = scrape.out, scrape.topics, scrape.budget.take_of
+        out, take = scrape.out, scrape.budget.take_of
         out.add_rows((d.GROUP_MEMBERS,), take(self._members(), 1))
         commits = self._commits(scrape)
         ends = self._ends.of(largest_offsets(commits.values()))
@@ -165,24 +167,21 @@ class KafkaExporter:
         current_sums: list[_Row] = []
         lag_sums: list[_Row] = []
         for group_id, offsets in commits.items():
-            group_text = f'consumergroup="{escape(group_id)}"'
             totals: dict[str, tuple[int, int]] = {}
             unknown: set[str] = set()
             for tp, offset in sorted(offsets.items()):
                 topic, number = tp
                 end = ends.get(tp)
                 lag = lag_of(offset, end)
-                rows.append((f'{group_text},{topics[topic]},partition="{number}"', offset, lag))
+                rows.append(((group_id, topic, number), offset, lag))
                 current_sum, lag_sum = totals.get(topic, (0, 0))
                 totals[topic] = current_sum + max(0, offset), lag_sum + max(0, lag)
                 if end is None:
                     unknown.add(topic)
-            current_sums += [(f"{group_text},{topics[topic]}", total) for topic, (total, _) in totals.items()]
+            current_sums += [((group_id, topic), total) for topic, (total, _) in totals.items()]
             # A sum without one of its parts would look like progress.
             lag_sums += [
-                (f"{group_text},{topics[topic]}", lag_sum)
-                for topic, (_, lag_sum) in totals.items()
-                if topic not in unknown
+                ((group_id, topic), lag_sum) for topic, (_, lag_sum) in totals.items() if topic not in unknown
             ]
         out.add_rows((d.GROUP_CURRENT_OFFSET_SUM,), take(current_sums, 1))
         out.add_rows((d.GROUP_LAG_SUM,), take(lag_sums, 1))
@@ -198,13 +197,7 @@ class KafkaExporter:
             if scrape.has(tp)
         ]
         ends = self._ends.of(largest_offsets({tp: offset} for _, tp, offset in found))
-        rows = [
-            (
-                labels(consumergroup=group_id, topic=tp.topic, partition=tp.partition),
-                lag_of(offset, ends.get(tp)),
-            )
-            for group_id, tp, offset in found
-        ]
+        rows = [((group_id, *tp), lag_of(offset, ends.get(tp))) for group_id, tp, offset in found]
         scrape.out.add_rows((d.GROUP_ZOOKEEPER_LAG,), scrape.budget.take_of(rows, 1))
 
     def _commits(self, scrape: Scrape) -> dict[str, dict[TopicPartition, int]]:
@@ -230,7 +223,7 @@ class KafkaExporter:
         shards = list(self._coordinator.shards.values())
         groups = (group for shard in shards for group in shard.groups())
         return [
-            (labels(consumergroup=group.group_id), len(group.members))
+            ((group.group_id,), len(group.members))
             for group in groups
             if self._config.wants_group(group.group_id)
         ]

@@ -7,7 +7,6 @@ environment (``OTEL_EXPORTER_OTLP_HEADERS``), as in every program with OpenTelem
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.exposition import MetricSink
-from minikafka.base.metrics import BOUNDS_S, Histogram, Kind, Metric
+from minikafka.base.metrics import BOUNDS_S, Histogram, Kind, LabelValues, Metric
 from minikafka.server.config.metrics import OTLP_ENDPOINT, OtlpConfig
 
 if TYPE_CHECKING:
@@ -24,19 +23,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_ESCAPED = re.compile(r"\\(.)")
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http.metric_exporter"
 _TIMEOUT_S = 5
 """The time limit for a push, with the retries of the library."""
-
-
-def _attributes(label_text: str) -> dict[str, str]:
-    """Return labels as a mapping. See ``base.exposition.labels``."""
-    return {
-        name: _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], value)
-        for name, value in _LABEL.findall(label_text)
-    }
 
 
 def check_packages(config: OtlpConfig) -> None:
@@ -61,14 +50,17 @@ class OtlpMetrics:
         self._times = began_ns, now_ns
         self.metrics: list[export.Metric] = []
 
-    def add(self, metric: Metric, value: float, label_text: str = "") -> None:
+    def add(self, metric: Metric, value: float, *label_values: object) -> None:
         """Add a metric with one sample."""
-        self.add_all(metric, ((label_text, value),))
+        self.add_all(metric, ((label_values, value),))
 
-    def add_all(self, metric: Metric, samples: Iterable[tuple[str, float]]) -> None:
-        """Add a metric with its samples; without samples it is left out."""
+    def add_all(self, metric: Metric, samples: Iterable[tuple[LabelValues, float]]) -> None:
+        """Add a metric with its samples, each with the values of its labels."""
         export = self._export
-        points = [export.NumberDataPoint(_attributes(text), *self._times, value) for text, value in samples]
+        points = [
+            export.NumberDataPoint(_attributes(metric, values), *self._times, value)
+            for values, value in samples
+        ]
         if points:
             data = (
                 export.Sum(points, export.AggregationTemporality.CUMULATIVE, is_monotonic=True)
@@ -78,16 +70,16 @@ class OtlpMetrics:
             self._add(metric, data)
 
     def add_rows(self, metrics: Sequence[Metric], rows: Sequence[tuple[Any, ...]]) -> None:
-        """Add several metrics of the same things."""
+        """Add several metrics with the same labels."""
         for column, metric in enumerate(metrics, 1):
             self.add_all(metric, [(row[0], row[column]) for row in rows])
 
-    def add_histograms(self, metric: Metric, samples: Mapping[str, Histogram]) -> None:
-        """Add a histogram of times, by labels."""
+    def add_histograms(self, metric: Metric, samples: Mapping[LabelValues, Histogram]) -> None:
+        """Add a histogram of times, by the values of its labels."""
         export = self._export
         points = [
             export.HistogramDataPoint(
-                _attributes(text),
+                _attributes(metric, values),
                 *self._times,
                 histogram.count,
                 histogram.sum_s,
@@ -96,7 +88,7 @@ class OtlpMetrics:
                 0.0,
                 0.0,
             )
-            for text, histogram in samples.items()
+            for values, histogram in samples.items()
         ]
         if points:
             self._add(metric, export.Histogram(points, export.AggregationTemporality.CUMULATIVE))
@@ -105,6 +97,10 @@ class OtlpMetrics:
         name = metric.name.removesuffix("_total") if metric.kind is Kind.COUNTER else metric.name
         unit = "s" if name.endswith("_seconds") else "By" if name.endswith("_bytes") else ""
         self.metrics.append(self._export.Metric(name, metric.help, unit, data))
+
+
+def _attributes(metric: Metric, values: LabelValues) -> dict[str, str]:
+    return dict(zip(metric.labels, map(str, values), strict=True))
 
 
 def _counts(histogram: Histogram) -> list[int]:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from minikafka.base.exposition import MetricSink, labels
+from minikafka.base.exposition import MetricSink
 from minikafka.server.metrics import definitions as d
 
 _PROC = "/proc/self"
@@ -30,8 +30,7 @@ def expose_process(out: MetricSink, started_s: float) -> None:
     out.add(d.START_TIME, started_s)
     out.add(d.THREADS, threading.active_count())
     out.add_all(
-        d.GC_COLLECTIONS,
-        [(labels(generation=number), stats["collections"]) for number, stats in enumerate(gc.get_stats())],
+        d.GC_COLLECTIONS, [((number,), stats["collections"]) for number, stats in enumerate(gc.get_stats())]
     )
 
 

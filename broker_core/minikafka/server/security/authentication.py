@@ -18,7 +18,6 @@ from functools import partial
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import AuthenticationFailed, RemoteWireError, StoreError
-from minikafka.base.exposition import labels
 from minikafka.base.secrets import Password
 from minikafka.base.text import shorten
 from minikafka.net.interfaces import Exchange, RequestHandler
@@ -202,7 +201,7 @@ class SaslAuthentication:
         exchange.close(reason, parts, self._failure_delay_ms)
 
     def _count(self, exchange: Exchange, result: str) -> None:
-        self._metrics.count(AUTHENTICATIONS, labels(listener=exchange.listener, result=result))
+        self._metrics.count(AUTHENTICATIONS, exchange.listener, result)
 
 
 def _encoded(

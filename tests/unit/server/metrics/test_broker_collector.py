@@ -337,7 +337,7 @@ def test_group_in_zookeeper_has_its_lag(one: Simulation) -> None:
     )
     out = Exposition()
     metadata = one.machine.broker.metadata_cache
-    exporter.expose_groups(Scrape(out, metadata, {"t": 'topic="t"'}, SeriesBudget(1000)))
+    exporter.expose_groups(Scrape(out, metadata, {"t": metadata.topics["t"]}, SeriesBudget(1000)))
     assert (
         'kafka_consumergroupzookeeper_lag_zookeeper{consumergroup="old",topic="t",partition="0"} 3\n'
         in out.encode().decode()

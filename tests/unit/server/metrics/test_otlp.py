@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.base.exposition import MetricSink, labels
+from minikafka.base.exposition import MetricSink
 from minikafka.base.metrics import BOUNDS_S, Kind, Metric, TimeHistogram
 from minikafka.server.config.metrics import OtlpConfig
 from minikafka.server.metrics import otlp
@@ -71,9 +71,9 @@ def collect(out: MetricSink) -> None:
     times = TimeHistogram()
     times.observe(1)
     times.observe(70_000)
-    out.add_all(SENT, [(labels(topic='a "b"\n\\c'), 7), (labels(topic="t"), 9)])
+    out.add_all(SENT, [(('a "b"\n\\c',), 7), (("t",), 9)])
     out.add(OPEN, 3)
-    out.add_histograms(TIMES, times.histograms())
+    out.add_histograms(TIMES, {(): times.read()})
 
 
 def pusher(url: str, interval_ms: int = HOUR_MS) -> OtlpPusher:
