@@ -36,6 +36,7 @@ from minikafka.cli.terminal.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from minikafka.cli.records.format import Formatter
+    from minikafka.cli.records.partition_reader import ReadOptions
     from minikafka.clients.consumer.topic_filter import TopicFilter
     from minikafka.clients.fetch.isolation_level import IsolationLevel
     from minikafka.clients.fetch.read_ranges import ReadRange
@@ -87,7 +88,7 @@ RecordFormat = Annotated[
         metavar="FORMAT",
         help="The form of each message, without a line break of its own: %t topic, %p partition, %o offset, "
         "%k key, %v value, %h headers, %d timestamp (ms), %K and %V sizes, \\n, \\t, \\x00. {hex} and "
-        "{base64} after %k and %v, {iso} after %d.",
+        "{base64} after %k and %v, {iso} after %d, {hex} and {big32} after numbers.",
         show_default=False,
     ),
 ]
@@ -195,7 +196,8 @@ def consume(
     if zookeeper:
         _check_zookeeper(wanted, where, level)
 
-    show = _shown(wanted, style, record_format)
+    form = _formatter(record_format, style, group)
+    show = _shown(wanted, style, form)
     with stop_on_signal():
         # No progress bar among messages on the same terminal.
         progress = Progress(f"consuming {_title(wanted)}", limit, hidden=sys.stdout.isatty())
@@ -211,8 +213,11 @@ def consume(
             _read_as_member(wanted, group, where, at, level, out)
         else:
             assert isinstance(wanted, tuple)
-            whole = control or (record_format is not None and shows_producers(record_format))
-            _read_alone(wanted, partitions, where, at, level, whole, out)
+            from minikafka.cli.records.partition_reader import ReadOptions
+
+            whole = control or (form is not None and form.whole)
+            options = ReadOptions(level, _rack(at), whole=whole, control=control)
+            _read_alone(wanted, partitions, where, at, options, out)
     sys.stdout.flush()
 
 
@@ -309,25 +314,29 @@ def _check_zookeeper(wanted: Topics | TopicFilter, where: ReadRange, level: Isol
         raise ConfigError("TOPIC", " ".join(wanted), f"with --zookeeper use --whitelist '{either}'")
 
 
-def _shown(wanted: Topics | TopicFilter, style: Format, record_format: str | None) -> Show:
-    """Return the function that prints a message. Raise ConfigError."""
-    terminal = sys.stdout.isatty()
-    if record_format is not None:
-        if style is not Format.TABLE:
-            raise ConfigError("--record-format", record_format, f"conflicts with --format {style}")
-        from minikafka.cli.records.format import compile_format
+def _formatter(record_format: str | None, style: Format, group: str | None) -> Formatter | None:
+    """Return the formatter of messages, if there is one. Raise ConfigError."""
+    if record_format is None:
+        return None
+    option = "--record-format"
+    if style is not Format.TABLE:
+        raise ConfigError(option, record_format, f"conflicts with --format {style}")
+    from minikafka.cli.records.format import compile_format
 
-        form = compile_format("--record-format", record_format, terminal=terminal)
+    form = compile_format(option, record_format, terminal=sys.stdout.isatty())
+    if form.whole and group is not None:
+        raise ConfigError(option, record_format, "%a, %e, %x and %y conflict with --group")
+    return form
+
+
+def _shown(wanted: Topics | TopicFilter, style: Format, form: Formatter | None) -> Show:
+    """Return the function that prints a message."""
+    if form is not None:
         return functools.partial(_write, form)
     if style is not Format.TABLE:
         return functools.partial(show_object, style=style)
     several = not isinstance(wanted, tuple) or len(wanted) > 1
-    return functools.partial(show_line_of_many if several else show_line, terminal=terminal)
-
-
-def shows_producers(record_format: str) -> bool:
-    """Return True if a format may have the codes of producers, which only whole records have."""
-    return "%x" in record_format or "%y" in record_format
+    return functools.partial(show_line_of_many if several else show_line, terminal=sys.stdout.isatty())
 
 
 def _write(form: Formatter, topic_partition: TopicPartition, record: Message) -> None:
@@ -352,16 +361,14 @@ def _read_alone(
     partitions: frozenset[int] | None,
     where: ReadRange,
     at: Place,
-    level: IsolationLevel,
-    whole: bool,
+    options: ReadOptions,
     out: _Output,
 ) -> None:
     """Print partitions of topics without a group."""
-    from minikafka.cli.records.partition_reader import ReadOptions, read_partitions, read_positions
+    from minikafka.cli.records.partition_reader import read_partitions, read_positions
 
-    options = ReadOptions(level, _rack(at), whole)
     with connect.cluster_client(*at) as cluster:
-        positions, ends = read_positions(cluster, topics, where, level, partitions)
+        positions, ends = read_positions(cluster, topics, where, options.isolation, partitions)
         with out.progress:
             messages = read_partitions(cluster, positions, options, ends)
             for topic_partition, record in itertools.islice(messages, out.limit):

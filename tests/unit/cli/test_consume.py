@@ -94,6 +94,7 @@ def test_json_has_headers_where_there_are_some(consume: Callable[..., str]) -> N
         (("t", "-g", "g", "-o", "-3"), "--offset='-3': with --group must be beginning or end"),
         (("t", "-g", "g", "-o", "1:2"), "--offset='1:2': with --group must be"),
         (("t", "-f", "%q"), "--record-format='%q': at character 1"),
+        (("t", "-g", "g", "-f", "%x"), "--record-format='%x': %a, %e, %x and %y conflict with --group"),
         (("t", "-f", "%v", "--format", "json"), "--record-format='%v': conflicts with --format json"),
         (("t", "u", "-g", "g", "--zookeeper", "h:1"), "TOPIC='t u': with --zookeeper use --whitelist 't|u'"),
         (("t", "-e", "-g", "g", "--zookeeper", "h:1"), "--exit='yes': conflicts with --zookeeper"),

@@ -2,23 +2,29 @@
 
     %t topic    %p partition   %o offset   %k key   %v or %s value   %h headers   %d or %T timestamp in ms
     %K, %V or %S   bytes of the key and the value, -1 for null       %H number of headers
-    %x, %y         producer id and epoch                             %i number of the message, from 1
+    %e             leader epoch                                      %i number of the message, from 1
+    %x, %y         producer id and epoch                             %a an attribute, named in braces
     %% %{ %}       these characters          \\n \\t \\r \\\\ \\0 \\xNN   escapes
 
-Braces after a code change its form: ``%k{hex}`` and ``%v{base64}`` for bytes, ``%d{iso}`` and
-``%d{strftime[%F %T]}`` for times in UTC, and ``%h{%k=%v }`` gives the form of each header. A null key or
-value is empty. Bytes go to a pipe or a file unchanged; for a terminal, control characters in them are
-escaped.
+Braces after a code change its form:
+
+    %k{hex}, {base64}, {base64raw}          bytes; base64raw has no padding
+    %o{hex}, {hex64} … {hex4}, {bool}       numbers as text
+    %o{big64} … {big8}, {little64} …, {byte}   numbers as bytes; the highest that do not fit are cut off
+    %d{iso}, {strftime[%F %T]}, {go[2006-01-02]}   times in UTC; # and { } stand for [ ], and may be repeated
+    %a{compression}, {timestamp-type}, {transactional-bit}, {control-bit}   ``;`` and a form of numbers follow
+    %h{%k=%v }                              the form of each header
+
+A null key or value is empty. Bytes go to a pipe or a file unchanged; for a terminal, control characters in
+them are escaped.
 """
 
 from __future__ import annotations
 
 import base64
-import datetime
-import itertools
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
@@ -26,12 +32,17 @@ from minikafka.base.printable import printable
 from minikafka.base.text import is_unicode
 from minikafka.base.times import utc_text
 from minikafka.cli.records.output import Message
-
-Formatter = Callable[[TopicPartition, Message], bytes]
+from minikafka.cli.records.time_layouts import layout_text
 
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\", "0": b"\0"}
 _HEX_BYTE = re.compile(r"x([0-9a-fA-F]{2})")
-_STRFTIME = re.compile(r"strftime\[(.*)\]", re.DOTALL)
+_LAYOUT = re.compile(r"(strftime|go)(\[+|\{+|#+)(.*)", re.DOTALL)
+_CLOSED_BY = {"[": "]", "{": "}", "#": "#"}
+_UINT64 = (1 << 64) - 1
+_TOPIC_OFFSETS = "[|]"
+"""rpk's codes of the start and the ends of a log, which are not those of a message."""
+_OF_WHOLE_RECORDS = frozenset("aexy")
+"""The codes of what only whole records have, not those that are decoded all at once."""
 
 
 class _Row(NamedTuple):
@@ -39,61 +50,102 @@ class _Row(NamedTuple):
 
     topic: str
     partition: int
-    offset: int
-    timestamp_ms: int
+    record: Message
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    producer_id: int
-    producer_epoch: int
     number: int
 
 
 _Part = Callable[[_Row], bytes]
 _Text = Callable[[_Row], bytes | None]
+_Number = Callable[[_Row], int]
+
+
+def _field(name: str) -> _Number:
+    """Return the function for a number that only whole records have."""
+    return lambda row: int(getattr(row.record, name, -1))
+
+
 _TEXTS: dict[str, _Text] = {
     "t": lambda row: row.topic.encode("utf-8"),
     "k": lambda row: row.key,
     "v": lambda row: row.value,
     "s": lambda row: row.value,
 }
-_NUMBERS: dict[str, Callable[[_Row], int]] = {
+_NUMBERS: dict[str, _Number] = {
     "p": lambda row: row.partition,
-    "o": lambda row: row.offset,
+    "o": lambda row: row.record.offset,
     "K": lambda row: -1 if row.key is None else len(row.key),
     "V": lambda row: -1 if row.value is None else len(row.value),
     "S": lambda row: -1 if row.value is None else len(row.value),
-    "H": lambda row: len(row.headers),
-    "x": lambda row: row.producer_id,
-    "y": lambda row: row.producer_epoch,
+    "H": lambda row: len(row.record.headers),
+    "e": _field("leader_epoch"),
+    "x": _field("producer_id"),
+    "y": _field("producer_epoch"),
     "i": lambda row: row.number,
 }
+_ATTRIBUTES: dict[str, _Number] = {
+    "compression": _field("codec"),
+    "timestamp-type": _field("timestamp_type"),
+    "transactional-bit": _field("transactional"),
+    "control-bit": _field("control"),
+}
+
+
+def _number_forms() -> dict[str, Callable[[int], bytes]]:
+    """Return the forms of numbers, by their names in braces."""
+
+    def hex_digits(digits: int) -> Callable[[int], bytes]:
+        return lambda number: b"%0*x" % (digits, number & (1 << 4 * digits) - 1)
+
+    def in_bytes(size: int, order: Literal["big", "little"]) -> Callable[[int], bytes]:
+        return lambda number: (number & (1 << 8 * size) - 1).to_bytes(size, order)
+
+    def decimal(number: int) -> bytes:
+        return b"%d" % number
+
+    found: dict[str, Callable[[int], bytes]] = {
+        "ascii": decimal,
+        "number": decimal,
+        "bool": lambda number: b"true" if number else b"false",
+        "byte": in_bytes(1, "big"),
+        "hex": lambda number: b"%x" % (number & _UINT64),
+        "hex4": hex_digits(1),
+    }
+    for bits in (64, 32, 16, 8):
+        found[f"hex{bits}"] = hex_digits(bits // 4)
+        found[f"big{bits}"] = in_bytes(bits // 8, "big")
+        found[f"little{bits}"] = in_bytes(bits // 8, "little")
+    return found
+
+
+_NUMBER_FORMS = _number_forms()
+_NUMBER_FORM_NAMES = "{hex}, {hex64} … {hex4}, {big64} … {big8}, {little64} … {little8}, {byte} or {bool}"
 _BRACED_CODE = re.compile(r"%\{([a-zA-Z])\}")
+_CODES = sorted({*_TEXTS, *_NUMBERS, *"adhT"}, key=lambda code: (code.lower(), code))
 _OF_HEADERS = frozenset("kvsKVS")
 """The codes that the form of a header may have."""
 
 
+class Formatter:
+    """Formats messages. whole: it has codes of what only whole records have (%a, %e, %x, %y)."""
+
+    def __init__(self, parts: tuple[_Part, ...], *, whole: bool) -> None:
+        self.whole = whole
+        self._parts = parts
+        self._count = 0
+
+    def __call__(self, tp: TopicPartition, record: Message) -> bytes:
+        self._count += 1
+        row = _Row(tp.topic, tp.partition, record, record.key, record.value, self._count)
+        return b"".join([part(row) for part in self._parts])
+
+
 def compile_format(option: str, text: str, *, terminal: bool) -> Formatter:
     """Return the function that formats a message. Raise ConfigError with the position of a fault."""
-    parts = tuple(_Parser(option, text, terminal).parts(0, len(text)))
-    counter = itertools.count(1)
-
-    def formatted(tp: TopicPartition, record: Message) -> bytes:
-        row = _Row(
-            tp.topic,
-            tp.partition,
-            record.offset,
-            record.timestamp_ms,
-            record.key,
-            record.value,
-            getattr(record, "headers", ()),
-            getattr(record, "producer_id", -1),
-            getattr(record, "producer_epoch", -1),
-            next(counter),
-        )
-        return b"".join([part(row) for part in parts])
-
-    return formatted
+    parser = _Parser(option, text, terminal)
+    parts = tuple(parser.parts(0, len(text)))
+    return Formatter(parts, whole=parser.whole)
 
 
 class _Parser:
@@ -103,6 +155,8 @@ class _Parser:
         self._option = option
         self._text = text
         self._terminal = terminal
+        self.whole = False
+        """A code needs whole records."""
 
     def parts(self, at: int, end: int, codes: frozenset[str] | None = None) -> Iterator[_Part]:
         """Yield the parts between two positions; ``codes``: those that are allowed there, None for all."""
@@ -143,14 +197,19 @@ class _Parser:
             raise self._fault(at, "must be %k, %v, %K or %V in the form of headers")
         if code in _TEXTS:
             return self._text_part(at, _TEXTS[code], form), after
-        if code in _NUMBERS and not form:
-            return _number(_NUMBERS[code]), after
+        self.whole = self.whole or code in _OF_WHOLE_RECORDS
+        if code in _NUMBERS:
+            return self._number_part(at, _NUMBERS[code], form), after
+        if code == "a":
+            return self._attribute_part(at, form), after
         if code in {"d", "T"}:
             return self._time_part(at, form), after
         if code == "h":
             return self._headers_part(form_at, after - 1 if form else form_at), after
-        known = "".join(sorted({*_TEXTS, *_NUMBERS, "d", "T", "h"}, key=lambda known: (known.lower(), known)))
-        raise self._fault(at, f"must be % and one of {' '.join(known)}, or %%")
+        if code and code in _TOPIC_OFFSETS:
+            advice = "`minikafka topic describe` prints the start and the end of each partition"
+            raise self._fault(at, f"%{code} is not supported; {advice}")
+        raise self._fault(at, f"must be % and one of {' '.join(_CODES)}, or %%")
 
     def _closing(self, at: int, end: int) -> int:
         """Return the position of the brace that closes the one at ``at``."""
@@ -171,24 +230,52 @@ class _Parser:
             return lambda row: (text(row) or b"").hex().encode()
         if form == "base64":
             return lambda row: base64.b64encode(text(row) or b"")
+        if form == "base64raw":
+            return lambda row: base64.b64encode(text(row) or b"").rstrip(b"=")
+        if form.startswith("unpack"):
+            raise self._fault(at, "{unpack[…]} is not supported; use {hex}")
         if form:
-            raise self._fault(at, "must have {hex} or {base64} after it, or nothing")
+            raise self._fault(at, "must have {hex}, {base64} or {base64raw} after it, or nothing")
+        return self._shown(lambda row: text(row) or b"")
+
+    def _shown(self, data: _Part) -> _Part:
+        """Return the part for bytes of any value, which are escaped for a terminal."""
         if self._terminal:
-            return lambda row: printable((text(row) or b"").decode("utf-8", "backslashreplace")).encode()
-        return lambda row: text(row) or b""
+            return lambda row: printable(data(row).decode("utf-8", "backslashreplace")).encode()
+        return data
+
+    def _number_part(self, at: int, number: _Number, form: str) -> _Part:
+        formed = _NUMBER_FORMS.get(form or "ascii")
+        if formed is None:
+            raise self._fault(at, f"must have {_NUMBER_FORM_NAMES} after it, or nothing")
+        return self._shown(lambda row: formed(number(row)))
+
+    def _attribute_part(self, at: int, form: str) -> _Part:
+        name, _, number_form = form.partition(";")
+        if name not in _ATTRIBUTES:
+            known = ", ".join(f"{{{attribute}}}" for attribute in _ATTRIBUTES)
+            raise self._fault(at, f"must have one of {known} after it")
+        if name == "compression" and not number_form:
+            return _codec_name
+        return self._number_part(at, _ATTRIBUTES[name], number_form)
 
     def _time_part(self, at: int, form: str) -> _Part:
-        if not form:
-            return _number(lambda row: row.timestamp_ms)
         if form == "iso":
-            return lambda row: (utc_text(row.timestamp_ms) or "").encode()
-        found = _STRFTIME.fullmatch(form)
+            return lambda row: (utc_text(row.record.timestamp_ms) or "").encode()
+        found = _LAYOUT.fullmatch(form)
         if found is None:
-            raise self._fault(at, "must have {iso} or {strftime[…]} after it, or nothing")
-        pattern = found[1]
-        if not is_unicode(pattern):
-            raise self._fault(at, "must have UTF-8 in {strftime[…]}")
-        return lambda row: _strftime(row.timestamp_ms, pattern)
+            if form and form not in _NUMBER_FORMS:
+                layouts = "{iso}, {strftime[…]} or {go[…]}"
+                raise self._fault(at, f"must have {layouts} after it, a form of numbers, or nothing")
+            return self._number_part(at, lambda row: row.record.timestamp_ms, form)
+        kind, opened, rest = found.groups()
+        closed = _CLOSED_BY[opened[0]] * len(opened)
+        if not rest.endswith(closed):
+            raise self._fault(at, f"must end with {closed}}}")
+        layout = rest.removesuffix(closed)
+        if not is_unicode(layout):
+            raise self._fault(at, f"must have UTF-8 in {{{kind}[…]}}")
+        return lambda row: layout_text(kind, row.record.timestamp_ms, layout).encode("utf-8")
 
     def _headers_part(self, at: int, end: int) -> _Part:
         if at == end:
@@ -199,10 +286,15 @@ class _Parser:
             form, separator = tuple(self.parts(at, end, _OF_HEADERS)), b""
 
         def headers(row: _Row) -> bytes:
-            rows = (row._replace(key=name.encode("utf-8"), value=value) for name, value in row.headers)
+            rows = (row._replace(key=name.encode("utf-8"), value=value) for name, value in row.record.headers)
             return separator.join([b"".join([part(header) for part in form]) for header in rows])
 
         return headers
+
+
+def _codec_name(row: _Row) -> bytes:
+    record: Any = row.record  # a whole one
+    return str(record.codec.name).lower().encode()
 
 
 def _bytes(text: str) -> bytes:
@@ -212,17 +304,3 @@ def _bytes(text: str) -> bytes:
 
 def _literal(data: bytes) -> _Part:
     return lambda row: data
-
-
-def _number(number: Callable[[_Row], int]) -> _Part:
-    return lambda row: b"%d" % number(row)
-
-
-def _strftime(timestamp_ms: int, pattern: str) -> bytes:
-    if timestamp_ms < 0:
-        return b""
-    try:
-        moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return b"%d" % timestamp_ms
-    return moment.strftime(pattern).encode("utf-8")

@@ -6,7 +6,6 @@ import itertools
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, OffsetOutOfRange
 from minikafka.base.files import Buffer
@@ -26,9 +25,6 @@ from minikafka.records.columns import Columns, DamagedEntry, decode_pieces
 from minikafka.records.format.headers import read_headers
 from minikafka.records.format.message_set import iterate
 from minikafka.records.format.record import Headers
-
-if TYPE_CHECKING:
-    pass
 
 POLL_INTERVAL_MS = 200
 """The interval of look-ups at the end of the log."""
@@ -88,12 +84,14 @@ def _note_outside(found: Mapping[TopicPartition, PartitionRange], wanted: ReadRa
 class ReadOptions:
     """The options of a read. rack: that of the reader, to read from followers in it (KIP-392).
 
-    whole: yield stored records, with their producers, and the control records of transactions too.
+    whole: yield stored records, with their producers and attributes. control: with ``whole``, also the
+    control records of transactions.
     """
 
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     rack: str = ""
     whole: bool = False
+    control: bool = False
 
 
 def read_partitions(
@@ -172,8 +170,11 @@ def _read(
                 cluster, tp, positions[tp], end, unretried_codes=_GONE, isolation=isolation, rack=options.rack
             ):
                 # A compressed batch may start before the requested offset.
-                read = _whole_records if options.whole else _lines
-                for record in read(tp, data, positions[tp], end):
+                if options.whole:
+                    read = _whole_records(data, positions[tp], end, control=options.control)
+                else:
+                    read = _lines(tp, data, positions[tp], end)
+                for record in read:
                     positions[tp] = record.offset + 1
                     yield tp, record
             positions[tp] = end
@@ -186,9 +187,10 @@ def _read(
             positions[tp] = error.start_offset
 
 
-def _whole_records(tp: TopicPartition, data: Buffer, start: int, end: int) -> Iterator[Message]:
-    """Yield the records of a set between two offsets, also control records."""
-    return (record for record in iterate(data) if start <= record.offset < end)
+def _whole_records(data: Buffer, start: int, end: int, *, control: bool) -> Iterator[Message]:
+    """Yield the records of a set between two offsets, with ``control`` also control records."""
+    found = (record for record in iterate(data) if start <= record.offset < end)
+    return found if control else (record for record in found if not record.control)
 
 
 def _lines(tp: TopicPartition, data: Buffer, start: int, end: int) -> Iterator[Message]:

@@ -384,6 +384,7 @@ def _stored(
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         sequence=sequence if sequence < 0 else (sequence + delta) % _SEQUENCES,
+        leader_epoch=header.leader_epoch,
     )
 
 

@@ -56,3 +56,4 @@ class StoredRecord:
     producer_id: int = NO_PRODUCER
     producer_epoch: int = NO_PRODUCER
     sequence: int = NO_PRODUCER
+    leader_epoch: int = -1

@@ -28,6 +28,7 @@ def record(
         HEADERS,
         producer_id=5,
         producer_epoch=1,
+        leader_epoch=4,
     )
 
 
@@ -48,6 +49,17 @@ def formatted(text: str, *, terminal: bool = False) -> bytes:
         (r"\t\n\r\\\0\x41\xff", b"\t\n\r\\\0A\xff"),
         ("%%p %{%} é", "%p {} é".encode()),
         ("%p\udcff", b"3\xff"),
+        ("%o{hex} %p{hex4} %o{hex8} %o{hex64}", b"7 3 07 0000000000000007"),
+        ("%o{ascii} %o{number} %p{bool} %x{hex8}", b"7 7 true 05"),
+        ("%p{big32}%p{big16}%o{byte}%o{little16}", b"\0\0\0\x03\0\x03\x07\x07\0"),
+        ("%d{hex} %d{big8}", b"5dc \xdc"),
+        ("%v{base64raw} %k{base64raw}", b"/3YK aw"),
+        ("%K{big32}%k%H{little8}%h{%K{byte}%k}", b"\0\0\0\x01k\x02\x01a\x01b"),
+        ("%a{compression} %a{compression;number} %a{timestamp-type;big8}", b"none 0 \0"),
+        ("%a{transactional-bit} %a{control-bit;bool} %e", b"0 false 4"),
+        ("%d{strftime[[%F]]} %d{strftime## [%F] ##}", b"1970-01-01  [1970-01-01] "),
+        ("%d{go[2006-01-02T15:04:05.000Z07:00]}", b"1970-01-01T00:00:01.500Z"),
+        ("%d{go#Mon Jan _2 3:04PM .999 -0700 MST#}", b"Thu Jan  1 12:00AM .5 +0000 UTC"),
         ("", b""),
     ],
 )
@@ -77,14 +89,22 @@ def test_a_terminal_gets_control_characters_escaped() -> None:
     [
         ("%", 1, "must be % and one of"),
         ("a%q", 2, "must be % and one of"),
-        ("a%q", 2, "one of d H h i K k o p S s T t V v x y, or %%"),
+        ("a%q", 2, "one of a d e H h i K k o p S s T t V v x y, or %%"),
         ("%{k}", 1, "must be %k; for a brace, %{ and %}"),
         (r"\q", 1, "must be an escape"),
         (r"\x4", 1, "must be an escape"),
         ("%k{", 3, "closing brace"),
-        ("%k{rot13}", 1, "{hex} or {base64}"),
-        ("%o{hex}", 1, "must be % and one of"),
-        ("%d{go[2006]}", 1, "{iso} or {strftime"),
+        ("%k{rot13}", 1, "{hex}, {base64} or {base64raw}"),
+        ("%v{unpack[>I]}", 1, "{unpack[…]} is not supported; use {hex}"),
+        ("%o{hex7}", 1, "must have {hex}, {hex64}"),
+        ("%o{iso}", 1, "must have {hex}, {hex64}"),
+        ("%a", 1, "must have one of {compression}, {timestamp-type}, {transactional-bit}, {control-bit}"),
+        ("%a{compression;word}", 1, "must have {hex}, {hex64}"),
+        ("%a{codec}", 1, "must have one of {compression}"),
+        ("%[", 1, "%[ is not supported; `minikafka topic describe` prints the start and the end"),
+        ("%|%]", 1, "%| is not supported"),
+        ("%d{date}", 1, "{iso}, {strftime[…]} or {go[…]}"),
+        ("%d{go[[2006]}", 1, "must end with ]]}"),
         ("%d{strftime[\udcff]}", 1, "UTF-8"),
         ("%h{%t}", 4, "in the form of headers"),
     ],
@@ -94,3 +114,17 @@ def test_a_fault_is_told_with_its_position(text: str, position: int, why: str) -
         formatted(text)
     assert str(caught.value).startswith(f"-f={text!r}: at character {position}: ")
     assert why in str(caught.value)
+
+
+def test_the_size_of_null_is_cut_to_the_bytes_of_its_form() -> None:
+    form = compile_format("-f", "%V{big16} %V{hex}", terminal=False)
+    assert form(TP, record(value=None)) == b"\xff\xff ffffffffffffffff"
+
+
+def test_bytes_of_numbers_are_escaped_for_a_terminal() -> None:
+    assert formatted("%o{byte}%o{hex}", terminal=True) == rb"\x077"
+
+
+@pytest.mark.parametrize(("text", "whole"), [("%k%%a%d%h{%k}", False), ("%x", True), ("%e", True)])
+def test_only_codes_of_attributes_need_whole_records(text: str, whole: bool) -> None:
+    assert compile_format("-f", text, terminal=False).whole is whole

@@ -278,8 +278,16 @@ def test_several_topics_are_read_and_each_is_watched(topic: ReadTopic) -> None:
 def test_markers_of_transactions_are_read_when_asked_for(topic: ReadTopic) -> None:
     topic.partition.append(part_of_transaction(7, 1))
     topic.partition.append_end_marker(7, 0, 0, commit=False)
-    found = list(islice(read_partitions(topic.cluster, {T1: 0}, ReadOptions(whole=True)), 2))
+    found = list(islice(read_partitions(topic.cluster, {T1: 0}, ReadOptions(whole=True, control=True)), 2))
     assert [getattr(record, "control", None) for _, record in found] == [False, True]
+
+
+def test_whole_records_alone_have_no_markers(topic: ReadTopic) -> None:
+    topic.partition.append(part_of_transaction(7, 1))
+    topic.partition.append_end_marker(7, 0, 0, commit=False)
+    topic.brokers.fill(T1, b"d")
+    found = list(islice(read_partitions(topic.cluster, {T1: 0}, ReadOptions(whole=True)), 2))
+    assert [(getattr(record, "producer_id", None), record.offset) for _, record in found] == [(7, 0), (-1, 2)]
 
 
 def test_a_wait_behind_an_open_transaction_is_told_once(
