@@ -118,6 +118,13 @@ class SocketExchange(RequestTimes):
         )
 
 
+class UncountedExchange(SocketExchange):
+    """An exchange whose error codes nobody counts."""
+
+    __slots__ = ()
+    counts_errors = False
+
+
 def observe(observer: RequestObserver, exchange: Exchange) -> None:
     """Report a request whose response was sent just now. An error of the observer is logged."""
     try:

@@ -136,6 +136,9 @@ class RequestMeter(Protocol):
 class RequestObserver(Protocol):
     """Observes the requests of a server."""
 
+    counts_errors: bool
+    """True if it reads the error codes of responses."""
+
     def completed(self, exchange: Exchange, sent_ns: int) -> None:
         """Record that the response to a request was sent, at ``sent_ns``; there may have been none to send.
 

@@ -46,7 +46,7 @@ from minikafka.net.channel import (
 )
 from minikafka.net.connection_quotas import LogLimit, UnauthenticatedConnections
 from minikafka.net.event_loop import SelectorWakeup, Timers
-from minikafka.net.exchange import SocketExchange, observe
+from minikafka.net.exchange import SocketExchange, UncountedExchange, observe
 from minikafka.net.handshake import HandshakeFailed, NothingSent, TurnEndQueue, continue_handshake
 from minikafka.net.interfaces import Endpoint, RequestHandler, RequestObserver
 from minikafka.net.network_send import TURN_BYTES, NetworkSend, error_reason
@@ -82,6 +82,8 @@ class Processor:
     ) -> None:
         self._handler = handler
         self._observer = observer
+        counts_errors = observer is not None and observer.counts_errors
+        self._new_exchange = SocketExchange if counts_errors else UncountedExchange
         self._options = options
         self._limiter = limiter
         self._response_memory = response_memory
@@ -456,7 +458,7 @@ class Processor:
 
     def _dispatch(self, channel: Channel, frame: memoryview) -> None:
         channel.become(IN_SERVICE)
-        exchange = channel.exchange = SocketExchange(self, channel, len(frame))
+        exchange = channel.exchange = self._new_exchange(self, channel, len(frame))
         if channel.reserved:
             self._limiter.complete(channel)
         try:

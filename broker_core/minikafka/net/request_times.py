@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from minikafka.wire.framing import RequestHeader
@@ -40,6 +40,9 @@ class RequestTimes:
         "start_ns",
         "throttle_ms",
     )
+
+    counts_errors: ClassVar[bool] = True
+    """False if no observer reads ``errors``: nobody looks them up then."""
 
     def __init__(self, request_bytes: int = 0) -> None:
         self.start_ns = perf_counter_ns()

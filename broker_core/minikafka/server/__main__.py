@@ -254,7 +254,8 @@ def _identified(lines: EventLog, broker_id: int, cluster_id: str) -> None:
 
 def _start(config: BrokerConfig, ending: _Ending, lines: EventLog, metrics: BrokerMetrics) -> RunningBroker:
     tls = tls_of(config)
-    slow_requests = SlowRequests(metrics.requests, config.event_log.slow_request_ms)
+    counted = metrics.requests if config.metrics.are_served else None
+    slow_requests = SlowRequests(counted, config.event_log.slow_request_ms)
 
     def listen(config: BrokerConfig, handler: RequestHandler) -> Server:
         server = SocketServer(

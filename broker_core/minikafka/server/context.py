@@ -89,7 +89,9 @@ class RequestContext:
 
     def encoded(self, response: Any) -> list[Part]:
         """Return the encoded response with its header."""
-        self.exchange.times.errors = error_codes(response)
+        times = self.exchange.times
+        if times.counts_errors:
+            times.errors = error_codes(response)
         parts = self.api.encode_response(self.version, response)
         return [self._response_header(), *parts]
 

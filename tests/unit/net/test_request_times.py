@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from minikafka.net.interfaces import Exchange
 from minikafka.net.request_times import RequestTimes
 from minikafka.net.server import SocketServer
@@ -18,7 +20,8 @@ Serve = Callable[..., SocketServer]
 class Recorder:
     """An observer that keeps what it gets."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts_errors: bool = True) -> None:
+        self.counts_errors = counts_errors
         self.seen: list[tuple[RequestTimes, int]] = []
         self.threads: set[str] = set()
 
@@ -45,6 +48,21 @@ def test_stages_add_up_to_the_whole_time(serve: Serve) -> None:
     stages = times.queue_ns + times.local_ns + times.remote_ns + times.response_queue_ns
     assert stages + sent_ns - times.response_dequeue_ns == sent_ns - times.start_ns
     assert times.queue_ns == times.remote_ns == 0 < times.local_ns
+
+
+@pytest.mark.parametrize(
+    ("observer", "counts"),
+    [(Recorder(), True), (Recorder(counts_errors=False), False), (None, False)],
+    ids=["counted", "not counted", "not observed"],
+)
+def test_errors_are_looked_up_only_for_who_counts_them(
+    serve: Serve, observer: Recorder | None, counts: bool
+) -> None:
+    handler = Keeping()
+    with plain(serve(handler, observer=observer)) as sock:
+        sock.sendall(framed(b"hello"))
+        eventually(lambda: handler.exchanges, "the request is there")
+        assert handler.exchanges[0].times.counts_errors is counts
 
 
 def test_sizes_have_the_frame_and_the_whole_response(serve: Serve) -> None:
@@ -124,6 +142,8 @@ def test_observer_runs_on_the_processors_thread(serve: Serve) -> None:
 
 def test_error_of_the_observer_leaves_the_connection_open(serve: Serve, caplog: Any) -> None:
     class Failing:
+        counts_errors = True
+
         def completed(self, exchange: Exchange, sent_ns: int) -> None:
             raise ValueError("a defect")
 

@@ -8,14 +8,17 @@ from collections import deque
 import pytest
 
 from minikafka.base.errors import RemoteWireError
+from minikafka.net.request_times import RequestTimes
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.server import dispatch
 from minikafka.server.admin import topics
+from minikafka.server.context import RequestContext
 from minikafka.server.dispatch import MOST_BYTES
 from minikafka.server.workers.work_pool import SMALL_BYTES
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest
 from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader
@@ -24,6 +27,10 @@ from tests.support.recorded_exchange import RecordedExchange
 from tests.support.requests import Request
 from tests.support.simulation import Simulation
 from tests.unit.server.handlers.test_produce import HoldingPool
+
+
+class UncountedTimes(RequestTimes):
+    counts_errors = False
 
 
 def dispatched(world: Simulation, request: Request) -> RecordedExchange:
@@ -246,3 +253,12 @@ def test_large_requests_that_wait_long_are_answered_when_others_come(
     narrow.settle()
     fourth, fifth = dispatched(narrow, deleted("t")), dispatched(narrow, deleted("t"))
     assert (fourth.answered, fifth.answered) == (False, False)  # those that were answered do not count
+
+
+@pytest.mark.parametrize(("times", "errors"), [(RequestTimes(), [3]), (UncountedTimes(), [])])
+def test_errors_are_noted_for_who_counts_them(times: RequestTimes, errors: list[int]) -> None:
+    exchange = RecordedExchange()
+    exchange.times = times
+    header = RequestHeader(ApiKey.HEARTBEAT, 0, 1, "")
+    RequestContext(header, APIS[ApiKey.HEARTBEAT], exchange).reply(HeartbeatResponse(0, 3))
+    assert list(times.errors) == errors

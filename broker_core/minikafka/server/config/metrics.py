@@ -131,6 +131,11 @@ class MetricsConfig:
         "The most series of topics, partitions, groups and quotas. What is above is left out and counted.",
     )
 
+    @property
+    def are_served(self) -> bool:
+        """True if anybody can read metrics."""
+        return bool(self.listeners or self.otlp.endpoint)
+
     def wants_topic(self, topic: str) -> bool:
         """Return True for a topic with metrics of its own."""
         return self.topic_filter.search(topic) is not None and self.topic_exclude.search(topic) is None

@@ -66,6 +66,8 @@ def api_name(api_key: int) -> str:
 class RequestMetrics:
     """Counts requests and the times of their stages, by API. See ``net.interfaces.RequestObserver``."""
 
+    counts_errors = True
+
     def __init__(self) -> None:
         self._rows: ThreadCounters[int] = ThreadCounters(_REQUEST_WIDTH)
         self._errors: ThreadCounters[tuple[int, int]] = ThreadCounters()

@@ -1,6 +1,6 @@
 """The monitoring of one broker process, from before the start of its broker to the end.
 
-Without an address in ``metrics.listeners`` it only counts.
+Without an address in ``metrics.listeners``, or for a push, it only counts, and requests not even that.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Monitoring:
         """Serve and push the metrics of a broker that has started. connector: makes that to other brokers."""
         self._health.started(running)
         broker, otlp = running.broker, running.broker.config.metrics.otlp
-        if self._endpoint is None and not otlp.endpoint:
+        if not broker.config.metrics.are_served:
             return
         ends = EndOffsets(broker, connector())
         self._ends.callback(ends.close)

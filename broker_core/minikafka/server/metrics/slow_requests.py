@@ -22,10 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 class SlowRequests:
-    """Logs slow requests, and passes all on to ``metrics``. See ``net.interfaces.RequestObserver``."""
+    """Logs slow requests, and passes all on to ``metrics``. See ``net.interfaces.RequestObserver``.
 
-    def __init__(self, metrics: RequestObserver, slow_ms: int) -> None:
+    metrics: None if nobody reads them.
+    """
+
+    def __init__(self, metrics: RequestObserver | None, slow_ms: int) -> None:
         self._metrics = metrics
+        self.counts_errors = metrics is not None and metrics.counts_errors
         self._slow_ns = 0
         self.set_limit(slow_ms)
 
@@ -35,7 +39,8 @@ class SlowRequests:
 
     def completed(self, exchange: Exchange, sent_ns: int) -> None:
         """Count a request whose response was sent, and log it if it was slow."""
-        self._metrics.completed(exchange, sent_ns)
+        if self._metrics is not None:
+            self._metrics.completed(exchange, sent_ns)
         times = exchange.times
         # Most requests end here.
         if sent_ns - times.start_ns < self._slow_ns or times.header is None:

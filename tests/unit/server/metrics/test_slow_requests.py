@@ -21,6 +21,8 @@ LOGGER = "minikafka.server.metrics.slow_requests"
 class CountedRequests:
     """An observer that counts."""
 
+    counts_errors = True
+
     def __init__(self) -> None:
         self.count = 0
 
@@ -108,3 +110,10 @@ def test_a_request_that_cannot_be_decoded_is_not_logged(caplog: pytest.LogCaptur
     exchange = request(ApiKey.PRODUCE, local_ms=95)
     exchange.times.header = None
     assert lines(caplog, exchange) == []
+
+
+def test_slow_requests_are_logged_while_nobody_reads_metrics(caplog: pytest.LogCaptureFixture) -> None:
+    observer = SlowRequests(None, 100)
+    assert not observer.counts_errors
+    observer.completed(request(ApiKey.PRODUCE, local_ms=500), BEGAN + 600 * MS)
+    assert len(caplog.records) == 1
